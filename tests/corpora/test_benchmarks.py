@@ -54,13 +54,12 @@ def test_wikitext_from_the_hub_is_the_same_text(wikitext, tmp_path, monkeypatch)
         return {"text": [f"{line}\n" if line.strip() else "" for line in lines]}
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    (tmp_path / "hub").mkdir()
-    (tmp_path / "local").mkdir()
-    counts = write_wikitext(tmp_path / "hub", "hub:Salesforce/wikitext/wikitext-2-v1")
-    assert counts == write_wikitext(tmp_path / "local", str(wikitext))
-    for split in ("train", "validation", "test"):
-        assert (tmp_path / f"hub/{split}.txt").read_bytes() == (tmp_path / f"local/{split}.txt").read_bytes()
-    assert asked[0] == ("Salesforce/wikitext", "wikitext-2-v1", "train")
+    found = []
+    for name, source in (("hub", "hub:Salesforce/wikitext/wikitext-2-v1"), ("local", str(wikitext))):
+        (folder := tmp_path / name).mkdir()
+        counts = write_wikitext(folder, source)
+        found.append((counts, [(folder / f"{split}.txt").read_bytes() for split in ("train", "validation", "test")]))
+    assert found[0] == found[1] and asked[0] == ("Salesforce/wikitext", "wikitext-2-v1", "train")
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -71,25 +70,19 @@ def test_what_the_hub_refuses_is_one_line(tmp_path, monkeypatch, installed):
         write_wikitext(tmp_path, "hub:a/b")
 
 
-@pytest.fixture
-def lm1b(tmp_path) -> Path:
-    training = tmp_path / "lm1b" / "training-monolingual.tokenized.shuffled"
-    held_out = tmp_path / "lm1b" / "heldout-monolingual.tokenized.shuffled"
-    training.mkdir(parents=True)
+def test_lm1b_reads_the_shards_in_order_and_is_whole_or_refused(tmp_path):
+    training, held_out = (tmp_path / f"{name}-monolingual.tokenized.shuffled" for name in ("training", "heldout"))
+    training.mkdir()
     held_out.mkdir()
-    for number in (1, 2, 3):
-        (training / f"news.en-{number:05d}-of-00100").write_text(f"The sentence number {number} .\n  And more \n")
     for number in range(3):
+        text = f"The sentence number {number + 1} .\n  And more \n"
+        (training / f"news.en-{number + 1:05d}-of-00100").write_text(text)
         (held_out / f"news.en.heldout-{number:05d}-of-00050").write_text(f"Held out {number}\n")
-    return tmp_path / "lm1b"
-
-
-def test_lm1b_reads_the_shards_in_order_and_is_whole_or_refused(lm1b, tmp_path):
-    counts = write_lm1b(tmp_path, str(lm1b), shards=2)
+    counts = write_lm1b(tmp_path, str(tmp_path), shards=2)
     train = "The sentence number 1 .\nAnd more\nThe sentence number 2 .\nAnd more\n"
     # The first held-out shard is the test set of the published numbers.
     for split, text in (("train", train), ("test", "Held out 0\n"), ("validation", "Held out 1\n")):
         assert (tmp_path / f"{split}.txt").read_text() == text
     assert counts["train/lines"] == 4 and counts["train/words"] == 14
     with pytest.raises(UsageError, match=r"news.en-00004-of-00100 does not exist"):
-        write_lm1b(tmp_path, str(lm1b))
+        write_lm1b(tmp_path, str(tmp_path))

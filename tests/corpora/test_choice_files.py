@@ -60,7 +60,7 @@ def test_labels_of_their_own_files(tmp_path):
         ChoiceFiles(*paths, "goal", ["sol1", "sol2"], "label", held_out=1, labels={"tset": "nowhere"})
 
 
-@pytest.mark.parametrize("both", [{}, {"validation": "validation.jsonl", "held_out": 2}])
-def test_validation_is_either_a_file_or_held_out(both):
-    with pytest.raises(UsageError, match=r"write either task.choices.validation, a file, or .*held_out"):
-        ChoiceFiles("train.jsonl", "test.jsonl", **NAMES, **both)
+def test_validation_is_either_a_file_or_held_out():
+    for both in ({}, {"validation": "validation.jsonl", "held_out": 2}):
+        with pytest.raises(UsageError, match=r"write either task.choices.validation, a file, or .*held_out"):
+            ChoiceFiles("train.jsonl", "test.jsonl", **NAMES, **both)

@@ -30,15 +30,12 @@ def written(folder, split: str) -> str:
     return (folder / f"{split}.txt").read_text(encoding="utf-8")
 
 
-def test_files_follow_each_other_by_name(source, tmp_path):
+def test_files_follow_each_other_by_name_and_part_documents_as_blank_lines_do(source, tmp_path):
     counts = write_collection(tmp_path, str(source), **PARTS)
     assert written(tmp_path, "train") == "a first line\nand another\nthe second file\n"
     assert written(tmp_path, "test") == "two\nthree\n"
     assert counts == {"train/lines": 3, "train/words": 8, "validation/lines": 1, "validation/words": 1,
                       "test/lines": 2, "test/words": 2}  # fmt: skip
-
-
-def test_blank_lines_and_files_part_documents(source, tmp_path):
     write_collection(tmp_path, str(source), **PARTS, documents=True)
     assert written(tmp_path, "train") == "a first line\n\nand another\n\nthe second file\n\n"
     assert list(read_units(tmp_path / "test.txt", "document")) == [["two"], ["three"]]
@@ -57,6 +54,8 @@ def test_from_the_hub_a_text_is_a_document(tmp_path, monkeypatch):
     assert asked == [("somebody/web", split) for split in parts.values()]
     assert written(tmp_path, "train") == "train[2:] one\n\ntwo\n\nthree\n\n"
     assert counts["train/words"] == 4
+    with pytest.raises(UsageError, match="hub:wikitext has no owner; write hub:OWNER/wikitext"):
+        hub_texts("wikitext", "train")
 
 
 @pytest.mark.parametrize(
@@ -73,9 +72,3 @@ def test_what_is_no_pattern_of_files_with_words_is_refused(source, pattern, mess
     (source / "blank/a.train").write_text(" \n\n")
     with pytest.raises(UsageError, match=message):
         write_collection(source, str(source), **PARTS | {"train": pattern})
-
-
-def test_a_name_on_the_hub_has_an_owner(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=None))
-    with pytest.raises(UsageError, match="hub:wikitext has no owner; write hub:OWNER/wikitext"):
-        hub_texts("wikitext", "train")

@@ -1,10 +1,13 @@
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence, read_tagged
+from retable.corpora.conllu import read_conllu
 from retable.metrics.spans import convert
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
@@ -78,3 +81,44 @@ def test_conll_2000(data_dir):
         assert (len(read), sum(len(sentence.words) for sentence in read)) == (n_sentences, n_words)
         assert all(convert(sentence.tags, "IOB2") == sentence.tags for sentence in read)
     assert sum(tag.startswith("B-") for sentence in read for tag in sentence.tags) == 23852  # phrases, as published
+
+
+# The format's own examples: a contraction, an empty node, a form with a space.
+CONLL_U = """# sent_id = 1
+# text = vámonos al mar
+1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_
+1\tvamos\tir\tVERB\tV\t_\t0\troot\t_\t_
+2\tnos\tnosotros\tPRON\tP\t_\t1\tobj\t_\t_
+3-4\tal\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No
+3\ta\ta\tADP\tS\t_\t5\tcase\t_\t_
+4\tel\tel\tDET\tD\t_\t5\tdet\t_\t_
+5\tmar\tmar\tNOUN\tN\t_\t1\tobl\t_\t_
+
+# sent_id = 2
+1\tSue\tSue\tPROPN\tN\t_\t2\tnsubj\t_\t_
+2\tlikes\tlike\tVERB\tV\t_\t0\troot\t_\t_
+2.1\tlikes\tlike\tVERB\tV\t_\t_\t_\t0:root\t_
+3\t20 000\t20 000\tNUM\tC\t_\t2\tobj\t_\t_
+4\t#\t#\tSYM\t#\t_\t2\tpunct\t_\t_
+"""
+
+
+def test_words_are_the_syntactic_ones_with_the_tags_of_a_column(write):
+    assert read_conllu(write(CONLL_U)) == [
+        TaggedSentence(["vamos", "nos", "a", "el", "mar"], ["VERB", "PRON", "ADP", "DET", "NOUN"]),
+        TaggedSentence(["Sue", "likes", "20 000", "#"], ["PROPN", "VERB", "NUM", "SYM"]),
+    ]
+    crlf = CONLL_U.replace("\n", "\r\n")
+    relations = [sentence.tags for sentence in read_conllu(write(crlf), "deprel")]
+    assert relations == [["root", "obj", "case", "det", "obl"], ["nsubj", "root", "obj", "punct"]]
+    with pytest.raises(UsageError, match="no column 'pos'; write one of id, form, lemma, upos"):
+        read_conllu(write(CONLL_U), "pos")
+
+
+@pytest.mark.real
+def test_english_ewt(data_dir):
+    for split, n_sentences, n_words in (("dev", 2001, 25147), ("test", 2077, 25094)):
+        read = read_conllu(data_dir / "ud_english_ewt" / f"en_ewt-ud-{split}.conllu")
+        assert (len(read), sum(len(sentence.words) for sentence in read)) == (n_sentences, n_words)
+        tags = Counter(tag for sentence in read for tag in sentence.tags)
+        assert len(tags) == 17 and "_" not in tags

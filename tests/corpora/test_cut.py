@@ -1,7 +1,6 @@
 import tracemalloc
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from retable.corpora.cut import write_cut
 from retable.corpora.text import SPLITS, read_lines, read_units, without_blank_lines, write_corpus
 from retable.data.encode import write_tokens
 from retable.tokenizers import character
-from retable.tokenizers.tokenizer import read_tokens
 
 TEXT = "First:\nspeak,  speak.\n\nAll:\nNo — more.\n\n"
 
@@ -47,14 +45,6 @@ def test_no_third_part_repeats_the_second(tmp_path):
     train, validation, test = texts(tmp_path)
     assert (train, validation) == ("0123456789" * 9 + "\n", "0123456789\n") and test == validation
     assert counts["validation/characters"] == counts["test/characters"] == 11
-
-
-def test_every_character_is_a_token_line_ends_too(tmp_path):
-    write(tmp_path, TEXT, 0.6, 0.2)
-    tokenizer = character.train(read_lines(tmp_path / "train.txt"))
-    write_tokens(tokenizer, read_units(tmp_path / "train.txt", "line"), False, tmp_path / "train")
-    ids = np.asarray(read_tokens(tmp_path / "train.bin", tokenizer.vocab_size))
-    assert [tokenizer.words[i] for i in ids] == list(texts(tmp_path)[0])
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 5, 1000])

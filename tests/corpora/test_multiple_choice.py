@@ -34,10 +34,8 @@ def test_hellaswag(tmp_path):
     example = {"ind": 24, "activity_label": "Roofing", "ctx_a": "A man is on a roof.", "ctx_b": "he",
                "ctx": "A man is on a roof. he", "split": "val", "label": 3, "endings": list("abcd")}  # fmt: skip
     path = write(tmp_path, "val.jsonl", example, example | {"label": "0"})
-    assert read_choices(path, "ctx", "endings", "label") == [
-        Choice("A man is on a roof. he", ["a", "b", "c", "d"], 3),
-        Choice("A man is on a roof. he", ["a", "b", "c", "d"], 0),
-    ]
+    expected = [Choice("A man is on a roof. he", ["a", "b", "c", "d"], label) for label in (3, 0)]
+    assert read_choices(path, "ctx", "endings", "label") == expected
     assert [choice.label for choice in read_choices(path, "ctx", "endings")] == [None, None]
 
 
@@ -45,10 +43,8 @@ def test_piqa(tmp_path):
     path = write(tmp_path, "valid.jsonl", {"goal": "To dry", "sol1": "wipe.", "sol2": "wet."},
                  {"goal": "To é", "sol1": "c", "sol2": "d"})  # fmt: skip
     labels = write(tmp_path, "valid-labels.lst", "0", "1")
-    assert read_choices(path, "goal", ["sol1", "sol2"], labels=labels) == [
-        Choice("To dry", ["wipe.", "wet."], 0),
-        Choice("To é", ["c", "d"], 1),
-    ]
+    expected = [Choice("To dry", ["wipe.", "wet."], 0), Choice("To é", ["c", "d"], 1)]
+    assert read_choices(path, "goal", ["sol1", "sol2"], labels=labels) == expected
 
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)

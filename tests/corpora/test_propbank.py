@@ -31,20 +31,14 @@ Yes    -
 """
 
 
-def write(tmp_path, content: str):
-    (tmp_path / "train.conll").write_text(content, encoding="utf-8")
-    return tmp_path / "train.conll"
-
-
-def test_columns_of_conll_2012(tmp_path):
-    assert read_propositions(write(tmp_path, CONLL_2012), word=3, first=11, behind=1) == [
+def test_columns_of_conll_2012_and_2005(tmp_path):
+    (path := tmp_path / "train.conll").write_text(CONLL_2012)
+    assert read_propositions(path, word=3, first=11, behind=1) == [
         TaggedSentence(WORDS, ["B-ARG0", "B-V", "B-ARG1", "I-ARG1", "I-ARG1", "I-ARG1", "O"], 1),
         TaggedSentence(WORDS, ["B-ARG0", "O", "O", "B-V", "I-V", "B-ARG1", "O"], 3),
     ]
-
-
-def test_columns_of_conll_2005(tmp_path):
-    assert read_propositions(write(tmp_path, CONLL_2005), word=0, first=2) == [
+    path.write_text(CONLL_2005)
+    assert read_propositions(path, word=0, first=2) == [
         TaggedSentence(["He", "did", "n't", "say", "why"], ["B-A0", "O", "B-AM-NEG", "B-V", "B-A1"], 3)
     ]
 

@@ -20,13 +20,9 @@ def write(tmp_path):
 
 
 ROOF = {
-    "activity_label": "Roof shingle removal",
-    "ctx_a": "A man is sitting on a roof.",
-    "ctx_b": "he",
-    "ctx": "A man is sitting on a roof. he",
-    "label": 3,
-    "endings": ["is using wrap.", "is ripping tiles off.", "is holding a cube.", "starts pulling up roofing."],
-}
+    "activity_label": "Roof shingle removal", "ctx_a": "A man is sitting on a roof.", "ctx_b": "he",
+    "ctx": "A man is sitting on a roof. he", "label": 3, "endings": ["wraps.", "rips.", "holds.", "starts."],
+}  # fmt: skip
 SHAVE = ROOF | {
     "activity_label": "Personal Care",
     "ctx_a": "[header] How to shave [title] Buy a razor. [step] A sharp one.",
@@ -38,20 +34,16 @@ SHAVE = ROOF | {
 
 def test_hellaswag(write):
     """As the Language Model Evaluation Harness makes them: brackets, capitals, spaces."""
+    shave = {"context": "Personal Care: How to shave. Buy a razor. A sharp one."}
     assert HellaSwag(write("val.jsonl", ROOF, SHAVE)).read() == [
         Question({"context": "Roof shingle removal: A man is sitting on a roof. He"}, tuple(ROOF["endings"]), 3),
-        Question(
-            {"context": "Personal Care: How to shave. Buy a razor. A sharp one."}, (" Rinse.", "Use  foam. Wait."), 1
-        ),
+        Question(shave, (" Rinse.", "Use  foam. Wait."), 1),
     ]
 
 
 def test_piqa(write):
     goals = [{"goal": "open a jar", "sol1": "twist", "sol2": "wish"}, {"goal": "dry", "sol1": "dive", "sol2": "towel"}]
-    expected = [
-        Question({"goal": "open a jar"}, ("twist", "wish"), 0),
-        Question({"goal": "dry"}, ("dive", "towel"), 1),
-    ]
+    expected = [Question({"goal": "open a jar"}, ("twist", "wish"), 0), Question({"goal": "dry"}, ("dive", "towel"), 1)]
     beside = PIQA(write("valid.jsonl", *goals), write("valid-labels.lst", "0", "1"))
     assert beside.read() == expected and [path.name for path in beside.inputs] == ["valid.jsonl", "valid-labels.lst"]
     within = [goal | {"label": i} for i, goal in enumerate(goals)]
@@ -85,17 +77,10 @@ def test_labelled(write, name, lines):
     assert [question[1:] for question in questions] == [(("bad", "good"), 1), (("bad", "good"), 0)]
 
 
-def test_a_field_of_several_lines_and_a_blank_line(write):
-    path = write("dev.csv", "sentence,label", '"very good', 'book",1', "", "no,0")
+def test_fields_of_several_lines_blank_lines_and_no_header(write):
+    path = write("dev.csv", "sentence,label", '"very good', 'book",1', "", "no,0", "x" * 140_000 + ",1")
     questions = Labelled(path, "label", WORDS).read()
-    assert [question.fields["sentence"] for question in questions] == ["very good\nbook", "no"]
-    long = write("dev.csv", "sentence,label", "x" * 140_000 + ",1")
-    assert len(Labelled(long, "label", WORDS).read()[0].fields["sentence"]) == 140_000
-
-
-def test_columns_where_there_is_no_header(write):
-    """As in CoLA's files."""
-    (question,) = Labelled(
-        write("dev.tsv", "gj04\t1\t\tThe sailors rode."), "label", WORDS, ["source", "label", "mark", "text"]
-    ).read()
+    assert [question.fields["sentence"] for question in questions] == ["very good\nbook", "no", "x" * 140_000]
+    path = write("dev.tsv", "gj04\t1\t\tThe sailors rode.")  # as in CoLA's files
+    (question,) = Labelled(path, "label", WORDS, ["source", "label", "mark", "text"]).read()
     assert question.fields["text"] == "The sailors rode." and question.answer == [*WORDS].index("1")

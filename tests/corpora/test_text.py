@@ -12,6 +12,17 @@ def test_a_corpus_is_copied_a_sentence_a_line(tmp_path):
     assert found == [(2, 4), (1, 1), (1, 2)] and len(counts) == 6
 
 
+def test_units_are_lines_or_documents_which_keep_one_blank_line_each(tmp_path):
+    source = tmp_path / "source.txt"
+    source.write_text("\n\n= Title =\n a  b \n\n \n\nc\n\n")
+    write_corpus(tmp_path, *[str(source)] * 3, documents=True)
+    assert (tmp_path / "train.txt").read_text() == "= Title =\na b\n\nc\n\n"
+    assert [*read_units(tmp_path / "train.txt", "document")] == [["= Title =", "a b"], ["c"]]
+    assert [*read_units(tmp_path / "train.txt", "line")] == [["= Title ="], ["a b"], [""], ["c"], [""]]
+    write_corpus(tmp_path, *[str(source)] * 3)
+    assert (tmp_path / "train.txt").read_text() == "= Title =\na b\nc\n"
+
+
 def test_marks_of_sentences_are_removed_from_the_ends_of_lines_alone(tmp_path):
     (tmp_path / "raw").write_text("<s> a <s> b </s>\n<s> </s>\nc <eos>\n\n<s><s> </s> d\n")
     counts = write_corpus(tmp_path, *[str(tmp_path / "raw")] * 3, strip=["<s>", "</s>", "<eos>"])
@@ -27,21 +38,3 @@ def test_lines_end_at_line_feeds_alone_and_a_byte_order_mark_is_no_text(tmp_path
     for encoding, first in (("utf-8", "The cat"), ("UTF8", "The cat"), ("latin-1", "ï»¿The cat")):
         assert next(read_lines(path, encoding)) == first
     assert [*read_lines(path)][1] == "\ufeffsat"  # as it stands, where it marks no file
-
-
-def test_units_are_lines_or_documents(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("\na b\nc\n\n\nd\n\n")
-    assert [*read_units(path, "document")] == [["a b", "c"], ["d"]]
-    path.write_text("a b\n\nc\n")
-    assert [*read_units(path, "line")] == [["a b"], [""], ["c"]]
-
-
-def test_documents_keep_one_blank_line_each(tmp_path):
-    source = tmp_path / "source.txt"
-    source.write_text("\n\n= Title =\n a  b \n\n \n\nc\n\n")
-    write_corpus(tmp_path, str(source), str(source), str(source), documents=True)
-    assert (tmp_path / "train.txt").read_text() == "= Title =\na b\n\nc\n\n"
-    assert list(read_units(tmp_path / "train.txt", "document")) == [["= Title =", "a b"], ["c"]]
-    write_corpus(tmp_path, str(source), str(source), str(source))
-    assert (tmp_path / "train.txt").read_text() == "= Title =\na b\nc\n"

@@ -7,26 +7,25 @@ from unittest.mock import Mock
 import pytest
 
 from retable.core.errors import UsageError
+from retable.corpora.text import read_lines
 from retable.corpora.text8 import read_text8, write_text8
 
 WORDS = [f"{'abcdefghij'[i % 10]}{'klmnopqrst'[i // 10 % 10]}" for i in range(4000)]
 TEXT = " " + " ".join(WORDS)
 
 
-def read(folder, split):
-    return (folder / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+def zipped(text: str) -> bytes:
+    with zipfile.ZipFile(file := io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("text8", text)
+    return file.getvalue()
 
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_splits_hold_all_words_in_order(tmp_path, packed):
     source = tmp_path / "text8"
-    if packed:
-        with zipfile.ZipFile(source, "w") as archive:
-            archive.writestr("text8", TEXT)
-    else:
-        source.write_text(TEXT, encoding="ascii")
+    source.write_bytes(zipped(TEXT) if packed else TEXT.encode())
     counts = write_text8(tmp_path, str(source), line=100)
-    lines = [read(tmp_path, split) for split in ("train", "validation", "test")]
+    lines = [[*read_lines(tmp_path / f"{split}.txt")] for split in ("train", "validation", "test")]
     assert " ".join(line for part in lines for line in part).split() == WORDS
     assert all(len(line.split()) == 100 for part in lines for line in part[:-1])
     shares = [sum(len(line) + 1 for line in part) / len(TEXT) for part in lines]
@@ -45,10 +44,8 @@ def test_all_of_it_for_word_vectors(tmp_path, monkeypatch, source):
 
 
 def test_a_zip_that_is_cut_or_flipped(tmp_path):
-    text, file, path = " the cat sees a bird" * 50, io.BytesIO(), tmp_path / "text8.zip"
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("text8", text)
-    whole = file.getvalue()
+    text, path = " the cat sees a bird" * 50, tmp_path / "text8.zip"
+    whole = zipped(text)
     flipped = [whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :] for place in range(0, len(whole), 3)]
     refused = 0
     for damaged in (*flipped, *(whole[:length] for length in range(0, len(whole), 7))):

@@ -26,11 +26,8 @@ def test_the_server_is_of_the_versions_of_the_lock():
 
 
 def test_services_name_each_other_and_their_volumes():
-    said = yaml.safe_load(TEXT)
-    assert {*SERVICES["mlflow"]["depends_on"]} <= {*SERVICES}
-    assert {each.partition(":")[0] for service in SERVICES.values() for each in service.get("volumes", [])} == {
-        *said["volumes"]
-    }
+    volumes = {each.partition(":")[0] for service in SERVICES.values() for each in service.get("volumes", [])}
+    assert {*SERVICES["mlflow"]["depends_on"]} <= {*SERVICES} and volumes == {*yaml.safe_load(TEXT)["volumes"]}
     assert "@postgres:5432/" in TEXT and "http://s3:7070" in TEXT
 
 

@@ -125,10 +125,8 @@ def test_what_is_a_claim(text, numbers):
 
 def test_what_a_claim_is_looked_up_in():
     said = "<!-- from studies/embedded/results/choices.csv: bert_pretrained test accuracy -->"
-    assert (
-        stands_in("78.0", lines_of(said)) and stands_in("75.4", lines_of(said)) and stands_in("0.805", lines_of(said))
-    )
-    assert not stands_in("78.1", lines_of(said)) and not stands_in("40.5", lines_of(said))
+    assert all(stands_in(number, lines_of(said)) for number in ("78.0", "75.4", "0.805"))
+    assert not any(stands_in(number, lines_of(said)) for number in ("78.1", "40.5"))
     assert not lines_of("no comment")
     with pytest.raises(AssertionError, match="neither a result nor a setting"):
         lines_of("<!-- from LICENSE -->")
@@ -141,6 +139,8 @@ def test_tables_and_files_are_as_they_stand(path):
     text = path.read_text(encoding="utf-8")
     assert filled(text) == text, "python -m pipelines.cli.pages writes them anew"
     assert len(re.findall(r"<!-- end \w+ -->", text)) == len(re.findall(r"<!-- (?!end)\w+ -->", text))
+    for file, block in re.findall(r"[Ff]rom\s+`((?:conf|src|studies)/[\w/.-]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL):
+        assert block in (ROOT / file).read_text(encoding="utf-8"), file
 
 
 @pytest.mark.parametrize("piece", PIECES)
@@ -152,19 +152,15 @@ def test_a_piece_is_of_the_table(piece):
 
 
 def test_the_readme_is_short():
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 200
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
-def test_lines_are_short(path):
-    text = without_fences(path.read_text(encoding="utf-8"))
-    assert not [line for line in text.splitlines() if len(line) > LONGEST and not line.lstrip().startswith("|")]
-
-
-@pytest.mark.parametrize("path", WRITTEN, ids=name)
-def test_fences_close(path):
-    fences = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if "```" in line]
+def test_lines_are_short_and_fences_close(path):
+    text = path.read_text(encoding="utf-8")
+    lines = without_fences(text).splitlines()
+    assert not [line for line in lines if len(line) > LONGEST and not line.lstrip().startswith("|")]
+    fences = [line.strip() for line in text.splitlines() if "```" in line]
     assert all(line.startswith("```") and line.count("```") == 1 for line in fences), fences
     assert all(line == "```" for line in fences[1::2]) and len(fences) % 2 == 0, fences
 
@@ -200,14 +196,6 @@ def test_what_is_named_is_there(path):
         for chosen in re.findall(rf"(?<![\w.]){group}=(\w[\w/,]*)", text):
             for each in chosen.split(","):
                 assert own(each) or (CONF / group / f"{each}.yaml").exists(), f"{group}={each}"
-
-
-@pytest.mark.parametrize("path", WRITTEN, ids=name)
-def test_lines_of_a_file_stand_there(path):
-    """The block behind "from `file`:"."""
-    text = path.read_text(encoding="utf-8")
-    for file, block in re.findall(r"[Ff]rom\s+`((?:conf|src|studies)/[\w/.-]+)`:\n\n```\w+\n(.*?)```", text, re.DOTALL):
-        assert block in (ROOT / file).read_text(encoding="utf-8"), file
 
 
 def test_every_study_has_its_paragraph():

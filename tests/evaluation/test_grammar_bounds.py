@@ -3,23 +3,16 @@ import pandas as pd
 import pytest
 
 from retable.core.errors import UsageError
-from retable.evaluation.grammar_bounds import (
-    MaskedBound,
-    SentencePairsBound,
-    corrupted_entropy,
-    entropy,
-    sentences_of,
-)
+from retable.evaluation.grammar_bounds import MaskedBound, SentencePairsBound, corrupted_entropy, entropy, sentences_of
+from retable.evaluation.grammar_words import spans, words_of
 from retable.grammar.masked import MaskedWords
 from retable.grammar.sentence_pairs import SentencePairs
-from retable.tokenizers import word
-
-MARKS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]
+from retable.tokenizers import character, word
 
 
 @pytest.fixture(scope="module")
 def folder(tokens_of):
-    return tokens_of(*MARKS)
+    return tokens_of("[PAD]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def test_the_entropy_under_corruption_by_enumeration():
@@ -96,14 +89,22 @@ class Reader:
 
 
 def test_small_splits_and_unmarked_tokens_are_refused(grammar, folder, tmp_path):
-    with pytest.raises(UsageError, match="documents=1 has no spread"):
-        MaskedBound(str(folder), MaskedWords(grammar), documents=1)
-    with pytest.raises(UsageError, match="words=1 has no spread"):
-        MaskedBound(str(folder), MaskedWords(grammar), words=1)
-    with pytest.raises(UsageError, match="words=100000"):
-        MaskedBound(str(folder), MaskedWords(grammar), words=100000)(None, tmp_path)
+    for name, n, told in (("documents", 1, " has no spread"), ("words", 1, " has no spread"), ("words", 100000, "")):
+        with pytest.raises(UsageError, match=f"{name}={n}{told}"):
+            MaskedBound(str(folder), MaskedWords(grammar), **{name: n})(None, tmp_path)
     word.train([], vocabulary=grammar.vocabulary).save(tmp_path / "tokenizer.json")
     for name in ("test.bin", "test.units.npy"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     with pytest.raises(UsageError, match="word_marked"):
         SentencePairsBound(str(tmp_path), SentencePairs(grammar), length=64)(None, tmp_path)
+
+
+def test_units_and_line_ends_are_the_grammars():
+    units = np.array([[3, 2, 9], [0, 0, 0], [2, 1, 4]])
+    assert [list(range(5))[span] for span in spans(units)] == [[0, 1, 2], [], [3, 4]]
+    tokenizer = word.train(["the cat", "sat"])
+    words = words_of(tokenizer)
+    assert words[tokenizer.boundary] == "\n"
+    assert [words[token] for token in tokenizer.encode("the cat\nsat\n")] == ["the", "cat", "\n", "sat", "\n"]
+    with pytest.raises(UsageError, match="tokenizer=word"):
+        words_of(character.train(["the cat"]))

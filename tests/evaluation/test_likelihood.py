@@ -75,11 +75,8 @@ def test_every_token_is_scored_however_short_the_stream(gpt, lstm, size):
 
 def test_a_language_model_names_its_protocol(gpt, lstm):
     scorers = (Carried(1), Carried(20), SlidingWindow(LENGTH, 3, 2))
-    assert [NeuralLM(lstm, scorer, BOUNDARY).protocol for scorer in scorers] == [
-        "carried",
-        "carried, 20 rows",
-        "window 6, stride 3",
-    ]
+    protocols = [NeuralLM(lstm, scorer, BOUNDARY).protocol for scorer in scorers]
+    assert protocols == ["carried", "carried, 20 rows", "window 6, stride 3"]
     expected = scorers[2].log_prob(gpt, TOKENS, BOUNDARY)
     assert np.array_equal(NeuralLM(gpt, scorers[2], BOUNDARY).log_prob(TOKENS), expected)
 

@@ -1,4 +1,3 @@
-import csv
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,15 +57,11 @@ def test_accuracy_by_paradigm_and_phenomenon(tokens):
             "blimp/overall/accuracy_known": 1 / 3,
         }
     )  # fmt: skip
-    with (tokens / "units.csv").open(encoding="utf-8") as file:
-        rows = [*csv.DictReader(file)]
-    assert [row["prediction"] for row in rows] == ["good", "bad", "neither", "bad", "neither"]
-    assert [(row["good"], row["bad"], row["known"]) for row in rows[:2]] == [
-        ("-7.0000", "-8.0000", "1"), ("-9.0000", "-7.0000", "1")
-    ]  # fmt: skip
-    assert [row["equal"] for row in rows] == ["0", "0", "0", "0", "1"]
-    assert [row["split"] for row in rows] == ["order"] * 3 + ["agreement"] * 2
-    assert [row["unit"] for row in rows] == ["0", "1", "2", "3", "4"]
+    rows = pd.read_csv(tokens / "units.csv")
+    assert rows["prediction"].tolist() == ["good", "bad", "neither", "bad", "neither"]
+    assert rows[["good", "bad", "known"]][:2].to_numpy().tolist() == [[-7, -8, 1], [-9, -7, 1]]
+    assert rows["equal"].tolist() == [0, 0, 0, 0, 1] and rows["unit"].tolist() == [*range(5)]
+    assert rows["split"].tolist() == ["order"] * 3 + ["agreement"] * 2
 
 
 def test_the_end_counts_where_it_is_asked_for(tokens):

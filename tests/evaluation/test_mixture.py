@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 from scipy.special import softmax
 
 from retable.core.errors import UsageError
@@ -71,28 +71,14 @@ def test_a_mixture_of_models_agrees_with_itself_all_along_a_stream():
         assert following[tokens[t]].item() == pytest.approx(scores[t], rel=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_two_weights_are_those_of_a_search(seed):
-    rng = np.random.default_rng(seed)
-    log_probs = np.log(rng.beta(0.5, 2 + np.arange(2)[:, None], (2, 400)))
-    found = minimize_scalar(
-        lambda w: -log_average(log_probs, np.array([w, 1 - w])).mean(), bounds=(0, 1), options={"xatol": 1e-9}
-    )
+@pytest.mark.parametrize("n_systems", [2, 4])
+def test_weights_are_those_of_a_search(n_systems):
+    rng = np.random.default_rng(n_systems)
+    log_probs = np.log(rng.random((n_systems, 1000))) * np.array([1, 1.1, 1, 6])[:n_systems, None]  # the last harms
+    found = minimize(lambda x: -log_average(log_probs, softmax(x)).mean(), np.zeros(n_systems), tol=1e-12)
     weights = fit_weights(log_probs, tolerance=1e-12)
-    assert weights == pytest.approx([found.x, 1 - found.x], abs=1e-4)
+    assert weights.sum() == pytest.approx(1) and weights == pytest.approx(softmax(found.x), abs=1e-4)
     assert -log_average(log_probs, weights).mean() <= found.fun + 1e-12
-
-
-@pytest.mark.parametrize("seed", range(1))
-def test_no_neighbouring_weights_are_better(seed):
-    rng = np.random.default_rng(seed)
-    log_probs = np.log(rng.random((4, 1000))) * np.array([[1], [1.1], [1], [6]])  # the last can only harm
-    weights = fit_weights(log_probs)
-    assert weights.sum() == pytest.approx(1) and weights[3] < 1e-2
-    best = log_average(log_probs, weights).mean()
-    for _ in range(200):
-        other = np.abs(weights + rng.normal(0, 0.03, 4))
-        assert log_average(log_probs, other / other.sum()).mean() <= best + 1e-7
 
 
 def test_impossible_tokens_and_equal_systems_tell_nothing_of_the_weights():
@@ -100,8 +86,9 @@ def test_impossible_tokens_and_equal_systems_tell_nothing_of_the_weights():
     impossible = np.full((3, 2), -np.inf)
     np.testing.assert_allclose(fit_weights(np.hstack([impossible, log_probs])), fit_weights(log_probs), rtol=1e-9)
     np.testing.assert_array_equal(fit_weights(impossible), [1 / 3] * 3)
-    with pytest.raises(ValueError, match="NaN"):
-        fit_weights(np.hstack([impossible, np.full((3, 1), np.nan)]))
+    for value in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="NaN or infinite"):
+            fit_weights(np.hstack([impossible, np.full((3, 1), value)]))
     same = np.log(np.random.default_rng(0).random(50))
     assert fit_weights(np.stack([same, same])) == pytest.approx([0.5, 0.5])
     assert fit_weights(np.stack([same, same - 1])) == pytest.approx([1, 0], abs=1e-6)
@@ -117,12 +104,6 @@ def test_systems_that_are_nearly_the_same_have_weights_too(apart, passes, monkey
     reached = log_average(log_probs, fit_weights(log_probs, tolerance=0)).mean()
     best = minimize(lambda x: -log_average(log_probs, softmax(x)).mean(), np.zeros(3), tol=1e-12)
     assert reached >= -best.fun - np.log(3) / passes
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_no_log_probability_is_refused(value):
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        fit_weights(np.array([[-1.0, value], [-1.0, -2.0]]))
 
 
 @pytest.mark.real

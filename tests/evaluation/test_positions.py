@@ -23,10 +23,8 @@ def folder(tmp_path):
 
 
 def read(folder) -> dict[str, list[tuple]]:
-    frame = pd.read_csv(folder / "positions.csv")
-    return {
-        name: [*part.drop(columns="where").itertuples(index=False, name=None)] for name, part in frame.groupby("where")
-    }
+    parts = pd.read_csv(folder / "positions.csv", index_col="where").groupby("where")
+    return {name: [*part.itertuples(index=False, name=None)] for name, part in parts}
 
 
 def test_sentences_and_documents_by_hand(folder, tmp_path):

@@ -29,9 +29,8 @@ def test_predictions_are_each_sequences_best_label_in_order():
 def test_outputs_are_those_of_the_model_alone_on_each_sequence(precision):
     """A BERT's, whose layers are packed, and whose last gives no state but the first."""
     torch.manual_seed(0)
-    objective = Regression(
-        BERT(11, 16, 3, 2, max_length=9, dropout=0.1, initializer_range=0.3), low=0.0, high=5.0, dropout=0.1
-    ).eval()
+    model = BERT(11, 16, 3, 2, max_length=9, dropout=0.1, initializer_range=0.3)
+    objective = Regression(model, low=0.0, high=5.0, dropout=0.1).eval()
     sequences = [torch.randint(11, (length,)).tolist() for length in (5, 1, 9, 5, 3)]
     tolerance = 1e-4 if precision == "fp32" else 0.1
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):

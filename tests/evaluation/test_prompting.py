@@ -1,8 +1,8 @@
-import csv
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from retable.core.errors import UsageError
@@ -55,8 +55,7 @@ def model(tokens):
 
 
 def predictions(folder):
-    with Path(folder, "units.csv").open(encoding="utf-8") as file:
-        return [(int(row["label"]), row["prediction"]) for row in csv.DictReader(file)]
+    return pd.read_csv(f"{folder}/units.csv", dtype=str, keep_default_na=False)[["label", "prediction"]].values.tolist()
 
 
 def test_choices_by_likelihood_raw_and_normalised(tokens, model):
@@ -80,7 +79,7 @@ def test_choices_by_likelihood_raw_and_normalised(tokens, model):
     for way, found in chosen.items():
         assert metrics[f"prompted_reviews_0/validation/accuracy{way}"] == np.mean(np.equal(found, answers))
     assert metrics["prompted_reviews_0/validation/questions"] == 5
-    assert predictions(tokens) == [(a, str(b)) for a, b in zip(answers, chosen[""], strict=True)]
+    assert predictions(tokens) == [[str(a), str(b)] for a, b in zip(answers, chosen[""], strict=True)]
     assert chosen[""] != chosen["_bytes"] != chosen["_tokens"]
 
 
@@ -100,7 +99,7 @@ def test_choices_by_generation(tokens, model):
         "prompted_reviews_0_generated/validation/accuracy": pytest.approx(2 / 3),
         "prompted_reviews_0_generated/validation/questions": 3,
     }
-    assert predictions(tokens) == [(1, "1"), (1, "1"), (1, "")]
+    assert predictions(tokens) == [["1", "1"], ["1", "1"], ["1", ""]]
 
 
 def test_prompts_show_examples_with_their_answers(tokens):
@@ -132,17 +131,19 @@ def test_examples_are_drawn_evenly(tokens):
     assert counts.sum() == 1400 and ((counts - 200) ** 2 / 200).sum() < 22.5
 
 
-def test_mistakes_of_use(tokens, model):
-    with pytest.raises(UsageError, match="by=chance is no way to answer; write by=likelihood or by=generation"):
-        Prompted("x", tokens, QUESTIONS, "{text}", by="chance")
-    with pytest.raises(UsageError, match=r"shots=2 needs examples"):
-        Prompted("x", tokens, QUESTIONS, "{text}", shots=2)
-    with pytest.raises(UsageError, match="pool has 7 examples; write shots=7 or fewer"):
-        Prompted("x", tokens, QUESTIONS, "{text}", shots=8, examples=POOL)(model, Path(tokens))
-    with pytest.raises(UsageError, match=r"the template asks for 'sentence'; a question of asked has \{text\}"):
-        Prompted("x", tokens, QUESTIONS, "{sentence}")(model, Path(tokens))
-    with pytest.raises(UsageError, match="asked has no question; a row is one"):
-        Prompted("x", tokens, Questions("asked"), "{text}")(model, Path(tokens))
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"by": "chance"}, "by=chance is no way to answer; write by=likelihood or by=generation"),
+        ({"shots": 2}, "shots=2 needs examples"),
+        ({"shots": 8, "examples": POOL}, "pool has 7 examples; write shots=7 or fewer"),
+        ({"template": "{sentence}"}, r"the template asks for 'sentence'; a question of asked has \{text\}"),
+        ({"questions": Questions("asked")}, "asked has no question; a row is one"),
+    ],
+)
+def test_mistakes_of_use(tokens, model, settings, said):
+    with pytest.raises(UsageError, match=said):
+        Prompted("x", tokens, **{"questions": QUESTIONS, "template": "{text}"} | settings)(model, Path(tokens))
 
 
 def test_answers_that_the_vocabulary_lacks_are_named(tokens, model, capsys):

@@ -14,26 +14,30 @@ from retable.grammar.masked import MaskedWords
 from retable.models.bert import BERT
 from retable.objectives.masked_lm import MaskedLM
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
-from retable.tokenizers import word
+from retable.tokenizers.tokenizer import Tokenizer
 
-MARKS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]"]
 SIZES = {"n_layers": 1, "n_heads": 2, "max_length": 32, "dropout": 0.0, "pooler": False}
 LENGTH = 32
 
 
 @pytest.fixture(scope="module")
 def folder(tokens_of):
-    return tokens_of(*MARKS)
-
-
-def tokenizer_of(grammar):
-    return word.train([], vocabulary=grammar.vocabulary, marks=MARKS)
+    return tokens_of("[PAD]", "[CLS]", "[SEP]", "[MASK]")
 
 
 @pytest.fixture(scope="module")
-def objective(grammar):
+def batches_of(folder):
+    """Batches of the test split in which each masked word has the mask."""
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    tokens, units = read_split(folder, "test", tokenizer.vocab_size)
+    marks = tokenizer.boundary, tokenizer.special_ids, tokenizer.words
+    return lambda seed, size: MaskedDocuments(tokens, units, *marks, seed, size, LENGTH, masked=1.0, random=0.0)
+
+
+@pytest.fixture(scope="module")
+def objective(folder):
     torch.manual_seed(1)
-    vocab_size = tokenizer_of(grammar).vocab_size
+    vocab_size = Tokenizer.load(folder / "tokenizer.json").vocab_size
     model = BERT(vocab_size, 16, **SIZES)
     objective = ReplacedTokenDetection(model, vocab_size, partial(BERT, d_model=8, d_embedding=16, **SIZES))
     with torch.no_grad():  # a generator that has frequent words
@@ -41,7 +45,7 @@ def objective(grammar):
     return objective
 
 
-def test_the_accuracies_are_those_of_judges_who_try(grammar):
+def test_the_accuracies_are_those_of_judges_who_try():
     """A word from p, masked at the rate, a draw from q in its place, and the likelier answer by counting."""
     p, q, rate = np.array([0.6, 0.3, 0.1, 0.0]), np.array([0.2, 0.1, 0.3, 0.4]), 0.4
     generator, n = np.random.default_rng(1), 200_000
@@ -59,20 +63,16 @@ def test_the_accuracies_are_those_of_judges_who_try(grammar):
     assert 1 - rate + rate * told > blind  # to be told helps
 
 
-def test_the_generators_distribution_is_what_it_draws_from(grammar, folder, objective):
-    tokenizer = tokenizer_of(grammar)
-    tokens, units = read_split(folder, "test", tokenizer.vocab_size)
-    batches = MaskedDocuments(
-        tokens, units, tokenizer.boundary, tokenizer.special_ids, tokenizer.words, 1, 2, LENGTH, masked=1.0, random=0.0
-    )
-    batch = batches.batch(0)
+def test_the_generators_distribution_is_what_it_draws_from(batches_of, objective):
+    batch = batches_of(1, 2).batch(0)
     with torch.no_grad():
         q = proposals(objective, batch)
         hidden = objective.generator(batch.input_ids, batch.lengths, batch.segments).flatten(0, 1)[batch.places]
         features = objective.generator_head(hidden)
         uniform = torch.rand((600, len(q)), generator=torch.Generator().manual_seed(2))
         drawn = np.array([objective.generator_head.drawn(features, each).numpy() for each in uniform])
-    assert q.shape == (len(batch.places), tokenizer.vocab_size) and q.sum(1) == pytest.approx(1)
+    assert q.shape == (len(batch.places), objective.generator_head.decoder.out_features)
+    assert q.sum(1) == pytest.approx(1)
     top = q.argmax(1)
     expected = q[np.arange(len(top)), top]
     found = (drawn == top).mean(0)
@@ -117,15 +117,10 @@ def test_the_judge_who_is_told_errs_where_a_draw_is_half_likely(folder, objectiv
     assert metrics["replaced/baseline"] <= metrics["replaced/accuracy"] <= metrics["replaced/accuracy_told"]
 
 
-def test_the_shares_are_those_that_the_objective_measures(grammar, folder, objective, tmp_path):
+def test_the_shares_are_those_that_the_objective_measures(grammar, folder, batches_of, objective, tmp_path):
     """Its own share of replaced tokens, over the same rows and others; and no judge is worse than the baseline."""
     metrics = bound(folder, MaskedWords(grammar), objective, tmp_path)
-    tokenizer = tokenizer_of(grammar)
-    tokens, units = read_split(folder, "test", tokenizer.vocab_size)
-    settings = {"masked": 1.0, "random": 0.0, "batch_size": 16, "length": LENGTH}
-    batches = MaskedDocuments(
-        tokens, units, tokenizer.boundary, tokenizer.special_ids, tokenizer.words, seed=0, **settings
-    )
+    batches = batches_of(0, 16)
     measured = mean_metrics(objective, batches)
     n_words = batches.steps_per_epoch * 16 * LENGTH * 0.15
     assert metrics["replaced/baseline"] == pytest.approx(1 - measured["replaced"], abs=4 * 0.15 * 0.5 / n_words**0.5)
@@ -134,10 +129,9 @@ def test_the_shares_are_those_that_the_objective_measures(grammar, folder, objec
     assert len(table) >= 60 and table["blind"].between(0.5, 1).all()
 
 
-def test_cells_without_a_generator_are_refused(grammar, folder, tmp_path):
+def test_cells_without_a_generator_are_refused(folder, tmp_path):
     with pytest.raises(UsageError, match="words=1 has no spread"):
         ReplacedBound(str(folder), Certain(), 32, 0.15, words=1)
-    vocab_size = tokenizer_of(grammar).vocab_size
-    objective = MaskedLM(BERT(vocab_size, 16, **SIZES), vocab_size, next_sentence=False)
+    objective = MaskedLM(BERT(9, 16, **SIZES), 9, next_sentence=False)
     with pytest.raises(UsageError, match="replaced_token_detection"):
         bound(folder, Certain(), objective, tmp_path)

@@ -39,8 +39,7 @@ def test_what_is_kept_and_its_growth():
             return product * product  # keeps the product, twice
 
     seconds, n_bytes = cost(Squares(), torch.ones(1, 3, 5), repeats=2)
-    assert n_bytes == 15 * 4
-    assert seconds > 0
+    assert n_bytes == 15 * 4 and seconds > 0
 
 
 def test_the_convolution_sees_what_came_before_and_no_more():

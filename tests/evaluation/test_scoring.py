@@ -102,6 +102,13 @@ def tokens(request, monkeypatch):
     monkeypatch.setattr(scoring, "TOKENS", request.param)
 
 
+def by_stream(system, found):
+    """Compare with the scores of each whole text by the system itself."""
+    for log_prob, context, continuation in zip(found, CONTEXTS, CONTINUATIONS, strict=True):
+        each = system.log_prob(np.array([*context, *continuation], dtype=np.int64))
+        assert log_prob == pytest.approx(sum(each[len(context) :]), rel=1e-5)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in CAUSAL if kind != "gpt"])
 @torch.inference_mode()
 def test_of_trained_models(kind, tokens):
@@ -114,15 +121,7 @@ def test_of_trained_models(kind, tokens):
 def test_of_a_window(tokens):
     """Whole where the window is long enough, by the system's own sliding window where not."""
     system = trained("gpt")
-    found = Scorer(system, TOKENIZER).log_prob(CONTEXTS, CONTINUATIONS)
-    for log_prob, context, continuation in zip(found, CONTEXTS, CONTINUATIONS, strict=True):
-        text = [*context, *continuation]
-        if len(text) <= WINDOW:
-            logits = system.objective.head(system.objective.model(torch.tensor([[EOS, *text[:-1]]]))[0][0])
-            each = logits.log_softmax(1)[range(len(text)), text].numpy()
-        else:
-            each = system.log_prob(np.array(text))
-        assert log_prob == pytest.approx(each[len(context) :].sum(), rel=1e-5)
+    by_stream(system, Scorer(system, TOKENIZER).log_prob(CONTEXTS, CONTINUATIONS))
     assert max(len(a) + len(b) for a, b in zip(CONTEXTS, CONTINUATIONS, strict=True)) > WINDOW
 
 
@@ -148,10 +147,7 @@ def test_of_elmo_forward(tokens):
     words = TOKENIZER.words
     torch.manual_seed(0)
     system = BothDirections(wide(BidirectionalLM(ELMo(words, 5, 7, 2, 0.1, None), V)), TOKENIZER)
-    found = Scorer(system, TOKENIZER).log_prob(CONTEXTS, CONTINUATIONS)
-    for log_prob, context, continuation in zip(found, CONTEXTS, CONTINUATIONS, strict=True):
-        each = system.log_prob(np.array([*context, *continuation], dtype=np.int64)) if context or continuation else []
-        assert log_prob == pytest.approx(sum(each[len(context) :]), rel=1e-5)
+    by_stream(system, Scorer(system, TOKENIZER).log_prob(CONTEXTS, CONTINUATIONS))
 
 
 @pytest.mark.parametrize("sentinels", [False, True])
@@ -222,31 +218,25 @@ def test_texts_that_begin_alike_have_the_numbers_that_they_have_alone(kind, toke
     assert scorer.log_prob_of_texts(texts) == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
+def check_greedy(scorer):
+    contexts = [[], [3], [4, 2], [5]]
+    for context, found in zip(contexts, scorer.continue_greedily(contexts, 2), strict=True):
+        first = scorer.log_prob([context] * V, [[token] for token in range(V)])
+        both = scorer.log_prob([context] * V**2, [[*pair] for pair in np.ndindex(V, V)]).reshape(V, V)
+        assert found == [first.argmax(), both[found[0]].argmax()]
+        assert np.exp(both).sum() == pytest.approx(1, abs=1e-5)  # the chain rule, over all pairs
+
+
 @pytest.mark.parametrize("system", ["lstm", "gpt", "kn", "mixture"])
 @torch.inference_mode()
 def test_greedy_continuations(system):
-    built = Mixture([trained("lstm"), counted("kn")], [0.5, 0.5]) if system == "mixture" else None
-    built = built or (counted(system) if system == "kn" else trained(system))
-    scorer = Scorer(built, TOKENIZER)
-    contexts = [[], [3], [4, 2], [5]]
-    for context, found in zip(contexts, scorer.continue_greedily(contexts, 2), strict=True):
-        pairs = [[a, b] for a in range(V) for b in range(V)]
-        first = scorer.log_prob([context] * V, [[a] for a in range(V)])
-        second = scorer.log_prob([[*context, found[0]]] * V, [[b] for b in range(V)])
-        assert found == [first.argmax(), second.argmax()]
-        both = scorer.log_prob([context] * len(pairs), pairs)  # the chain rule, over all pairs: sums to one
-        assert np.exp(both).sum() == pytest.approx(1, abs=1e-5)
+    check_greedy(Scorer(SYSTEMS[system](system), TOKENIZER))
 
 
 @pytest.mark.parametrize("sentinels", [False, True])
 @pytest.mark.parametrize("kind", ["t5", "prefix"])
 def test_greedy_outputs(kind, sentinels):
-    scorer = Scorer(conditioned(kind), TOKENIZER, sentinels=sentinels)
-    contexts = [[3], [4, 2], [], [5]]
-    for context, found in zip(contexts, scorer.continue_greedily(contexts, 2), strict=True):
-        first = scorer.log_prob([context] * V, [[token] for token in range(V)])
-        both = scorer.log_prob([context] * V, [[found[0], token] for token in range(V)])
-        assert found == [first.argmax(), both.argmax()]
+    check_greedy(Scorer(conditioned(kind), TOKENIZER, sentinels=sentinels))
 
 
 def test_borders_and_conventions_of_texts():

@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from retable.core.errors import UsageError
+from retable.data.batches import measured
 from retable.evaluation.source_attention import attends, attention_to_source, cross_attention
-from retable.evaluation.translation import align
+from retable.evaluation.translation import NatsPerToken, align
 from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
 from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
 from retable.objectives.translation import Translation
@@ -67,9 +68,8 @@ def test_each_step_has_a_row_where_a_model_looks_back():
     found = attention_to_source(transformer, source, target)
     assert found.shape == (4, 4)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
-    steps = cross_attention(
-        transformer.model, torch.tensor([source]), torch.tensor([4]), torch.tensor([[END, 8, 2, 9]])
-    )
+    sources, targets = torch.tensor([source]), torch.tensor([[END, *target[:-1]]])
+    steps = cross_attention(transformer.model, sources, torch.tensor([4]), targets)
     np.testing.assert_allclose(found, steps[0].detach(), rtol=1e-5)
     recurrent = translation(RNNEncoderDecoder(V, D, D, 1, 0.1, attention="additive"))
     np.testing.assert_allclose(attention_to_source(recurrent, source, target), align(recurrent, source, target))
@@ -77,3 +77,32 @@ def test_each_step_has_a_row_where_a_model_looks_back():
     assert not attends(model.model)
     with pytest.raises(UsageError, match="RNNEncoderDecoder looks back at nothing of the source"):
         attention_to_source(model, [5, END], [8, END])
+
+
+TEXTS = [[5, 6, 4, END], [7, END], [9, 9, 1, 2, 8, END]]
+TRANSLATIONS = [[8, END], [9, 4, 4, 10, END], [END]]
+
+
+@pytest.fixture
+def objective() -> Translation:
+    torch.manual_seed(0)
+    return Translation(RNNEncoderDecoder(V, D, D, 1, 0.5, attention="additive"), V, 0.3, tie=True, bias=False).eval()
+
+
+@pytest.mark.parametrize("max_tokens", [6, 12, 100])
+def test_nats_are_of_all_target_tokens_whatever_the_batches(objective, max_tokens):
+    total = 0.0
+    for source, target in zip(TEXTS, TRANSLATIONS, strict=True):
+        inputs = torch.tensor([[END, *target[:-1]]])
+        hidden = objective.model(torch.tensor([source]), torch.tensor([len(source)]), inputs)
+        log_probs = objective.head(hidden)[0].log_softmax(dim=1)
+        total -= sum(log_probs[i, token].item() for i, token in enumerate(target))
+    found = measured(NatsPerToken(TEXTS, TRANSLATIONS, max_tokens), objective)
+    assert found == {"loss": pytest.approx(total / 8, rel=1e-5)}
+
+
+def test_an_alignment_has_a_row_a_target_token(objective):
+    shares = align(objective, TEXTS[0], TRANSLATIONS[1])
+    assert shares.shape == (5, 4)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(align(objective, TEXTS[0], TRANSLATIONS[1]), shares)

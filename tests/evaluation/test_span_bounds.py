@@ -9,10 +9,9 @@ from retable.core.errors import UsageError
 from retable.data.corruption import Corrupted, Prefix, RandomSpans
 from retable.data.encode import write_tokens
 from retable.evaluation.gapped_text import GappedText
-from retable.evaluation.perplexity import read_split
 from retable.evaluation.span_bounds import SpansBound, adjusted_mean
 from retable.grammar.discourse import Discourse
-from retable.tokenizers import word
+from retable.tokenizers.tokenizer import Tokenizer
 
 MARKS = [f"<extra_id_{i}>" for i in range(6)]
 LENGTH = 40  # a window of 44 tokens, 7 of them hidden, in 2 spans
@@ -27,13 +26,9 @@ def test_the_loss_of_a_prefix_is_that_of_the_objectives_own_rows(grammar, told, 
     """The suffixes of many epochs' rows, and for each an end mark that costs nothing."""
     language = GappedText(grammar, Discourse, particles=2, tries=2)
     metrics = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=3)(None, tmp_path)
-    tokenizer = word.train([], vocabulary=grammar.vocabulary, marks=MARKS)
-    tokens, _ = read_split(folder, "test", tokenizer.vocab_size)
     nats = -np.concatenate([grammar.score(document) for document in told])
-    assert len(nats) == len(tokens)
-    batches = Corrupted(
-        np.arange(len(tokens)), {"<extra_id_0>": -1}, -1, 3, seed=0, corruption=Prefix(), batch_size=8, length=LENGTH
-    )
+    places = np.arange(len(nats))
+    batches = Corrupted(places, {MARKS[0]: -1}, -1, 3, seed=0, corruption=Prefix(), batch_size=8, length=LENGTH)
     total, count = 0.0, 0
     for step in range(60 * batches.steps_per_epoch):
         batch = batches.batch(step)
@@ -66,9 +61,8 @@ def test_the_spans_are_those_of_the_objectives_own_rows(folder, tmp_path, told):
     language = Fixed((5.0, 6.0))
     metrics = SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=5)(None, tmp_path)
     targets = n_hidden + n_spans + 1 + 1
-    batches = Corrupted(
-        np.arange(500) % 90, {name: 100 + i for i, name in enumerate(MARKS)}, 99, 110, 0, RandomSpans(), 4, LENGTH
-    )
+    marks = {name: 100 + i for i, name in enumerate(MARKS)}
+    batches = Corrupted(np.arange(500) % 90, marks, 99, 110, 0, RandomSpans(), 4, LENGTH)
     assert set(batches.batch(0).target_lengths.tolist()) == {targets}
     sizes = np.log(6)  # of the ways to share 7 words out over 2 gaps
     assert metrics["spans/loss_above"] == pytest.approx((6 + sizes) / targets)
@@ -102,7 +96,7 @@ def test_texts_of_another_language_and_short_splits_are_refused(grammar, folder,
         SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=2)
     with pytest.raises(UsageError, match="length=9000"):
         SpansBound(str(folder), language, 9000, 0.15, 3.0)(None, tmp_path)
-    tokenizer = word.train([], vocabulary=grammar.vocabulary, marks=MARKS)
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
     tokenizer.save(tmp_path / "tokenizer.json")
     write_tokens(tokenizer, [["the the the", "a a"]], True, tmp_path / "test")
     with pytest.raises(UsageError, match="corpus=grammar"):

@@ -1,9 +1,9 @@
 """The benchmark of steering, on a model and a language that are written down."""
 
-import csv
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -39,12 +39,10 @@ class Chain:
 
     def next_log_prob(self, context):
         last = self.words[context[-1]]
-        row = np.full(len(self.words), -np.inf)
+        row = np.zeros(len(self.words))
+        row[[self.words.index(name) for name in (*WORDS, "<eos>")]] = AFTER.get(last, AFTER[None])
         with np.errstate(divide="ignore"):
-            probabilities = np.log(AFTER.get(last, AFTER[None]))
-        for name, value in zip([*WORDS, "<eos>"], probabilities, strict=True):
-            row[self.words.index(name)] = value
-        return row
+            return np.log(row)
 
 
 class Language:
@@ -103,9 +101,8 @@ def tokenizer(tmp_path):
 @pytest.fixture
 def found(tokenizer, tmp_path):
     knowing = Knowing(tokenizer.words, tmp_path)
-    benchmark = Steering(
-        str(tmp_path), Language(), judge, knowing, "good", ["so", ""], samples=300, length=30, top_k=10, seed=1
-    )
+    settings = {"samples": 300, "length": 30, "top_k": 10, "seed": 1}
+    benchmark = Steering(str(tmp_path), Language(), judge, knowing, "good", ["so", ""], **settings)
     assert [path.name for path in benchmark.inputs] == ["tokenizer.json", "weights"]
     metrics = benchmark(Chain(tokenizer.words), tmp_path)
     assert knowing.digest == tokenizer.digest
@@ -124,15 +121,10 @@ def test_the_label_is_there_always_and_as_likely_as_in_what_is_kept(found):
 
 def test_nats_are_those_of_model_and_language(found, tmp_path):
     """Which are one chain, so that they differ by what the language has not alone."""
-    with (tmp_path / "steering.csv").open(newline="") as file:
-        rows = {
-            row.pop("sentences"): {name: float(value) for name, value in row.items()} for row in csv.DictReader(file)
-        }
-    assert [*rows] == ["sampled", "steered", "kept"]
-    for name, row in rows.items():
-        assert {score: pytest.approx(value, rel=1e-4) for score, value in row.items()} == {
-            score: found[f"steering/{name}/{score}"] for score in row
-        }
+    rows = pd.read_csv(tmp_path / "steering.csv", index_col="sentences")
+    assert [*rows.index] == ["sampled", "steered", "kept"]
+    for name, row in rows.iterrows():
+        assert [*row] == pytest.approx([found[f"steering/{name}/{score}"] for score in row.index], rel=1e-4)
         assert row["nats_sentence"] == pytest.approx(row["nats_token"] * row["length"], rel=1e-4)
         assert 0.4 < row["grammatical"] < 1 and row["true_nats_sentence"] < row["nats_sentence"]
     shown = (tmp_path / "samples.txt").read_text()

@@ -116,10 +116,12 @@ def test_a_length_that_no_text_can_have_is_refused(name, tmp_path):
 
 
 def test_a_served_encoder_and_a_task_cut_and_count_too(classifier, tmp_path):
-    system = classifier
-    for ask in (system.classify, system.probabilities):
+    for ask in (classifier.classify, classifier.probabilities):
         with pytest.warns(UsageWarning, match="^1 of 2 texts have more tokens than the model's max_length=8, and were"):
             ask(["a cat", LONG])
+        with pytest.warns(UsageWarning) as told:
+            ask("the zebra")
+        assert [(str(each.message), each.filename) for each in told] == [(UNKNOWN, __file__)]
     (tmp_path / "bert").mkdir()
     bert = language("bert", tmp_path / "bert")
     with pytest.warns(UsageWarning, match="^1 of 2 texts have more tokens than max_length=8"):
@@ -143,10 +145,8 @@ ASKED = {
 
 
 def test_every_method_of_a_language_model_is_asked(tmp_path):
-    takes_no_text = {"generate"}
-    assert {name.partition(",")[0] for name in ASKED} == {*language("gpt", tmp_path).can} - takes_no_text | {
-        "likelihood"
-    }
+    take_texts = {*language("gpt", tmp_path).can, "likelihood"} - {"generate"}
+    assert {name.partition(",")[0] for name in ASKED} == take_texts
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -158,13 +158,6 @@ def test_unknown_words_are_named_once_for_each_method(name, tmp_path):
     assert told[0].filename == __file__
 
 
-def test_unknown_words_of_a_task_are_named(classifier):
-    for ask in (classifier.classify, classifier.probabilities):
-        with pytest.warns(UsageWarning) as told:
-            ask("the zebra")
-        assert [(str(each.message), each.filename) for each in told] == [(UNKNOWN, __file__)]
-
-
 def test_known_words_and_marks_are_not_named_and_many_words_are_counted(tmp_path, recwarn):
     system = language("lstm", tmp_path)
     system.score(["the cat", "<unk> a bird"])
@@ -174,9 +167,8 @@ def test_known_words_and_marks_are_not_named_and_many_words_are_counted(tmp_path
 
 
 def test_the_command_prints_the_same_words_in_one_line(classifier, monkeypatch, capsys):
-    monkeypatch.setattr(
-        sys, "argv", ["retable", "predict", str(classifier.folder), "--text", "the zebra", "--text", LONG]
-    )
+    texts = ["--text", "the zebra", "--text", LONG]
+    monkeypatch.setattr(sys, "argv", ["retable", "predict", str(classifier.folder), *texts])
     with pytest.raises(SystemExit, match="0"):
         main()
     cut = "1 of 2 texts have more tokens than the model's max_length=8, and were cut at the end"

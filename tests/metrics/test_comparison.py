@@ -114,14 +114,9 @@ def test_the_interval_holds_the_true_difference_as_often_as_it_says(seeds, units
     generator = np.random.default_rng(units)
     held = 0
     for _ in range(600):
-        shared = generator.normal(0, 1, units)
-        runs = [
-            shared
-            + generator.normal(0, 0.5, units)
-            + generator.normal(0, 0.1, (seeds, 1))
-            + generator.normal(0, 0.3, (seeds, units))
-            for _ in range(2)
-        ]
+        runs = np.tile(generator.normal(0, 1, units), (2, seeds, 1))
+        for spread, shape in ((0.5, (2, 1, units)), (0.1, (2, seeds, 1)), (0.3, (2, seeds, units))):
+            runs += generator.normal(0, spread, shape)
         found = compared(*runs)
         held += found.low <= 0 <= found.high
     assert 0.93 < held / 600 < 0.99

@@ -2,17 +2,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from scipy.stats import hmean
 
-from retable.metrics.coreference import (
-    COLUMNS,
-    METRICS,
-    conll_average,
-    coreference_counts,
-    coreference_metrics,
-    f1,
-    precision,
-    recall,
-)
+from retable.metrics import coreference
+from retable.metrics.coreference import COLUMNS, METRICS, conll_average, coreference_counts, coreference_metrics
 
 
 def of(clusters: str) -> list[list[str]]:
@@ -22,11 +15,7 @@ def of(clusters: str) -> list[list[str]]:
 
 def scores(key: str, response: str, metric: str) -> list[float]:
     counts = coreference_counts(of(key), of(response))
-    return [float(share(counts, metric)) for share in (recall, precision, f1)]
-
-
-def harmonic(one: float, other: float) -> float:
-    return 2 * one * other / (one + other) if one + other else 0.0
+    return [float(getattr(coreference, name)(counts, metric)) for name in ("recall", "precision", "f1")]
 
 
 # Test cases of the reference scorer (github.com/conll/reference-coreference-scorers, test/CorefMetricTestConfig.pm), of
@@ -55,8 +44,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_reference_scorers_cases(case):
     response, expected = CASES[case]
-    for metric, (recalled, precise) in expected.items():
-        assert scores("a bc def", response, metric) == pytest.approx([recalled, precise, harmonic(recalled, precise)])
+    for metric, both in expected.items():
+        harmonic = hmean(both) if any(both) else 0
+        assert scores("a bc def", response, metric) == pytest.approx([*both, harmonic])
 
 
 def by_definition(key: list[set[str]], response: list[set[str]]) -> list[float]:
@@ -87,10 +77,10 @@ def by_definition(key: list[set[str]], response: list[set[str]]) -> list[float]:
 
 def random_clusters(generator: np.random.Generator) -> list[set[str]]:
     """Of up to nine mentions up to five clusters, singletons among them."""
-    mentions = [m for m in "abcdefghi" if generator.random() < 0.7]
     clusters = [set() for _ in range(5)]
-    for mention in mentions:
-        clusters[generator.integers(5)].add(mention)
+    for mention in "abcdefghi":
+        if generator.random() < 0.7:
+            clusters[generator.integers(5)].add(mention)
     return [cluster for cluster in clusters if cluster]
 
 

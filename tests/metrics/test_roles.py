@@ -31,9 +31,8 @@ def test_the_counts_are_those_of_the_perl_script(name):
     assert role_counts([labels.split()], [predictions.split()]).tolist() == [list(counts)]
 
 
-tag_rows = st.lists(
-    st.sampled_from(["O", "B-A0", "I-A0", "B-A1", "I-A1", "B-V", "I-V", "B-C-A1", "I-C-A1"]), min_size=6, max_size=6
-)
+TAGS = ["O", "B-A0", "I-A0", "B-A1", "I-A1", "B-V", "I-V", "B-C-A1", "I-C-A1"]
+tag_rows = st.lists(st.sampled_from(TAGS), min_size=6, max_size=6)
 
 
 def by_word(tags):

@@ -4,15 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from retable.metrics.regression import fit_power
-from retable.metrics.scaling_laws import (
-    STARTS,
-    Law,
-    fit_law,
-    fit_parabola,
-    law_interval,
-    resampled_laws,
-)
+from retable.metrics.regression import fit_line, fit_power
+from retable.metrics.scaling_laws import STARTS, Law, fit_law, fit_parabola, law_interval, resampled_laws
 
 LAW = Law(E=1.9, A=90.0, B=300.0, alpha=0.42, beta=0.47)
 BUDGETS = [1e10, 1e11, 1e12, 1e13]
@@ -64,15 +57,11 @@ def test_the_fit_is_least_in_the_huber_loss():
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_the_best_size_is_that_of_a_search(budget):
-    searched = minimize_scalar(lambda n: LAW.loss(np.exp(n), budget / (6 * np.exp(n))), (2, 20)).x
-    assert LAW.best_size(budget) == pytest.approx(np.exp(searched), rel=1e-5)
+    found = minimize_scalar(lambda n: LAW.loss(np.exp(n), budget / (6 * np.exp(n))), (2, 20))
+    assert LAW.best_size(budget) == pytest.approx(np.exp(found.x), rel=1e-5)
     assert fit_power(BUDGETS, LAW.best_size(BUDGETS)).slope == pytest.approx(LAW.exponent)
-
-
-def test_the_least_loss_falls_with_compute():
-    C = np.array(BUDGETS)
-    least = [minimize_scalar(lambda n, c=c: LAW.loss(np.exp(n), c / (6 * np.exp(n))), (2, 20)).fun for c in C]
-    assert -fit_power(C, np.array(least) - LAW.E).slope == pytest.approx(LAW.decay)
+    ten = minimize_scalar(lambda n: LAW.loss(np.exp(n), 10 * budget / (6 * np.exp(n))), (2, 20))
+    assert (found.fun - LAW.E) / (ten.fun - LAW.E) == pytest.approx(10**LAW.decay)
 
 
 def test_the_parabolas_vertex():
@@ -89,16 +78,34 @@ def test_a_vertex_outside_or_above_is_no_optimum(losses):
     assert np.isnan(fit_parabola(np.exp([9, 10, 11, 12]), losses).size)
 
 
-def test_too_few_models_are_told():
+def test_too_few_models_are_told_and_sizes_not_drawn_for_ever():
     with pytest.raises(ValueError, match="4 models; a law of 5 numbers"):
         fit_law([1, 2, 3, 4], [1, 2, 3, 4], [1, 1, 1, 1])
     with pytest.raises(ValueError, match="2 sizes"):
         fit_parabola([1, 2, 2], [1, 1, 1])
-
-
-@pytest.mark.parametrize("N", [[1e6, 2e6] * 5, [1e6] * 10])
-def test_too_few_sizes_are_told_and_not_drawn_for_ever(N):
     D = np.geomspace(1e6, 1e9, 10)
-    for sizes in ((N, D), (D, N)):
+    for sizes in (([1e6, 2e6] * 5, D), (D, [1e6, 2e6] * 5), ([1e6] * 10, D)):
         with pytest.raises(ValueError, match="a law needs 3 of each"):
             resampled_laws(*sizes, np.full(10, 2.0), LAW)
+
+
+def test_points_on_a_line_or_of_a_power_law_give_it_back():
+    x = np.arange(7)
+    line = fit_line(x, 3 - 0.5 * x)
+    np.testing.assert_allclose(line, (-0.5, 3, -0.5, -0.5, 1), atol=1e-12)
+    n = np.array([64, 128, 256, 512])
+    line = fit_power(n, 5e-9 * n**1.75)
+    assert line.slope == pytest.approx(1.75)
+    assert np.exp(line.intercept) == pytest.approx(5e-9)
+    with pytest.raises(ValueError, match="three or more"):
+        fit_line([1, 2], [1, 2])
+
+
+def test_the_interval_holds_the_true_slope_19_times_in_20():
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 1, 5)
+    inside = 0
+    for _ in range(600):
+        line = fit_line(x, 2 * x + 0.3 * rng.standard_normal(5))
+        inside += line.low < 2 < line.high
+    assert inside / 600 == pytest.approx(0.95, abs=0.025)  # by the normal distribution it were 0.88

@@ -40,9 +40,7 @@ def test_the_mean_over_documents_is_the_librarys_of_the_whole(stemmer):
 
     found, right = [*(text() for _ in range(20)), []], [text() for _ in range(21)]
     scorer = library.RougeScorer([*METRICS], use_stemmer=stemmer)
-    whole = [
-        scorer.score("\n".join(reference), "\n".join(summary)) for summary, reference in zip(found, right, strict=True)
-    ]
+    whole = [scorer.score("\n".join(text), "\n".join(summary)) for summary, text in zip(found, right, strict=True)]
     expected = [np.mean([each[name].fmeasure for each in whole]) for name in METRICS]
     assert rouge_scores(found, right, stemmer).mean(axis=0) == pytest.approx(expected)
     assert rouge_scores(found, right, stemmer)[-1].tolist() == [0, 0, 0, 0]

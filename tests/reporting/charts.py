@@ -1,7 +1,6 @@
 """The data, marks and texts of a chart."""
 
 import xml.etree.ElementTree as ElementTree
-from io import StringIO
 
 import pandas as pd
 
@@ -62,25 +61,5 @@ def marks(specification, kind):
 
 
 def texts(figure):
-    return texts_of(drawn(figure))
-
-
-def texts_of(svg):
-    elements = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    elements = ElementTree.fromstring(drawn(figure)).iter("{http://www.w3.org/2000/svg}text")
     return ["".join(element.itertext()) for element in elements]
-
-
-def squares_of(specification):
-    """The table of a map of words, with them."""
-    (text,) = (rows for rows in specification["datasets"].values() if isinstance(rows, str))
-    (words,) = (param["value"] for param in specification["params"] if param["name"] == "words")
-    squares = pd.read_csv(StringIO(text))
-    return squares.assign(**{f"{side}_word": [words[word] for word in squares[side]] for side in ("target", "source")})
-
-
-def chosen(figure, **numbers):
-    """The specification with these numbers chosen in its menus."""
-    specification = figure.to_dict()
-    for param in specification["params"]:
-        param["value"] = numbers.get(param["name"], param["value"])
-    return specification

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -46,9 +47,7 @@ def made_by(stage: str, metrics: dict) -> str:
 def writes_runs(root: Path) -> Write:
     """Return a function that writes a cell below `root`."""
 
-    def write(
-        stage: str, out: str, system: str, seed: int | None, metrics: dict, record: dict | None = None, **more
-    ) -> Path:
+    def write(stage: str, out: str, system: str, seed: int | None, metrics: dict, record: dict = RECORD, **more) -> Path:
         cell = root / "outputs" / stage / out
         folder = cell / "measured" if stage == "evaluate" else cell
         folder.mkdir(parents=True)
@@ -60,7 +59,7 @@ def writes_runs(root: Path) -> Write:
         (cell / "config.yaml").write_text(config, encoding="utf-8")
         with pytest.MonkeyPatch.context() as environment:
             environment.setenv("DVC_ROOT", str(root))  # below which records are kept for all studies
-            write_record(cell, RECORD | (record or {}))
+            write_record(cell, RECORD | record)
         return folder
 
     return write
@@ -81,18 +80,13 @@ def writes_likelihoods(write_run: Write) -> Write:
     """Return a function that writes a cell of given nats per unit, each of 10 tokens, 10 words and 60 bytes, on both
     splits."""
 
-    def write(
-        stage: str, out: str, system: str, seed: int | None, nats: list[float], lost: list[int] | None = None, **more
-    ) -> Path:
+    def write(stage: str, out: str, system: str, seed: int | None, nats: list[float], lost: Any = 0, **more) -> Path:
         n = len(nats)
-        lost = [0] * n if lost is None else lost
-        summed = likelihood_metrics(sum(nats), 10 * n, 10 * n, 60 * n, sum(lost))
+        units = pd.DataFrame({"unit": range(n), "nats": nats, "tokens": 10, "words": 10, "bytes": 60, "lost": lost})
+        summed = likelihood_metrics(sum(nats), 10 * n, 10 * n, 60 * n, int(units["lost"].sum()))
         metrics = {f"{split}/{key}": value for split in SPLITS for key, value in summed.items()}
         folder = write_run(stage, out, system, seed, metrics, **more)
-        units = [*enumerate(zip(nats, lost, strict=True))]
-        scores = [(split, unit, value, 10, 10, 60, gone) for split in SPLITS for unit, (value, gone) in units]
-        columns = ["split", "unit", "nats", "tokens", "words", "bytes", "lost"]
-        pd.DataFrame(scores, columns=columns).to_csv(folder / "units.csv", index=False)
+        pd.concat([units.assign(split=split) for split in SPLITS]).to_csv(folder / "units.csv", index=False)
         return folder
 
     return write

@@ -21,18 +21,27 @@ COMPARISON = {
 
 
 @pytest.fixture
-def compare(write_run):
-    """The table and rows of one comparison of systems, given as their values by seed."""
+def results_of(write_run):
+    """The values of systems on a corpus, given by seed."""
 
-    def build(values, metric="cola/test/matthews", **changed):
-        folders = [
-            write_run("finetune", f"grammar/{system}-{seed}", system, seed, {metric: value, "cola/test/f1": 0.5})
+    def build(values, corpus="grammar"):
+        return [
+            read_result(write_run("finetune", f"{corpus}/{system}-{seed}", system, seed, metrics))
             for system, seeds in values.items()
             for seed, value in seeds.items()
+            for metrics in ({"cola/test/matthews": value, "cola/test/f1": 0.5},)
         ]
-        frame = tidy([read_result(folder) for folder in folders])
-        comparison = {k: v for k, v in (COMPARISON | {"metric": metric} | changed).items() if v is not None}
-        ((table, rows),) = of_rows("ablation", ablation_rows({"pairs": comparison}, frame))
+
+    return build
+
+
+@pytest.fixture
+def compare(results_of):
+    """The table and rows of one comparison."""
+
+    def build(values, **changed):
+        comparison = {k: v for k, v in (COMPARISON | changed).items() if v is not None}
+        ((table, rows),) = of_rows("ablation", ablation_rows({"pairs": comparison}, tidy(results_of(values))))
         return table, rows.set_index("system")
 
     return build
@@ -51,9 +60,8 @@ def test_equal_seeds_are_pairs(compare):
     table, rows = compare({"bert": BERT, "no_pairs": worse})
     test = stats.ttest_rel([*worse.values()], [*BERT.values()])
     low, high = test.confidence_interval(0.95)
-    assert rows.loc["no_pairs", ["difference", "difference_low", "difference_high"]].tolist() == pytest.approx(
-        [-0.05, low, high]
-    )
+    differences = rows.loc["no_pairs", ["difference", "difference_low", "difference_high"]]
+    assert differences.tolist() == pytest.approx([-0.05, low, high])
     assert rows.loc["no_pairs", "paired"] and set(rows["verdict"]) == {"Holds"}
     margin = stats.t.ppf(0.975, 2) * 0.1 / math.sqrt(3)
     assert rows.loc["bert", ["ci_low", "ci_high"]].tolist() == pytest.approx([0.6 - margin, 0.6 + margin])
@@ -80,44 +88,30 @@ def test_other_seeds_are_compared_by_welch(compare):
     assert "by Welch" in sentence(table)
 
 
+LOWER = {"better": "lower"}
+ALIKE = {"holds": None, "alike": [["bert", "no_pairs"]]}
+
+
 @pytest.mark.parametrize(
-    ("better", "shift", "verdict"),
+    ("gain", "claim", "verdict"),
     [
-        ("higher", -0.05, "Holds"),
-        ("lower", -0.05, "Does not hold"),
-        ("higher", 0.05, "Does not hold"),
-        ("lower", 0.05, "Holds"),
-        ("higher", -0.001, "Undecided at this scale"),
-        ("lower", 0.001, "Undecided at this scale"),
+        (0.05, {}, "Holds"), (0.05, LOWER, "Does not hold"), (-0.05, {}, "Does not hold"), (-0.05, LOWER, "Holds"),
+        (0.001, {}, "Undecided"), (-0.001, LOWER, "Undecided"), (0.01, ALIKE | {"margin": 0.02}, "Holds"),
+        (-0.01, ALIKE | {"margin": 0.02}, "Holds"), (0.01, ALIKE | {"margin": 0.012}, "Undecided"),
+        (0.05, ALIKE | {"margin": 0.02}, "Does not hold"), (-0.05, ALIKE | {"margin": 0.02}, "Does not hold"),
     ],
-)
-def test_the_interval_of_the_difference_decides(compare, better, shift, verdict):
-    noise = {1: 0.002, 2: -0.002, 3: 0.0}
-    other = {seed: value + shift + noise[seed] for seed, value in BERT.items()}
-    table, rows = compare({"bert": BERT, "no_pairs": other}, better=better)
-    assert set(rows["verdict"]) == {verdict}
-    assert sentence(table).startswith(
-        f"{verdict}, where {better} is better: bert less no_pairs is {-shift:+.4f} (95 % interval "
-    )
-    low, high = (float(end) for end in sentence(table).split("interval ")[1].split(",")[0].split(" to "))
-    assert low < -shift < high
-
-
-@pytest.mark.parametrize(
-    ("shift", "margin", "verdict"),
-    [(0.01, 0.02, "Holds"), (-0.01, 0.02, "Holds"), (0.01, 0.012, "Undecided at this scale"),
-     (0.05, 0.02, "Does not hold"), (-0.05, 0.02, "Does not hold")],
 )  # fmt: skip
-def test_alike_is_within_a_margin(compare, shift, margin, verdict):
-    noise = {1: 0.002, 2: -0.002, 3: 0.0}
-    other = {seed: value - shift + noise[seed] for seed, value in BERT.items()}
-    claim = {"holds": None, "alike": [["bert", "no_pairs"]], "margin": margin}
+def test_the_interval_of_the_difference_decides(compare, gain, claim, verdict):
+    other = {seed: value - gain + noise for (seed, value), noise in zip(BERT.items(), (0.002, -0.002, 0), strict=True)}
     table, rows = compare({"bert": BERT, "no_pairs": other}, **claim)
-    assert set(rows["verdict"]) == {verdict}
-    assert sentence(table).startswith(
-        f"{verdict}, where higher is better: bert differs from no_pairs by {shift:.4f} (95 % interval "
-    )
-    assert sentence(table).endswith(f", over 3 pairs of seeds), and {margin:g} counts as none.")
+    (told,) = set(rows["verdict"])
+    finding = f"differs from no_pairs by {gain:.4f}" if "alike" in claim else f"less no_pairs is {gain:+.4f}"
+    start, interval = sentence(table).split(" (95 % interval ")
+    assert start == f"{told}, where {claim.get('better', 'higher')} is better: bert {finding}"
+    assert told.startswith(verdict) and "over 3 pairs of seeds)" in interval
+    assert "margin" not in claim or interval.endswith(f", and {claim['margin']:g} counts as none.")
+    low, high = (float(end) for end in interval.split(",")[0].split(" to "))
+    assert low < gain < high
 
 
 @pytest.mark.parametrize(
@@ -144,21 +138,19 @@ def test_a_claim_of_several_holds_where_each_does(compare, pairs, verdict):
 
 def test_one_run_decides_nothing(compare):
     table, rows = compare({"bert": {1: 0.9}, "no_pairs": {1: 0.1}})
-    assert sentence(table) == (
-        "Undecided at this scale, where higher is better: bert less no_pairs is +0.8000 (too few runs)."
-    )
+    told = "Undecided at this scale, where higher is better: bert less no_pairs is +0.8000 (too few runs)."
+    assert sentence(table) == told
     assert rows.loc["no_pairs", "difference"] == pytest.approx(-0.8)
     assert rows[["ci_low", "difference_low"]].isna().all(axis=None)
     assert [column.title for column in table.columns] == ["System", "Runs", "mean", "mean"]
 
 
-def test_a_corpus_is_chosen_where_there_are_several(write_run):
-    folders = [
-        write_run("finetune", f"{corpus}/{name}-1", name, 1, {"cola/test/matthews": value})
-        for corpus, value in (("grammar", 0.5), ("ptb", 0.25))
-        for name in COMPARISON["systems"]
-    ]
-    frame = tidy([read_result(folder) for folder in folders])
+CORPORA = {"grammar": 0.5, "ptb": 0.25}
+
+
+def test_a_corpus_is_chosen_where_there_are_several(results_of):
+    systems = {corpus: {name: {1: value} for name in COMPARISON["systems"]} for corpus, value in CORPORA.items()}
+    frame = tidy(each for corpus, values in systems.items() for each in results_of(values, corpus))
     with pytest.raises(UsageError, match="was measured on grammar, ptb; write its corpus"):
         ablation_rows({"pairs": COMPARISON}, frame)
     ((table, rows),) = of_rows("ablation", ablation_rows({"pairs": COMPARISON | {"corpus": "ptb"}}, frame))
@@ -169,16 +161,10 @@ def test_a_corpus_is_chosen_where_there_are_several(write_run):
     ("changed", "message"),
     [
         ({"systems": ["bert", "gone"], "holds": [["bert", "gone"]]}, "gone has no cola/test/matthews in this study"),
-        (
-            {"metric": "cola/test/accuracy"},
-            "no cola/test/accuracy in this study, but cola/test/matthews; write one",
-        ),
+        ({"metric": "cola/test/accuracy"}, "no cola/test/accuracy in this study, but cola/test/f1, cola/test/matt"),
         ({"corpus": "ptb"}, "has no cola/test/matthews on ptb in this study; add the cell that measures it"),
     ],
 )
-def test_mistakes_are_told(write_run, changed, message):
-    cells = {name: {"cola/test/matthews": 0.5} for name in COMPARISON["systems"]}
-    folders = [write_run("finetune", f"grammar/{name}-1", name, 1, metrics) for name, metrics in cells.items()]
-    frame = tidy(map(read_result, folders))
+def test_mistakes_are_told(compare, changed, message):
     with pytest.raises(UsageError, match=message):
-        ablation_rows({"pairs": COMPARISON | changed}, frame)
+        compare({name: {1: 0.5} for name in COMPARISON["systems"]}, **changed)

@@ -60,10 +60,9 @@ def test_tables_of_a_commit(tmp_path, monkeypatch):
         subprocess.run(["git", *command], check=True)
     (folder / "perplexity.csv").write_text(AFTER)
     place = folder.relative_to(tmp_path)
-    monkeypatch.chdir(tmp_path / "results")  # a project below the root of its repository
-    assert tables_at("main", folder.relative_to(tmp_path / "results")) == {"perplexity.csv": BEFORE}
-    monkeypatch.chdir(tmp_path)
-    assert tables_at("main", place) == {"perplexity.csv": BEFORE}
+    for project in (tmp_path / "results", tmp_path):  # one below the root of its repository
+        monkeypatch.chdir(project)
+        assert tables_at("main", folder.relative_to(project)) == {"perplexity.csv": BEFORE}
     assert tables_of(place) == {"perplexity.csv": AFTER}
     with pytest.raises(UsageError, match="results/mine had no tables at first; write a later commit"):
         tables_at("first", place)

@@ -54,20 +54,22 @@ def phenomena(write):
     return [read_result(folder) for folder in folders]
 
 
+def by_system(results):
+    return {name: [result for result in results if result.run["system"] == name] for name in EXCESS}
+
+
 def test_phenomena_means_are_those_of_the_sums(phenomena):
-    by_system = {name: [run for run in phenomena if run.run["system"] == name] for name in EXCESS}
-    frame = diagnostics.phenomena_frame(by_system).set_index(["system", "phenomenon"])
-    for system, runs in by_system.items():
-        tables = [run.tables["phenomena"] for run in runs]
-        for name in diagnostics.PHENOMENA:
-            parts = [table if name == "total" else table[table["phenomenon"] == name] for table in tables]
-            means = [(part["nats"].sum() - part["true_nats"].sum()) / part["tokens"].sum() for part in parts]
-            cell = frame.loc[system, name]
-            assert cell["mean"] == pytest.approx(np.mean(means))
-            assert cell["std"] == pytest.approx(np.std(means, ddof=1))
-            assert cell["ci_low"] < cell["mean"] < cell["ci_high"]
-            assert cell["share"] == pytest.approx(parts[0]["tokens"].sum() / tables[0]["tokens"].sum())
-            assert cell["entropy"] == pytest.approx(parts[0]["true_nats"].sum() / parts[0]["tokens"].sum())
+    frame = diagnostics.phenomena_frame(by_system(phenomena)).set_index(["system", "phenomenon"])
+    for (system, name), cell in frame.iterrows():
+        tables = [run.tables["phenomena"] for run in by_system(phenomena)[system]]
+        parts = [table if name == "total" else table[table["phenomenon"] == name] for table in tables]
+        sums = [part[["nats", "true_nats", "tokens"]].sum() for part in parts]
+        means = [(each["nats"] - each["true_nats"]) / each["tokens"] for each in sums]
+        assert cell[["mean", "std"]].tolist() == pytest.approx([np.mean(means), np.std(means, ddof=1)])
+        expected = [sums[0]["tokens"] / tables[0]["tokens"].sum(), sums[0]["true_nats"] / sums[0]["tokens"]]
+        assert cell[["share", "entropy"]].tolist() == pytest.approx(expected)
+        assert cell["ci_low"] < cell["mean"] < cell["ci_high"]
+    assert len(frame) == len(EXCESS) * len(diagnostics.PHENOMENA)
     # the noise is the same for all, so a difference of a tenth of a nat is certain, and none is none
     assert frame.loc[("gpt", "local"), "p_best"] == frame.loc[("lstm", "local"), "p_best"] == 1
     assert frame.loc[("kn5", "local"), "p_best"] < 0.05 and frame.loc[("gpt", "agreement"), "p_best"] < 0.05
@@ -186,10 +188,7 @@ def test_figures_have_the_numbers_of_each_system(diagnosed, phenomena):
     for kind, names in (named | {"phenomena": [*EXCESS], "scaling": ["self-attentive: 2.00"]}).items():
         assert {*names} <= {*charts.texts(figures[kind])}, kind
     bars = charts.table(figures["phenomena"], "phenomenon").set_index(["system", "phenomenon"])
-    frame = diagnostics.phenomena_frame(
-        {name: [run for run in phenomena if run.run["system"] == name] for name in EXCESS}
-    )
-    for cell in frame.itertuples():
+    for cell in diagnostics.phenomena_frame(by_system(phenomena)).itertuples():
         bar = bars.loc[cell.system, cell.phenomenon]
         numbers = [cell.mean, cell.ci_low, cell.ci_high]
         assert bar[["mean", "ci_low", "ci_high"]].tolist() == pytest.approx(numbers, rel=1e-4)
@@ -209,7 +208,6 @@ def test_figures_have_the_numbers_of_each_system(diagnosed, phenomena):
     assert star[["x", "y"]].to_numpy().tolist() == [[20, 2.5]]
     seconds = figures["scaling"].concat[0]
     x, fitted = charts.line(seconds, "self-attentive: 1.00", "fitted")
-    assert x == [16, 32, 64] and fitted == pytest.approx(
-        charts.line(seconds, "self-attentive: 1.00", "measured")[1], rel=1e-3
-    )
+    measured = charts.line(seconds, "self-attentive: 1.00", "measured")
+    assert x == [16, 32, 64] and measured == (x, pytest.approx(fitted, rel=1e-3))
     assert fitted == pytest.approx([1e-9 * n * 64 for n in x], rel=1e-3)

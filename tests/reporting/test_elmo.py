@@ -15,19 +15,16 @@ PAIRS = {"bilstm": "bilstm_elmo"}
 
 @pytest.fixture
 def write(write_run):
-    """Cells of a system on a task, given its metrics by seed."""
+    """Cells of a system on a task, given its values by seed."""
 
-    def build(stage, corpus, task, system, seeds):
+    def build(system, metric, *values):
+        task = metric.split("/")[0]
         return [
-            write_run(stage, f"{corpus}/{task}-{system}-{seed}", system, seed, metrics, task=task)
-            for seed, metrics in seeds.items()
+            write_run("finetune", f"glue/{task}-{system}-{seed}", system, seed, {metric: value}, task=task)
+            for seed, value in enumerate(values, start=1)
         ]
 
     return build
-
-
-def of(name, *values):
-    return {seed: {name: value} for seed, value in enumerate(values, start=1)}
 
 
 def table_of(folders, pairs=PAIRS, references=REFERENCES):
@@ -38,8 +35,7 @@ def table_of(folders, pairs=PAIRS, references=REFERENCES):
 def test_increase_and_share_of_the_error_with_the_interval_over_seeds(write):
     """And table 1's own row, in which 81.1 to 85.8 is 4.7 and 24.9 %."""
     before, after = [0.80, 0.82, 0.81], [0.85, 0.86, 0.864]
-    folders = write("finetune", "glue", "sst5", "bilstm", of("sst5/test/accuracy", *before))
-    folders += write("finetune", "glue", "sst5", "bilstm_elmo", of("sst5/test/accuracy", *after))
+    folders = write("bilstm", "sst5/test/accuracy", *before) + write("bilstm_elmo", "sst5/test/accuracy", *after)
     references = pd.DataFrame({"system": ["A", "A + ELMo"], "value": [0.811, 0.858], "source": "the paper"})
     references = references.assign(corpus="sst", task="sst5", metric="accuracy", split="test")
     table, frame = table_of(folders, references=references)
@@ -60,8 +56,7 @@ def test_increase_and_share_of_the_error_with_the_interval_over_seeds(write):
 
 
 def test_systems_without_a_common_task_are_told_and_published_ones_have_a_baseline(write):
-    folders = write("finetune", "glue", "rte", "bilstm", of("rte/validation/accuracy", 0.5))
-    folders += write("finetune", "glue", "cola", "bilstm_elmo", of("cola/validation/matthews", 0.5))
+    folders = write("bilstm", "rte/validation/accuracy", 0.5) + write("bilstm_elmo", "cola/validation/matthews", 0.5)
     with pytest.raises(UsageError, match="elmo: bilstm and bilstm_elmo have no task in common in this study"):
         table_of(folders)
     assert elmo_rows({}, tidy(map(read_result, folders)), REFERENCES).empty

@@ -1,23 +1,15 @@
+from io import StringIO
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from retable.reporting.alignments import alignment_map
+from retable.reporting.heat_map import FAINT
 from retable.reporting.learning_curves import DECAY, ENOUGH, NOISE, learning_curves, still_falling
 from retable.reporting.results import read_result
 from retable.reporting.vectors import planes
 from tests.reporting.charts import ends, line, marks, specified, table, tables, texts
-
-
-@pytest.fixture
-def results(write_likelihood, write_curve, perplexity_of):
-    folders = []
-    for seed in (1, 2):
-        for name, value in (("lstm", 70), ("gpt", 71)):
-            folder = write_likelihood("evaluate", f"grammar/{name}-{seed}", name, seed, [perplexity_of(value)] * 5)
-            write_curve(folder, [6.0, 5.0, 4.0 + seed / 10][: 4 - seed])
-            folders.append(folder)
-    folders.append(write_likelihood("prepare", "grammar", "oracle", 0, [perplexity_of(45)] * 5))
-    return [read_result(folder) for folder in folders]
 
 
 @pytest.fixture
@@ -50,11 +42,9 @@ def write_losses(write_run):
 )  # fmt: skip
 def test_a_loss_that_was_still_falling_is_noted(curves, falls, write_losses):
     runs = [write_losses("lstm", seed, [6.0] * len(each), each) for seed, each in enumerate(curves, 1)]
-    flat = write_losses("gpt", 1, [6.0] * 3, [4.0, 4.0, 4.0])
-    steps = 10 * (len(curves[0]) - 1)
-    said = f"lstm on grammar: {steps} steps; the validation loss was still falling"
-    expected = [] if falls is None else [f"{said}, by {falls:.2f} nats in the last steps"]
-    assert still_falling([*runs, flat]) == expected
+    runs.append(write_losses("gpt", 1, [6.0] * 3, [4.0, 4.0, 4.0]))
+    said = f"lstm on grammar: {10 * (len(curves[0]) - 1)} steps; the validation loss was still falling"
+    assert still_falling(runs) == [f"{said}, by {fall:.2f} nats in the last steps" for fall in [falls] if fall]
 
 
 def test_training_losses_are_smoothed_means_in_the_band_of_the_seeds(write_losses):
@@ -88,13 +78,13 @@ def test_enough_validation_losses_are_the_line(write_losses):
     assert line(figure, "gpt", "training loss")[1] == [9.0] * 20
 
 
-def test_training_loss_stands_in_and_no_curve_is_no_figure(results, write_run, write_curve):
+def test_training_loss_stands_in_and_no_curve_is_no_figure(write_losses, write_run, write_curve):
     folder = write_run("embed", "grammar/skipgram-1", "skipgram", 1, {})
     assert learning_curves([read_result(folder)]) == {}
     frame = pd.DataFrame({"step": [0, 1], "metric": "train/loss", "value": [3.0, 2.0]})
     frame.to_csv(folder / "curve.csv", index=False)
-    figures = learning_curves([*results, read_result(folder)])
-    assert list(figures) == ["embed · grammar", "evaluate · grammar"]
+    figures = learning_curves([write_losses("lstm", 1, [], [6.0, 5.0]), read_result(folder)])
+    assert list(figures) == ["embed · grammar", "pretrain · grammar"]
     assert figures["embed · grammar"].to_dict()["title"]["subtitle"].startswith("line: training loss")
     frame.assign(metric="train/accuracy").to_csv(folder / "curve.csv", index=False)
     assert learning_curves([read_result(folder)]) == {}
@@ -124,3 +114,14 @@ def test_planes_join_their_pairs(write_plane):
     assert heights[["word01", "word11"]].tolist() == pytest.approx([2.0, 0.0])
     assert {"word00", "word11", "glove"} <= set(texts(figure))
     assert planes([]) == {}
+
+
+def test_a_map_of_one_sentence_has_its_weights():
+    source, target = ["a", "dog", "costs", "$5$", "a"], ["ein", "Hund", "<end>"]
+    shares = np.random.default_rng(0).dirichlet(np.ones(len(source)), len(target))
+    specification = alignment_map(source, target, shares).to_dict()
+    (text,) = (rows for rows in specification["datasets"].values() if isinstance(rows, str))
+    (words,) = (param["value"] for param in specification["params"] if param["name"] == "words")
+    squares = pd.read_csv(StringIO(text))
+    assert squares["weight"].tolist() == pytest.approx(shares[shares >= FAINT].tolist(), rel=5e-3)
+    assert {words[place] for place in squares["target"]} == {*target}

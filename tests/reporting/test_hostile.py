@@ -105,9 +105,7 @@ def test_markdown_and_latex_show_texts_as_they_are():
 def test_a_page_shows_texts_as_they_are():
     figure = alt.Chart(pd.DataFrame({"system": TEXTS[:-3]})).mark_text().encode(text="system:N")
     facts = dict.fromkeys(COLUMNS, TEXTS[11]) | {"mean": 1.0, "published": 2.0, "tolerance": 0.1, "verdict": "fail"}
-    page = report_page(
-        TEXTS[11], TEXTS[12], TEXTS[13], pd.DataFrame([facts]), [table(TEXTS[:-3])], {TEXTS[14]: figure}, {}
-    )
+    page = report_page(*TEXTS[11:14], pd.DataFrame([facts]), [table(TEXTS[:-3])], {TEXTS[14]: figure}, {})
     own = {"svg", "img", "comment"}
     body = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL)
     assert not obeyed(body) & own and not [name for name in obeyed(body) if name.startswith("on")]
@@ -133,9 +131,8 @@ def test_a_study_of_such_names_has_a_report(write_likelihood, write_run, tmp_pat
         (folders[-1].parent / "config.yaml").write_text("a: '</pre><script>alert(1)</script>'\n" + (
             folders[-1].parent / "config.yaml").read_text().split("\n", 1)[1])  # fmt: skip
     cell = write_run("generate", "ptb/texts", "lstm", 1, {"mean_length": 2})
-    rows = [
-        {"prompt": "a", "text": text, "log_prob": -1.5, "tokens": 2, "strategy": f"{i}"} for i, text in enumerate(TEXTS)
-    ]
+    row = {"prompt": "a", "log_prob": -1.5, "tokens": 2}
+    rows = [row | {"text": text, "strategy": f"{i}"} for i, text in enumerate(TEXTS)]
     (cell / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows if row["text"] != "\ud800"))
     before = {*tmp_path.iterdir()}
     notes = {"ptb": dict(zip(NAMES, TEXTS, strict=False))}
@@ -151,10 +148,8 @@ def test_a_study_of_such_names_has_a_report(write_likelihood, write_run, tmp_pat
     for path in out.glob("*.csv"):
         with path.open(newline="", encoding="utf-8") as file:
             fields = [field for row in csv.reader(file) for field in row]
-        formulas = [
-            field for field in fields if re.match(r"[=+\-@\t\r]", field) and escaping.spreadsheet(field) != field
-        ]
-        assert not formulas, path
+        formulas = {field for field in fields if re.match(r"[=+\-@\t\r]", field)}
+        assert not [field for field in formulas if escaping.spreadsheet(field) != field], path
 
 
 @pytest.mark.parametrize("fact", ["system", "corpus", "task", "stage"])
@@ -168,10 +163,7 @@ def test_files_are_called_after_names_alone(write_run, fact):
         assert str(refusal.value).isprintable(), name
 
 
-TARGETS = ["os.system", "subprocess.run", "builtins.exec", "retable.core.artifacts.subprocess.run"]
-
-
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["os.system", "builtins.exec", "retable.core.artifacts.subprocess.run"])
 def test_a_table_is_made_by_a_function_of_the_project(target):
     with pytest.raises(UsageError, match=r"table mine: (_target_=.* none of|there is no )"):
         specified_table("mine", {"_target_": target, "where": {}}, pd.DataFrame())

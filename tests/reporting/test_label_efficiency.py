@@ -23,25 +23,21 @@ PRETRAINED = {100: [0.70, 0.75, 0.78], 10000: [0.81, 0.82, 0.80]}
 def write(write_run):
     """The folders of both systems' runs, of the Bayes-optimal prediction, and of a system without a number."""
 
-    def build(scratch=SCRATCH, pretrained=PRETRAINED, task="sentiment", corpus="grammar"):
-        folders = [write_run("prepare", corpus, "oracle", 0, {f"{task}/test/accuracy": 0.9})]
+    def build(scratch=SCRATCH, pretrained=PRETRAINED):
+        folders = [write_run("prepare", "grammar", "oracle", 0, {"sentiment/test/accuracy": 0.9})]
         systems = {f"bert_{n}_labels": values for n, values in scratch.items()}
         systems |= {f"bert_pretrained_{n}_labels": values for n, values in pretrained.items()}
         for system, values in (systems | {"bilstm": [0.7], "gpt_100_labels": [0.3]}).items():
             for seed, value in enumerate(values, 1):
-                metrics = {f"{task}/test/accuracy": value, f"{task}/validation/accuracy": 0.1}
-                folders.append(write_run("finetune", f"{corpus}/{task}-{system}-{seed}", system, seed, metrics))
-        return folders
+                metrics = {"sentiment/test/accuracy": value, "sentiment/validation/accuracy": 0.1}
+                folders.append(write_run("finetune", f"grammar/sentiment-{system}-{seed}", system, seed, metrics))
+        return tidy(map(read_result, folders))
 
     return build
 
 
-def values(folders):
-    return tidy([read_result(folder) for folder in folders])
-
-
 def test_pairs_of_seeds_are_compared_at_each_number_of_labels(write):
-    rows = scores_by_labels(SETTINGS, values(write())).set_index("labels")
+    rows = scores_by_labels(SETTINGS, write()).set_index("labels")
     assert [*rows.index] == [100, 10000]
     for labels, row in rows.iterrows():
         own, its = ([100 * value for value in scores[labels]] for scores in (PRETRAINED, SCRATCH))
@@ -58,8 +54,8 @@ def test_pairs_of_seeds_are_compared_at_each_number_of_labels(write):
     [([0.85, 0.87, 0.86], "Holds"), (PRETRAINED[10000], "Undecided at this scale"), ([0.7, 0.72, 0.71], "Does not")],
 )
 def test_the_claim_holds_where_it_does_at_every_number(write, ten_thousand, verdict):
-    folders = write(pretrained=PRETRAINED | {10000: [value + i / 1000 for i, value in enumerate(ten_thousand)]})
-    (notes,) = set(scores_by_labels(SETTINGS, values(folders))["_notes"])
+    values = write(pretrained=PRETRAINED | {10000: [value + i / 1000 for i, value in enumerate(ten_thousand)]})
+    (notes,) = set(scores_by_labels(SETTINGS, values)["_notes"])
     claim, finding = notes.split("\n")
     assert claim == f"Claim: {SETTINGS['claim']}"
     assert finding.startswith(f"Sentiment: {verdict}")
@@ -68,7 +64,7 @@ def test_the_claim_holds_where_it_does_at_every_number(write, ten_thousand, verd
 
 
 def test_one_run_is_no_interval(write):
-    rows = scores_by_labels(SETTINGS, values(write({100: [0.6]}, {100: [0.7]})))
+    rows = scores_by_labels(SETTINGS, write({100: [0.6]}, {100: [0.7]}))
     ((table, _),) = of_rows("label-efficiency", rows)
     (row,) = table.panels["sentiment, accuracy"]
     assert [value.text for value in row.values] == ["100", "1", "60.0", "70.0", "+10.0", "90.0"]
@@ -86,11 +82,11 @@ def test_one_run_is_no_interval(write):
 )
 def test_mistakes_are_told(write, settings, message):
     with pytest.raises(UsageError, match=message):
-        scores_by_labels(SETTINGS | settings, values(write(pretrained={100: PRETRAINED[100]})))
+        scores_by_labels(SETTINGS | settings, write(pretrained={100: PRETRAINED[100]}))
 
 
 def test_the_figure_has_both_lines_and_the_optimum(write):
-    rows = scores_by_labels(SETTINGS, values(write()))
+    rows = scores_by_labels(SETTINGS, write())
     ((name, figure),) = label_efficiency_figures(SETTINGS, rows).items()
     assert name == "grammar-sentiment"
     for role, system in (("scratch", "bert"), ("pretrained", "bert_pretrained")):

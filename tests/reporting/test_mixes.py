@@ -22,18 +22,15 @@ WORDS = ["<unk>", "<eos>", "dog", "barks"]
 ELMO = partial(ELMo, d_model=2, d_cell=3, n_layers=2, dropout=0.0, filters=[(1, 2)], d_character=2, n_highway=1)
 
 
-def objective(corpus, layers=None):
-    if corpus == "grammar_pos":
-        return Tagging(ELMoTagger(4, WORDS, ELMO, 2, 2, [(1, 2)], 4, 1, 0.0), ["A", "B"], 0.0, False, None)
-    return Classification(ELMoBiLSTM(WORDS, ELMO, 2, 4, 1, layers=layers), 2, dropout=0.0)
-
-
 @pytest.fixture
 def write(write_run):
     """A cell whose mixture has these weights, before the softmax, and this scale."""
 
     def build(corpus, task, system, seed, weights, gamma, layers=None):
-        trained = objective(corpus, layers)
+        if corpus == "grammar_pos":
+            trained = Tagging(ELMoTagger(4, WORDS, ELMO, 2, 2, [(1, 2)], 4, 1, 0.0), ["A", "B"], 0.0, False, None)
+        else:
+            trained = Classification(ELMoBiLSTM(WORDS, ELMO, 2, 4, 1, layers=layers), 2, dropout=0.0)
         with torch.no_grad():
             trained.model.mix.weights.copy_(torch.tensor(weights))
             trained.model.mix.gamma.fill_(gamma)
@@ -75,9 +72,7 @@ def test_shares_are_read_from_the_weights_and_averaged_over_seeds(folders, write
     single = read_result(folders[-1]).tables["mix"]
     assert single.to_dict("list") == {"layer": [2], "share": [1.0], "gamma": [3.0]}
     frame = frame_of([write("grammar", "sentiment", "some", 1, [1.0, 0.0], 1.0, layers=[2, 0])])
-    assert dict(zip(frame["layer"], frame["share"], strict=True)) == pytest.approx(
-        dict(zip([2, 0], shares_of(1, 0), strict=True))
-    )
+    assert frame.set_index("layer")["share"][[2, 0]].tolist() == pytest.approx(shares_of(1, 0))
 
 
 def test_the_figure_has_a_square_a_task_and_layer(folders):
@@ -95,7 +90,6 @@ def test_the_figure_has_a_square_a_task_and_layer(folders):
     assert shown.index("CoLA") < shown.index("sst5")
     numbers = [*(f"{share:.2f}" for share in cola), "1.50", "0.33", "0.33", "0.33", "0.50"]
     assert sorted(text for text in shown if text[0].isdigit()) == sorted(numbers)
-    assert mixes_figures(frame_of(folders))["glue"].to_dict() == figures["glue"].to_dict()
 
 
 def test_cells_without_a_mixture_have_no_row(write, write_run):

@@ -13,7 +13,7 @@ from retable.reporting.results import read_result
 from retable.reporting.tables import write_tables
 from tests.reporting import charts
 from tests.reporting.charts import ends, line, marks
-from tests.reporting.specifications import SPECIFICATIONS, fields, framed, shown
+from tests.reporting.specifications import SPECIFICATIONS, fields, framed, lines, shown
 from tests.reporting.written import write_report
 
 MASKED = {"alone": 1.5, "alone_corrupted": 1.25, "accuracy": 0.55, "corrupted": 1.375}
@@ -24,11 +24,6 @@ PAIRS |= {"sentence_order/accuracy": 0.75, "sentence_order/accuracy_standard_err
 BERT = {"loss": 2.0, "masked_accuracy": 0.4, "next_sentence_loss": 0.5, "next_sentence_accuracy": 0.8}
 ELECTRA = {"loss": 14.0, "generator_loss": 2.5, "discriminator_loss": 0.23, "replaced": 0.1}
 ELECTRA |= {"replaced_accuracy": 0.93, "replaced_recall": 0.5}
-
-
-def named(row):
-    """The values of a row that say something, by their column."""
-    return {title: value for title, value in row.items() if value.text}
 
 
 @pytest.fixture
@@ -59,16 +54,20 @@ def held_out(write_held_out, write_run):
 def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
     (table,) = write_tables(framed(*held_out), SPECIFICATIONS, tmp_path / "results")
     assert [row.apart for row in table.panels["grammar"][5:]] == [True, False, False, False, False]
-    bounds = {name: [*named(row).items()][1:] for name, row in [*fields(table, "grammar").items()][5:]}
-    assert {name: {head: (value.text, value.spread) for head, value in row} for name, row in bounds.items()} == {
+    found = {}
+    for row in lines(table, "grammar")[5:]:
+        head, *numbers = row.items()
+        found[head[1].text] = {name: (value.text, value.spread) for name, value in numbers if value.text}
+    assert found == {
         "bound (grammar)": {"Masked words nats": ("1.375", "0.062")},
         "bound, one word chosen (grammar)": {"Masked words nats": ("1.250", "0.062")},
         "one word masked (grammar)": {
-            "Masked words nats": ("1.500", "0.062"), "Masked words accuracy": ("55.0", "6.2")
+            "Masked words nats": ("1.500", "0.062"),
+            "Masked words accuracy": ("55.0", "6.2"),
         },
         "judge of next sentences (grammar)": {"Pairs of segments accuracy": ("92.0", "1.4")},
         "judge of sentence order (grammar)": {"Pairs of segments accuracy": ("75.0", "2.0")},
-    }  # fmt: skip
+    }
     assert not any(value.bold for row in table.panels["grammar"] for value in row.values)
     for markup in (markdown_table, latex_table):
         assert "bound (grammar)" in markup(table)
@@ -82,9 +81,8 @@ def test_no_system_owns_a_bound_and_other_tables_see_none(held_out, write_likeli
     assert [row.values[0].text for row in tables[0].panels["grammar"]] == ["gpt"]
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["oracle"] == pytest.approx(BOUND | PAIRS)
-    assert metrics["bert"]["held_out/masked_accuracy"] == 0.4 and metrics["t5"].keys() == {
-        "held_out/loss", "held_out/accuracy"
-    }  # fmt: skip
+    assert metrics["bert"]["held_out/masked_accuracy"] == 0.4
+    assert metrics["t5"].keys() == {"held_out/loss", "held_out/accuracy"}
     rows = pd.read_csv(out / "held_out.csv")
     assert set(rows.loc[rows["task"] == "masked", "system"]) == {"oracle"}
     assert set(rows["protocol"].dropna()) == {"corrupted as in training"}
@@ -125,10 +123,8 @@ def test_steering_has_a_row_for_each_kind_of_sentences(write_run, tmp_path):
     scores |= {"nats_sentence": (30.0, 31.5), "true_nats_token": (2.0, 1.875)}
     kinds = ("sampled", "steered")
     metrics = {f"steering/{kind}/{name}": both[i] for name, both in scores.items() for i, kind in enumerate(kinds)}
-    runs = []
-    for seed, share in ((1, 0.95), (2, 0.97)):
-        own = metrics | {"steering/steered/label": share}
-        runs.append(write_run("evaluate", f"grammar/lstm-{seed}-steering", "lstm", seed, own))
+    more = {1: {}, 2: {"steering/steered/label": 0.97}}
+    runs = [write_run("evaluate", f"grammar/lstm-{n}-steering", "lstm", n, metrics | more[n]) for n in more]
     (table,) = write_tables(framed(*runs), SPECIFICATIONS, tmp_path / "results")
     rows = fields(table, "grammar")
     assert {*rows} == {f"lstm, {kind}" for kind in kinds}
@@ -152,10 +148,9 @@ def test_senses_figure_has_two_lines_a_system(senses):
 def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_curve):
     def write(system, tokens, objective, scorer="", rate=0.15):
         folder = write_run("pretrain", f"grammar/{system}-1", system, 1, {})
-        target = (
-            f"objective:\n  _target_: retable.objectives.{objective}.Any\nbatches: {{rate: {rate}, masking: token}}\n"
-        )
-        (folder / "config.yaml").write_text(f"tokens: {tokens}\n{target}{scorer}", encoding="utf-8")
+        target = f"objective:\n  _target_: retable.objectives.{objective}.Any\n{scorer}"
+        config = f"tokens: {tokens}\n{target}batches: {{rate: {rate}, masking: token}}\n"
+        (folder / "config.yaml").write_text(config, encoding="utf-8")
         write_curve(folder, [3.0, 2.0])
         return read_result(folder)
 

@@ -6,6 +6,7 @@ from retable.reporting.probes import probes_figures, probes_table
 from retable.reporting.results import aggregate, read_result
 from tests.reporting.charts import ends, line, marks, specified, texts
 from tests.reporting.specifications import REFERENCES
+from tests.reporting.specifications import texts as cells
 
 KINDS = ("number", "part_of_speech")
 
@@ -29,13 +30,11 @@ def frame_of(*folders):
 
 
 def test_a_row_a_system_and_layer(write_probes):
-    table = probes_table(
-        frame_of(write_probes("grammar", "gpt", [0.5, 0.75]), write_probes("grammar", "elmo", [0.625]))
-    )
+    folders = write_probes("grammar", "gpt", [0.5, 0.75]), write_probes("grammar", "elmo", [0.625])
+    table = probes_table(frame_of(*folders))
     titles = [(column.group, column.title) for column in table.columns]
     assert titles[3:6] == [("number", "accuracy"), ("number", "control"), ("number", "selectivity")]
-    rows = [[value.text for value in row.values] for row in table.panels["grammar"]]
-    assert rows == [
+    assert cells(table, "grammar") == [
         ["elmo", "0", "1", *["62.5", "37.5", "25.0"] * 2],
         ["gpt", "0", "1", *["50.0", "25.0", "25.0"] * 2],
         ["gpt", "1", "1", *["75.0", "50.0", "25.0"] * 2],
@@ -46,10 +45,8 @@ def test_a_row_a_system_and_layer(write_probes):
 def test_a_corpus_may_lack_a_kind_of_label(write_probes):
     senses = write_probes("grammar_senses", "elmo", [0.5, 0.75], kinds=("number", "part_of_speech", "sense"))
     frame = frame_of(senses, write_probes("grammar", "elmo", [0.625]))
-    table = probes_table(frame)
-    assert [value.text for value in table.panels["grammar"][0].values][-3:] == ["", "", ""]
-    figures = probes_figures(frame)
-    panels = {corpus: len(figure.concat) for corpus, figure in figures.items()}
+    assert cells(probes_table(frame), "grammar")[0][-3:] == ["", "", ""]
+    panels = {corpus: len(figure.concat) for corpus, figure in probes_figures(frame).items()}
     assert panels == {"grammar": 2, "grammar_senses": 3}
 
 

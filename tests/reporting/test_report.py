@@ -14,7 +14,7 @@ from retable.reporting.provenance import Making
 from retable.reporting.report import judged
 from retable.reporting.results import AFTERWARDS
 from tests.reporting.conftest import writes_likelihoods, writes_runs
-from tests.reporting.specifications import SPECIFICATIONS
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
 from tests.reporting.written import write_report
 
 
@@ -43,19 +43,17 @@ def folders(root):
     return {"prepare": [], "pretrain": [pretrained], "evaluate": [evaluated, kn5]}
 
 
-def facts():
-    command = "python -m pipelines.evaluate cell=ptb/lstm_small-1 seed=7"
-    making = Making(command, "evaluate@lstm_small-1", {"seed": "7"})
-    return {
-        "makings": {"evaluate/ptb/lstm_small-1": making}, "remote": "git@github.com:o/retable.git",
-        "about": "What <a> study shows.",
-    }  # fmt: skip
+COMMAND = "python -m pipelines.evaluate cell=ptb/lstm_small-1 seed=7"
+FACTS = {
+    "makings": {"evaluate/ptb/lstm_small-1": Making(COMMAND, "evaluate@lstm_small-1", {"seed": "7"})},
+    "remote": "git@github.com:o/retable.git", "about": "What <a> study shows.",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def results(folders, root):
     """The folder of the report."""
-    write_report("ptb & <co>", folders, root / "results", SPECIFICATIONS, **facts())
+    write_report("ptb & <co>", folders, root / "results", SPECIFICATIONS, **FACTS)
     return root / "results"
 
 
@@ -74,7 +72,7 @@ def test_numbers_lead_to_their_cells_and_those_to_what_made_them(report):
     assert re.search(r'<a href="#run-evaluate-ptb-lstm_small-1"[^>]*>(<strong>)?118\.00', report)
     cell = entry(report, "run-evaluate-ptb-lstm_small-1")
     for part in (
-        "evaluate/ptb/lstm_small-1 Command python -m pipelines.evaluate cell=ptb/lstm_small-1 seed=7 Copy",
+        f"evaluate/ptb/lstm_small-1 Command {COMMAND} Copy",
         "dvc repro --single-item evaluate@lstm_small-1 Copy", "Commit c0ffeec0ff Run",
         "MLflow a1b2c3", "Made from pretrain/ptb/lstm_small-1 , tokenize/ptb/word Other than its recipe seed=7",
         "12.5 s, 321 MiB at most, <cores> & more", "abababababab", "Versions python 3.12.1",
@@ -106,7 +104,9 @@ def test_verdicts_are_counted_and_failures_named(report, results):
     assert failure in report
     # KN5's test within ±1.5, the LSTM's validation 118 a miss of 120.7 ± 2 too
     summary = (results / "report.md").read_text(encoding="utf-8")
-    assert "\n1 within the tolerance of what was published, 2 outside of it" in summary and failure in summary
+    unrun = ((REFERENCES["corpus"] == "ptb") & (REFERENCES["beside"] != "run")).sum() - 3
+    told = f"\n1 within the tolerance of what was published, 2 outside of it, {unrun} published, but not run"
+    assert told in summary and failure in summary and f'<li class="unrun"><b>{unrun}</b>' in report
     assert "| kn5 " in summary
     assert "\n- 1 cell: of an unknown commit\n" in summary
     assert "\n- 1 cell: commit c0ffeec0ff with uncommitted changes; python 3.12.1; two cores\n" in summary
@@ -126,10 +126,8 @@ def test_passes_failures_and_tolerances_that_were_set_afterwards_are_counted(wri
         assert (f'<li class="fail"><b>{failures}</b>' in page) == (failures > 0)  # no failure is not coloured as one
         assert ("<li><b>0</b>outside of it" in page) == (failures == 0)
         summary = (out / "report.md").read_text(encoding="utf-8")
-        told = (
-            f"2 within the tolerance of what was published (1 by a tolerance set after it had run), {failures} outside"
-        )
-        assert f"\n{told}" in summary
+        told = "\n2 within the tolerance of what was published (1 by a tolerance set after it had run), "
+        assert f"{told}{failures} outside" in summary
         rows = {line.split(" | ")[0].strip("| "): line for line in summary.splitlines() if line.startswith("| ")}
         assert AFTERWARDS in rows["maxent"] and AFTERWARDS not in rows["kn5"]
 
@@ -152,6 +150,34 @@ def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_o
     for name in ("perplexity", "phenomena-grammar"):
         table = page.partition(f'id="table-{name}"')[2].partition("</section>")[0]
         assert 'href="#run-evaluate-grammar-lstm-1-measured-phenomena"' in table
+
+
+OVERLAP = "Test data that also occur in the training data: "
+
+
+def overlaps(folder):
+    return [line for line in (folder / "report.md").read_text().splitlines() if line.startswith(OVERLAP)]
+
+
+def test_a_table_notes_test_data_that_occur_in_training_data(results, write_run, write_likelihood, tmp_path):
+    """The shares of its corpora and tasks, where stages measured them."""
+    folders = {"prepare": [write_run("prepare", "c", "oracle", 0, {"test/lines": 9})], "finetune": []}
+    folders["evaluate"] = [write_likelihood("evaluate", "c/kn5-1", "kn5", 1, [10.0] * 5)]
+    write_report("own", folders, tmp_path / "plain", SPECIFICATIONS)
+    assert overlaps(results) == overlaps(tmp_path / "plain") == []
+    for corpus, lines in (("ptb", 0.017), ("wikitext2", 0.25)):
+        metrics = {"test/lines": 9, "test/overlap_lines": lines, "test/overlap_13grams": 0.0106}
+        folders["prepare"].append(write_run("prepare", corpus, "oracle", 0, metrics))
+        folders["evaluate"].append(write_likelihood("evaluate", f"{corpus}/kn5-1", "kn5", 1, [10 * math.log(141)] * 5))
+    for seed, drawn in ((1, 0.02), (2, 0.03)):  # each with training examples of its own
+        shares = {"accuracy": 0.9, "overlap_examples": drawn, "overlap_contradicted": 0.01}
+        metrics = {f"sst2/validation/{name}": share for name, share in shares.items()}
+        folders["finetune"].append(write_run("finetune", f"glue/sst2-bert-{seed}", "bert", seed, metrics))
+    write_report("own", folders, tmp_path / "results", SPECIFICATIONS)
+    of_texts, of_tasks = overlaps(tmp_path / "results")
+    assert "ptb (test) 1.70 % of lines, 1.06 % of 13-grams; wikitext2 (test) 25.00 % of lines, 1.06 %" in of_texts
+    assert "sst2 (validation) 2.00 to 3.00 % of examples, 1.00 % with other answers. " in of_tasks
+    assert "overlap" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*.csv"))
 
 
 def test_dvc_gets_the_scores_by_system(results):
@@ -192,7 +218,7 @@ def test_the_same_numbers_give_the_same_bytes_whenever_they_were_made(folders, r
         cell = folder.parent if folder.name == "measured" else folder
         made = {"mlflow_run_id": "fedcba", "seconds": 99, "git_commit": "ad" * 20, "hardware": "?"}
         write_record(cell, made | {"environment": {}})
-    write_report("ptb & <co>", folders, tmp_path, SPECIFICATIONS, **facts())
+    write_report("ptb & <co>", folders, tmp_path, SPECIFICATIONS, **FACTS)
     files = sorted(path.name for path in results.iterdir() if path.is_file())
     assert {"report.html", "report.md", "perplexity.csv", "perplexity-ptb.svg", "runs.csv"} <= set(files)
     first, second = ({name: (folder / name).read_bytes() for name in files} for folder in (results, tmp_path))
@@ -219,15 +245,9 @@ def test_every_comparison_and_figure_is_in_the_report(
                 out = f"{corpus}/{metric.split('/')[0]}-{system}-{seed}"
                 folders["finetune"].append(write_run("finetune", out, system, seed, {metric: value}))
 
-    words = {
-        "grammar": {"train/words": 1e6, "vocab_size": 9},
-        "grammar_3m": {"train/words": 3e6, "test/fertility": 1.0},
-    }
+    words = {"grammar": {"train/words": 1e6, "vocab_size": 9}}
+    words |= {"grammar_3m": {"train/words": 3e6, "test/fertility": 1.0}}
     probes = {"probes/layer_0/number": 0.5, "probes/layer_0/number_control": 0.25, "probes/majority/number": 0.5}
-    asked = [
-        write_run("evaluate", f"grammar/gpt-1-{n}", "gpt", 1, {f"prompted_toy_{n}/validation/accuracy": 0.5})
-        for n in (0, 4)
-    ]
     folders = {
         "tokenize": [write_run("tokenize", f"{name}/word", "word", 0, each) for name, each in words.items()],
         "prepare": [write_run("prepare", "grammar", "oracle", 0, {"sentiment/test/accuracy": 0.9})],
@@ -238,13 +258,14 @@ def test_every_comparison_and_figure_is_in_the_report(
             write_neighbours("grammar/skipgram-1-neighbours", "skipgram", 1, {("a", "1"): ["b"]}),
             write_plane("grammar/skipgram-1-capitals", "skipgram", 1, [((1, 2), (3, 4)), ((0, 1), (2, 2))]),
             write_run("evaluate", "grammar/gpt-1-probes", "gpt", 1, probes | {"probes/words/number": 480}),
-            *asked,
+            *(
+                write_run("evaluate", f"grammar/gpt-1-{n}", "gpt", 1, {f"prompted_toy_{n}/validation/accuracy": 0.5})
+                for n in (0, 4)
+            ),
         ],
     }
     trained("grammar", "cola/test/matthews", bert=(0.61, 0.62, 0.63), no_pairs=(0.41, 0.42, 0.43), gpt=(0.3,))
-    trained(
-        "grammar", "sentiment/test/accuracy", bert_100_labels=(0.60, 0.64, 0.68), bert_pre_100_labels=(0.7, 0.75, 0.8)
-    )
+    trained("grammar", "sentiment/test/accuracy", bert_100_labels=(0.6, 0.64), bert_pre_100_labels=(0.7, 0.75))
     trained("glue", "rte/validation/accuracy", bert=(0.5, 0.6), no_pairs=(0.6, 0.7))
     more = {"ablations": {"pairs": ABLATION}, "label_efficiency": LABELS, "baseline": "bert"}
     tables = write_report("all", folders, tmp_path / "results", SPECIFICATIONS, **more)

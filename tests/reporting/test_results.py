@@ -1,5 +1,6 @@
 import json
 import math
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ import sacrebleu
 from retable.core.errors import UsageError
 from retable.evaluation.last_words import LastWords
 from retable.metrics.translation import METRICS, translation_counts
-from retable.reporting.results import aggregate, read_result, verdict
+from retable.reporting.results import CELL, aggregate, read_result, verdict
 from retable.tasks import base
 from retable.tasks.base import Task
 from retable.tasks.translation import TranslationTask
@@ -28,29 +29,14 @@ def perplexity_row(system, folders, references=NONE_PUBLISHED):
     return rows_of(folders, references).loc[(system, "", "test", "perplexity_word")]
 
 
-def test_seeds_average_by_hand(write_likelihood, perplexity_of):
-    folders = [
-        write_likelihood("evaluate", f"ptb/lstm-{seed}", "lstm", seed, [perplexity_of(value)] * 5)
-        for seed, value in ((1, 98), (2, 100), (3, 105))
-    ]
-    row = perplexity_row("lstm", folders)
-    assert row["mean"] == pytest.approx(101)
-    assert row["std"] == pytest.approx(math.sqrt((9 + 1 + 16) / 2))
-    assert row["n"] == 3
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx((101, 101))  # all units alike: nothing to resample
-    assert row["runs"].split() == [f"evaluate/ptb/lstm-{seed}" for seed in (1, 2, 3)]
-
-
-def test_few_units_or_other_segmentations_have_no_test(write_likelihood):
+def test_few_units_or_other_segmentations_have_no_test(write_likelihood, p_best):
     # Two documents have three resamples, of which an interval would say little and be believed.
     for n, has in ((4, False), (5, True)):
         folder = write_likelihood("evaluate", f"c{n}/lstm-1", "lstm", 1, [40.0, 50.0, 45.0, 41.0, 44.0][:n])
         row = perplexity_row("lstm", [folder])
         assert [not math.isnan(row[name]) for name in ("ci_low", "ci_high", "p_best")] == [has] * 3
-    systems = {"a": [40.0] * 6, "b": [50.0] * 5}
-    cells = [write_likelihood("evaluate", f"ptb/{name}-1", name, 1, each) for name, each in systems.items()]
-    p = rows_of(cells)["p_best"]
-    assert p["a", "", "test", "bits_per_byte"] == 1 and math.isnan(p["b", "", "test", "bits_per_byte"])
+    p = p_best({"a": [40.0] * 6, "b": [50.0] * 5})
+    assert p["a", "bits_per_byte"] == 1 and math.isnan(p["b", "bits_per_byte"])
 
 
 PARTS = {"none": [0] * 6, "some": [3, 0, 1, 0, 2, 9], "other": [3, 0, 1, 0, 3, 9], "most": [50] * 6}  # bytes lost
@@ -59,27 +45,21 @@ PARTS = {"none": [0] * 6, "some": [3, 0, 1, 0, 2, 9], "other": [3, 0, 1, 0, 3, 9
 @pytest.mark.parametrize(
     ("lost", "compared"),
     [
-        ({"a": "none", "b": "none"}, {"a", "b"}),
-        ({"a": "some", "b": "some"}, {"a", "b"}),  # the same vocabulary
-        ({"a": "none", "b": "none", "c": "some", "d": "most"}, {"a", "b"}),
-        ({"a": "none", "b": "some"}, set()),
-        ({"a": "some", "b": "other"}, set()),
-        ({"a": "some", "b": "most", "c": "most"}, set()),
-        ({"a": "most"}, {"a"}),
+        ("none none", "ab"), ("some some", "ab"), ("none none some most", "ab"), ("none some", ""), ("some other", ""),
+        ("some most most", ""), ("most", "a"),
     ],
-)
+)  # fmt: skip
 def test_systems_whose_tokens_leave_out_other_parts_of_the_text_are_not_compared(write_likelihood, lost, compared):
     """Those that read less have fewer nats, and are not the best for that."""
-    generator, folders = np.random.default_rng(0), []
-    for place, (name, part) in enumerate(lost.items()):
+    generator, folders, parts = np.random.default_rng(0), [], dict(zip("abcd", lost.split(), strict=False))
+    for place, (name, part) in enumerate(parts.items()):
         nats = (generator.normal(50, 4, size=6) - 10 * place).tolist()
         folders.append(write_likelihood("evaluate", f"ptb/{name}-1", name, 1, nats, PARTS[part]))
-    p = rows_of(folders)["p_best"].xs(("", "test", "perplexity_word"), level=("task", "split", "metric"))
-    assert {name for name, value in p.items() if not math.isnan(value)} == compared
-    assert not compared or p[max(compared)] == 1
-    rows = rows_of(folders).xs(("", "test"), level=("task", "split")).reset_index()
-    whole, partly = ({*rows.loc[rows["metric"] == name, "system"]} for name in ("bits_per_byte", "bytes_lost"))
-    assert whole == {name for name, part in lost.items() if part == "none"} and partly == lost.keys() - whole
+    rows = rows_of(folders).xs(("", "test"), level=("task", "split")).reset_index("system")
+    p = rows.loc[["perplexity_word"]].set_index("system")["p_best"].dropna()
+    assert {*p.index} == {*compared} and (not compared or p[compared[-1]] == 1)
+    whole, partly = ({*rows.loc[rows.index == name, "system"]} for name in ("bits_per_byte", "bytes_lost"))
+    assert whole == {name for name, part in parts.items() if part == "none"} and partly == parts.keys() - whole
 
 
 def test_the_table_shows_the_share_in_place_of_bits_per_byte(write_likelihood):
@@ -94,16 +74,24 @@ def test_the_table_shows_the_share_in_place_of_bits_per_byte(write_likelihood):
     assert not any(value.bold for row in found.values() for name, value in row.items() if "PPL" in name)
 
 
-def test_perplexities_are_compared_by_their_ratio(write_likelihood):
+@pytest.fixture
+def p_best(write_likelihood):
+    """The p-values of systems on the test split, by metric, given their nats by unit."""
+
+    def build(systems):
+        cells = [write_likelihood("evaluate", f"ptb/{name}-1", name, 1, [*each]) for name, each in systems.items()]
+        return rows_of(cells)["p_best"].xs(("", "test"), level=("task", "split"))
+
+    return build
+
+
+def test_perplexities_are_compared_by_their_ratio(p_best):
     """One system is off by nats on every line: as perplexities, that few lines make most of a resample's difference
     hid it."""
     generator = np.random.default_rng(0)
     nats = generator.normal(45, 3, size=40)
-    wild = nats + np.abs(generator.normal(150, 60, size=40))
-    systems = {"a": nats, "b": wild}
-    cells = [write_likelihood("evaluate", f"ptb/{name}-1", name, 1, [*each]) for name, each in systems.items()]
-    rows = rows_of(cells)["p_best"]
-    assert rows["b", "", "test", "perplexity_word"] == rows["b", "", "test", "bits_per_byte"] == pytest.approx(1 / 1001)
+    p = p_best({"a": nats, "b": nats + np.abs(generator.normal(150, 60, size=40))})
+    assert p["b", "perplexity_word"] == p["b", "bits_per_byte"] == pytest.approx(1 / 1001)
 
 
 def test_one_seed_has_no_deviation_but_an_interval_over_units(write_likelihood):
@@ -116,12 +104,11 @@ def test_one_seed_has_no_deviation_but_an_interval_over_units(write_likelihood):
     assert [row["ci_low"], row["ci_high"]] == pytest.approx(expected, rel=5e-3)
 
 
-def test_the_best_system_is_set_apart_by_the_paired_test(write_likelihood, perplexity_of):
+def test_the_best_system_is_set_apart_by_the_paired_test(p_best):
     random = np.random.default_rng(0)
     hard = random.normal(40, 5, size=200)  # how hard each unit is, for every system
     nats = {"oracle": hard - 5, "best": hard, "equal": hard + random.normal(0, 0.1, 200), "worse": hard + 0.2}
-    cells = [write_likelihood("evaluate", f"grammar/{name}-1", name, 1, [*each]) for name, each in nats.items()]
-    p = rows_of(cells)["p_best"].xs(("", "test", "perplexity_word"), level=("task", "split", "metric"))
+    p = p_best(nats).xs("perplexity_word", level="metric")
     assert math.isnan(p["oracle"])
     assert p["equal"] > 0.05 and p["best"] > 0.05 and max(p["best"], p["equal"]) == 1
     assert p["worse"] < 0.01  # a fifth of a nat, far within the spread between units
@@ -145,18 +132,12 @@ def test_classifiers(write_classifier):
 def test_oracle_and_bayes_optimum_come_from_prepare(write_run):
     metrics = {"train/words": 1000, "cola/test/matthews": 1.0, "test/perplexity_word": 45.0, "test/nats": 9.0}
     rows = rows_of([write_run("prepare", "grammar", "oracle", 0, metrics)])
-    assert list(rows.index) == [
-        ("oracle", "", "test", "perplexity_word"),
-        ("oracle", "cola", "test", "matthews"),
-    ]
+    assert list(rows.index) == [("oracle", "", "test", "perplexity_word"), ("oracle", "cola", "test", "matthews")]
 
 
-@pytest.mark.parametrize(
-    "mean, expected",
-    [(141.2, "pass"), (142.7, "pass"), (139.7, "pass"), (142.7001, "fail"), (139.6999, "fail")],
-)
-def test_verdict_at_the_boundary(mean, expected):
-    assert verdict(mean, published=141.2, tolerance=1.5) == expected
+def test_verdict_at_the_boundary():
+    verdicts = {141.2: "pass", 142.7: "pass", 139.7: "pass", 142.7001: "fail", 139.6999: "fail"}
+    assert {mean: verdict(mean, published=141.2, tolerance=1.5) for mean in verdicts} == verdicts
 
 
 def reference(system, value, tolerance=math.nan, relative_to="", other_recipe=""):
@@ -165,6 +146,21 @@ def reference(system, value, tolerance=math.nan, relative_to="", other_recipe=""
         "tolerance": tolerance, "source": "a paper", "relative_to": relative_to, "note": "", "flops": math.nan,
         "other_recipe": other_recipe,
     }  # fmt: skip
+
+
+@pytest.fixture
+def judged(write_likelihood, perplexity_of):
+    """The row of the last of systems with such perplexities, next to what was published."""
+
+    def build(references, **systems):
+        cells = [
+            write_likelihood("evaluate", f"ptb/{name}-1", name, 1, [perplexity_of(value)] * 5)
+            for name, value in systems.items()
+            if value
+        ]
+        return perplexity_row([*systems][-1], cells, pd.DataFrame(references))
+
+    return build
 
 
 @pytest.mark.parametrize(
@@ -177,12 +173,9 @@ def reference(system, value, tolerance=math.nan, relative_to="", other_recipe=""
         (None, 112.4, "n/a"),
     ],
 )
-def test_a_difference_is_judged(write_likelihood, perplexity_of, base, variant, expected):
-    references = pd.DataFrame([reference("small", 114.5, 2.0), reference("tied", 112.4, 1.5, relative_to="small")])
-    cells = [write_likelihood("evaluate", "ptb/tied-1", "tied", 1, [perplexity_of(variant)] * 5)]
-    if base:
-        cells.append(write_likelihood("evaluate", "ptb/small-1", "small", 1, [perplexity_of(base)] * 5))
-    row = perplexity_row("tied", cells, references)
+def test_a_difference_is_judged(judged, base, variant, expected):
+    references = [reference("small", 114.5, 2.0), reference("tied", 112.4, 1.5, relative_to="small")]
+    row = judged(references, small=base, tied=variant)
     assert row["verdict"] == expected and row["published"] == 112.4
     measured = f": {variant - base:+.2f}, published -2.10 ± 1.50" if base else ""
     assert row["note"] == f"judged by the difference to small{measured}"
@@ -192,15 +185,13 @@ def test_a_difference_is_judged(write_likelihood, perplexity_of, base, variant, 
     ("value", "tolerance", "expected"),
     [(141.0, 1.5, "pass, other recipe"), (143.0, 1.5, "fail"), (141.0, math.nan, "n/a")],
 )
-def test_another_recipe_passes_as_such(write_likelihood, perplexity_of, value, tolerance, expected):
-    cells = [write_likelihood("evaluate", "ptb/kn-1", "kn", 1, [perplexity_of(value)] * 5)]
-    references = pd.DataFrame([reference("kn", 141.2, tolerance, other_recipe="other discounts")])
-    row = perplexity_row("kn", cells, references)
+def test_another_recipe_passes_as_such(judged, value, tolerance, expected):
+    row = judged([reference("kn", 141.2, tolerance, other_recipe="other discounts")], kn=value)
     assert (row["verdict"], row["note"]) == (expected, "other discounts")
 
 
 def test_references_are_complete_and_unambiguous():
-    assert not REFERENCES.duplicated(["system", "corpus", "task", "split", "metric"]).any()
+    assert not REFERENCES.duplicated(CELL).any()
     texts = ["other_recipe", "not_run", "relative_to", "note"]
     required = ["system", "corpus", "split", "metric", "value", "source", "configuration", *texts]
     assert REFERENCES[required].notna().all(axis=None)
@@ -208,18 +199,14 @@ def test_references_are_complete_and_unambiguous():
     assert not (REFERENCES[["value", "tolerance", "flops"]] <= 0).any(axis=None)
     remembered = REFERENCES["note"].str.contains("from memory")
     assert remembered.any() and REFERENCES["tolerance"][remembered].isna().all()
-    cells = set(REFERENCES[["system", "corpus", "task", "split", "metric"]].itertuples(index=False, name=None))
     relative = REFERENCES[REFERENCES["relative_to"] != ""]
     assert len(relative) and relative["tolerance"].notna().all()
-    for row in relative.itertuples():
-        assert (row.relative_to, row.corpus, row.task, row.split, row.metric) in cells
+    assert len(relative.assign(system=relative["relative_to"]).merge(REFERENCES, on=CELL)) == len(relative)
 
 
 def test_missing_folders_are_named_and_nothing_measured_is_an_empty_frame(tmp_path):
-    with pytest.raises(
-        UsageError, match=r"stage evaluate makes it: `retable repro` of a study that has evaluate/grammar/lstm-1"
-    ):
-        read_result(tmp_path / "outputs" / "evaluate" / "grammar" / "lstm-1")
+    with pytest.raises(UsageError, match=r"stage evaluate makes it: `retable repro` of a study that has evaluate/c/l"):
+        read_result(tmp_path / "outputs/evaluate/c/lstm-1")
     assert isinstance(aggregate([], REFERENCES), pd.DataFrame)
 
 
@@ -266,10 +253,11 @@ def test_a_kind_of_ones_own_has_values_intervals_and_tests_by_its_units_alone(wr
     last = [value.text for value in table.panels["words"][-1].values]
     assert table.name == "tasks" and last == ["best", "1", *["100.0", "100.0–100.0"] * 2]
     (folders[0] / "config.yaml").write_text("task:\n  _target_: retable.mine.Gone\n")
-    with pytest.raises(
-        UsageError, match=r"finetune/words/best-1 was made by retable.mine.Gone, which is no more; run it again"
-    ):
+    with pytest.raises(UsageError, match=r"words/best-1 was made by retable.mine.Gone, which is no more; run it again"):
         rows_of(folders)
+
+
+TASKS = ("translation", "translation_2017")
 
 
 def test_translations_have_intervals_over_sentences(write_run):
@@ -278,19 +266,15 @@ def test_translations_have_intervals_over_sentences(write_run):
     for system, wrong in (("a", 3), ("b", 20)):
         said = ["ein Hund" if place < wrong else line for place, line in enumerate(references)]
         units = pd.DataFrame({"unit": range(len(said)), **translation_counts(said, references)})
-        metrics = {
-            f"{task}/test/{name}": value
-            for task in ("translation", "translation_2017")
-            for name, value in TranslationTask.values(units, METRICS).items()
-        }
+        values = TranslationTask.values(units, METRICS)
+        metrics = {f"{task}/test/{name}": values[name] for task, name in product(TASKS, values)}
         folder = write_run("finetune", f"multi30k/{system}-1", system, 1, metrics)
         pd.concat([units.assign(split=split) for split in ("test", "test_2017")]).to_csv(folder / "units.csv")
         folders.append(folder)
     rows = rows_of(folders)
-    for task in ("translation", "translation_2017"):
-        for name in METRICS:
-            cell = rows.loc[("b", task, "test", name)]
-            assert cell["ci_low"] < cell["mean"] < cell["ci_high"] and cell["p_best"] < 0.01
+    for task, name in product(TASKS, METRICS):
+        cell = rows.loc[("b", task, "test", name)]
+        assert cell["ci_low"] < cell["mean"] < cell["ci_high"] and cell["p_best"] < 0.01
     expected = sacrebleu.corpus_chrf(said, [references]).score
     assert rows.loc[("b", "translation", "test", "chrf"), "mean"] == pytest.approx(expected)
 

@@ -55,17 +55,9 @@ def found(frame):
     return scaling_laws.fitted(frame, 10)
 
 
-def test_a_row_a_model_has_what_its_training_and_its_test_say(frame):
-    assert len(frame) == 15 and [*frame["C"]] == sorted(frame["C"])
-    np.testing.assert_allclose(frame["N"] * frame["D"] * 6, frame["C"])
-    np.testing.assert_allclose(frame["loss"], LAW.loss(frame["N"], frame["D"]))
-    assert {*frame["budget"]} == {*BUDGETS} and frame["entropy"].to_numpy() == pytest.approx(2.0)
-    assert frame["runs"][0].startswith("evaluate/toy/gpt_")
-
-
 def test_the_law_and_the_parabolas_are_those_of_the_points(frame, found):
-    ((corpus, found),) = found.items()
-    assert corpus == "toy"
+    assert len(frame) == 15 and [*found] == ["toy"]
+    found = found["toy"]
     np.testing.assert_allclose(found.law, LAW, rtol=5e-3)
     for budget, C in BUDGETS.items():
         own = frame[frame["budget"] == budget]
@@ -96,9 +88,8 @@ def test_models_stand_by_budget_size_and_seed_and_their_mean_in_the_figure(frame
     # Whatever their C, which whole steps make a little more or less than the budget.
     twice = pd.concat([frame.assign(seed=2), frame]).sample(frac=1, random_state=1)
     uneven = twice.assign(C=twice["C"] * (1 + 1e-3 * np.sin(np.arange(len(twice)))))
-    ((of_models, models),) = of_rows(
-        "scaling-models", scaling_laws.models_rows({"toy": replace(found["toy"], points=uneven)})
-    )
+    rows = scaling_laws.models_rows({"toy": replace(found["toy"], points=uneven)})
+    ((of_models, models),) = of_rows("scaling-models", rows)
     rows = texts(of_models, "toy")
     assert [row[2] for row in rows] == [budget for budget in BUDGETS for _ in range(10)]
     assert [row[1] for row in rows] == ["1", "2"] * 15
@@ -118,9 +109,7 @@ def test_the_figures_have_the_models_the_vertices_and_the_least_loss(frame, foun
     assert {*BUDGETS, "entropy"} <= {*charts.texts(isoflop)} and f"E = {law.E:.3f}" in " ".join(charts.texts(compute))
     sizes, losses = line(isoflop, "1e11flops", "model")
     own = frame[frame["budget"] == "1e11flops"]
-    assert sizes == pytest.approx(own["N"].tolist(), rel=1e-4) and losses == pytest.approx(
-        own["loss"].tolist(), rel=1e-4
-    )
+    np.testing.assert_allclose([sizes, losses], own[["N", "loss"]].T, rtol=1e-4)
     size, _ = line(isoflop, "1e11flops", "vertex")
     assert size == pytest.approx([found["toy"].parabolas["1e11flops"].size], rel=1e-4)
     drawn = table(compute, "operations", "least")
@@ -130,15 +119,14 @@ def test_the_figures_have_the_models_the_vertices_and_the_least_loss(frame, foun
 
 
 def test_too_few_sizes_and_models_are_told(results):
-    alike = [
-        replace(each, metrics=each.metrics | {"flops": 6000 * each.metrics["tokens"]}) for each in results["pretrain"]
-    ]
+    models = results["pretrain"]
+    alike = [replace(each, metrics=each.metrics | {"flops": 6000 * each.metrics["tokens"]}) for each in models]
     with pytest.raises(UsageError, match=r"scaling_laws: gpt_\* are of 1 sizes; a law needs 3 or more"):
         points(results | {"pretrain": alike})
     with pytest.raises(UsageError, match=r"scaling_laws: 0 models .* called lstm_\*"):
         points(results, "lstm_*")
     with pytest.raises(UsageError, match="a law of 5 numbers needs as many or more"):
-        points(results | {"pretrain": results["pretrain"][:4]})
+        points(results | {"pretrain": models[:4]})
 
 
 def test_the_report_has_tables_and_figures(results, found, tmp_path, monkeypatch):

@@ -11,22 +11,17 @@ from tests.reporting.specifications import REFERENCES
 ACCURACIES = {"gpt": {0: 5, 1: 6, 4: 8}, "kn5": {0: 5, 4: 4}}  # right of ten
 
 
-@pytest.fixture
-def folders(write_run):
-    """By benchmark one a system and number of shots; and questions of another kind, asked in one way."""
-    found = []
+def test_a_line_a_system_goes_through_its_accuracies_a_figure_a_split(write_run):
+    # Questions of another kind, asked in one way, have no line.
+    other = {"prompted_sst2_2/validation/accuracy": 0.5, "prompted_toy_2_generated/validation/accuracy": 0.1}
+    folders = [write_run("evaluate", "grammar/gpt-1-other", "gpt", 1, other)]
     for system, by_shots in ACCURACIES.items():
         for shots, right in by_shots.items():
             metrics = {f"prompted_toy_{shots}/validation/accuracy": right / 10}
-            found.append(write_run("evaluate", f"grammar/{system}-1-shots_{shots}", system, 1, metrics))
+            folders.append(write_run("evaluate", f"grammar/{system}-1-shots_{shots}", system, 1, metrics))
             units = pd.DataFrame({"split": "validation", "unit": range(10), "label": 0})
             units["prediction"] = [0] * right + [1] * (10 - right)
-            units.to_csv(found[-1] / "units.csv", index=False)
-    other = {"prompted_sst2_2/validation/accuracy": 0.5, "prompted_toy_2_generated/validation/accuracy": 0.1}
-    return [*found, write_run("evaluate", "grammar/gpt-1-other", "gpt", 1, other)]
-
-
-def test_a_line_a_system_goes_through_its_accuracies_a_figure_a_split(folders, write_run):
+            units.to_csv(folders[-1] / "units.csv", index=False)
     frame = aggregate(map(read_result, folders), REFERENCES)
     ((name, figure),) = shots_figures(frame).items()
     assert name == "grammar-toy"

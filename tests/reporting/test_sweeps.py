@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from retable.reporting import sweeps
+from tests.reporting.specifications import lines
 
 
 def trials(direction: str = "minimize", n: int = 12, **columns: list) -> pd.DataFrame:
@@ -31,8 +32,7 @@ def test_the_expected_best_is_that_of_all_draws(lower):
 
 def test_the_best_is_of_those_that_ended():
     frame = trials(state=["pruned", "failed", "running", *["complete"] * 9])
-    best = sweeps.best_of(frame)
-    assert best is not None and best["value"] == frame["value"][3:].min()
+    assert sweeps.best_of(frame)["value"] == frame["value"][3:].min()
     assert sweeps.best_of(frame.assign(direction="maximize"))["value"] == frame["value"][3:].max()
     assert sweeps.best_of(frame.assign(state="failed")) is None
 
@@ -41,16 +41,16 @@ def test_the_table_has_a_row_a_trial_the_best_first():
     states = ["complete", "complete", "pruned", "failed"]
     frame = trials(n=4, value=[2.0, 1.0, 3.0, np.nan], state=states, step=[0, 0, 7, 0])
     table = sweeps.sweep_table(frame)
-    (rows,) = table.panels.values()
-    assert [row.values[0].text for row in rows] == ["1", "0", "2", "3"]
-    assert [column.title for column in table.columns] == [
-        "Trial", "optimizer.lr", "model.dropout", "recipe", "validation/loss", "State", "Seconds", "Cell"
-    ]  # fmt: skip
-    assert [row.values[4].bold for row in rows] == [True, False, False, False]
-    assert [row.values[5].text for row in rows] == ["complete", "complete", "pruned at step 7", "failed"]
-    assert rows[3].values[4].text == "" and rows[0].values[7].text == "pretrain/ptb/lstm-1"
-    (rows,) = sweeps.sweep_table(frame.assign(direction="maximize")).panels.values()
-    assert [row.values[0].text for row in rows] == ["0", "1", "2", "3"]
+    (panel,) = table.panels
+    rows = lines(table, panel)
+    settings = ["optimizer.lr", "model.dropout", "recipe"]
+    assert [*rows[0]] == ["Trial", *settings, "validation/loss", "State", "Seconds", "Cell"]
+    assert [row["Trial"].text for row in rows] == ["1", "0", "2", "3"]
+    assert [row["validation/loss"].bold for row in rows] == [True, False, False, False]
+    assert [row["State"].text for row in rows] == ["complete", "complete", "pruned at step 7", "failed"]
+    assert rows[3]["validation/loss"].text == "" and rows[0]["Cell"].text == "pretrain/ptb/lstm-1"
+    highest = lines(sweeps.sweep_table(frame.assign(direction="maximize")), panel)
+    assert [row["Trial"].text for row in highest] == ["0", "1", "2", "3"]
 
 
 def test_importance_finds_the_setting_that_decides():
@@ -61,15 +61,9 @@ def test_importance_finds_the_setting_that_decides():
 
 def test_figures_have_every_trial():
     frame = trials(state=["pruned", *["complete"] * 11])
-    drawn = sweeps.history(frame)
-    assert drawn is not None
-    (data,) = drawn.to_dict()["datasets"].values()
-    assert len(data) == 12
-    best = [row["best"] for row in data[1:]]
-    assert best == [*frame["value"][1:].cummin()]
-    lines = sweeps.coordinates(frame)
-    assert lines is not None
-    placed = max(lines.to_dict()["datasets"].values(), key=len)
+    (data,) = sweeps.history(frame).to_dict()["datasets"].values()
+    assert len(data) == 12 and [row["best"] for row in data[1:]] == [*frame["value"][1:].cummin()]
+    placed = max(sweeps.coordinates(frame).to_dict()["datasets"].values(), key=len)
     assert len(placed) == 12 * 4 and all(0 <= row["place"] <= 1 for row in placed)
     assert sweeps.history(frame.assign(value=np.nan)) is None and sweeps.coordinates(frame[:1]) is None
     assert sweeps.expected_best({"a": frame[:1]}) is None

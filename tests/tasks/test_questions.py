@@ -10,16 +10,11 @@ from retable.tasks.questions import QuestionFiles
 @pytest.fixture
 def paths(tmp_path):
     """Ten paragraphs with one to four questions to train on, two triples to test on, of another layout."""
-    paragraphs = [
-        {
-            "context": f"Paragraph {p}.",
-            "qas": [
-                {"id": f"{p}-{q}", "question": "Which?", "answers": [{"text": str(p), "answer_start": 10}]}
-                for q in range(1 + p % 4)
-            ],
-        }
-        for p in range(10)
-    ]
+    paragraphs = []
+    for p in range(10):
+        asked = {"question": "Which?", "answers": [{"text": str(p), "answer_start": 10}]}
+        questions = [asked | {"id": f"{p}-{q}"} for q in range(1 + p % 4)]
+        paragraphs.append({"context": f"Paragraph {p}.", "qas": questions})
     (tmp_path / "train.json").write_text(json.dumps({"data": [{"title": "x", "paragraphs": paragraphs}]}))
     triple = {"context": "Another.", "question": "What?", "answer": "Another"}
     (tmp_path / "test.json").write_text(json.dumps([triple, triple]))
@@ -38,12 +33,9 @@ def test_paragraphs_are_held_out_whole(paths):
     assert QuestionFiles(**paths, held_out=3).splits() == splits
 
 
-@pytest.mark.parametrize("held_out", [0, 10, -1])
-def test_both_splits_need_paragraphs(paths, held_out):
-    with pytest.raises(UsageError, match=rf"held_out={held_out} is how many of the 10 paragraphs of .*train.json"):
-        QuestionFiles(**paths, held_out=held_out).splits()
-
-
-def test_a_missing_file_is_named(paths):
+def test_both_splits_need_paragraphs_and_files(paths):
+    for held_out in (0, 10, -1):
+        with pytest.raises(UsageError, match=rf"held_out={held_out} is how many of the 10 paragraphs of .*train.json"):
+            QuestionFiles(**paths, held_out=held_out).splits()
     with pytest.raises(UsageError, match=r"nowhere\.json does not exist; set RETABLE_DATA"):
         QuestionFiles(**paths | {"test": "nowhere.json"}, held_out=3).splits()

@@ -54,19 +54,14 @@ def test_a_model_reads_so_many_tokens_and_learns_as_many(tmp_path):
     encoded = made.encode(model, tokenizer, made.examples("train"))
     batch = encoded.pad(np.arange(2))
     assert batch.source_lengths.tolist() == [6, 6] and batch.target_lengths.tolist() == [3, 3]
-    assert tokenizer.decode(batch.source_ids[0, :-1].tolist()).split() == [
-        "summarize:",
-        *["It", "rains", ".", "Nobody"],
-    ]
+    assert tokenizer.decode(batch.source_ids[0, :-1].tolist()) == "summarize: It rains . Nobody"
     assert batch.source_ids[0, -1] == batch.labels[0, -1] and encoded.shortened == 2
     assert tokenizer.decode(batch.labels[1, :-1].tolist()).split() == ["A", "dog"]
 
 
 def test_mistakes_are_said_in_a_line(tmp_path):
     paths = map(str, task(tmp_path).inputs)
-    with pytest.raises(
-        UsageError, match=r"no column 'article'; it has 'text', 'summary': write task\.documents\.text="
-    ):
+    with pytest.raises(UsageError, match=r"no column 'article'; it has 'text', 'summary': write task\.documents\.te"):
         SummaryFiles(*paths, text="article").splits()
     with pytest.raises(UsageError, match=r"train\.jsonl, line 2: 'summary' has no words; give it some"):
         task(tmp_path, rows=[ROWS[0], ("It rains .", " ")]).examples("train")

@@ -72,12 +72,10 @@ def test_other_formats_and_texts_that_come_with_labels(tmp_path):
     for tag, found in (("upos", "NOUN"), ("xpos", "NNS")):
         task = TaggedFiles(str(path), str(path), str(path), read=partial(read_conllu, tag=tag))
         assert task.splits()["test"] == [TaggedSentence(["dogs"], [found])]
-    rows = {
-        split: [SimpleNamespace(words=[split], labels={"x": ["1"], "y": ["2"]})]
-        for split in ("train", "validation", "test")
-    }
-    text = SimpleNamespace(inputs=[], sentences=rows.__getitem__)
-    assert TaggedText(text, "y").splits() == {split: [TaggedSentence([split], ["2"])] for split in rows}
+    labels = {"x": ["1"], "y": ["2"]}
+    text = SimpleNamespace(inputs=[], sentences=lambda split: [SimpleNamespace(words=[split], labels=labels)])
+    expected = {split: [TaggedSentence([split], ["2"])] for split in ("train", "validation", "test")}
+    assert TaggedText(text, "y").splits() == expected
 
 
 def tagging(sentences, scheme=None, roles=False) -> TaggingTask:
@@ -112,12 +110,6 @@ def test_a_unit_is_all_predicates_of_a_sentence_whose_own_span_is_no_span():
     assert [*task.words(sentences)] == [words]
 
 
-@pytest.mark.parametrize(("roles", "predicate"), [(True, None), (False, 0)])
-def test_a_task_says_whether_its_tags_are_about_a_predicate(roles, predicate):
-    with pytest.raises(UsageError, match=f"task.roles={str(roles).lower()}, but .* sentences name a predicate"):
-        tagging([TaggedSentence(["a"], ["O"], predicate)], roles=roles).examples("train")
-
-
 @pytest.mark.parametrize(
     ("roles", "d_predicate", "said"),
     [
@@ -125,6 +117,8 @@ def test_a_task_says_whether_its_tags_are_about_a_predicate(roles, predicate):
         (False, 7, "the task names no predicates for model.d_predicate=7 to mark; write recipe=taggers/bilstm_crf"),
     ],
 )
-def test_a_task_and_a_model_agree_on_predicates(roles, d_predicate, said):
+def test_a_task_its_sentences_and_a_model_agree_on_predicates(roles, d_predicate, said):
     with pytest.raises(UsageError, match=said):
         tagging([], roles=roles).require(BiLSTMTagger, d_predicate)
+    with pytest.raises(UsageError, match=f"task.roles={str(roles).lower()}, but .* sentences name a predicate"):
+        tagging([TaggedSentence(["a"], ["O"], None if roles else 0)], roles=roles).examples("train")

@@ -21,17 +21,9 @@ def test_a_tree_is_a_sentence_or_its_phrases_in_the_order_in_which_they_open(tre
     assert rows(trees) == [("line 1", "3", "It 's lovely"), ("line 3", "0", "Not ( a\\/b")]
     assert read_trees(trees).columns == ["sentence", "label"]
     assert [row[1:] for row in rows(trees, phrases=True)] == [
-        ("3", "It 's lovely"),
-        ("2", "It"),
-        ("4", "'s lovely"),
-        ("2", "'s"),
-        ("4", "lovely"),
-        ("0", "Not ( a\\/b"),
-        ("1", "Not ("),
-        ("2", "Not"),
-        ("2", "("),
-        ("2", "a\\/b"),
-    ]
+        ("3", "It 's lovely"), ("2", "It"), ("4", "'s lovely"), ("2", "'s"), ("4", "lovely"),
+        ("0", "Not ( a\\/b"), ("1", "Not ("), ("2", "Not"), ("2", "("), ("2", "a\\/b"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("line", ["(3 (2 It)", "3 It", "(3 It))", "(3 It) (2 a)", "(3 )", "()", ")"])

@@ -51,9 +51,8 @@ def llama():
     model.byte_fallback, model.fuse_unk, model.unk_token = True, True, "<unk>"
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer = learner.normalizer
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    tokenizer.decoder = decoders.Sequence(steps)
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
     return tokenizer
@@ -104,8 +103,7 @@ def test_streams_begin_and_end_with_the_mark_of_the_model(loaded, name, tmp_path
 
 def test_what_is_no_usable_file_is_refused(tmp_path):
     (tmp_path / "empty.json").write_text("{}")
-    markless = tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
-    markless.save(str(tmp_path / "markless.json"))
+    tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(str(tmp_path / "markless.json"))
     for path, said in {
         None: "path=None is no file; write tokenizer.train.path=FOLDER/tokenizer.json",
         "nowhere.json": "nowhere.json is no file",

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retable.tokenizers import word
+from retable.tokenizers import character, word
 from retable.tokenizers.tokenizer import Tokenizer
 
 LINES = ["b a a", "c b", "", "b d <unk>", "a é"]
@@ -14,16 +14,10 @@ def test_ids_go_by_count_then_alphabet():
 
 def test_rare_words_become_unknown_but_those_of_a_closed_vocabulary():
     tokenizer = word.train(LINES, min_count=2)
-    assert tokenizer.words == ["<unk>", "<eos>", "a", "b"]
-    assert tokenizer.encode("b c zebra a\n") == [3, 0, 0, 2, 1]
+    assert tokenizer.words == ["<unk>", "<eos>", "a", "b"] and tokenizer.boundary == 1
+    assert tokenizer.encode("b c zebra a\n\nb\n") == [3, 0, 0, 2, 1, 1, 3, 1]  # a blank line ends too
     kept = word.train(LINES, min_count=2, vocabulary=["d", "never", "a"])
     assert kept.words == ["<unk>", "<eos>", "a", "b", "d", "never"]
-
-
-def test_lines_end_in_eos_and_a_blank_line_is_one():
-    tokenizer = word.train(["a b"])
-    assert tokenizer.boundary == 1
-    assert tokenizer.encode("a b\n\nb\n") == [2, 3, 1, 1, 3, 1]
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1), min_size=1))
@@ -49,10 +43,8 @@ def test_marks_come_behind_the_words_and_change_nothing_else(tmp_path):
 
 def test_english_is_in_lower_case_with_its_signs_apart():
     tokenizer = word.train(["It isn't John's, she said.", "it is n't john 's , she said ."], english=True)
-    whole, parted = (
-        tokenizer.encode(line) for line in ("It isn't John's, she said.\n", "it is n't john 's , she said .")
-    )
-    assert whole == [*parted, 1]
+    parted = tokenizer.encode("it is n't john 's , she said .")
+    assert tokenizer.encode("It isn't John's, she said.\n") == [*parted, 1]
     assert [tokenizer.words[i] for i in parted] == ["it", "is", "n't", "john", "'s", ",", "she", "said", "."]
     assert len(tokenizer.words) == 2 + len(parted)
 
@@ -66,3 +58,22 @@ def test_english_keeps_unknown_words_and_marks_whole(tmp_path):
     assert [words.words[i] for i in words.encode(text, special=True)] == expected
     assert [words.words[i] for i in words.encode(text)] == [*expected[:6], "[", "sep", "]", *expected[7:]]
     assert words.words[words.boundary] == "<eos>"
+
+
+LETTERS = ["abba <b>", "ca é"]
+TOKENIZER = character.train(LETTERS, vocabulary=["q"])
+
+
+@given(st.text(st.sampled_from("abc <>é\nq")))
+def test_each_known_character_is_a_token(text):
+    assert [TOKENIZER.words[i] for i in TOKENIZER.encode(text)] == list(text)
+
+
+def test_ids_go_by_count_then_code_point():
+    words = TOKENIZER.words
+    assert words[:2] + words[256:] == ["<|endoftext|>", "<0x00>", "<0xFF>", *"ab", "\n", *" <>cé", "q"]
+    assert TOKENIZER.boundary == 0
+
+
+def test_an_unseen_character_is_its_bytes():
+    assert [i - 1 for i in TOKENIZER.encode("☃")] == list("☃".encode())
