@@ -2,13 +2,7 @@ import pytest
 import torch
 
 from retable.corpora.squad import Answer, Question
-from retable.data.questions import (
-    PassageExample,
-    QuestionExample,
-    encoded_passages,
-    in_words,
-    pad_questions,
-)
+from retable.data.questions import PassageExample, QuestionExample, encoded_passages, in_words, pad_questions
 
 EXAMPLES = [QuestionExample([5, 6, 7, 8], [1, 2], 1, 3), QuestionExample([4], [3, 2, 1], 0, 0)]
 CONTEXT = "In 1969–70, Ada's  “tour” cost $1.5m; née Ó Brien."

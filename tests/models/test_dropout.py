@@ -21,23 +21,7 @@ from retable.objectives.classification import Classification
 from retable.objectives.image_classification import ImageClassification
 from retable.objectives.prefix_classification import PrefixClassification
 from retable.objectives.tagging import Tagging
-from tests.contracts.model_cases import (
-    CASES,
-    ELMO,
-    IDS,
-    LENGTHS,
-    SPELT,
-    WORDS,
-    B,
-    D,
-    E,
-    F,
-    H,
-    T,
-    U,
-    V,
-    flat,
-)
+from tests.contracts.model_cases import CASES, ELMO, IDS, LENGTHS, SPELT, WORDS, B, D, E, F, H, T, U, V, flat
 from tests.contracts.objective_cases import asked, examples, pictures, tagged
 
 P = 0.3
