@@ -20,34 +20,14 @@ from retable.data.windows import Windows
 from retable.evaluation.held_out import MeanMetrics
 from retable.evaluation.likelihood import Carried, SlidingWindow, StreamLoss
 from retable.evaluation.prediction import predict
-from retable.models.awd_lstm import AWDLSTM
-from retable.models.bert import BERT
-from retable.models.bilstm import BiLSTM
-from retable.models.elmo import ELMo
-from retable.models.glove import GloVe
-from retable.models.gpt import GPT
-from retable.models.recurrent import LSTM
-from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
-from retable.models.skipgram import SkipGram
-from retable.models.stacked_recurrent import StackedRecurrent
-from retable.models.t5 import T5, OneStackT5
-from retable.models.transformer_xl import TransformerXL
-from retable.objectives.bidirectional_lm import BidirectionalLM
-from retable.objectives.causal_lm import CausalLM
-from retable.objectives.classification import Classification
-from retable.objectives.masked_lm import MaskedLM
-from retable.objectives.negative_sampling import NegativeSampling
-from retable.objectives.prefix_lm import PrefixLM
-from retable.objectives.replaced_token_detection import ReplacedTokenDetection
-from retable.objectives.text_to_text import TextToText
-from retable.objectives.translation import Translation
-from retable.objectives.weighted_least_squares import WeightedLeastSquares
 from retable.objectives.word_by_word import WordByWord
 from retable.training.averaging import non_monotone
 from retable.training.curve import Point
 from retable.training.fit import fit
 from retable.training.optimizers import adamw, sgd
 from retable.training.schedules import constant, epoch_decay, linear_decay, stall_decay, warmup_cosine
+from tests.contracts.model_cases import models
+from tests.contracts.objective_cases import objectives
 from tests.training.whole import Whole
 
 V, D, T = 11, 8, 5
@@ -70,8 +50,8 @@ class System(NamedTuple):
 
 def lstm(dropout: float = 0.3) -> System:
     torch.manual_seed(0)
-    model = LSTM(V, D, 2, dropout, init_range=0.1)
-    objective = CausalLM(model, V, tie=False, bias=True, reduction="time_sum")
+    model = models.LSTM(V, D, 2, dropout, init_range=0.1)
+    objective = objectives.CausalLM(model, V, tie=False, bias=True, reduction="time_sum")
     scorer = Carried(rows=3)
     return System(
         objective,
@@ -87,7 +67,7 @@ def lstm(dropout: float = 0.3) -> System:
 
 def gpt(dropout: float = 0.3) -> System:
     torch.manual_seed(0)
-    objective = CausalLM(GPT(V, D, 2, 2, T, dropout), V, tie=True, bias=False, reduction="mean")
+    objective = objectives.CausalLM(models.GPT(V, D, 2, 2, T, dropout), V, tie=True, bias=False, reduction="mean")
     scorer = SlidingWindow(T, 2, 16)
     return System(
         objective,
@@ -103,11 +83,11 @@ def gpt(dropout: float = 0.3) -> System:
 
 def classifier(dropout: float = 0.3) -> System:
     torch.manual_seed(0)
-    objective = Classification(BiLSTM(V, 6, D, 1, dropout), n_labels=3, dropout=dropout)
+    objective = objectives.Classification(models.BiLSTM(V, 6, D, 1, dropout), n_labels=3, dropout=dropout)
     labels = [i % 3 for i in range(len(SEQUENCES))]
     examples = encoded(Inputs(SEQUENCES), labels)
 
-    def validate(objective: Classification) -> dict[str, float]:
+    def validate(objective: objectives.Classification) -> dict[str, float]:
         return {"accuracy": float(np.mean(np.array(predict(objective, examples)) == labels))}
 
     return System(
@@ -124,7 +104,9 @@ def classifier(dropout: float = 0.3) -> System:
 
 def skipgram() -> System:
     torch.manual_seed(0)
-    objective = NegativeSampling(SkipGram([str(i) for i in range(V)], D), np.bincount(TOKENS, minlength=V))
+    objective = objectives.NegativeSampling(
+        models.SkipGram([str(i) for i in range(V)], D), np.bincount(TOKENS, minlength=V)
+    )
     return System(
         WordByWord(objective),
         Windows(TOKENS, np.bincount(TOKENS, minlength=V), boundary=0, subsample=0, batch_tokens=18),  # six an epoch
@@ -142,7 +124,7 @@ def glove() -> System:
     counts = np.bincount(TOKENS, minlength=V)
     cells = Cooccurrences(TOKENS, counts, boundary=0, window=3, batch_cells=30)
     return System(
-        WordByWord(WeightedLeastSquares(GloVe([str(i) for i in range(V)], D), counts)),
+        WordByWord(objectives.WeightedLeastSquares(models.GloVe([str(i) for i in range(V)], D), counts)),
         cells,
         {
             "epochs": 12 / cells.steps_per_epoch,
@@ -166,9 +148,9 @@ OF_24_STEPS = {
 def awd_lstm() -> System:
     """The rate is so high that the loss soon rises, and averaging begins."""
     torch.manual_seed(0)
-    model = AWDLSTM(V, D, 10, 2, 0.4, 0.25, 0.4, 0.1, 0.5, alpha=2.0, beta=1.0)
+    model = models.AWDLSTM(V, D, 10, 2, 0.4, 0.25, 0.4, 0.1, 0.5, alpha=2.0, beta=1.0)
     return System(
-        CausalLM(model, V, tie=True, bias=True, reduction="mean"),
+        objectives.CausalLM(model, V, tie=True, bias=True, reduction="mean"),
         JitteredStreams(LONG, batch_size=4, length=8, seed=1),
         {
             "optimizer": partial(sgd, lr=30.0, weight_decay=1.2e-6),
@@ -182,9 +164,9 @@ def awd_lstm() -> System:
 def stacked_recurrent() -> System:
     """Its rate goes by the validation losses."""
     torch.manual_seed(0)
-    model = StackedRecurrent(V, D, 2, 0.1, True, True, dropout=0.3, variational=True, recurrent_dropout=0.2)
+    model = models.StackedRecurrent(V, D, 2, 0.1, True, True, dropout=0.3, variational=True, recurrent_dropout=0.2)
     return System(
-        CausalLM(model, V, tie=True, bias=True, reduction="mean", projection=0.15),
+        objectives.CausalLM(model, V, tie=True, bias=True, reduction="mean", projection=0.15),
         CarriedStreams(LONG, batch_size=4, length=8),
         {"optimizer": partial(sgd, lr=10.0), "schedule": partial(stall_decay, factor=0.25)} | OF_24_STEPS,
     )
@@ -193,9 +175,9 @@ def stacked_recurrent() -> System:
 def transformer_xl() -> System:
     """The memory holds more than one batch, and some of it is of batches before a checkpoint."""
     torch.manual_seed(0)
-    model = TransformerXL(V, D, 2, 2, 12, memory=12, evaluation_memory=20, dropout=0.2, attention_dropout=0.2)
+    model = models.TransformerXL(V, D, 2, 2, 12, memory=12, evaluation_memory=20, dropout=0.2, attention_dropout=0.2)
     return System(
-        CausalLM(model, V, tie=True, bias=True, reduction="mean"),
+        objectives.CausalLM(model, V, tie=True, bias=True, reduction="mean"),
         CarriedStreams(LONG, batch_size=4, length=8),
         {"optimizer": partial(adamw, lr=0.01, weight_decay=0.1), "schedule": constant} | OF_24_STEPS,
     )
@@ -204,9 +186,9 @@ def transformer_xl() -> System:
 def elmo() -> System:
     """Each direction carries a state of its own."""
     torch.manual_seed(0)
-    model = ELMo([f"w{i}" for i in range(V)], D, 12, 2, 0.1, [(1, 4), (2, 4)], d_character=4, n_highway=1)
+    model = models.ELMo([f"w{i}" for i in range(V)], D, 12, 2, 0.1, [(1, 4), (2, 4)], d_character=4, n_highway=1)
     return System(
-        BidirectionalLM(model, V),
+        objectives.BidirectionalLM(model, V),
         OppositeStreams(LONG, batch_size=4, length=8),
         {"optimizer": partial(adamw, lr=0.01, weight_decay=0.0), "schedule": constant} | OF_24_STEPS,
     )
@@ -214,7 +196,7 @@ def elmo() -> System:
 
 LARGE = 30
 MARKS = {"[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
-bert = partial(BERT, d_model=8, n_layers=1, n_heads=2, max_length=16, dropout=0.1)
+bert = partial(models.BERT, d_model=8, n_layers=1, n_heads=2, max_length=16, dropout=0.1)
 
 
 def masked(seed: int = 1, **settings: Any) -> MaskedDocuments:
@@ -241,22 +223,29 @@ def pairs() -> BucketedPairs:
 
 # Masks, corruptions and draws come from the step alone.
 PRETRAINING = {
-    "masked_lm": lambda: (MaskedLM(bert(LARGE), LARGE, next_sentence=True), masked(next_sentence="next_sentence")),
+    "masked_lm": lambda: (
+        objectives.MaskedLM(bert(LARGE), LARGE, next_sentence=True),
+        masked(next_sentence="next_sentence"),
+    ),
     "electra": lambda: (
-        ReplacedTokenDetection(bert(LARGE, pooler=False), LARGE, partial(bert, pooler=False)),
+        objectives.ReplacedTokenDetection(bert(LARGE, pooler=False), LARGE, partial(bert, pooler=False)),
         masked(masked=1.0, random=0.0),
     ),
     "t5": lambda: (
-        TextToText(T5(LARGE, 8, 1, 2, 16, dropout=0.1), LARGE, tie=True),
+        objectives.TextToText(models.T5(LARGE, 8, 1, 2, 16, dropout=0.1), LARGE, tie=True),
         corrupted(RandomSpans(0.25, 2.0)),
     ),
     "prefix_lm": lambda: (
-        PrefixLM(OneStackT5(LARGE, 8, 1, 2, 16, dropout=0.1), LARGE, tie=True),
+        objectives.PrefixLM(models.OneStackT5(LARGE, 8, 1, 2, 16, dropout=0.1), LARGE, tie=True),
         corrupted(Prefix()),
     ),
     "rnn_translation": lambda: (
-        Translation(
-            RNNEncoderDecoder(LARGE, 6, 8, 1, 0.2, attention="additive", input_feeding=True), LARGE, 0.1, False, True
+        objectives.Translation(
+            models.RNNEncoderDecoder(LARGE, 6, 8, 1, 0.2, attention="additive", input_feeding=True),
+            LARGE,
+            0.1,
+            False,
+            True,
         ),
         pairs(),
     ),
