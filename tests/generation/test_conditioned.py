@@ -42,22 +42,6 @@ def logits(objective: Translation, source: list[int], target: list[int]) -> torc
     return objective.head(objective.model(torch.tensor([source]), torch.tensor([len(source)]), inputs))[0]
 
 
-def log_probs(objective: Translation, source: list[int], target: list[int]) -> torch.Tensor:
-    return logits(objective, source, target).log_softmax(1)
-
-
-def test_greedy_takes_the_likeliest_token_each_time(objective):
-    found = Greedy(LONGEST)(Conditioned(objective, END), SOURCES, END)
-    for source, (completion,) in zip(SOURCES, found, strict=True):
-        target: list[int] = []
-        while len(target) < LONGEST and target[-1:] != [END]:
-            target.append(int(log_probs(objective, source, target)[-1].argmax()))
-        assert completion.ids == target
-        steps = log_probs(objective, source, target[:-1])
-        expected = sum(steps[i, token].item() for i, token in enumerate(target))
-        assert completion.log_prob == pytest.approx(expected, abs=1e-4)
-
-
 def test_beams_find_the_likeliest_translation_of_each_source(objective):
     # So many beams that none of a short translation's beginnings is lost, against an exact search.
     model = Conditioned(objective, END)
@@ -81,18 +65,26 @@ def test_translations_come_without_the_end_mark(objective):
     assert translate(objective, SOURCES, Greedy(LONGEST), END) == [[]] * len(SOURCES)
 
 
-@pytest.mark.parametrize("decode", [Greedy, partial(BeamSearch, 1, length_penalty=0.0, early_stopping=True)])
-def test_constraints_are_of_the_translation_alone(objective, decode):
+FREE, CONSTRAINED = {}, {"repetition_penalty": 3.0, "min_length": 4}
+BEAM = partial(BeamSearch, 1, length_penalty=0.0, early_stopping=True)
+
+
+@pytest.mark.parametrize(("decode", "settings"), [(Greedy, FREE), (Greedy, CONSTRAINED), (BEAM, CONSTRAINED)])
+def test_tokens_are_the_likeliest_and_constraints_are_of_the_translation_alone(objective, decode, settings):
     """Against a loop: no token of the source is penalised, and none counts for the least length."""
-    constrained = decode(max_new_tokens=LONGEST, repetition_penalty=3.0, min_length=4)
-    for source, (completion,) in zip(SOURCES, constrained(Conditioned(objective, END), SOURCES, END), strict=True):
+    strategy = decode(max_new_tokens=LONGEST, **settings)
+    for source, (completion,) in zip(SOURCES, strategy(Conditioned(objective, END), SOURCES, END), strict=True):
         target: list[int] = []
+        log_prob = 0.0
         while len(target) < LONGEST and target[-1:] != [END]:
             scores = logits(objective, source, target)[-1]
-            scores = scores.log_softmax(0) if decode is not Greedy else scores
-            for token in {*target}:
+            own = scores.log_softmax(0)
+            scores = own.clone() if decode is BEAM else scores
+            for token in {*target} if settings else ():
                 scores[token] *= 3.0 if scores[token] < 0 else 1 / 3.0
-            if len(target) < 4:
+            if settings and len(target) < 4:
                 scores[END] = -torch.inf
             target.append(int(scores.argmax()))
+            log_prob += own[target[-1]].item()
         assert completion.ids == target
+        assert completion.log_prob == pytest.approx(log_prob, abs=1e-4)
