@@ -10,26 +10,18 @@ from retable.generation.beam_search import BeamSearch
 from retable.generation.conditioned import Conditioned
 from retable.generation.exact_search import ExactSearch
 from retable.generation.sampling import Greedy
-from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
-from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
-from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
 from retable.objectives.translation import Translation
+from tests.contracts.model_cases import V, build
 
-V, D, END, LONGEST = 9, 8, 3, 6
+END, LONGEST = 3, 6
 SOURCES = [[5, 6, 4, END], [7, END], [8, 1, 2, 8, END], [4, END], [6, 6, 1, END], [1, 2, 5, END]]
-KINDS = {
-    "none": lambda: RNNEncoderDecoder(V, D, D, 2, 0.1, attention="none"),
-    "bilinear": lambda: RNNEncoderDecoder(V, D, D, 1, 0.1, attention="bilinear", input_feeding=True),
-    "additive": lambda: RNNEncoderDecoder(V, D, D, 1, 0.1, cell="gru", attention="additive", reading="reversed"),
-    "transformer": lambda: TransformerEncoderDecoder(V, D, 2, 2, 12, 20, 0.1),
-    "convolutions": lambda: ConvolutionalEncoderDecoder(V, D, D, 2, 3, 20, 0.1),
-}
+KINDS = ["rnn, sutskever", "rnn, bilinear", "rnn, additive, fed", "transformer", "convolutional encoder-decoder"]
 
 
 @pytest.fixture(params=KINDS)
 def objective(request) -> Translation:
     torch.manual_seed(0)
-    made = Translation(KINDS[request.param](), V, 0.0, tie=False, bias=True)
+    made = Translation(build(request.param), V, 0.0, tie=False, bias=True)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.8)
     return made.eval()
@@ -45,8 +37,8 @@ def logits(objective: Translation, source: list[int], target: list[int]) -> torc
 def test_beams_find_the_likeliest_translation_of_each_source(objective):
     # So many beams that none of a short translation's beginnings is lost, against an exact search.
     model = Conditioned(objective, END)
-    beam = BeamSearch(V**2, 3, length_penalty=0.0, early_stopping="never")(model, SOURCES, END)
-    exact = ExactSearch(3)(model, SOURCES, END)
+    beam = BeamSearch(V**2, 3, length_penalty=0.0, early_stopping="never")(model, SOURCES[:3], END)
+    exact = ExactSearch(3)(model, SOURCES[:3], END)
     for (ours,), (best,) in zip(beam, exact, strict=True):
         assert ours.ids == best.ids
         assert ours.log_prob == pytest.approx(best.log_prob, abs=1e-4)
