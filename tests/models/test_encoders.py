@@ -31,6 +31,12 @@ ONE_HOT = {
         lambda: models.OneHotConvolutionalEncoder(V, (2, 3), 4),
         lambda: models.ConvolutionalEncoder(V, 6, (2, 3), 4),
     ),
+    **{
+        cell: tuple(
+            partial(models.StackedRecurrent, V, 8, 3, 0.5, True, True, cell, one_hot=it) for it in (True, False)
+        )
+        for cell in ("elman", "gru", "lstm")
+    },
 }
 
 
@@ -116,8 +122,8 @@ def test_on_one_hot_words_it_is_a_table_times_the_first_layers_weights(kind):
         elif name.startswith("filters.") and name.endswith("weight"):  # (features, 6, width)
             weights[name] = torch.einsum("feh,ve->fvh", weight, table)
     assert weights.keys() == dict(model.named_parameters()).keys()
-    found = torch.func.functional_call(model, weights, (IDS, LENGTHS))
-    torch.testing.assert_close(found, peer(IDS, LENGTHS))
+    given = (IDS,) if kind in ("elman", "gru", "lstm") else (IDS, LENGTHS)
+    torch.testing.assert_close(torch.func.functional_call(model, weights, given), peer(*given))
     assert model.input_embedding is None
 
 

@@ -72,18 +72,6 @@ def test_the_first_state_stands_where_none_is_given_and_only_there(cell):
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_on_one_hot_words_it_is_a_table_times_the_first_layers_weights(cell):
-    """W e is a column of W; so W E, of a table E and the W above it, in place of the first layer's weights."""
-    model, peer = stacked(cell=cell, one_hot=True), stacked(cell=cell)
-    weights = dict(peer.named_parameters())
-    table = weights.pop("embedding.weight")
-    weights["layers.0.weight_ih_l0"] = weights["layers.0.weight_ih_l0"] @ table.T
-    assert weights.keys() == dict(model.named_parameters()).keys()
-    ids = torch.randint(V, (B, T))
-    torch.testing.assert_close(torch.func.functional_call(model, weights, ids), peer(ids))
-
-
-@pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("residual", [False, True])
 def test_dropout_spares_the_recurrent_connections(cell, residual):
     # With all of it dropped nothing passes between layers, yet each layer's state goes on through time.
