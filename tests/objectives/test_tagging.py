@@ -1,5 +1,6 @@
 import pytest
 import torch
+import torch.nn.functional as F
 
 from retable.data.tagged import TaggedExample, pad_tagged
 from retable.models.bilstm import BiLSTM
@@ -23,17 +24,22 @@ def tagging(name: str, **settings) -> Tagging:
     return objective
 
 
-def test_a_crf_scores_the_states_of_first_tokens():
-    objective = tagging("bilstm", crf=True)
+@pytest.mark.parametrize("crf", [False, True])
+def test_the_states_of_first_tokens_are_scored(crf):
+    objective = tagging("bilstm", crf=crf)
     states = objective.model(BATCH.input_ids, BATCH.lengths)
-    emissions = [objective.head(states[row, list(example.words)]) for row, example in enumerate(EXAMPLES)]
     nats, best = [], []
-    for given, example in zip(emissions, EXAMPLES, strict=True):
-        length, tags = torch.tensor([len(example.words)]), torch.tensor([example.tags])
-        nats.append(-objective.crf.log_likelihood(given[None], tags, length))
-        best.append(objective.crf.best(given[None], length)[0].tolist())
+    for row, example in enumerate(EXAMPLES):
+        logits, tags = objective.head(states[row, list(example.words)]), torch.tensor(example.tags)
+        length = torch.tensor([len(tags)])
+        if crf:
+            nats.append(-objective.crf.log_likelihood(logits[None], tags[None], length)[0])
+            best.append(objective.crf.best(logits[None], length)[0].tolist())
+        else:
+            nats.append(F.cross_entropy(logits, tags, reduction="sum"))
+            best.append(logits.argmax(dim=1).tolist())
     loss, metrics, _ = objective.loss(BATCH, None, 0)
-    torch.testing.assert_close(loss, torch.cat(nats).sum() / 7)  # nats per word
+    torch.testing.assert_close(loss, torch.stack(nats).sum() / 7)  # nats per word
     assert metrics["loss"] == loss
     found = objective.predict(BATCH)
     assert [row[: len(tags)].tolist() for row, tags in zip(found, best, strict=True)] == best
