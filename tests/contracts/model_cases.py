@@ -7,61 +7,29 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial, singledispatch
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from retable import models
-from retable.models.awd_lstm import AWDLSTM
-from retable.models.bag_of_words import BagOfWords, DeepAveraging
-from retable.models.base import (
-    BothDirections,
-    Encoder,
-    EncoderDecoder,
-    ImageEncoder,
-    LeftToRight,
-    MarkedEncoder,
-    Model,
-    PairEncoder,
-    Reader,
-    SequenceEncoder,
-    VectorModel,
-)  # fmt: skip
-from retable.models.bert import BERT
-from retable.models.bidaf import BiDAF
-from retable.models.bilstm import BiLSTM
-from retable.models.bilstm_attention import BiLSTMAttention
-from retable.models.cbow import CBOW
-from retable.models.character_lstm import CharacterLSTM
-from retable.models.convolutional_encoder import ConvolutionalEncoder
-from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
-from retable.models.elmo import ELMo
-from retable.models.elmo_features import ELMoBiLSTM
-from retable.models.elmo_tagger import ELMoTagger
-from retable.models.fasttext import FastText
-from retable.models.fixed_window import FixedWindow
-from retable.models.gated_convolution import GatedConvolution
-from retable.models.glove import GloVe
-from retable.models.gpt import GPT
-from retable.models.gpt_special_tokens import GPTWithSpecialTokens
-from retable.models.lenet import LeNet
-from retable.models.log_bilinear import LogBilinear
-from retable.models.one_hot import OneHotBiLSTM, OneHotConvolutionalEncoder
-from retable.models.pixels import Pixels
-from retable.models.recurrent import GRU, LSTM, Elman
-from retable.models.residual_convolutional_encoder import ResidualConvolutionalEncoder
-from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
-from retable.models.skipgram import SkipGram
-from retable.models.stacked_recurrent import StackedRecurrent
-from retable.models.t5 import T5, OneStackT5
-from retable.models.t5_encoder import T5Encoder
-from retable.models.tagger import BiLSTMTagger
-from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
-from retable.models.transformer_xl import TransformerXL
-from retable.models.vit import ViT
-from retable.models.window_tagger import WindowTagger
+import retable.models
+from retable.models import base
+from retable.models.base import Model
 from retable.nn.transformer import Cache
+
+
+def classes(package: ModuleType, base: type) -> Iterator[type]:
+    """Yield the subclasses of `base` that the modules of a package define; those of its module `base` are protocols."""
+    for info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{info.name}")
+        for kind in vars(module).values():
+            own = isinstance(kind, type) and kind.__module__ == module.__name__
+            if own and issubclass(kind, base) and info.name != "base":
+                yield kind
+
+
+models = SimpleNamespace(**{kind.__name__: kind for kind in classes(retable.models, Model)})  # all classes by name
 
 V, E, D, H, F, B, T, U, LONG = 11, 6, 8, 2, 12, 4, 7, 5, 9
 WORDS = ["<unk>", "<eos>", "the", "cat", "cats", "sat", "catamaran", "Cat", "a", "dog", "dogs"]
@@ -72,7 +40,7 @@ IDS, OTHERS = (torch.randint(V, (B, n), generator=GENERATOR) for n in (T, U))  #
 SEGMENTS = torch.randint(2, (B, T), generator=GENERATOR)
 IMAGES = torch.rand(B, 3, 8, 8, generator=GENERATOR)
 
-ELMO = partial(ELMo, d_model=4, d_cell=6, n_layers=2, filters=FILTERS, d_character=3, n_highway=1)
+ELMO = partial(models.ELMo, d_model=4, d_cell=6, n_layers=2, filters=FILTERS, d_character=3, n_highway=1)
 SPELT = {"words": WORDS, "d_embedding": 5, "d_character": 3, "filters": [(2, 4)]}
 GPTS: dict[str, dict[str, Any]] = {
     "gpt": {},
@@ -105,58 +73,63 @@ T5S = {"t5 v1.0": "relu", "t5 v1.1": "geglu"}
 
 CASES: dict[str, Callable[[float], Model]] = {
     # LeftToRight
-    **{name: lambda p, s=s: GPT(V, D, 2, H, LONG, p, **s) for name, s in GPTS.items()},
-    "gpt, special tokens": lambda p: GPTWithSpecialTokens(V, D, 2, H, LONG, p),
-    "elman": lambda p: Elman(V, D, 2, p, 0.5),
-    "gru": lambda p: GRU(V, D, 2, p, 0.5),
-    "lstm": lambda p: LSTM(V, D, 2, p, 0.5),
-    "lstm, projected": lambda p: LSTM(V, D, 2, p, 0.5, d_cell=13),
-    **{name: lambda p, s=s: StackedRecurrent(V, D, 3, 0.5, s[1], s[2], s[0], p, True, p) for name, s in STACKS.items()},
-    "stacked, first state": lambda p: StackedRecurrent(V, D, 2, 0.5, True, True, dropout=p, first_state=True),
-    "stacked, one-hot": lambda p: StackedRecurrent(V, D, 2, 0.5, True, True, "gru", p, one_hot=True),
-    "awd-lstm": lambda p: AWDLSTM(V, E, D, 3, p, p, p, p, p, alpha=2.0, beta=1.0),
-    "character lstm": lambda p: CharacterLSTM(WORDS, 4, FILTERS, 1, D, 2, p, 0.5),
-    **{f"fixed window of {n}": lambda p, n=n: FixedWindow(V, 4, n, 3, 5, n % 2 == 0, p, 0.5) for n in (2, 10)},
-    **{f"log-bilinear of {n}": lambda p, n=n: LogBilinear(V, 4, n, D, p, 0.5) for n in (1, 9)},
-    **{name: lambda p, blocks=blocks: GatedConvolution(V, E, blocks, p) for name, blocks in GATED.items()},
-    "transformer-xl": lambda p: TransformerXL(V, D, 2, H, F, 3, 5, p, p),
-    "transformer-xl, variational": lambda p: TransformerXL(V, D, 2, H, F, 3, 0, p, p, variational=True),
-    "one-stack t5": lambda p: OneStackT5(V, D, 2, H, F, p),
+    **{name: lambda p, s=s: models.GPT(V, D, 2, H, LONG, p, **s) for name, s in GPTS.items()},
+    "gpt, special tokens": lambda p: models.GPTWithSpecialTokens(V, D, 2, H, LONG, p),
+    "elman": lambda p: models.Elman(V, D, 2, p, 0.5),
+    "gru": lambda p: models.GRU(V, D, 2, p, 0.5),
+    "lstm": lambda p: models.LSTM(V, D, 2, p, 0.5),
+    "lstm, projected": lambda p: models.LSTM(V, D, 2, p, 0.5, d_cell=13),
+    **{
+        name: lambda p, s=s: models.StackedRecurrent(V, D, 3, 0.5, s[1], s[2], s[0], p, True, p)
+        for name, s in STACKS.items()
+    },
+    "stacked, first state": lambda p: models.StackedRecurrent(V, D, 2, 0.5, True, True, dropout=p, first_state=True),
+    "stacked, one-hot": lambda p: models.StackedRecurrent(V, D, 2, 0.5, True, True, "gru", p, one_hot=True),
+    "awd-lstm": lambda p: models.AWDLSTM(V, E, D, 3, p, p, p, p, p, alpha=2.0, beta=1.0),
+    "character lstm": lambda p: models.CharacterLSTM(WORDS, 4, FILTERS, 1, D, 2, p, 0.5),
+    **{f"fixed window of {n}": lambda p, n=n: models.FixedWindow(V, 4, n, 3, 5, n % 2 == 0, p, 0.5) for n in (2, 10)},
+    **{f"log-bilinear of {n}": lambda p, n=n: models.LogBilinear(V, 4, n, D, p, 0.5) for n in (1, 9)},
+    **{name: lambda p, blocks=blocks: models.GatedConvolution(V, E, blocks, p) for name, blocks in GATED.items()},
+    "transformer-xl": lambda p: models.TransformerXL(V, D, 2, H, F, 3, 5, p, p),
+    "transformer-xl, variational": lambda p: models.TransformerXL(V, D, 2, H, F, 3, 0, p, p, variational=True),
+    "one-stack t5": lambda p: models.OneStackT5(V, D, 2, H, F, p),
     # Encoder
-    **{name: lambda p, s=s: BERT(V, D, 2, H, LONG, p, **s) for name, s in BERTS.items()},
-    "bilstm": lambda p: BiLSTM(V, E, D, 2, p),
-    "one-hot bilstm": lambda p: OneHotBiLSTM(V, D, 2, p),
-    "bilstm with attention": lambda p: BiLSTMAttention(V, E, D, 1, p),
-    "elmo bilstm": lambda p: ELMoBiLSTM(WORDS, partial(ELMO, dropout=p), E, D, 1, p, frozen=False),
-    "elmo tagger": lambda p: ELMoTagger(
+    **{name: lambda p, s=s: models.BERT(V, D, 2, H, LONG, p, **s) for name, s in BERTS.items()},
+    "bilstm": lambda p: models.BiLSTM(V, E, D, 2, p),
+    "one-hot bilstm": lambda p: models.OneHotBiLSTM(V, D, 2, p),
+    "bilstm with attention": lambda p: models.BiLSTMAttention(V, E, D, 1, p),
+    "elmo bilstm": lambda p: models.ELMoBiLSTM(WORDS, partial(ELMO, dropout=p), E, D, 1, p, frozen=False),
+    "elmo tagger": lambda p: models.ELMoTagger(
         4, **SPELT, elmo=partial(ELMO, dropout=p), d_model=D, n_layers=1, dropout=p, frozen=False
     ),
-    "tagger": lambda p: BiLSTMTagger(4, **SPELT, d_model=D, n_layers=2, dropout=p),
-    "window tagger": lambda p: WindowTagger(4, **SPELT, window=5, d_model=D, dropout=p),
-    "residual convolutions": lambda p: ResidualConvolutionalEncoder(V, E, D, 2, 3, p),
-    "t5 encoder": lambda p: T5Encoder(V, D, 2, H, F, p),
+    "tagger": lambda p: models.BiLSTMTagger(4, **SPELT, d_model=D, n_layers=2, dropout=p),
+    "window tagger": lambda p: models.WindowTagger(4, **SPELT, window=5, d_model=D, dropout=p),
+    "residual convolutions": lambda p: models.ResidualConvolutionalEncoder(V, E, D, 2, 3, p),
+    "t5 encoder": lambda p: models.T5Encoder(V, D, 2, H, F, p),
     # SequenceEncoder, ImageEncoder
-    "bag of words": lambda p: BagOfWords(V, p),
-    "deep averaging": lambda p: DeepAveraging(V, D, 2, p),
-    "convolutions": lambda p: ConvolutionalEncoder(V, E, (2, 3, 4), 5, p),
-    "one-hot convolutions": lambda p: OneHotConvolutionalEncoder(V, (2, 3), 4, p),
-    "lenet": lambda p: LeNet(8, 3, 3, D, p),
-    "vit": lambda p: ViT(8, 3, 4, D, 2, H, p),
-    "pixels": lambda p: Pixels(8, 3, p),
+    "bag of words": lambda p: models.BagOfWords(V, p),
+    "deep averaging": lambda p: models.DeepAveraging(V, D, 2, p),
+    "convolutions": lambda p: models.ConvolutionalEncoder(V, E, (2, 3, 4), 5, p),
+    "one-hot convolutions": lambda p: models.OneHotConvolutionalEncoder(V, (2, 3), 4, p),
+    "lenet": lambda p: models.LeNet(8, 3, 3, D, p),
+    "vit": lambda p: models.ViT(8, 3, 4, D, 2, H, p),
+    "pixels": lambda p: models.Pixels(8, 3, p),
     # EncoderDecoder
-    **{name: lambda p, activation=each: T5(V, D, 2, H, F, p, activation, d_head=5) for name, each in T5S.items()},
     **{
-        name: lambda p, s=s: RNNEncoderDecoder(V, 4, D, **({"n_layers": 1, "dropout": p} | s))
+        name: lambda p, activation=each: models.T5(V, D, 2, H, F, p, activation, d_head=5) for name, each in T5S.items()
+    },
+    **{
+        name: lambda p, s=s: models.RNNEncoderDecoder(V, 4, D, **({"n_layers": 1, "dropout": p} | s))
         for name, s in RNNS.items()
     },
-    "transformer": lambda p: TransformerEncoderDecoder(V, D, 2, H, F, LONG, p),
-    "transformer, pre-norm": lambda p: TransformerEncoderDecoder(V, D, 2, H, F, LONG, p, norm="pre"),
-    "convolutional encoder-decoder": lambda p: ConvolutionalEncoderDecoder(V, D, 4, 2, 3, LONG, p),
+    "transformer": lambda p: models.TransformerEncoderDecoder(V, D, 2, H, F, LONG, p),
+    "transformer, pre-norm": lambda p: models.TransformerEncoderDecoder(V, D, 2, H, F, LONG, p, norm="pre"),
+    "convolutional encoder-decoder": lambda p: models.ConvolutionalEncoderDecoder(V, D, 4, 2, 3, LONG, p),
     # BothDirections, Reader, VectorModel
     "elmo": lambda p: ELMO(WORDS, dropout=p),
     "elmo, of words": lambda p: ELMO(WORDS, dropout=p, filters=None),
-    "bidaf": lambda p: BiDAF(7, **SPELT, n_highway=2, d_hidden=E, dropout=p),
-    "bidaf, matches, elmo": lambda p: BiDAF(
+    "bidaf": lambda p: models.BiDAF(7, **SPELT, n_highway=2, d_hidden=E, dropout=p),
+    "bidaf, matches, elmo": lambda p: models.BiDAF(
         7,
         **SPELT,
         n_highway=1,
@@ -167,21 +140,11 @@ CASES: dict[str, Callable[[float], Model]] = {
         elmo=partial(ELMO, dropout=p),
         frozen=False,
     ),
-    "skip-gram": lambda p: SkipGram(WORDS, D),
-    "cbow": lambda p: CBOW(WORDS, D),
-    "fasttext": lambda p: FastText(WORDS, D, buckets=50),
-    "glove": lambda p: GloVe(WORDS, D),
+    "skip-gram": lambda p: models.SkipGram(WORDS, D),
+    "cbow": lambda p: models.CBOW(WORDS, D),
+    "fasttext": lambda p: models.FastText(WORDS, D, buckets=50),
+    "glove": lambda p: models.GloVe(WORDS, D),
 }
-
-
-def classes() -> Iterator[type[Model]]:
-    """Yield the classes of models that the package defines; those of `base` are protocols."""
-    for info in pkgutil.iter_modules(models.__path__):
-        module = importlib.import_module(f"{models.__name__}.{info.name}")
-        for kind in vars(module).values():
-            own = isinstance(kind, type) and kind.__module__ == module.__name__
-            if own and issubclass(kind, Model) and info.name != "base":
-                yield kind
 
 
 def spread(module: nn.Module) -> None:
@@ -230,58 +193,58 @@ def apart(states: Sequence[Tensor], *lengths: Tensor) -> list[list[Tensor]]:
 
 
 @read.register
-def _(model: LeftToRight, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+def _(model: base.LeftToRight, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
     return [[states] for states in model(IDS[list(rows)])[0]]
 
 
 @read.register
-def _(model: Encoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+def _(model: base.Encoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
     ids, lengths = cut(rows, IDS, LENGTHS)
     return apart([model(ids, lengths)], lengths)
 
 
 @read.register
-def _(model: MarkedEncoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+def _(model: base.MarkedEncoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
     (ids, lengths), (segments, _) = cut(rows, IDS, LENGTHS), cut(rows, SEGMENTS, LENGTHS)
     states = model(ids, lengths, segments)
     return [[*own, summary] for own, summary in zip(apart([states], lengths), model.pool(states), strict=True)]
 
 
 @read.register
-def _(model: PairEncoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+def _(model: base.PairEncoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
     one, other = cut(rows, IDS, LENGTHS), cut(rows, OTHERS, OTHER_LENGTHS)
     return apart(model.read_pair(*one, *other), one[1], other[1])
 
 
 @read.register
-def _(model: SequenceEncoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+def _(model: base.SequenceEncoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
     return [[vector] for vector in model(*cut(rows, IDS, LENGTHS))]
 
 
 @read.register
-def _(model: ImageEncoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+def _(model: base.ImageEncoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
     return [[vector] for vector in model(IMAGES[list(rows)])]
 
 
 @read.register
-def _(model: EncoderDecoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+def _(model: base.EncoderDecoder, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
     return [[states] for states in model(*cut(rows, IDS, LENGTHS), OTHERS[list(rows)])]
 
 
 @read.register
-def _(model: BothDirections, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+def _(model: base.BothDirections, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
     ids, lengths = cut(rows, IDS, LENGTHS)
     return apart(model.layers(ids, lengths), lengths)
 
 
 @read.register
-def _(model: Reader, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+def _(model: base.Reader, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
     context, question = cut(rows, IDS, LENGTHS), cut(rows, OTHERS, OTHER_LENGTHS)
     return apart(model(*context, *question), context[1])
 
 
 @read.register
-def _(model: VectorModel, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
+def _(model: base.VectorModel, rows: Sequence[int] = range(B)) -> list[list[Tensor]]:
     return [[vector] for vector in model.vectors()[list(rows)]]
 
 

@@ -3,16 +3,15 @@
 `test_objectives.py` fails for a class of `retable.objectives` without a case.
 """
 
-import importlib
-import pkgutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from retable import objectives
+import retable.objectives
 from retable.data.choices import Choices, pad_choices
 from retable.data.examples import ExampleBatch, Inputs
 from retable.data.images import ImageBatch
@@ -22,51 +21,12 @@ from retable.data.questions import PassageExample, QuestionExample, pad_passages
 from retable.data.streams import OppositeBatch, TokenBatch
 from retable.data.tagged import TaggedExample, pad_tagged
 from retable.data.windows import WindowSlice
-from retable.models.bert import BERT
-from retable.objectives.adaptive_softmax import AdaptiveSoftmax
-from retable.objectives.answer_as_text import AnswerAsText
-from retable.objectives.answer_span import AnswerSpan
 from retable.objectives.base import Objective
-from retable.objectives.bidirectional_lm import BidirectionalLM
-from retable.objectives.blackout import BlackOut
-from retable.objectives.causal_lm import CausalLM
-from retable.objectives.classification import Classification
-from retable.objectives.full_softmax import FullSoftmax
-from retable.objectives.hierarchical_lm import HierarchicalLM
-from retable.objectives.hierarchical_softmax import HierarchicalSoftmax
-from retable.objectives.image_classification import ImageClassification
-from retable.objectives.labels_as_text import LabelsAsText
-from retable.objectives.masked_lm import MaskedLM
-from retable.objectives.max_entropy_lm import MaxEntropyLM
-from retable.objectives.multiple_choice import MultipleChoice
-from retable.objectives.negative_sampling import NegativeSampling
-from retable.objectives.noise_contrastive import NoiseContrastive
-from retable.objectives.prefix_classification import PrefixClassification
-from retable.objectives.prefix_lm import PrefixLM
-from retable.objectives.regression import Regression
-from retable.objectives.replaced_token_detection import ReplacedTokenDetection
-from retable.objectives.sampled_softmax import SampledSoftmax
-from retable.objectives.summary_as_text import SummaryAsText
-from retable.objectives.tagging import Tagging
-from retable.objectives.text_to_text import TextToText
-from retable.objectives.translation import Translation
 from tests.contracts import model_cases
 from tests.contracts.model_cases import CASES as MODELS
-from tests.contracts.model_cases import (
-    IDS,
-    IMAGES,
-    LENGTHS,
-    LONG,
-    OTHER_LENGTHS,
-    OTHERS,
-    SEGMENTS,
-    B,
-    E,
-    T,
-    V,
-    cut,
-    spread,
-)  # fmt: skip
+from tests.contracts.model_cases import IDS, LENGTHS, OTHER_LENGTHS, OTHERS, B, T, V, classes, cut, models, spread
+
+objectives = SimpleNamespace(**{kind.__name__: kind for kind in classes(retable.objectives, Objective)})  # by name
 
 COUNTS = np.array([60, 30, 20, 15, 12, 10, 8, 6, 5, 4, 1])
 CLASSES, SCORES = torch.tensor([0, 2, 1, 1]), torch.tensor([4.0, 1.5, 2.0, 5.0])
@@ -168,35 +128,37 @@ def masked(_: Objective, rows: Rows, pairs: bool = False) -> MaskedBatch:
     generator = torch.Generator().manual_seed(2)
     draws, labels = torch.rand(len(places), generator=generator), OTHERS[list(rows), 0]
     is_next = CLASSES[list(rows)] % 2 if pairs else None
-    return MaskedBatch(ids, SEGMENTS[list(rows), :longest], lengths, places, labels, is_next, draws, 1.0, 1.0)
+    return MaskedBatch(
+        ids, model_cases.SEGMENTS[list(rows), :longest], lengths, places, labels, is_next, draws, 1.0, 1.0
+    )
 
 
 def pictures(_: Objective, rows: Rows) -> ImageBatch:
-    return ImageBatch(IMAGES[list(rows)], CLASSES[list(rows)])
+    return ImageBatch(model_cases.IMAGES[list(rows)], CLASSES[list(rows)])
 
 
 def windows(_: Objective, rows: Rows) -> WindowSlice:
     return WindowSlice(IDS.flatten(), torch.arange(B).repeat_interleave(T), torch.full((B * T,), 2), window=2)
 
 
-def language_model(kind: type[CausalLM], name: str, **settings: Any) -> Callable[[float], Objective]:
+def language_model(kind: type, name: str, **settings: Any) -> Callable[[float], Objective]:
     settings = {"tie": False, "bias": True, "reduction": "mean"} | SOFTMAXES[kind] | settings
     return lambda dropout: kind(MODELS[name](dropout), V, **settings)
 
 
-SOFTMAXES: dict[type[CausalLM], dict[str, Any]] = {
-    CausalLM: {},
-    AdaptiveSoftmax: {"cutoffs": [3, 6], "division": 2.0},
-    HierarchicalLM: {},
-    MaxEntropyLM: {"order": 3, "table_size": 37 * 64 + 5},
-    SampledSoftmax: {"samples": 4, "power": 1.0},
-    NoiseContrastive: {"samples": 4, "power": 1.0, "learn_normaliser": True},
-    BlackOut: {"samples": 4, "power": 0.4},
+SOFTMAXES: dict[type, dict[str, Any]] = {
+    objectives.CausalLM: {},
+    objectives.AdaptiveSoftmax: {"cutoffs": [3, 6], "division": 2.0},
+    objectives.HierarchicalLM: {},
+    objectives.MaxEntropyLM: {"order": 3, "table_size": 37 * 64 + 5},
+    objectives.SampledSoftmax: {"samples": 4, "power": 1.0},
+    objectives.NoiseContrastive: {"samples": 4, "power": 1.0, "learn_normaliser": True},
+    objectives.BlackOut: {"samples": 4, "power": 0.4},
 }
 LANGUAGE_MODELS = {
     f"{kind.__name__} on {name}": language_model(kind, name)
     for kind in SOFTMAXES
-    for name in (("lstm", "gpt") if kind is CausalLM else ("lstm",))
+    for name in (("lstm", "gpt") if kind is objectives.CausalLM else ("lstm",))
 }
 
 
@@ -204,87 +166,88 @@ def words(ids: list[int]) -> str:
     return " ".join(map(str, ids))
 
 
+GENERATOR = partial(models.BERT, d_model=4, n_layers=1, n_heads=2, d_embedding=model_cases.E, pooler=False)
 ONE, ENDS = [1] * B, OTHER_LENGTHS.tolist()
 CASES: dict[str, Case] = {
     **{name: Case(make, tokens, ONE) for name, make in LANGUAGE_MODELS.items()},
-    "CausalLM, tied": Case(language_model(CausalLM, "gpt", tie=True, bias=False), tokens, ONE),
-    "CausalLM, projection": Case(language_model(CausalLM, "lstm", projection=0.15), tokens, ONE),
-    "BidirectionalLM": Case(lambda p: BidirectionalLM(MODELS["elmo"](p), V), both_ways, ONE),
+    "CausalLM, tied": Case(language_model(objectives.CausalLM, "gpt", tie=True, bias=False), tokens, ONE),
+    "CausalLM, projection": Case(language_model(objectives.CausalLM, "lstm", projection=0.15), tokens, ONE),
+    "BidirectionalLM": Case(lambda p: objectives.BidirectionalLM(MODELS["elmo"](p), V), both_ways, ONE),
     **{
-        f"classification, {n}": Case(lambda p, n=n: Classification(MODELS[n](p), 3, p), examples, ONE)
+        f"classification, {n}": Case(lambda p, n=n: objectives.Classification(MODELS[n](p), 3, p), examples, ONE)
         for n in ("bert", "bilstm", "lstm", "convolutions")
     },
     "classification, language model, gpt": Case(
-        lambda p: Classification(MODELS["gpt"](p), 3, p, auxiliary=0.5, pairs=True), partial(examples, pairs=True)
+        lambda p: objectives.Classification(MODELS["gpt"](p), 3, p, auxiliary=0.5, pairs=True),
+        partial(examples, pairs=True),
     ),
     **{
         f"classification, pairs, {n}": Case(
-            lambda p, n=n: Classification(MODELS[n](p), 3, p, pairs=True), partial(examples, pairs=True), ONE
+            lambda p, n=n: objectives.Classification(MODELS[n](p), 3, p, pairs=True), partial(examples, pairs=True), ONE
         )
         for n in ("bilstm with attention", "deep averaging")
     },
     **{
-        f"choice, {n}": Case(lambda p, n=n: MultipleChoice(MODELS[n](p), p), choices, ONE)
+        f"choice, {n}": Case(lambda p, n=n: objectives.MultipleChoice(MODELS[n](p), p), choices, ONE)
         for n in ("bert", "gpt", "bilstm with attention", "convolutions")
     },
     "regression": Case(
-        lambda p: Regression(MODELS["bilstm"](p), 1.0, 5.0, p, pairs=True),
+        lambda p: objectives.Regression(MODELS["bilstm"](p), 1.0, 5.0, p, pairs=True),
         partial(examples, labels=SCORES, pairs=True),
         ONE,
     ),
     **{
-        f"tagging, {layer}, {n}": Case(lambda p, n=n, s=s: Tagging(MODELS[n](p), TAGS, p, **s), tagged, [3, 1, 4, 2])
+        f"tagging, {layer}, {n}": Case(
+            lambda p, n=n, s=s: objectives.Tagging(MODELS[n](p), TAGS, p, **s), tagged, [3, 1, 4, 2]
+        )
         for layer, n in (("softmax", "bert"), ("crf", "bilstm"), ("scheme", "tagger"))
         for s in (TAGGERS[layer],)
     },
-    "answers, bidaf": Case(lambda p: AnswerSpan(MODELS["bidaf"](p), p), asked, ONE),
-    **{f"answers, {n}": Case(lambda p, n=n: AnswerSpan(MODELS[n](p), p), passages, ONE) for n in ("bert", "gpt")},
-    "prefixes, lstm": Case(lambda p: PrefixClassification(MODELS["lstm"](p), 3, p), examples, LENGTHS.tolist()),
+    "answers, bidaf": Case(lambda p: objectives.AnswerSpan(MODELS["bidaf"](p), p), asked, ONE),
     **{
-        f"text to text, {n}": Case(lambda p, n=n: TextToText(MODELS[n](p), V, n[-1] == "0"), texts, ENDS)
+        f"answers, {n}": Case(lambda p, n=n: objectives.AnswerSpan(MODELS[n](p), p), passages, ONE)
+        for n in ("bert", "gpt")
+    },
+    "prefixes, lstm": Case(
+        lambda p: objectives.PrefixClassification(MODELS["lstm"](p), 3, p), examples, LENGTHS.tolist()
+    ),
+    **{
+        f"text to text, {n}": Case(lambda p, n=n: objectives.TextToText(MODELS[n](p), V, n[-1] == "0"), texts, ENDS)
         for n in model_cases.T5S
     },
-    "prefix lm": Case(lambda p: PrefixLM(MODELS["one-stack t5"](p), V, tie=True), texts, ENDS),
+    "prefix lm": Case(lambda p: objectives.PrefixLM(MODELS["one-stack t5"](p), V, tie=True), texts, ENDS),
     **{
         f"translation, {n}": Case(
-            lambda p, n=n: Translation(MODELS[n](p), V, 0.1, n == "transformer", True), texts, ENDS
+            lambda p, n=n: objectives.Translation(MODELS[n](p), V, 0.1, n == "transformer", True), texts, ENDS
         )
         for n in ("rnn, bilinear", "transformer")
     },
     "labels as text": Case(
-        lambda p: LabelsAsText(MODELS["t5 v1.0"](p), V, True, [[7, 1], [8, 9, 1], [8, 1]], lambda ids: ids[0]),
+        lambda p: objectives.LabelsAsText(
+            MODELS["t5 v1.0"](p), V, True, [[7, 1], [8, 9, 1], [8, 1]], lambda ids: ids[0]
+        ),
         examples,
         ONE,
     ),
-    "answer as text": Case(lambda p: AnswerAsText(MODELS["t5 v1.1"](p), V, False, words), texts, ENDS),
-    "summary as text": Case(lambda p: SummaryAsText(MODELS["t5 v1.0"](p), V, True, words, 5), texts, ENDS),
-    "images, vit": Case(lambda p: ImageClassification(MODELS["vit"](p), 3, p), pictures, ONE),
-    "masked lm, bilstm": Case(lambda p: MaskedLM(MODELS["bilstm"](p), V, False, tie=False), masked, ONE),
-    "masked lm, bert": Case(lambda p: MaskedLM(MODELS["bert, pre-norm"](p), V, False), masked, ONE),
-    "masked lm, next sentence": Case(lambda p: MaskedLM(MODELS["bert"](p), V, True), partial(masked, pairs=True), ONE),
+    "answer as text": Case(lambda p: objectives.AnswerAsText(MODELS["t5 v1.1"](p), V, False, words), texts, ENDS),
+    "summary as text": Case(lambda p: objectives.SummaryAsText(MODELS["t5 v1.0"](p), V, True, words, 5), texts, ENDS),
+    "images, vit": Case(lambda p: objectives.ImageClassification(MODELS["vit"](p), 3, p), pictures, ONE),
+    "masked lm, bilstm": Case(lambda p: objectives.MaskedLM(MODELS["bilstm"](p), V, False, tie=False), masked, ONE),
+    "masked lm, bert": Case(lambda p: objectives.MaskedLM(MODELS["bert, pre-norm"](p), V, False), masked, ONE),
+    "masked lm, next sentence": Case(
+        lambda p: objectives.MaskedLM(MODELS["bert"](p), V, True), partial(masked, pairs=True), ONE
+    ),
     "replaced tokens": Case(
-        lambda p: ReplacedTokenDetection(
-            MODELS["bert, without pooler"](p),
-            V,
-            partial(BERT, d_model=4, n_layers=1, n_heads=2, max_length=LONG, dropout=p, d_embedding=E, pooler=False),
+        lambda p: objectives.ReplacedTokenDetection(
+            MODELS["bert, without pooler"](p), V, partial(GENERATOR, max_length=model_cases.LONG, dropout=p)
         ),
         masked,
     ),
     **{
         kind.__name__: Case(lambda p, kind=kind: kind(MODELS["skip-gram"](p), COUNTS), windows)
-        for kind in (FullSoftmax, HierarchicalSoftmax, NegativeSampling)
+        for kind in (objectives.FullSoftmax, objectives.HierarchicalSoftmax, objectives.NegativeSampling)
     },
 }
-
-
-def classes() -> Iterator[type[Objective]]:
-    """Yield the classes of objectives that the package defines; those of `base` are protocols."""
-    for info in pkgutil.iter_modules(objectives.__path__):
-        module = importlib.import_module(f"{objectives.__name__}.{info.name}")
-        for kind in vars(module).values():
-            own = isinstance(kind, type) and kind.__module__ == module.__name__
-            if own and issubclass(kind, Objective) and info.name != "base":
-                yield kind
 
 
 def build(name: str, dropout: float = 0.0, seed: int = 0) -> Objective:

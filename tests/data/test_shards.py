@@ -5,15 +5,7 @@ import numpy as np
 import pytest
 
 from retable.core.errors import UsageError
-from retable.data.shards import (
-    HEADER,
-    MAGIC,
-    Shards,
-    read_shard,
-    read_stream,
-    stream_files,
-    write_tokenized,
-)
+from retable.data.shards import HEADER, MAGIC, Shards, read_shard, read_stream, stream_files, write_tokenized
 from retable.data.streams import CarriedStreams, OppositeStreams
 from retable.tokenizers import byte_bpe
 

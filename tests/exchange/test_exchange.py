@@ -36,21 +36,7 @@ from retable.objectives.regression import Regression
 from retable.objectives.summary_as_text import SummaryAsText
 from retable.objectives.tagging import Tagging
 from retable.tokenizers import word
-from tests.exchange.cases import (
-    SYSTEMS,
-    D,
-    L,
-    bert,
-    bpe,
-    electra,
-    exported,
-    gpt,
-    pieces,
-    system,
-    t5,
-    unigrams,
-    widened,
-)  # fmt: skip
+from tests.exchange.cases import SYSTEMS, D, L, bert, bpe, electra, exported, gpt, pieces, system, t5, unigrams, widened
 from tests.pipelines.recipes import composed
 
 transformers = pytest.importorskip("transformers")

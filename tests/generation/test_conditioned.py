@@ -10,26 +10,18 @@ from retable.generation.beam_search import BeamSearch
 from retable.generation.conditioned import Conditioned
 from retable.generation.exact_search import ExactSearch
 from retable.generation.sampling import Greedy
-from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
-from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
-from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
 from retable.objectives.translation import Translation
+from tests.contracts.model_cases import V, build
 
-V, D, END, LONGEST = 9, 8, 3, 6
+END, LONGEST = 3, 6
 SOURCES = [[5, 6, 4, END], [7, END], [8, 1, 2, 8, END], [4, END], [6, 6, 1, END], [1, 2, 5, END]]
-KINDS = {
-    "none": lambda: RNNEncoderDecoder(V, D, D, 2, 0.1, attention="none"),
-    "bilinear": lambda: RNNEncoderDecoder(V, D, D, 1, 0.1, attention="bilinear", input_feeding=True),
-    "additive": lambda: RNNEncoderDecoder(V, D, D, 1, 0.1, cell="gru", attention="additive", reading="reversed"),
-    "transformer": lambda: TransformerEncoderDecoder(V, D, 2, 2, 12, 20, 0.1),
-    "convolutions": lambda: ConvolutionalEncoderDecoder(V, D, D, 2, 3, 20, 0.1),
-}
+KINDS = ["rnn, sutskever", "rnn, bilinear", "rnn, additive, fed", "transformer", "convolutional encoder-decoder"]
 
 
 @pytest.fixture(params=KINDS)
 def objective(request) -> Translation:
     torch.manual_seed(0)
-    made = Translation(KINDS[request.param](), V, 0.0, tie=False, bias=True)
+    made = Translation(build(request.param), V, 0.0, tie=False, bias=True)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.8)
     return made.eval()
@@ -42,27 +34,11 @@ def logits(objective: Translation, source: list[int], target: list[int]) -> torc
     return objective.head(objective.model(torch.tensor([source]), torch.tensor([len(source)]), inputs))[0]
 
 
-def log_probs(objective: Translation, source: list[int], target: list[int]) -> torch.Tensor:
-    return logits(objective, source, target).log_softmax(1)
-
-
-def test_greedy_takes_the_likeliest_token_each_time(objective):
-    found = Greedy(LONGEST)(Conditioned(objective, END), SOURCES, END)
-    for source, (completion,) in zip(SOURCES, found, strict=True):
-        target: list[int] = []
-        while len(target) < LONGEST and target[-1:] != [END]:
-            target.append(int(log_probs(objective, source, target)[-1].argmax()))
-        assert completion.ids == target
-        steps = log_probs(objective, source, target[:-1])
-        expected = sum(steps[i, token].item() for i, token in enumerate(target))
-        assert completion.log_prob == pytest.approx(expected, abs=1e-4)
-
-
 def test_beams_find_the_likeliest_translation_of_each_source(objective):
     # So many beams that none of a short translation's beginnings is lost, against an exact search.
     model = Conditioned(objective, END)
-    beam = BeamSearch(V**2, 3, length_penalty=0.0, early_stopping="never")(model, SOURCES, END)
-    exact = ExactSearch(3)(model, SOURCES, END)
+    beam = BeamSearch(V, 2, length_penalty=0.0, early_stopping="never")(model, SOURCES, END)
+    exact = ExactSearch(2)(model, SOURCES, END)
     for (ours,), (best,) in zip(beam, exact, strict=True):
         assert ours.ids == best.ids
         assert ours.log_prob == pytest.approx(best.log_prob, abs=1e-4)
@@ -81,18 +57,26 @@ def test_translations_come_without_the_end_mark(objective):
     assert translate(objective, SOURCES, Greedy(LONGEST), END) == [[]] * len(SOURCES)
 
 
-@pytest.mark.parametrize("decode", [Greedy, partial(BeamSearch, 1, length_penalty=0.0, early_stopping=True)])
-def test_constraints_are_of_the_translation_alone(objective, decode):
+FREE, CONSTRAINED = {}, {"repetition_penalty": 3.0, "min_length": 4}
+BEAM = partial(BeamSearch, 1, length_penalty=0.0, early_stopping=True)
+
+
+@pytest.mark.parametrize(("decode", "settings"), [(Greedy, FREE), (Greedy, CONSTRAINED), (BEAM, CONSTRAINED)])
+def test_tokens_are_the_likeliest_and_constraints_are_of_the_translation_alone(objective, decode, settings):
     """Against a loop: no token of the source is penalised, and none counts for the least length."""
-    constrained = decode(max_new_tokens=LONGEST, repetition_penalty=3.0, min_length=4)
-    for source, (completion,) in zip(SOURCES, constrained(Conditioned(objective, END), SOURCES, END), strict=True):
+    strategy = decode(max_new_tokens=LONGEST, **settings)
+    for source, (completion,) in zip(SOURCES, strategy(Conditioned(objective, END), SOURCES, END), strict=True):
         target: list[int] = []
+        log_prob = 0.0
         while len(target) < LONGEST and target[-1:] != [END]:
             scores = logits(objective, source, target)[-1]
-            scores = scores.log_softmax(0) if decode is not Greedy else scores
-            for token in {*target}:
+            own = scores.log_softmax(0)
+            scores = own.clone() if decode is BEAM else scores
+            for token in {*target} if settings else ():
                 scores[token] *= 3.0 if scores[token] < 0 else 1 / 3.0
-            if len(target) < 4:
+            if settings and len(target) < 4:
                 scores[END] = -torch.inf
             target.append(int(scores.argmax()))
+            log_prob += own[target[-1]].item()
         assert completion.ids == target
+        assert completion.log_prob == pytest.approx(log_prob, abs=1e-4)

@@ -79,27 +79,17 @@ def test_beam_search_without_an_end_mark(ours, theirs):
     assert ids(BeamSearch(num_beams=4, max_new_tokens=N)(ours, PROMPTS, None)) == generate(theirs, None, num_beams=4)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.8}, {"temperature": 1.7, "top_k": 9, "top_p": 0.6}],
-    ids=str,
-)
+SAMPLINGS = [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.8}, {"temperature": 1.7, "top_k": 9, "top_p": 0.6}]
+SAMPLINGS += [{"typical_p": 0.3}, {"typical_p": 0.95}]
+SAMPLINGS += [{"typical_p": 0.6, "temperature": 1.7, "top_k": 9, "top_p": 0.9}]
+
+
+@pytest.mark.parametrize("settings", SAMPLINGS, ids=str)
 def test_sampling_draws_by_the_same_scores(theirs, settings):
     scores = 3 * torch.randn((50, V), generator=torch.Generator().manual_seed(0))
     config = transformers.GenerationConfig(do_sample=True, **{"top_k": 0} | settings)
-    expected = theirs._get_logits_processor(config)(None, scores.clone())
-    torch.testing.assert_close(Sampling(seeded(0), max_new_tokens=1, **settings).warp(scores), expected)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"typical_p": 0.3}, {"typical_p": 0.95}, {"typical_p": 0.6, "temperature": 1.7, "top_k": 9, "top_p": 0.9}],
-    ids=str,
-)
-def test_typical_sampling_draws_by_the_same_scores(theirs, settings):
-    scores = 3 * torch.randn((50, V), generator=torch.Generator().manual_seed(0))
-    config = transformers.GenerationConfig(do_sample=True, **{"top_k": 0} | settings)
     processors = theirs._get_logits_processor(config)
-    assert any(isinstance(each, transformers.TypicalLogitsWarper) for each in processors)
-    expected = processors(None, scores.clone())
-    torch.testing.assert_close(Sampling(seeded(0), max_new_tokens=1, **settings).warp(scores), expected)
+    assert len(processors) == len(settings)
+    torch.testing.assert_close(
+        Sampling(seeded(0), max_new_tokens=1, **settings).warp(scores), processors(None, scores.clone())
+    )

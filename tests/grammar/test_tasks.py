@@ -15,13 +15,7 @@ from retable.grammar.corpus import SPLITS
 from retable.grammar.discourse import Discourse
 from retable.grammar.language import uniforms
 from retable.grammar.tables import CONSISTENT_SHARE, LINE_END
-from retable.grammar.tasks import (
-    acceptability,
-    judge_acceptability,
-    sentiment,
-    sentiment_posterior,
-    violations,
-)
+from retable.grammar.tasks import acceptability, judge_acceptability, sentiment, sentiment_posterior, violations
 
 
 @pytest.fixture(scope="module")

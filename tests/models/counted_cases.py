@@ -42,10 +42,10 @@ def n_grams(text: list[list[int]], order: int) -> dict[int, Counter]:
 class Book:
     """A recursion of a paper over dictionaries of tuples; n-grams are counted by their contexts (`after`)."""
 
-    def __init__(self, text: list[list[int]], vocab_size: int, order: int):
-        self.vocab_size, self.order = vocab_size, order
+    def __init__(self, text: list[list[int]], model: Any):
+        self.model, self.vocab_size, self.order = model, model.vocab_size, model.order
         self.after: dict[tuple, Counter] = defaultdict(Counter)
-        self.counts = n_grams(text, order)
+        self.counts = n_grams(text, self.order)
         for counts in self.counts.values():
             for n_gram, count in counts.items():
                 self.after[n_gram[:-1]][n_gram[-1]] = count
@@ -59,11 +59,6 @@ class Book:
 
     def given(self, word: int, context: tuple) -> float:
         raise NotImplementedError
-
-
-def assert_by_the_book(model: Any, book: Book, text: list[list[int]]) -> None:
-    expected = [np.log(book.probability(*each)) for each in words_of(text)]
-    np.testing.assert_allclose(model.log_prob(stream(text)), expected, rtol=0, atol=1e-5)
 
 
 def assert_distribution_after_every_context(model: Any, n_words: int, longest: int = 3) -> None:

@@ -3,34 +3,14 @@ import pytest
 import torch
 from torch import nn
 
-from retable.exchange.families import weights_in_transformers
 from retable.models.bert import BERT
-from tests.contracts.model_cases import BERTS, IDS, LENGTHS, LONG, SEGMENTS, B, D, H, T, V, build
+from tests.contracts.model_cases import BERTS, IDS, LENGTHS, SEGMENTS, B, D, H, T, build
 from tests.nn import by_hand
 
 
 @pytest.fixture(params=BERTS)
 def model(request) -> BERT:
     return build(request.param)
-
-
-def test_equals_bert_of_transformers():
-    transformers = pytest.importorskip("transformers")
-    config = transformers.BertConfig(
-        vocab_size=V, hidden_size=D, num_hidden_layers=2, num_attention_heads=H, intermediate_size=4 * D,
-        max_position_embeddings=LONG,
-    )  # fmt: skip
-    ours, theirs = build("bert"), transformers.BertModel(config).eval()
-    assert not theirs.load_state_dict(weights_in_transformers(ours), strict=False).unexpected_keys
-    real = torch.arange(T) < LENGTHS[:, None]
-    with torch.no_grad():
-        states = ours.layers(IDS, LENGTHS, SEGMENTS)
-        expected = theirs(IDS, real.long(), SEGMENTS, output_hidden_states=True)
-        assert len(states) == len(expected.hidden_states) == 3
-        for state, its in zip(states, expected.hidden_states, strict=True):
-            assert (state - its)[real].abs().max() < 1e-5
-        assert (ours.pool(states[-1]) - expected.pooler_output).abs().max() < 1e-5
-        assert torch.equal(ours(IDS, LENGTHS, SEGMENTS), states[-1])
 
 
 def test_the_summary_is_that_of_all_states(model):

@@ -7,47 +7,18 @@ import torch
 from torch import nn
 
 from retable.models import awd_lstm
-from retable.models.awd_lstm import AWDLSTM
-from retable.models.bidaf import BiDAF
-from retable.models.character_lstm import CharacterLSTM
-from retable.models.elmo_features import ELMoBiLSTM
-from retable.models.elmo_tagger import ELMoTagger
-from retable.models.mention_ranker import MentionRanker
-from retable.models.recurrent import GRU, LSTM, Elman
-from retable.models.transformer_xl import TransformerXL
 from retable.nn import dot_product, dropout, variational
-from retable.objectives.answer_span import AnswerSpan
-from retable.objectives.classification import Classification
-from retable.objectives.image_classification import ImageClassification
-from retable.objectives.prefix_classification import PrefixClassification
-from retable.objectives.tagging import Tagging
-from tests.contracts.model_cases import (
-    CASES,
-    ELMO,
-    IDS,
-    LENGTHS,
-    SPELT,
-    WORDS,
-    B,
-    D,
-    E,
-    F,
-    H,
-    T,
-    U,
-    V,
-    flat,
-)
-from tests.contracts.objective_cases import asked, examples, pictures, tagged
+from tests.contracts.model_cases import CASES, ELMO, IDS, LENGTHS, SPELT, WORDS, B, D, E, F, H, T, U, V, flat, models
+from tests.contracts.objective_cases import asked, examples, objectives, pictures, tagged
 
 P = 0.3
 DOCUMENT = IDS, LENGTHS, torch.tensor([0] * B)
 TABLE = partial(ELMO, dropout=0.5)
 
 
-def ranker(dropout=0.0, input_dropout=0.0, **more) -> MentionRanker:
+def ranker(dropout=0.0, input_dropout=0.0, **more) -> models.MentionRanker:
     sizes = {"d_model": D, "d_feature": 3, "d_hidden": 7, "max_width": 2, "spans_per_word": 0.8, "max_antecedents": 3}
-    return MentionRanker(V, **SPELT, **sizes, dropout=dropout, input_dropout=input_dropout, **more)
+    return models.MentionRanker(V, **SPELT, **sizes, dropout=dropout, input_dropout=input_dropout, **more)
 
 
 def weights(queries: int, keys: int) -> tuple[int, ...]:
@@ -103,19 +74,19 @@ PLACES = {
     "pixels": [(B, 192)],
 }
 HEADS = {
-    "classification": (partial(Classification, n_labels=3), "bilstm", examples, [(B, D)]),
-    "classification, left to right": (partial(Classification, n_labels=3), "lstm", examples, [(B, D)]),
-    "classification, [CLS]": (partial(Classification, n_labels=3), "bert", examples, [(B, D)]),
+    "classification": (partial(objectives.Classification, n_labels=3), "bilstm", examples, [(B, D)]),
+    "classification, left to right": (partial(objectives.Classification, n_labels=3), "lstm", examples, [(B, D)]),
+    "classification, [CLS]": (partial(objectives.Classification, n_labels=3), "bert", examples, [(B, D)]),
     "classification, two layers": (
-        partial(Classification, n_labels=3, d_hidden=F),
+        partial(objectives.Classification, n_labels=3, d_hidden=F),
         "bilstm",
         examples,
         [(B, D), (B, F)],
     ),
-    "prefixes": (partial(PrefixClassification, n_labels=3), "lstm", examples, [(int(LENGTHS.sum()), D)]),
-    "tagging": (partial(Tagging, tags=[*"abcde"]), "bilstm", tagged, [(10, D)]),
-    "answers": (AnswerSpan, "bidaf", asked, 2 * [(B, T, 5 * E)]),
-    "images": (partial(ImageClassification, n_labels=3), "lenet", pictures, [(B, D)]),
+    "prefixes": (partial(objectives.PrefixClassification, n_labels=3), "lstm", examples, [(int(LENGTHS.sum()), D)]),
+    "tagging": (partial(objectives.Tagging, tags=[*"abcde"]), "bilstm", tagged, [(10, D)]),
+    "answers": (objectives.AnswerSpan, "bidaf", asked, 2 * [(B, T, 5 * E)]),
+    "images": (partial(objectives.ImageClassification, n_labels=3), "lenet", pictures, [(B, D)]),
 }
 
 
@@ -140,7 +111,7 @@ def check(model, run, dropped, expected) -> None:
     for part in model.modules():
         if isinstance(part, nn.RNNBase):
             part.dropout = 0.0  # between torch's layers
-        if isinstance(part, TransformerXL):
+        if isinstance(part, models.TransformerXL):
             part.evaluation_memory = T  # sees as far back as in training
     found = run(model.train())
     assert dropped == expected
@@ -163,7 +134,7 @@ def test_an_objective_drops_out_what_its_head_reads(name, dropped):
 
 def test_awd_lstm_drops_out_at_five_rates(dropped):
     """Merity et al. 2018, sections 2 and 4.2 to 4.4: words of the table, inputs, weights, between layers, the end."""
-    model = AWDLSTM(V, E, D, 2, 0.4, 0.25, 0.65, 0.1, 0.5, alpha=2.0, beta=1.0)
+    model = models.AWDLSTM(V, E, D, 2, 0.4, 0.25, 0.65, 0.1, 0.5, alpha=2.0, beta=1.0)
     first, last = [((4 * D, D), 0.5), ((B, 1, D), 0.25)], [((4 * E, E), 0.5), ((B, 1, E), 0.4)]
     check(model, flat, dropped, [((V, 1), 0.1), ((B, 1, E), 0.65), *first, *last])
 
@@ -181,9 +152,9 @@ def test_a_mention_ranker_drops_out_at_two_rates(dropped):
 
 
 ON_ELMO = {
-    "elmo_bilstm": (partial(ELMoBiLSTM, WORDS, TABLE, E, D, 1, 0.0), flat),
-    "elmo_tagger": (partial(ELMoTagger, 4, **SPELT, elmo=TABLE, d_model=D, n_layers=1, dropout=0.0), flat),
-    "bidaf": (partial(BiDAF, 7, **SPELT, n_highway=1, d_hidden=D, dropout=0.0, elmo=TABLE), flat),
+    "elmo_bilstm": (partial(models.ELMoBiLSTM, WORDS, TABLE, E, D, 1, 0.0), flat),
+    "elmo_tagger": (partial(models.ELMoTagger, 4, **SPELT, elmo=TABLE, d_model=D, n_layers=1, dropout=0.0), flat),
+    "bidaf": (partial(models.BiDAF, 7, **SPELT, n_highway=1, d_hidden=D, dropout=0.0, elmo=TABLE), flat),
     "mention_ranker": (partial(ranker, elmo=TABLE), lambda model: model(*DOCUMENT).scores[:, 1:].clamp(min=-9)),
 }
 
@@ -209,9 +180,9 @@ def test_a_frozen_elmo_learns_nothing_and_drops_nothing_out(name, frozen):
     assert {"mix.gamma", "mix.weights"} <= reached
 
 
-@pytest.mark.parametrize("kind", [Elman, GRU, LSTM])
+@pytest.mark.parametrize("kind", [models.Elman, models.GRU, models.LSTM])
 def test_layers_of_torchs_drop_out_between_them(kind, recwarn):
     for n_layers, between in ((1, 0.0), (2, P)):
         assert kind(V, D, n_layers, P, 0.1).layers.dropout == between
-        assert CharacterLSTM(WORDS, 3, [(2, 4)], 1, D, n_layers, P, 0.1).layers.dropout == between
+        assert models.CharacterLSTM(WORDS, 3, [(2, 4)], 1, D, n_layers, P, 0.1).layers.dropout == between
     assert not recwarn.list

@@ -3,28 +3,10 @@ import pytest
 import torch
 
 from retable.models.elmo import ELMo
+from tests.contracts.model_cases import ELMO, IDS, LENGTHS, WORDS, B, build, models
 from tests.nn.by_hand import arrays, cell
 
-WORDS = ["<unk>", "<eos>", "the", "cat", "cats", "sat", "catamaran"]
-V, D, C, L, B, T = len(WORDS), 5, 7, 3, 4, 6
-FILTERS = [(1, 4), (3, 6)]
-LENGTHS = torch.tensor([4, 1, 6, 3])  # in no order
-
-KINDS = pytest.mark.parametrize("kind", ["characters", "words"])
-DIRECTIONS = pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-
-
-def elmo(kind: str = "characters", dropout: float = 0.0, seed: int = 0, d_cell: int = C, words=WORDS) -> ELMo:
-    torch.manual_seed(seed)
-    model = ELMo(words, D, d_cell, L, dropout, FILTERS if kind == "characters" else None, d_character=4, n_highway=1)
-    with torch.no_grad():  # far from the start, biases too, so that every term tells
-        for parameter in [*model.forward_stack.parameters(), *model.backward_stack.parameters()]:
-            torch.nn.init.normal_(parameter, std=0.7)
-    return model.eval()
-
-
-def ids() -> torch.Tensor:
-    return torch.randint(V, (B, T), generator=torch.Generator().manual_seed(1))
+KINDS = pytest.mark.parametrize("name", ["elmo", "elmo, of words"])
 
 
 def by_loop(stack: torch.nn.Module, vectors: np.ndarray, state=None) -> tuple[list[np.ndarray], list]:
@@ -33,7 +15,7 @@ def by_loop(stack: torch.nn.Module, vectors: np.ndarray, state=None) -> tuple[li
     outputs, ends = [], []
     for i, lstm in enumerate(stack.layers):
         p = arrays(lstm)
-        before = (np.zeros(D), np.zeros(len(p["bias_ih_l0"]) // 4)) if state is None else state[i]
+        before = (np.zeros(vectors.shape[1]), np.zeros(len(p["bias_ih_l0"]) // 4)) if state is None else state[i]
         hidden = []
         for x in vectors:
             before = cell("lstm", p, x, before)
@@ -48,14 +30,13 @@ def vectors_of(model: ELMo, row: torch.Tensor) -> np.ndarray:
     return model.embed(row[None])[0].detach().double().numpy()
 
 
-@KINDS
-@pytest.mark.parametrize("d_cell", [C, D])
-def test_layers_equal_two_plain_loops_over_time(kind, d_cell):
-    model = elmo(kind, d_cell=d_cell)
-    found = model.layers(ids(), LENGTHS)
-    assert len(found) == L + 1
+@pytest.mark.parametrize("name", ["elmo", "elmo, of words", "without projection"])
+def test_layers_equal_two_plain_loops_over_time(name):
+    model = models.ELMo(WORDS, 4, 4, 3, 0.0, None) if name == "without projection" else build(name)
+    found = model.layers(IDS, LENGTHS)
+    assert len(found) == len(model.forward_stack.layers) + 1
     for row, length in enumerate(LENGTHS.tolist()):
-        x = vectors_of(model, ids()[row, :length])
+        x = vectors_of(model, IDS[row, :length])
         forward, _ = by_loop(model.forward_stack, x)
         backward, _ = by_loop(model.backward_stack, x[::-1])
         expected = [np.hstack([x, x]), *(np.hstack([f, b[::-1]]) for f, b in zip(forward, backward, strict=True))]
@@ -64,13 +45,12 @@ def test_layers_equal_two_plain_loops_over_time(kind, d_cell):
 
 
 @KINDS
-@DIRECTIONS
-def test_a_direction_equals_a_plain_loop_that_goes_on_from_its_state(kind, backward):
-    model, state, ends = elmo(kind), None, [None] * B
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+def test_a_direction_equals_a_plain_loop_that_goes_on_from_its_state(name, backward):
+    model, state, ends = build(name), None, [None] * B
     stack = model.backward_stack if backward else model.forward_stack
-    for window in ids().split([3, 1, 2], dim=1):
+    for window in IDS.split([3, 1, 3], dim=1):
         hidden, state = model(window, state, backward)
-        assert hidden.shape == (B, window.shape[1], D)
         for row in range(B):
             expected, ends[row] = by_loop(stack, vectors_of(model, window[row]), ends[row])
             np.testing.assert_allclose(hidden[row].detach(), expected[-1], atol=1e-5)
@@ -80,21 +60,18 @@ def test_a_direction_equals_a_plain_loop_that_goes_on_from_its_state(kind, backw
 
 
 def test_words_of_the_vocabulary_have_the_layers_of_their_ids():
-    model, rows = elmo(), [row[:length].tolist() for row, length in zip(ids(), LENGTHS, strict=True)]
+    model, rows = build("elmo"), [row[:length].tolist() for row, length in zip(IDS, LENGTHS, strict=True)]
     by_spelling = model.layers_of_words([[WORDS[i] for i in row] for row in rows])
-    for ours, theirs in zip(by_spelling, model.layers(ids(), LENGTHS), strict=True):
+    for ours, theirs in zip(by_spelling, model.layers(IDS, LENGTHS), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
 def test_unseen_words_have_vectors_of_their_spelling_alone():
     """Neither the other words of a batch, however long, nor the vocabulary matter."""
-    model = elmo()
-    other = elmo(words=["<unk>", "a", "antidisestablishmentarianism"])
-    load = dict(model.named_parameters())
-    for name, parameter in other.named_parameters():
-        parameter.data.copy_(load[name])
+    model, other = build("elmo"), ELMO(["<unk>", "a", "antidisestablishmentarianism"], dropout=0.0).eval()
+    other.load_state_dict(model.state_dict())
     (vector, *_) = model.layers_of_words([["catty"]])
-    assert torch.isfinite(vector).all() and vector.shape == (1, 1, 2 * D)
+    assert torch.isfinite(vector).all() and vector.shape == (1, 1, 8)
     beside = model.layers_of_words([["the", "catty"], ["x" * 60]])
     torch.testing.assert_close(beside[0][0, 1], vector[0, 0])
     torch.testing.assert_close(other.layers_of_words([["catty"]])[0], vector)

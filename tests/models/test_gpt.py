@@ -2,53 +2,30 @@ import numpy as np
 import pytest
 import torch
 
-from retable.exchange.families import weights_in_transformers
 from retable.models.gpt import GPT
+from tests.contracts.model_cases import GPTS
 from tests.nn.by_hand import arrays, attention, layer_norm, sigmoid, sinusoids, turned
 
 V, D, L, H, B, T = 11, 8, 2, 2, 2, 6
-VARIANTS: dict[str, dict] = {
-    "gpt2": {},
-    "post_norm": {"norm": "post"},
-    "sinusoidal": {"positions": "sinusoidal"},
-    "rotary": {"positions": "rotary"},
-    "relu": {"activation": "relu"},
-    "silu": {"activation": "silu"},
-    "swiglu": {"activation": "swiglu"},
-    "swish": {"activation": "swish"},
-    "vaswani": {"norm": "post", "positions": "sinusoidal", "activation": "relu"},
-    "llama": {"positions": "rotary", "activation": "swiglu", "bias": False},
-}
+VARIANTS = [GPTS[name] for name in ("gpt", "gpt, swish", "gpt, as Vaswani's", "gpt, as Llama")] + [
+    {"activation": "silu"}
+]
 
 
-def build(variant: str, max_length: int = T, **settings) -> GPT:
+def build(max_length: int = T, **settings) -> GPT:
     torch.manual_seed(0)
-    model = GPT(V, D, L, H, max_length, dropout=0.1, **VARIANTS[variant], **settings).eval()
+    model = GPT(V, D, L, H, max_length, dropout=0.1, **settings).eval()
     for parameter in model.parameters():  # far from the start, where attention is flat and norms are idle
         torch.nn.init.normal_(parameter, std=0.5)
     return model
 
 
-@pytest.fixture(params=VARIANTS)
-def variant(request) -> str:
-    return request.param
-
-
-@pytest.fixture
-def gpt(variant) -> GPT:
-    return build(variant)
-
-
-def position_by_position(
-    model: GPT,
-    ids: list[int],
-    norm: str = "pre",
-    positions: str = "learnt",
-    activation: str = "gelu",
-    bias: bool = True,
-) -> np.ndarray:
+def position_by_position(model: GPT, ids: list[int], **settings) -> np.ndarray:
     """The hidden states (T, D) of one sequence in float64: one position, one head at a time."""
     p, waves = arrays(model), sinusoids(T, D)
+    norm, positions, activation = (
+        settings.get(name, first) for name, first in (("norm", "pre"), ("positions", "learnt"), ("activation", "gelu"))
+    )
 
     def linear(x: np.ndarray, name: str) -> np.ndarray:
         return p[f"{name}.weight"] @ x + p.get(f"{name}.bias", 0.0)
@@ -104,16 +81,17 @@ def position_by_position(
     return np.stack([normed(h, "norm") if norm == "pre" else h for h in hidden])
 
 
-def test_equals_a_forward_pass_written_position_by_position(gpt, variant):
-    ids = torch.randint(V, (B, T))
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_equals_a_forward_pass_written_position_by_position(settings):
+    gpt, ids = build(**settings), torch.randint(V, (B, T))
     hidden, state = gpt(ids)
     assert state is None
     for row, sequence in zip(hidden.detach(), ids.tolist(), strict=True):
-        np.testing.assert_allclose(row, position_by_position(gpt, sequence, **VARIANTS[variant]), atol=1e-4)
+        np.testing.assert_allclose(row, position_by_position(gpt, sequence, **settings), atol=1e-4)
 
 
 def test_separate_documents_are_as_if_each_stood_alone():
-    model = build("rotary", max_length=9, separate_documents=True, boundary=0)  # by which only distances matter
+    model = build(9, positions="rotary", separate_documents=True, boundary=0)  # by which only distances matter
     ids = torch.tensor([[3, 1, 0, 4, 4, 5, 0, 0, 2]])
     together = model(ids)[0]
     alone = [model(document)[0] for document in ids.split([2, 4, 1, 2], dim=1)]
@@ -130,13 +108,3 @@ def test_words_are_dropped_out_with_their_positions(positions):
     dropped = hidden == 0
     assert 0.2 < dropped.float().mean() < 0.8
     torch.testing.assert_close(hidden[~dropped], 2 * whole[~dropped])
-
-
-def test_equals_gpt2_of_transformers():
-    transformers = pytest.importorskip("transformers")
-    config = transformers.GPT2Config(vocab_size=V, n_positions=T, n_embd=D, n_layer=L, n_head=H)
-    theirs, ours = transformers.GPT2Model(config).eval(), build("gpt2")
-    theirs.load_state_dict(weights_in_transformers(ours))
-    ids = torch.randint(V, (B, T))
-    with torch.no_grad():
-        assert (ours(ids)[0] - theirs(ids).last_hidden_state).abs().max() < 1e-5

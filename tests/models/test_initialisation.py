@@ -7,31 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from retable.models.awd_lstm import AWDLSTM
-from retable.models.bag_of_words import BagOfWords
-from retable.models.bert import BERT
-from retable.models.cbow import CBOW
-from retable.models.character_lstm import CharacterLSTM
-from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
-from retable.models.elmo import ELMo
-from retable.models.fasttext import FastText
-from retable.models.fixed_window import FixedWindow
-from retable.models.gated_convolution import GatedConvolution
-from retable.models.glove import GloVe
-from retable.models.gpt import GPT
-from retable.models.log_bilinear import LogBilinear
-from retable.models.recurrent import GRU, LSTM, Elman
-from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
-from retable.models.skipgram import SkipGram
-from retable.models.stacked_recurrent import StackedRecurrent
-from retable.models.t5 import T5
-from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
-from retable.models.transformer_xl import TransformerXL
 from retable.nn.character_cnn import PADDING, Highway
-from retable.objectives.bidirectional_lm import BidirectionalLM
-from retable.objectives.causal_lm import CausalLM
-from retable.objectives.classification import Classification
-from retable.objectives.weighted_least_squares import WeightedLeastSquares
+from tests.contracts.model_cases import models
+from tests.contracts.objective_cases import objectives
 
 V = 500
 WORDS = [f"w{i}" for i in range(V)]
@@ -82,8 +60,8 @@ def without_padding(p: Tensor) -> None:
     assert not p[PADDING].any()
 
 
-def lm(model: nn.Module) -> CausalLM:
-    return CausalLM(model, V, tie=False, bias=True, reduction="mean")
+def lm(model: nn.Module) -> objectives.CausalLM:
+    return objectives.CausalLM(model, V, tie=False, bias=True, reduction="mean")
 
 
 NORMS = {r"norms?(\.\d)?\.weight$": constant(1), r"norms?(\.\d)?\.bias$": constant(0)}
@@ -91,43 +69,46 @@ NORMS = {r"norms?(\.\d)?\.weight$": constant(1), r"norms?(\.\d)?\.bias$": consta
 MODELS: dict[str, tuple[Callable[[], nn.Module], dict[str, Check]]] = {
     **{
         kind.__name__: (lambda kind=kind: kind(50, 32, 2, 0.0, init_range=0.05), {"": uniform(0.05)})
-        for kind in (Elman, GRU, LSTM)
+        for kind in (models.Elman, models.GRU, models.LSTM)
     },
     "stacked": (
-        lambda: StackedRecurrent(50, 32, 2, 0.05, True, True, first_state=True),
+        lambda: models.StackedRecurrent(50, 32, 2, 0.05, True, True, first_state=True),
         NORMS | {"first": constant(0), "": uniform(0.05)},
     ),
-    "fixed window": (lambda: FixedWindow(50, 4, 3, 15, 32, True, 0.0, 0.05), {"": uniform(0.05)}),
-    "log-bilinear": (lambda: LogBilinear(50, 4, 3, 32, 0.0, 0.05), {"": uniform(0.05)}),
+    "fixed window": (lambda: models.FixedWindow(50, 4, 3, 15, 32, True, 0.0, 0.05), {"": uniform(0.05)}),
+    "log-bilinear": (lambda: models.LogBilinear(50, 4, 3, 32, 0.0, 0.05), {"": uniform(0.05)}),
     "character lstm": (
-        lambda: lm(CharacterLSTM(WORDS, 15, [(1, 25), (2, 50)], 2, 64, 2, 0.0, 0.05)),
+        lambda: lm(models.CharacterLSTM(WORDS, 15, [(1, 25), (2, 50)], 2, 64, 2, 0.0, 0.05)),
         {"gate.bias": uniform(0.05, centre=-2.0), "characters": lambda p: uniform(0.05)(p[:-1]), "": uniform(0.05)},
     ),
     "awd-lstm": (
-        lambda: lm(AWDLSTM(V, 40, 60, 2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
+        lambda: lm(models.AWDLSTM(V, 40, 60, 2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
         {"layers.0": uniform(60**-0.5), "layers.1": uniform(40**-0.5), "bias": constant(0), "": uniform(0.1)},
     ),
     **{
         f"bert, {std}": (
-            lambda more=more: BERT(200, 64, 2, 2, 64, 0.0, norm="pre", **more),
+            lambda more=more: models.BERT(200, 64, 2, 2, 64, 0.0, norm="pre", **more),
             NORMS | {"bias$": constant(0), "": cut_normal(std)},
         )
         for std, more in ((0.02, {}), (0.05, {"initializer_range": 0.05}))
     },
     **{
         f"gpt, {norm}, {std}": (
-            lambda norm=norm, more=more: GPT(200, 64, 3, 2, 64, 0.0, norm=norm, **more),
+            lambda norm=norm, more=more: models.GPT(200, 64, 3, 2, 64, 0.0, norm=norm, **more),
             NORMS | {"bias$": constant(0), "(attention.output|contract)": normal(std * share), "": normal(std)},
         )
         for norm, share in (("pre", 6**-0.5), ("post", 1.0))
         for std, more in ((0.02, {}), (0.05, {"initializer_range": 0.05}))
     },
     # Vaswani et al. 2017, section 3.4, multiply embeddings by √D, which their code draws with a variance of 1/D.
-    "gpt, sinusoidal": (lambda: GPT(200, 64, 1, 2, 64, 0.0, positions="sinusoidal").embedding, {"": normal(1 / 8)}),
+    "gpt, sinusoidal": (
+        lambda: models.GPT(200, 64, 1, 2, 64, 0.0, positions="sinusoidal").embedding,
+        {"": normal(1 / 8)},
+    ),
     **{
         # Variances that keep sums at 1: of the softmax's logits, too, and of scores that nothing divides.
         f"t5, {activation}": (
-            lambda activation=activation: T5(V, 64, 2, 4, 256, 0.0, activation, d_head=32),
+            lambda activation=activation: models.T5(V, 64, 2, 4, 256, 0.0, activation, d_head=32),
             {
                 "norm": constant(1),
                 "embedding": normal(1.0),
@@ -140,16 +121,18 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], dict[str, Check]]] = {
         for activation in ("relu", "geglu")
     },
     "transformer": (
-        lambda: TransformerEncoderDecoder(V, 64, 2, 2, 96, 10, 0.0),
+        lambda: models.TransformerEncoderDecoder(V, 64, 2, 2, 96, 10, 0.0),
         NORMS | {"bias$": constant(0), "embedding": normal(1 / 8), "": lambda p: normal((2 / sum(p.shape)) ** 0.5)(p)},
     ),
     "transformer-xl": (
-        lambda: TransformerXL(200, 64, 2, 2, 128, 8, 8, 0.0, 0.0),
+        lambda: models.TransformerXL(200, 64, 2, 2, 128, 8, 8, 0.0, 0.0),
         NORMS | {r"(expand|contract)\.bias": constant(0), "": normal(0.02)},
     ),
     # bilm-tf
     "elmo": (
-        lambda: BidirectionalLM(ELMo(WORDS, 64, 128, 1, 0.0, [(2, 200)], d_character=16, n_highway=1), V),
+        lambda: objectives.BidirectionalLM(
+            models.ELMo(WORDS, 64, 128, 1, 0.0, [(2, 200)], d_character=16, n_highway=1), V
+        ),
         {
             "weight_[ih]h": uniform((6 / (64 + 64 + 4 * 128)) ** 0.5),
             "weight_hr": uniform((6 / 192) ** 0.5),
@@ -163,13 +146,16 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], dict[str, Check]]] = {
             "bias": constant(0),
         },
     ),
-    "elmo, words": (lambda: ELMo(WORDS, 64, 128, 1, 0.0, None).embedding, {"": uniform((6 / (V + 64)) ** 0.5)}),
+    "elmo, words": (lambda: models.ELMo(WORDS, 64, 128, 1, 0.0, None).embedding, {"": uniform((6 / (V + 64)) ** 0.5)}),
     "highway": (lambda: Highway(50), {"gate.bias": constant(-2), "": uniform(50**-0.5)}),
-    "rnn": (lambda: RNNEncoderDecoder(V, 100, 8, 1, 0.0).embedding, {"": normal(0.1)}),
-    "skip-gram": (lambda: SkipGram(WORDS, 20), {"": uniform(1 / 20)}),  # gensim
-    "cbow": (lambda: CBOW(WORDS, 20), {"": uniform(0.5 / 20)}),  # word2vec
-    "glove": (lambda: WeightedLeastSquares(GloVe(WORDS, 20), [1] * V), {"": uniform(0.5 / 20)}),  # GloVe's code
-    "bag of words": (lambda: Classification(BagOfWords(V, 0.0), 3, 0.0), {"": constant(0)}),
+    "rnn": (lambda: models.RNNEncoderDecoder(V, 100, 8, 1, 0.0).embedding, {"": normal(0.1)}),
+    "skip-gram": (lambda: models.SkipGram(WORDS, 20), {"": uniform(1 / 20)}),  # gensim
+    "cbow": (lambda: models.CBOW(WORDS, 20), {"": uniform(0.5 / 20)}),  # word2vec
+    "glove": (
+        lambda: objectives.WeightedLeastSquares(models.GloVe(WORDS, 20), [1] * V),
+        {"": uniform(0.5 / 20)},
+    ),  # GloVe's code
+    "bag of words": (lambda: objectives.Classification(models.BagOfWords(V, 0.0), 3, 0.0), {"": constant(0)}),
 }
 
 
@@ -188,9 +174,9 @@ def test_weights_begin_as_published(name):
 @pytest.mark.parametrize(
     ("initialise", "variance"),
     [
-        (GatedConvolution.initialise, 1.0),
+        (models.GatedConvolution.initialise, 1.0),
         # Gehring et al. 2017, section 3.5: N(0, p / inputs), of whose inputs dropout keeps the share p.
-        (ConvolutionalEncoderDecoder(V, 8, 4, 1, 3, 9, dropout=0.1).initialise, 0.9),
+        (models.ConvolutionalEncoderDecoder(V, 8, 4, 1, 3, 9, dropout=0.1).initialise, 0.9),
     ],
 )
 def test_a_softmax_begins_with_the_variance_of_one_over_its_inputs_and_no_bias(initialise, variance):
@@ -202,5 +188,5 @@ def test_a_softmax_begins_with_the_variance_of_one_over_its_inputs_and_no_bias(i
 
 def test_fasttexts_words_begin_at_skipgrams_scale():
     torch.manual_seed(0)
-    vectors = FastText([f"word{i}" for i in range(2000)], d_model=20, buckets=20_000).vectors()
+    vectors = models.FastText([f"word{i}" for i in range(2000)], d_model=20, buckets=20_000).vectors()
     assert vectors.std().item() == pytest.approx(0.5 / 20 / 3**0.5, rel=0.1)

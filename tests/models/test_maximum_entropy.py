@@ -135,8 +135,3 @@ def test_the_shortest_texts_have_an_estimate(text, alpha, variance, monkeypatch)
         assert_distribution_after_every_context(estimated(model, text), 3)
         if alpha > 1000 or variance < 0.001:  # no weight can move from 0
             np.testing.assert_allclose(model.next_log_prob(np.array([1])), -np.log(6), atol=1e-4)
-
-
-@pytest.mark.parametrize("order", [1, 2, 4])
-def test_probabilities_sum_to_one_after_every_context(order):
-    assert_distribution_after_every_context(estimated(MaximumEntropy(5, order, END), sentences(2, 80, 3)), 4)

@@ -7,29 +7,15 @@ import pytest
 import torch
 
 from retable.core.errors import UsageError
-from retable.models.bert import BERT
-from retable.models.bilstm import BiLSTM
 from retable.models.cache import UnigramCache
-from retable.models.convolutional_encoder_decoder import ConvolutionalEncoderDecoder
-from retable.models.elmo import ELMo
-from retable.models.elmo_features import ELMoBiLSTM
-from retable.models.fixed_window import FixedWindow
-from retable.models.gpt import GPT
-from retable.models.lenet import LeNet
 from retable.models.ngram import KneserNey
-from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
 from retable.models.sparse_nonnegative_matrix import SparseNonnegativeMatrix
-from retable.models.stacked_recurrent import StackedRecurrent
-from retable.models.t5 import T5, OneStackT5
-from retable.models.transformer_encoder_decoder import TransformerEncoderDecoder
-from retable.models.transformer_xl import TransformerXL
-from retable.models.vit import ViT
-from retable.models.window_tagger import WindowTagger
+from tests.contracts.model_cases import models as m
 
 V, D, WORDS = 11, 8, ["<unk>", "the", "cat"]
-ELMO = partial(ELMo, d_model=4, d_cell=6, n_layers=2, dropout=0.0, filters=None)
-gpt, bert = partial(GPT, V, D, 1, 2, 6, 0.0), partial(BERT, V, D, 1, 2, 6, 0.0)
-rnn = partial(RNNEncoderDecoder, vocab_size=V, d_embedding=4, n_layers=1, dropout=0.0)
+ELMO = partial(m.ELMo, d_model=4, d_cell=6, n_layers=2, dropout=0.0, filters=None)
+gpt, bert = partial(m.GPT, V, D, 1, 2, 6, 0.0), partial(m.BERT, V, D, 1, 2, 6, 0.0)
+rnn = partial(m.RNNEncoderDecoder, vocab_size=V, d_embedding=4, n_layers=1, dropout=0.0)
 t5 = {"vocab_size": V, "d_model": D, "n_layers": 1, "n_heads": 2, "d_ff": 12, "dropout": 0.0}
 SPELT = {"words": WORDS, "d_embedding": 5, "d_character": 3, "filters": [(1, 2)]}
 SOURCE = torch.ones(1, 2, dtype=torch.long), torch.tensor([2]), torch.ones(1, 3, dtype=torch.long)
@@ -48,28 +34,28 @@ MISTAKES = [
     (lambda: bert(positions="relative"), "no positions=relative; write one of learnt, rotary"),
     (lambda: bert(positions="rotary", sinusoids=True), "no table that begins as sinusoids; write sinusoids=false"),
     (lambda: bert()(torch.zeros(1, 7, dtype=torch.long)), r"7 tokens.*max_length=6"),
-    (lambda: T5(**t5, activation="gelu"), "no activation=gelu; write one of relu, geglu"),
-    (lambda: OneStackT5(**t5, activation="gelu"), "no activation=gelu; write one of relu, geglu"),
-    (lambda: TransformerEncoderDecoder(V, D, 1, 2, 12, 9, 0.0, norm="both"), "no norm=both; write post or pre"),
-    (lambda: TransformerXL(V, D, 1, 3, 12, 4, 4, 0.0, 0.0), "d_model=8 must be even and a multiple of n_heads=3"),
-    (lambda: StackedRecurrent(V, D, 1, 0.1, True, True, "rnn"), "no cell=rnn; write one of elman, gru, lstm"),
-    (lambda: FixedWindow(V, 4, 1, 3, 5, False, 0.0, 0.5), "order=1 leaves no word"),
-    (lambda: BiLSTM(V, 4, 9, 1, 0.0), "width of 9 must be even"),
+    (lambda: m.T5(**t5, activation="gelu"), "no activation=gelu; write one of relu, geglu"),
+    (lambda: m.OneStackT5(**t5, activation="gelu"), "no activation=gelu; write one of relu, geglu"),
+    (lambda: m.TransformerEncoderDecoder(V, D, 1, 2, 12, 9, 0.0, norm="both"), "no norm=both; write post or pre"),
+    (lambda: m.TransformerXL(V, D, 1, 3, 12, 4, 4, 0.0, 0.0), "d_model=8 must be even and a multiple of n_heads=3"),
+    (lambda: m.StackedRecurrent(V, D, 1, 0.1, True, True, "rnn"), "no cell=rnn; write one of elman, gru, lstm"),
+    (lambda: m.FixedWindow(V, 4, 1, 3, 5, False, 0.0, 0.5), "order=1 leaves no word"),
+    (lambda: m.BiLSTM(V, 4, 9, 1, 0.0), "width of 9 must be even"),
     (lambda: rnn(d_model=6, cell="rnn"), "no cell=rnn; write one of lstm, gru"),
     (lambda: rnn(d_model=6, reading="backward"), "no reading=backward; write one of both, forward, reversed"),
     (lambda: rnn(d_model=6, attention="dot"), "no attention=dot; write one of none, bilinear, additive"),
     (lambda: rnn(d_model=6, input_feeding=True), r"nothing to feed; write model\.input_feeding=false"),
     (lambda: rnn(d_model=5), "d_model=5 does not divide into two directions"),
     (lambda: rnn(d_model=6, attention="none").align(*SOURCE), "attention=none aligns nothing"),
-    (lambda: ConvolutionalEncoderDecoder(V, D, 4, 1, 2, 9, 0.0), r"model\.kernel_size=2 has no middle; write an odd"),
-    (lambda: WindowTagger(3, **SPELT, window=4, d_model=D, dropout=0.0), r"window=4 has no word .* such as 5"),
+    (lambda: m.ConvolutionalEncoderDecoder(V, D, 4, 1, 2, 9, 0.0), r"model\.kernel_size=2 has no middle; write an odd"),
+    (lambda: m.WindowTagger(3, **SPELT, window=4, d_model=D, dropout=0.0), r"window=4 has no word .* such as 5"),
     (lambda: ELMO(WORDS).layers_of_words([["cat"]]), r"looks words up in a table.*take recipe=elmo/elmo"),
     *(
-        (lambda layers=layers: ELMoBiLSTM(WORDS, ELMO, 6, D, 1, layers=layers), "no layers of this ELMo; it has 0 to 2")
+        (lambda layers=layers: m.ELMoBiLSTM(WORDS, ELMO, 6, D, 1, layers=layers), "no layers of this ELMo; it has 0 to")
         for layers in ([3], [-1], [])
     ),
-    (lambda: ViT(12, 3, 5, D, 1, 2, 0.0), "images of 12 are no whole number of patches of 5"),
-    (lambda: LeNet(10, 3, 3, D, 0.0), "images of 10 can't be halved twice"),
+    (lambda: m.ViT(12, 3, 5, D, 1, 2, 0.0), "images of 12 are no whole number of patches of 5"),
+    (lambda: m.LeNet(10, 3, 3, D, 0.0), "images of 10 can't be halved twice"),
     (lambda: UnigramCache(7, 0), "size is 0"),
     *((lambda ids=ids: UnigramCache(7, 2).log_prob(np.array(ids)), "ids below 7") for ids in ([7], [-1], [[0, 0]])),
     (lambda: KneserNey(5, 0, 0), "order is 0"),

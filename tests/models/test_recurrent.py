@@ -9,8 +9,13 @@ V, D, B, T = 11, 8, 3, 7
 KINDS = {"elman": Elman, "gru": GRU, "lstm": LSTM}
 
 
-def check(kind: str, n_layers: int, d_cell: int | None = None) -> None:
-    """Compare with Zaremba et al. (2014), section 3, in float64, from a state (n_layers, B, ·)."""
+@pytest.mark.parametrize(
+    ("kind", "n_layers", "d_cell"),
+    [("elman", 1, None), ("elman", 3, None), ("gru", 3, None), ("lstm", 3, None), ("lstm", 2, 13)],
+)
+def test_equals_a_loop_written_from_the_equations(kind, n_layers, d_cell):
+    """In float64, from a state (n_layers, B, ·): Elman's h_t = tanh(W x_t + U h_{t−1} + b), and Zaremba et al. (2014),
+    section 3."""
     torch.manual_seed(0)
     settings = {"d_cell": d_cell} if d_cell else {}
     model = KINDS[kind](V, D, n_layers, 0.0, init_range=0.5, **settings).eval()
@@ -28,14 +33,3 @@ def check(kind: str, n_layers: int, d_cell: int | None = None) -> None:
     np.testing.assert_allclose(hidden.detach(), np.stack(outputs, axis=1), atol=1e-6)
     for part, of_layers in zip(after if kind == "lstm" else (after,), zip(*state, strict=True), strict=True):
         np.testing.assert_allclose(part.detach(), np.stack(of_layers), atol=1e-6)
-
-
-@pytest.mark.parametrize(("kind", "n_layers", "d_cell"), [("gru", 3, None), ("lstm", 3, None), ("lstm", 2, 13)])
-def test_equals_a_loop_written_from_the_equations(kind, n_layers, d_cell):
-    check(kind, n_layers, d_cell)
-
-
-@pytest.mark.parametrize("n_layers", [1, 3])
-def test_elmans_network_equals_its_equation(n_layers):
-    """h_t = tanh(W x_t + U h_{t−1} + b)."""
-    check("elman", n_layers)

@@ -79,15 +79,3 @@ def test_a_stack_that_is_all_prefix_is_an_encoder(model, one_stack):
     hidden, _ = one_stack(inputs, prefix=LENGTHS)
     real = torch.arange(T) < LENGTHS[:, None]
     torch.testing.assert_close(hidden[real], memory[real], atol=1e-5, rtol=1e-5)
-
-
-def test_one_stack_goes_on_from_a_prefix(one_stack):
-    ids, prefix = texts()[0].clamp(min=1), torch.tensor([4] * B)
-    whole, _ = one_stack(ids, prefix=prefix)
-    hidden, state = one_stack(ids[:, :4], one_stack.start, prefix)
-    parts = [hidden]
-    for piece in ids[:, 4:].split([1, 2], dim=1):
-        hidden, state = one_stack(piece, state)
-        parts.append(hidden)
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-5)
-    assert one_stack(ids)[1] is None

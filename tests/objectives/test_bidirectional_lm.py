@@ -2,11 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from retable.core.errors import UsageError
 from retable.data.streams import OppositeBatch, OppositeStreams
 from retable.models.elmo import ELMo
 from retable.objectives.bidirectional_lm import BidirectionalLM
-from retable.objectives.causal_lm import CausalLM
 
 V, D, B, T = 11, 5, 4, 6
 WORDS = [f"w{i * 7}" for i in range(V)]
@@ -61,8 +59,3 @@ def test_both_directions_go_on_from_their_state_and_a_fresh_batch_forgets_it(fil
         assert abs(alone[f"{name}/loss"] - losses[1][f"{name}/loss"]) > 1e-4
     again = lm.loss(streams.batch(streams.steps_per_epoch), state, streams.steps_per_epoch)[1]
     assert again == losses[0]  # the next epoch starts anew
-
-
-def test_elmo_is_refused_by_the_left_to_right_objective():
-    with pytest.raises(UsageError, match="ELMo reads the sentence from both sides"):
-        CausalLM(objective().model, V, tie=False, bias=True, reduction="mean")

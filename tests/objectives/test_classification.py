@@ -1,10 +1,8 @@
 import pytest
 import torch
 from torch import nn
-from transformers import BertConfig, BertForSequenceClassification
 
 from retable.data.examples import ExampleBatch
-from retable.exchange.families import weights_in_transformers
 from retable.nn.bidirectional_lstm import BidirectionalLSTM
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification, pool
@@ -12,13 +10,10 @@ from retable.objectives.states import states_of
 from tests.contracts.model_cases import (
     IDS,
     LENGTHS,
-    LONG,
     OTHER_LENGTHS,
     OTHERS,
-    SEGMENTS,
     B,
     D,
-    H,
     T,
     V,
     build,
@@ -39,26 +34,6 @@ def classification(name: str, **settings) -> Classification:
     objective = Classification(build(name), 3, dropout=0.0, **settings).eval()
     spread(objective.head)
     return objective
-
-
-@pytest.mark.parametrize("segments", [None, SEGMENTS])
-def test_bert_equals_that_of_transformers(segments):
-    """Logits, loss and the gradient of the pooler, the padding masked, with the same weights."""
-    ours = classification("bert")
-    sizes = {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": H, "num_labels": 3}
-    config = BertConfig(**sizes, intermediate_size=4 * D, max_position_embeddings=LONG)
-    theirs = BertForSequenceClassification(config).eval()
-    missing, unexpected = theirs.load_state_dict(weights_in_transformers(ours), strict=False)
-    assert not unexpected and all("position_ids" in name or "token_type_ids" in name for name in missing)
-    mask = (torch.arange(T) < LENGTHS[:, None]).long()
-    expected = theirs(IDS, attention_mask=mask, token_type_ids=segments, labels=LABELS)
-    batch = BATCH._replace(segments=segments)
-    torch.testing.assert_close(ours(batch), expected.logits, atol=1e-4, rtol=0)
-    loss, _, _ = ours.loss(batch, None, step=0)
-    torch.testing.assert_close(loss, expected.loss, atol=1e-4, rtol=0)
-    loss.backward(), expected.loss.backward()
-    theirs_pooler = theirs.bert.pooler.dense.weight
-    torch.testing.assert_close(ours.model.pooler.weight.grad, theirs_pooler.grad, atol=1e-5, rtol=1e-3)
 
 
 def test_a_models_own_summary_is_taken():

@@ -1,11 +1,8 @@
 import pytest
 import torch
-from torch import nn
-from transformers import BertConfig, BertForMultipleChoice
 
-from retable.exchange.families import weights_in_transformers
 from retable.objectives.causal_lm import CausalLM
-from tests.contracts.model_cases import LONG, D, H, V
+from tests.contracts.model_cases import V
 from tests.contracts.objective_cases import CASES, N_ENDINGS, batch_of, build
 
 
@@ -37,27 +34,6 @@ def test_losses_are_times_the_weights_of_examples_and_of_rows():
     alone = [objective.loss(batch_of("choice, gpt", objective, [row]), None, 0)[1] for row in range(4)]
     means = [n * each["auxiliary_loss"] for n, each in zip(N_ENDINGS, alone, strict=True)]
     torch.testing.assert_close(metrics["auxiliary_loss"], sum(means) / sum(N_ENDINGS))
-
-
-def test_bert_equals_that_of_transformers():
-    """Scores, loss and the gradient of the pooler, with the same weights; its bias moves no softmax."""
-    ours = build("choice, bert")
-    given = batch_of("choice, bert", ours, [1])
-    sizes = {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": H}
-    config = BertConfig(**sizes, intermediate_size=4 * D, max_position_embeddings=LONG)
-    theirs = BertForMultipleChoice(config).eval()
-    weights = {f"bert.{name}": weight for name, weight in weights_in_transformers(ours.model).items()}
-    theirs.load_state_dict(weights | {"classifier.weight": ours.head.weight}, strict=False)
-    nn.init.zeros_(theirs.classifier.bias)
-    ids, lengths, segments = given.rows.input_ids, given.rows.lengths, given.rows.segments
-    mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
-    expected = theirs(ids[None], attention_mask=mask[None], token_type_ids=segments[None], labels=given.labels)
-    torch.testing.assert_close(ours(given), expected.logits, atol=1e-4, rtol=0)
-    loss, _, _ = ours.loss(given, None, step=0)
-    torch.testing.assert_close(loss, expected.loss, atol=1e-4, rtol=0)
-    loss.backward(), expected.loss.backward()
-    pooler = theirs.bert.pooler.dense.weight
-    torch.testing.assert_close(ours.model.pooler.weight.grad, pooler.grad, atol=1e-5, rtol=1e-3)
 
 
 def test_the_auxiliary_loss_is_that_of_a_language_model_of_all_endings():

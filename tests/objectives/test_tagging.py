@@ -1,13 +1,12 @@
 import pytest
 import torch
-from transformers import BertConfig, BertForTokenClassification
+import torch.nn.functional as F
 
 from retable.data.tagged import TaggedExample, pad_tagged
-from retable.exchange.families import weights_in_transformers
 from retable.models.bilstm import BiLSTM
 from retable.models.tagger import BiLSTMTagger
 from retable.objectives.tagging import Tagging
-from tests.contracts.model_cases import LONG, SPELT, D, V, build, spread
+from tests.contracts.model_cases import SPELT, D, V, build, spread
 from tests.contracts.objective_cases import TAGGERS, TAGS
 
 # Words of several tokens, of one token each, and one word alone; the tags are well formed in IOB2.
@@ -25,36 +24,22 @@ def tagging(name: str, **settings) -> Tagging:
     return objective
 
 
-def test_the_softmax_is_that_of_the_first_token_of_each_word():
-    """Against transformers, whose labels leave out the other tokens."""
-    objective = tagging("bert")
-    sizes = {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = BertConfig(**sizes, intermediate_size=4 * D, max_position_embeddings=LONG, num_labels=len(TAGS))
-    theirs = BertForTokenClassification(config).eval()
-    missing, unexpected = theirs.load_state_dict(weights_in_transformers(objective), strict=False)
-    assert not unexpected and all("position_ids" in name or "token_type_ids" in name for name in missing)
-    labels = torch.full((3, 7), -100)
-    for row, example in enumerate(EXAMPLES):
-        labels[row, list(example.words)] = torch.tensor(example.tags)
-    mask = (torch.arange(7) < BATCH.lengths[:, None]).long()
-    expected = theirs(BATCH.input_ids, attention_mask=mask, labels=labels)
-    torch.testing.assert_close(objective.loss(BATCH, None, 0)[0], expected.loss, atol=1e-4, rtol=0)
-    best = expected.logits.argmax(2)
-    for row, example in enumerate(EXAMPLES):
-        assert objective.predict(BATCH)[row, : len(example.words)].tolist() == best[row, list(example.words)].tolist()
-
-
-def test_a_crf_scores_the_states_of_first_tokens():
-    objective = tagging("bilstm", crf=True)
+@pytest.mark.parametrize("crf", [False, True])
+def test_the_states_of_first_tokens_are_scored(crf):
+    objective = tagging("bilstm", crf=crf)
     states = objective.model(BATCH.input_ids, BATCH.lengths)
-    emissions = [objective.head(states[row, list(example.words)]) for row, example in enumerate(EXAMPLES)]
     nats, best = [], []
-    for given, example in zip(emissions, EXAMPLES, strict=True):
-        length, tags = torch.tensor([len(example.words)]), torch.tensor([example.tags])
-        nats.append(-objective.crf.log_likelihood(given[None], tags, length))
-        best.append(objective.crf.best(given[None], length)[0].tolist())
+    for row, example in enumerate(EXAMPLES):
+        logits, tags = objective.head(states[row, list(example.words)]), torch.tensor(example.tags)
+        length = torch.tensor([len(tags)])
+        if crf:
+            nats.append(-objective.crf.log_likelihood(logits[None], tags[None], length)[0])
+            best.append(objective.crf.best(logits[None], length)[0].tolist())
+        else:
+            nats.append(F.cross_entropy(logits, tags, reduction="sum"))
+            best.append(logits.argmax(dim=1).tolist())
     loss, metrics, _ = objective.loss(BATCH, None, 0)
-    torch.testing.assert_close(loss, torch.cat(nats).sum() / 7)  # nats per word
+    torch.testing.assert_close(loss, torch.stack(nats).sum() / 7)  # nats per word
     assert metrics["loss"] == loss
     found = objective.predict(BATCH)
     assert [row[: len(tags)].tolist() for row, tags in zip(found, best, strict=True)] == best

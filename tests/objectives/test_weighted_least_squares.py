@@ -1,10 +1,9 @@
 import numpy as np
 import torch
 
-from retable.data.cooccurrences import Cells, Cooccurrences
+from retable.data.cooccurrences import Cells
 from retable.models.glove import GloVe
 from retable.objectives.weighted_least_squares import WeightedLeastSquares
-from retable.training.optimizers import adagrad
 
 VOCABULARY = [str(i) for i in range(6)]
 
@@ -28,26 +27,6 @@ def test_loss_and_gradients_are_those_of_equation_8():
     assert state is None
     parameters = list(objective.parameters())
     torch.testing.assert_close(torch.autograd.grad(loss, parameters), torch.autograd.grad(expected, parameters))
-
-
-def test_as_many_dimensions_as_words_fit_every_count():
-    """Then w_i·w̃_j + b_i + b̃_j can be log X_ij exactly, and AdaGrad finds it."""
-    torch.manual_seed(0)
-    tokens = np.random.default_rng(0).integers(6, size=2000)
-    batches = Cooccurrences(tokens, np.bincount(tokens), boundary=0, window=3, batch_cells=10)
-    objective = WeightedLeastSquares(GloVe(VOCABULARY, 6), np.bincount(tokens))
-    optimizer = adagrad(objective, lr=0.3)
-    for step in range(800 * batches.steps_per_epoch):
-        loss, _, _ = objective.loss(batches.batch(step), None, step)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert loss < 1e-4
-    for step in range(batches.steps_per_epoch):
-        words, contexts, values = batches.batch(step)
-        scores = (objective.model.word(words) * objective.context(contexts)).sum(-1)
-        scores += objective.model.word_bias(words)[:, 0] + objective.context_bias(contexts)[:, 0]
-        torch.testing.assert_close(scores, values.log(), atol=1e-2, rtol=0)
 
 
 def test_vectors_are_the_sum_of_both():

@@ -1,5 +1,6 @@
 """Systems of all kinds that tests train, kill and resume."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,39 +21,22 @@ from retable.data.windows import Windows
 from retable.evaluation.held_out import MeanMetrics
 from retable.evaluation.likelihood import Carried, SlidingWindow, StreamLoss
 from retable.evaluation.prediction import predict
-from retable.models.awd_lstm import AWDLSTM
-from retable.models.bert import BERT
-from retable.models.bilstm import BiLSTM
-from retable.models.elmo import ELMo
-from retable.models.glove import GloVe
-from retable.models.gpt import GPT
-from retable.models.recurrent import LSTM
-from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
-from retable.models.skipgram import SkipGram
-from retable.models.stacked_recurrent import StackedRecurrent
-from retable.models.t5 import T5, OneStackT5
-from retable.models.transformer_xl import TransformerXL
-from retable.objectives.bidirectional_lm import BidirectionalLM
-from retable.objectives.causal_lm import CausalLM
-from retable.objectives.classification import Classification
-from retable.objectives.masked_lm import MaskedLM
-from retable.objectives.negative_sampling import NegativeSampling
-from retable.objectives.prefix_lm import PrefixLM
-from retable.objectives.replaced_token_detection import ReplacedTokenDetection
-from retable.objectives.text_to_text import TextToText
-from retable.objectives.translation import Translation
-from retable.objectives.weighted_least_squares import WeightedLeastSquares
 from retable.objectives.word_by_word import WordByWord
 from retable.training.averaging import non_monotone
 from retable.training.curve import Point
 from retable.training.fit import fit
 from retable.training.optimizers import adamw, sgd
 from retable.training.schedules import constant, epoch_decay, linear_decay, stall_decay, warmup_cosine
+from tests.contracts.model_cases import models
+from tests.contracts.objective_cases import CASES, language_model, objectives
 from tests.training.whole import Whole
 
 V, D, T = 11, 8, 5
 TOKENS = np.random.default_rng(0).integers(0, V, 4 * 27)
+COUNTS, WORDS = np.bincount(TOKENS, minlength=V), [str(i) for i in range(V)]
 SEQUENCES = [TOKENS[i : i + 2 + i % 5].tolist() for i in range(22)]
+LABELS = [i % 3 for i in range(len(SEQUENCES))]
+EXAMPLES = encoded(Inputs(SEQUENCES), LABELS)
 CPU = {"accelerator": "cpu", "devices": 1, "precision": "32-true"}
 
 
@@ -68,199 +52,132 @@ class System(NamedTuple):
     settings: dict[str, Any]
 
 
-def lstm(dropout: float = 0.3) -> System:
-    torch.manual_seed(0)
-    model = LSTM(V, D, 2, dropout, init_range=0.1)
-    objective = CausalLM(model, V, tie=False, bias=True, reduction="time_sum")
-    scorer = Carried(rows=3)
-    return System(
-        objective,
-        CarriedStreams(TOKENS, batch_size=4, length=T),  # five steps an epoch
-        {
-            "epochs": 2.4,
-            "optimizer": partial(sgd, lr=1.0),
-            "schedule": partial(epoch_decay, flat_epochs=1, factor=0.5),
-            "validate": lambda objective: {"loss": -float(scorer.log_prob(objective, TOKENS[:40], 0).mean())},
-        },
-    )
+def system(objective: Callable[[float], nn.Module], batches: Any, **settings: Any) -> Callable[..., System]:
+    """Return what makes a system, whose dropout has the rate that it is given."""
+
+    def make(dropout: float = 0.3) -> System:
+        torch.manual_seed(0)
+        return System(objective(dropout), batches, settings)
+
+    return make
 
 
-def gpt(dropout: float = 0.3) -> System:
-    torch.manual_seed(0)
-    objective = CausalLM(GPT(V, D, 2, 2, T, dropout), V, tie=True, bias=False, reduction="mean")
-    scorer = SlidingWindow(T, 2, 16)
-    return System(
-        objective,
-        ShuffledWindows(TOKENS, batch_size=5, length=T, seed=1),  # four steps an epoch
-        {
-            "epochs": 3,
-            "optimizer": partial(adamw, lr=0.01, weight_decay=0.1),
-            "schedule": partial(warmup_cosine, warmup=0.2, final=0.1),
-            "validate": lambda objective: {"loss": -float(scorer.log_prob(objective, TOKENS[:40], 0).mean())},
-        },
-    )
+def lm(model: str, **settings: Any) -> Callable[[float], nn.Module]:
+    return language_model(objectives.CausalLM, model, **{"tie": True} | settings)
 
 
-def classifier(dropout: float = 0.3) -> System:
-    torch.manual_seed(0)
-    objective = Classification(BiLSTM(V, 6, D, 1, dropout), n_labels=3, dropout=dropout)
-    labels = [i % 3 for i in range(len(SEQUENCES))]
-    examples = encoded(Inputs(SEQUENCES), labels)
-
-    def validate(objective: Classification) -> dict[str, float]:
-        return {"accuracy": float(np.mean(np.array(predict(objective, examples)) == labels))}
-
-    return System(
-        objective,
-        Bucketed(examples, batch_size=4, seed=1),  # six steps an epoch
-        {
-            "epochs": 2,
-            "optimizer": partial(adamw, lr=0.01, weight_decay=0.01),
-            "schedule": constant,
-            "validate": validate,
-        },
-    )
+def stream_loss(scorer: Any) -> Callable[[nn.Module], dict[str, float]]:
+    return lambda objective: {"loss": -float(scorer.log_prob(objective, TOKENS[:40], 0).mean())}
 
 
-def skipgram() -> System:
-    torch.manual_seed(0)
-    objective = NegativeSampling(SkipGram([str(i) for i in range(V)], D), np.bincount(TOKENS, minlength=V))
-    return System(
-        WordByWord(objective),
-        Windows(TOKENS, np.bincount(TOKENS, minlength=V), boundary=0, subsample=0, batch_tokens=18),  # six an epoch
-        {
-            "epochs": 2,
-            "optimizer": partial(sgd, lr=0.1),
-            "schedule": linear_decay,
-            "validate": lambda learner: {"length": float(learner.vectors().norm())},
-        },
-    )
+def length(learner: WordByWord) -> dict[str, float]:
+    return {"length": float(learner.vectors().norm())}
 
 
-def glove() -> System:
-    torch.manual_seed(0)
-    counts = np.bincount(TOKENS, minlength=V)
-    cells = Cooccurrences(TOKENS, counts, boundary=0, window=3, batch_cells=30)
-    return System(
-        WordByWord(WeightedLeastSquares(GloVe([str(i) for i in range(V)], D), counts)),
-        cells,
-        {
-            "epochs": 12 / cells.steps_per_epoch,
-            "optimizer": partial(sgd, lr=0.05),
-            "schedule": constant,
-            "validate": lambda learner: {"length": float(learner.vectors().norm())},
-        },
-    )
+def accuracy(objective: nn.Module) -> dict[str, float]:
+    return {"accuracy": float(np.mean(np.array(predict(objective, EXAMPLES)) == LABELS))}
 
+
+lstm = system(
+    lm("lstm", tie=False, reduction="time_sum"),
+    CarriedStreams(TOKENS, batch_size=4, length=T),  # five steps an epoch
+    epochs=2.4,
+    optimizer=partial(sgd, lr=1.0),
+    schedule=partial(epoch_decay, flat_epochs=1, factor=0.5),
+    validate=stream_loss(Carried(rows=3)),
+)
+gpt = system(
+    CASES["CausalLM, tied"].make,
+    ShuffledWindows(TOKENS, batch_size=5, length=T, seed=1),  # four steps an epoch
+    epochs=3,
+    optimizer=partial(adamw, lr=0.01, weight_decay=0.1),
+    schedule=partial(warmup_cosine, warmup=0.2, final=0.1),
+    validate=stream_loss(SlidingWindow(T, 2, 16)),
+)
+classifier = system(
+    CASES["classification, bilstm"].make,
+    Bucketed(EXAMPLES, batch_size=4, seed=1),  # six steps an epoch
+    epochs=2,
+    optimizer=partial(adamw, lr=0.01, weight_decay=0.01),
+    schedule=constant,
+    validate=accuracy,
+)
+skipgram = system(
+    lambda _: WordByWord(objectives.NegativeSampling(models.SkipGram(WORDS, D), COUNTS)),
+    Windows(TOKENS, COUNTS, boundary=0, subsample=0, batch_tokens=18),  # six steps an epoch
+    epochs=2,
+    optimizer=partial(sgd, lr=0.1),
+    schedule=linear_decay,
+    validate=length,
+)
+CELLS = Cooccurrences(TOKENS, COUNTS, boundary=0, window=3, batch_cells=30)
+glove = system(
+    lambda _: WordByWord(objectives.WeightedLeastSquares(models.GloVe(WORDS, D), COUNTS)),
+    CELLS,
+    epochs=12 / CELLS.steps_per_epoch,
+    optimizer=partial(sgd, lr=0.05),
+    schedule=constant,
+    validate=length,
+)
 
 LONG = np.random.default_rng(0).integers(0, V, 4 * 121)
+CARRIED = CarriedStreams(LONG, batch_size=4, length=8)
 OF_24_STEPS = {
+    "schedule": constant,
     "epochs": 1.6,
     "clip_norm": 0.5,
     "checkpoint_every": 5,
     "validations": 5,
     "validation": StreamLoss(Carried(rows=3), LONG[:60], 0),
 }
-
-
-def awd_lstm() -> System:
-    """The rate is so high that the loss soon rises, and averaging begins."""
-    torch.manual_seed(0)
-    model = AWDLSTM(V, D, 10, 2, 0.4, 0.25, 0.4, 0.1, 0.5, alpha=2.0, beta=1.0)
-    return System(
-        CausalLM(model, V, tie=True, bias=True, reduction="mean"),
+ADAMW = {"optimizer": partial(adamw, lr=0.01, weight_decay=0.1)}
+CARRYING = {
+    # The rate is so high that the loss soon rises, and averaging begins.
+    "awd_lstm": system(
+        lm("awd-lstm"),
         JitteredStreams(LONG, batch_size=4, length=8, seed=1),
-        {
-            "optimizer": partial(sgd, lr=30.0, weight_decay=1.2e-6),
-            "schedule": constant,
-            "averaging": partial(non_monotone, patience=0),
-        }
-        | OF_24_STEPS,
-    )
+        **OF_24_STEPS,
+        optimizer=partial(sgd, lr=30.0, weight_decay=1.2e-6),
+        averaging=partial(non_monotone, patience=0),
+    ),
+    # The rate goes by the validation losses.
+    "stacked_recurrent": system(
+        lm("stacked elman", projection=0.15),
+        CARRIED,
+        **OF_24_STEPS | {"optimizer": partial(sgd, lr=10.0), "schedule": partial(stall_decay, factor=0.25)},
+    ),
+    # The memory holds more than one batch, and some of it is of batches before a checkpoint.
+    "transformer_xl": system(
+        lambda p: objectives.CausalLM(models.TransformerXL(V, D, 2, 2, 12, 12, 20, p, p), V, True, True, "mean"),
+        CARRIED,
+        **OF_24_STEPS | ADAMW,
+    ),
+    # Each direction carries a state of its own.
+    "elmo": system(CASES["BidirectionalLM"].make, OppositeStreams(LONG, batch_size=4, length=8), **OF_24_STEPS | ADAMW),
+}
+
+MARKS = {"[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "<extra_id_0>": 5, "<extra_id_1>": 6}
 
 
-def stacked_recurrent() -> System:
-    """Its rate goes by the validation losses."""
-    torch.manual_seed(0)
-    model = StackedRecurrent(V, D, 2, 0.1, True, True, dropout=0.3, variational=True, recurrent_dropout=0.2)
-    return System(
-        CausalLM(model, V, tie=True, bias=True, reduction="mean", projection=0.15),
-        CarriedStreams(LONG, batch_size=4, length=8),
-        {"optimizer": partial(sgd, lr=10.0), "schedule": partial(stall_decay, factor=0.25)} | OF_24_STEPS,
-    )
-
-
-def transformer_xl() -> System:
-    """The memory holds more than one batch, and some of it is of batches before a checkpoint."""
-    torch.manual_seed(0)
-    model = TransformerXL(V, D, 2, 2, 12, memory=12, evaluation_memory=20, dropout=0.2, attention_dropout=0.2)
-    return System(
-        CausalLM(model, V, tie=True, bias=True, reduction="mean"),
-        CarriedStreams(LONG, batch_size=4, length=8),
-        {"optimizer": partial(adamw, lr=0.01, weight_decay=0.1), "schedule": constant} | OF_24_STEPS,
-    )
-
-
-def elmo() -> System:
-    """Each direction carries a state of its own."""
-    torch.manual_seed(0)
-    model = ELMo([f"w{i}" for i in range(V)], D, 12, 2, 0.1, [(1, 4), (2, 4)], d_character=4, n_highway=1)
-    return System(
-        BidirectionalLM(model, V),
-        OppositeStreams(LONG, batch_size=4, length=8),
-        {"optimizer": partial(adamw, lr=0.01, weight_decay=0.0), "schedule": constant} | OF_24_STEPS,
-    )
-
-
-LARGE = 30
-MARKS = {"[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
-bert = partial(BERT, d_model=8, n_layers=1, n_heads=2, max_length=16, dropout=0.1)
-
-
-def masked(seed: int = 1, **settings: Any) -> MaskedDocuments:
+def masked(**settings: Any) -> MaskedDocuments:
     rng = np.random.default_rng(0)
     documents = [
-        [token for _ in range(5) for token in (*rng.integers(5, LARGE, rng.integers(2, 7)), 1)] + [1] for _ in range(30)
+        [token for _ in range(5) for token in (*rng.integers(5, V, rng.integers(2, 7)), 1)] + [1] for _ in range(30)
     ]
     tokens, units = np.concatenate(documents), np.array([[len(document), 0, 0] for document in documents])
-    words = ["w"] * LARGE
-    return MaskedDocuments(tokens, units, 1, MARKS, words, seed=seed, batch_size=4, length=16, **settings)
+    settings = {"seed": 1, "batch_size": 4, "length": 9} | settings
+    return MaskedDocuments(tokens, units, 1, MARKS, ["w"] * V, **settings)
 
 
 def corrupted(corruption: Any) -> Corrupted:
-    tokens = np.random.default_rng(0).integers(7, LARGE, 800)
-    marks = MARKS | {"<extra_id_0>": 5, "<extra_id_1>": 6}
-    return Corrupted(tokens, marks, 1, LARGE, seed=1, corruption=corruption, batch_size=4, length=10)
+    tokens = np.random.default_rng(0).integers(7, V, 800)
+    return Corrupted(tokens, MARKS, 1, V, seed=1, corruption=corruption, batch_size=4, length=10)
 
 
 def pairs() -> BucketedPairs:
     rng = np.random.default_rng(0)
-    sources, targets = ([rng.integers(5, LARGE, rng.integers(2, 9)).tolist() for _ in range(120)] for _ in range(2))
+    sources, targets = ([rng.integers(5, V, rng.integers(2, 9)).tolist() for _ in range(120)] for _ in range(2))
     return BucketedPairs(sources, targets, max_tokens=40, seed=1)
-
-
-# Masks, corruptions and draws come from the step alone.
-PRETRAINING = {
-    "masked_lm": lambda: (MaskedLM(bert(LARGE), LARGE, next_sentence=True), masked(next_sentence="next_sentence")),
-    "electra": lambda: (
-        ReplacedTokenDetection(bert(LARGE, pooler=False), LARGE, partial(bert, pooler=False)),
-        masked(masked=1.0, random=0.0),
-    ),
-    "t5": lambda: (
-        TextToText(T5(LARGE, 8, 1, 2, 16, dropout=0.1), LARGE, tie=True),
-        corrupted(RandomSpans(0.25, 2.0)),
-    ),
-    "prefix_lm": lambda: (
-        PrefixLM(OneStackT5(LARGE, 8, 1, 2, 16, dropout=0.1), LARGE, tie=True),
-        corrupted(Prefix()),
-    ),
-    "rnn_translation": lambda: (
-        Translation(
-            RNNEncoderDecoder(LARGE, 6, 8, 1, 0.2, attention="additive", input_feeding=True), LARGE, 0.1, False, True
-        ),
-        pairs(),
-    ),
-}
 
 
 class Few:
@@ -272,24 +189,22 @@ class Few:
         self.batch = batches.batch
 
 
-def pretraining(name: str) -> System:
-    torch.manual_seed(0)
-    objective, batches = PRETRAINING[name]()
-    settings = {
-        "epochs": 0.5,
-        "optimizer": partial(adamw, lr=0.01, weight_decay=0.1),
-        "schedule": linear_decay,
-        "validations": 4,
-        "validation": MeanMetrics(Few(batches)),
-    }
-    return System(objective, batches, settings)
-
-
-SYSTEMS = {
-    **{make.__name__: make for make in (lstm, gpt, classifier, skipgram, glove)},  # of twelve steps
-    **{make.__name__: make for make in (awd_lstm, stacked_recurrent, transformer_xl, elmo)},
-    **{name: partial(pretraining, name) for name in PRETRAINING},
-}
+# Masks, corruptions and draws come from the step alone.
+PRETRAINING = {
+    name: system(
+        CASES[name].make, batches, **ADAMW, epochs=0.5, schedule=linear_decay, validations=4,
+        validation=MeanMetrics(Few(batches)),
+    )
+    for name, batches in {
+        "masked lm, next sentence": masked(next_sentence="next_sentence"),
+        "replaced tokens": masked(masked=1.0, random=0.0),
+        "text to text, t5 v1.0": corrupted(RandomSpans(0.25, 2.0)),
+        "prefix lm": corrupted(Prefix()),
+        "translation, rnn, bilinear": pairs(),
+    }.items()
+}  # fmt: skip
+OF_12_STEPS = {"lstm": lstm, "gpt": gpt, "classifier": classifier, "skipgram": skipgram, "glove": glove}
+SYSTEMS = OF_12_STEPS | CARRYING | PRETRAINING
 
 
 def run(system: System, scratch: Path, log=lambda points: None, **changes: Any) -> list[Point]:

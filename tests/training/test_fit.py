@@ -10,22 +10,23 @@ from torch import Tensor, nn
 
 from retable.core.errors import UsageError
 from retable.data.streams import ShuffledWindows
-from retable.objectives.masked_lm import MaskedLM
 from retable.training.curve import Point
 from retable.training.optimizers import sgd
 from retable.training.progress import Best
 from retable.training.schedules import constant, epoch_decay
+from tests.contracts.objective_cases import build
 from tests.training.resuming import (
+    CARRYING,
     CPU,
-    LARGE,
+    PRETRAINING,
     SYSTEMS,
     TOKENS,
+    D,
     Killed,
     System,
     T,
     assert_resumed,
     assert_same,
-    bert,
     classifier,
     gpt,
     kill,
@@ -36,14 +37,32 @@ from tests.training.resuming import (
 )
 from tests.training.whole import Numbers
 
-# The systems of twelve steps, and the steps in which each is killed.
+# Systems, and the steps in which each is killed.
 KILLS = [("lstm", step) for step in range(1, 12, 2)] + [("gpt", step) for step in (1, 5, 8)]
 KILLS += [(name, step) for name in ("classifier", "skipgram", "glove") for step in (3, 7)]
+KILLS += [(name, step) for name in CARRYING for step in (7, 17)] + [(name, 5) for name in PRETRAINING]
 
 
 @pytest.mark.parametrize(("name", "step"), KILLS)
 def test_killed_in_a_step_and_resumed_equals_uninterrupted(uninterrupted, name, step, tmp_path):
     assert_resumed(name, step, uninterrupted(name), tmp_path)
+
+
+def test_what_is_kept_beside_the_weights(uninterrupted):
+    """The average is what was trained, and training goes on beside it."""
+    trained = uninterrupted("awd_lstm")
+    steps, tensors = trained.checkpoint["average"]
+    assert 5 < trained.points[-1].step - steps < 15  # after so many steps, between the checkpoints of the two kills
+    for name, weight in trained.weights.items():
+        assert torch.equal(weight, tensors[name])
+        assert not torch.equal(weight, trained.checkpoint["state_dict"][f"objective.{name}"])
+    (group,) = uninterrupted("stacked_recurrent").checkpoint["optimizer_states"][0]["param_groups"]
+    assert group["lr"] < 10  # the rate has followed the losses
+    assert uninterrupted("transformer_xl").checkpoint["carried_state"][0].shape == (2, 4, 12, D)
+    ((forward, backward),) = uninterrupted("elmo").checkpoint["carried_state"]
+    for hidden, cell in (forward, backward):
+        assert hidden.shape == (2, 4, 4) and cell.shape == (2, 4, 6)
+    assert not torch.allclose(forward[0], backward[0])
 
 
 @pytest.mark.parametrize("name", ["lstm", "glove"])
@@ -126,11 +145,8 @@ def test_killed_between_parts_and_resumed_equals_uninterrupted(tmp_path):
 
 @pytest.mark.parametrize("kind", ["none", "next_sentence"])
 def test_the_gradients_of_processes_average_to_that_of_one(kind):
-    torch.manual_seed(0)
-    objective = MaskedLM(bert(LARGE, dropout=0.0), LARGE, next_sentence=kind != "none")
-    for parameter in objective.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    data = masked(next_sentence=kind, masking="whole_word")
+    objective = build("masked lm, next sentence" if kind != "none" else "masked lm, bert")
+    data = masked(next_sentence=kind, masking="whole_word", rate=0.4)
 
     step = next(step for step in range(20) if data.batch(step, 0, 2).share != 1)
 

@@ -19,20 +19,18 @@ from retable.evaluation.held_out import MeanMetrics
 from retable.evaluation.likelihood import Carried, SlidingWindow, StreamLoss
 from retable.evaluation.prediction import Predictions, predict
 from retable.evaluation.translation import NatsPerToken
-from retable.models.rnn_encoder_decoder import RNNEncoderDecoder
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification
-from retable.objectives.translation import Translation
 from retable.training.data import Data
 from retable.training.fit import Fitted, fit
 from retable.training.module import Training
 from retable.training.optimizers import sgd
 from retable.training.schedules import constant
+from tests.contracts.objective_cases import build
 from tests.training import resuming
-from tests.training.resuming import CPU, SEQUENCES, TOKENS, D, T, V
+from tests.training.resuming import CPU, EXAMPLES, LABELS, SEQUENCES, TOKENS, T
 from tests.training.whole import Numbers
 
-LABELS = [i % 3 for i in range(len(SEQUENCES))]
 QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
 
 
@@ -48,11 +46,6 @@ def classifier() -> Classification:
     return resuming.classifier().objective.eval()
 
 
-def translator() -> Translation:
-    torch.manual_seed(0)
-    return Translation(RNNEncoderDecoder(V, D, D, 1, 0.3, attention="additive"), V, 0.3, tie=True, bias=False).eval()
-
-
 def accuracy(places: list[int], predictions: list[int]) -> dict[str, float]:
     return {"accuracy": float(np.mean([LABELS[i] == found for i, found in zip(places, predictions, strict=True)]))}
 
@@ -63,8 +56,11 @@ MEASURES = {
     "windows": (gpt, StreamLoss(SlidingWindow(T, 2, 4), TOKENS[:50], 0)),
     "one window": (gpt, StreamLoss(SlidingWindow(T, T, 4), TOKENS[:5], 0)),
     "batches": (lstm, MeanMetrics(CarriedStreams(TOKENS, batch_size=6, length=T))),
-    "predictions": (classifier, Predictions(encoded(Inputs(SEQUENCES), LABELS), 5, accuracy)),
-    "pairs": (translator, NatsPerToken([[*s, 3] for s in SEQUENCES], [[*s[::-1], 3] for s in SEQUENCES], 20)),
+    "predictions": (classifier, Predictions(EXAMPLES, 5, accuracy)),
+    "pairs": (
+        partial(build, "translation, rnn, bilinear"),
+        NatsPerToken([[*s, 3] for s in SEQUENCES], [[*s[::-1], 3] for s in SEQUENCES], 20),
+    ),
 }
 
 
@@ -200,7 +196,7 @@ def test_a_loaded_checkpoint_predicts_examples():
     training = Training(classifier(), seed=1, max_steps=1)
     data = Data(CarriedStreams(TOKENS, 4, T), prediction=MEASURES["predictions"][1])
     pieces = L.Trainer(**CPU, **QUIET).predict(training, datamodule=data)
-    expected = predict(classifier(), encoded(Inputs(SEQUENCES), LABELS))
+    expected = predict(classifier(), EXAMPLES)
     assert [prediction for _, prediction in sorted(pair for piece in pieces for pair in piece)] == expected
 
 
