@@ -56,21 +56,6 @@ def test_probabilities_are_averaged():
             Mixture(mixture.systems, weights)
 
 
-def test_a_mixture_of_models_agrees_with_itself_all_along_a_stream():
-    rng = np.random.default_rng(0)
-    trigrams = KneserNey(V, 3, 0)
-    trigrams.estimate(np.append(rng.integers(0, V, 200), 0))
-    inner = Mixture([trigrams, UnigramCache(V, 10)], [0.7, 0.3])
-    mixture = Mixture([inner, Fixed([0.2] * V)], [0.9, 0.1])
-    tokens = rng.integers(0, V, 50)
-    scores = mixture.log_prob(tokens)
-    reader, ids = next_token(mixture), torch.from_numpy(tokens)[None]
-    for t in range(1, len(tokens)):
-        following = reader.extend(ids[:, :t], reader.start(1))[0][0]
-        assert following.exp().sum().item() == pytest.approx(1, abs=1e-5)
-        assert following[tokens[t]].item() == pytest.approx(scores[t], rel=1e-5)
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_two_weights_are_those_of_a_search(seed):
     rng = np.random.default_rng(seed)

@@ -20,14 +20,11 @@ from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 CORPUS = "corpus=grammar_tiny"
 TRAINED, CELL = "grammar_tiny/plain_lstm-1", "cell=grammar_tiny/plain_lstm-1"
 TOKENS = Path("outputs/tokenize/grammar_tiny/word")
-ADAPTATIONS = {
+ADAPTATIONS = {  # test_plan.py runs dynamic_rms
     "neural_cache": ["adaptation.size=100", "adaptation.thetas=[0.0,1.0,4.0]", "adaptation.weights=[0.1,0.3]"],
     "dynamic": ["adaptation.rates=[0.1,0.3]", "adaptation.segment=20"],
-    "dynamic_rms": [
-        "adaptation.rates=[1e-4,3e-4]", "adaptation.decays=[0.0,1e-3]", "adaptation.rows=20", "adaptation.segment=20",
-    ],
-}  # fmt: skip
-SETTINGS = {"neural_cache": ["theta", "weight"], "dynamic": ["rate", "decay"], "dynamic_rms": ["rate", "decay"]}
+}
+SETTINGS = {"neural_cache": ["theta", "weight"], "dynamic": ["rate", "decay"]}
 
 
 @pytest.fixture(scope="module")

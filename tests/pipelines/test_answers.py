@@ -135,12 +135,6 @@ def test_the_official_scorer_reads_the_predictions_as_they_are(folder, data):
         assert value == pytest.approx(100 * metrics[f"answers/test/{name}"])
 
 
-def test_the_best_validation_is_kept(folder):
-    with (folder / "curve.csv").open() as file:
-        points = [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == "validation/f1"]
-    assert read(folder, "metrics.json")["answers/validation/f1"] == pytest.approx(max(points))
-
-
 def test_words_of_their_own_vector(folder):
     """Those that stand twice in training, and those of embedding=; "0th" is read by its spelling."""
     words = {

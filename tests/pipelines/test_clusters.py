@@ -93,13 +93,6 @@ def test_what_is_written_gives_the_scores(folder, data):
     assert metrics["coreference/test/average_f1"] > 0.8
 
 
-def test_the_best_validation_is_kept(folder):
-    with (folder / "curve.csv").open() as file:
-        points = [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == "validation/average_f1"]
-    assert len(points) > 1
-    assert read(folder, "metrics.json")["coreference/validation/average_f1"] == pytest.approx(max(points))
-
-
 def test_weights_go_to_an_elmo_alone(tmp_path):
     ranker = MentionRanker(3, ["a", "b", "c"], 4, 3, [(2, 4)], 4, 3, 4, 2, 1.0, 4, 0.0, 0.0)
     with pytest.raises(UsageError, match=r"no part that is pretrained; .* or recipe=coreference/mention_ranker_elmo"):

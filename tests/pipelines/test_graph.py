@@ -101,22 +101,6 @@ def test_no_system_beats_the_oracle(graph):
         assert graph.read(f"evaluate/grammar_tiny/{cell}-1/metrics.json")["test/nats"] > oracle
 
 
-def test_the_excess_by_phenomenon_is_what_the_system_lacks_of_the_oracle(graph):
-    graph.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=[perplexity,phenomena]")
-    found = graph.read("evaluate/grammar_tiny/kn5-1/metrics.json")
-    oracle, system = (
-        graph.read(f"{cell}/metrics.json") for cell in ("prepare/grammar_tiny", "evaluate/grammar_tiny/kn5-1")
-    )
-    excess = (system["test/nats"] - oracle["test/nats"]) / oracle["test/tokens"]
-    assert found["phenomena/total/excess"] == pytest.approx(excess, rel=1e-6)
-
-
-def test_a_counted_system_has_no_gradients(graph):
-    assert "kn5-1 is no TrainedSystem, which benchmark gradients asks for" in graph.refuse(
-        "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=gradients"
-    )
-
-
 @pytest.fixture
 def measured(graph, monkeypatch):
     """Evaluate a cell and return the benchmarks that were measured, of a model that was read once."""

@@ -8,13 +8,10 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from pipelines.app.init_from import load_pretrained
 from pipelines.config.project import CONF
-from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence
 from retable.metrics.roles import role_counts
-from retable.metrics.spans import span_f1, span_metrics
-from retable.models.tagger import BiLSTMTagger
+from retable.metrics.spans import span_f1
 from retable.models.word2vec_format import write_word2vec
 from retable.training.weights import read_weights
 from tests.metrics.test_spans import conlleval
@@ -77,24 +74,6 @@ def test_it_learns_and_its_cell_is_complete(tagged):
         "validation.tags.txt",
     }  # fmt: skip
     assert names == files | {"config.yaml", "metrics.json", "run.json", "digests.json"}
-
-
-def test_the_columns_give_the_scores(tagged):
-    """Word, tag, prediction, as conlleval reads them, and the counts by sentence."""
-    for name in (CRF, ON_VECTORS):
-        folder = tagged.folder / "outputs" / name
-        rows = [line.split(" ") for line in (folder / "test.tags.txt").read_text().split("\n")]
-        metrics = read(tagged, name)
-        found = span_metrics(
-            [[r[1] if len(r) > 1 else "O" for r in rows]], [[r[2] if len(r) > 1 else "O" for r in rows]]
-        )
-        assert {f"tagging/test/{k}": v for k, v in found.items()} == pytest.approx(
-            {f"tagging/test/{k}": metrics[f"tagging/test/{k}"] for k in found}
-        )
-        with (folder / "units.csv").open() as file:
-            counts = [row for row in csv.DictReader(file) if row["split"] == "test"]
-        right, words = (sum(int(row[key]) for row in counts) for key in ("right", "words"))
-        assert right / words == pytest.approx(metrics["tagging/test/accuracy"]) and len(counts) == 20
 
 
 def read_by_conlleval(path) -> tuple[list[list[str]], list[list[str]]]:
@@ -228,12 +207,6 @@ def test_semantic_roles_of_conll_2005(tmp_path):
 )  # fmt: skip
 def test_mistakes_of_use_end_with_one_line(project, overrides, mistake, said):
     assert said in project.refuse("finetune", *(part for part in overrides if not part.startswith("model.")), *mistake)
-
-
-def test_a_tagger_alone_takes_no_weights(tmp_path):
-    tagger = BiLSTMTagger(3, ["a", "b", "c"], 4, 3, [(2, 4)], 4, 1, 0.0)
-    with pytest.raises(UsageError, match="BiLSTMTagger has no part that is pretrained; write init=random"):
-        load_pretrained(tagger, tagger, {}, tmp_path / "model.safetensors")
 
 
 @pytest.mark.parametrize(

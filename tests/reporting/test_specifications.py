@@ -140,23 +140,6 @@ notes: [own, {text: "Of {system}.", when: {system: gpt}}]
 """
 
 
-def test_rows_of_a_module_are_shown_by_format_strings():
-    tables = [table for table, _ in rows_tables("shares", yaml.safe_load(OF_ROWS), ROWS)]
-    assert [(table.name, table.title, table.panel) for table in tables] == [
-        ("shares-da", "Shares, da", "Kind"), ("shares-is", "Shares, is", "Kind"),
-    ]  # fmt: skip
-    danish = tables[0]
-    assert [(column.name, column.numeric) for column in danish.columns] == [
-        ("System", False), ("Right", True), ("Layer no. 0", True),
-    ]  # fmt: skip
-    assert texts(danish) == {"x": [["kn5", "25.0", "0.25"], ["GPT", "50.0", "0.50"]]}
-    kn5, gpt = danish.panels["x"]
-    assert kn5.values[2].spread == "0.10" and kn5.values[2].runs == ("a-1", "a-2") and not kn5.values[2].bold
-    assert gpt.values[2].bold and gpt.values[2].spread == "" and (kn5.apart, gpt.apart) == (False, True)
-    assert danish.notes == ["One.", "Two.", "Of GPT."] and tables[1].notes == ["Of GPT."]
-    assert not [*rows_tables("shares", yaml.safe_load(OF_ROWS), ROWS[:0])]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

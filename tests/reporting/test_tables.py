@@ -1,14 +1,10 @@
 import csv
 
-import pytest
-
-from retable.reporting.markup import Column, Row, Table, Value, latex_table, markdown_table
+from retable.reporting.markup import markdown_table
 from retable.reporting.neighbours import neighbours_tables
 from retable.reporting.results import aggregate, read_result
 from retable.reporting.tables import write_table, write_tables
 from tests.reporting.specifications import REFERENCES, SPECIFICATIONS
-
-NASTY = r"a_b|c & <d> 50% $x$ {y} ~z^ #1 \n *e*"
 
 
 def texts(rows):
@@ -82,31 +78,3 @@ def test_neighbours_stand_under_their_words(write_neighbours, tmp_path):
         rows = [*csv.DictReader(file)]
     assert [row["neighbour"] for row in rows if row["system"] == "glove"] == ["b", '"', "c"]
     assert neighbours_tables([]) == []
-
-
-@pytest.fixture
-def nasty():
-    columns = [Column("System", numeric=False), Column(NASTY, group=NASTY)]
-    rows = [Row([Value(NASTY), Value("1.0", spread="0.1", bold=True, runs=("evaluate/x y",), hint=f'"{NASTY}"')])]
-    return Table("nasty", NASTY, columns, {NASTY: rows}, [NASTY])
-
-
-def test_markdown_and_latex_escape_every_special(nasty):
-    lines = [line for line in markdown_table(nasty).splitlines() if line.startswith("|")]
-    assert len(lines) == 3
-    for line in lines:
-        assert line.replace(r"\|", "").count("|") == 3
-    assert r"a_b\|c & &lt;d&gt;" in lines[2] and r"\*e\*" in lines[2] and "**1.0** ± 0.1" in lines[2]
-    table = Table(
-        "narrow", "Narrow", [Column(""), Column("", numeric=False)], {"a": [Row([Value("1"), Value("b")])]}, []
-    )
-    assert "|    |   |\n| -: | - |\n|  1 | b |" in markdown_table(table)
-    text = latex_table(nasty)
-    expected = (
-        r"a\_b\textbar{}c \& \textless{}d\textgreater{} 50\% \$x\$ \{y\} "
-        r"\textasciitilde{}z\textasciicircum{} \#1 \textbackslash{}n *e*"
-    )
-    assert text.count(expected) == 6  # title, note, group, column, corpus, field
-    assert rf"{expected} & \textbf{{1.0}} $\pm$ 0.1 \\" in text
-    for line in ("toprule", "midrule", "bottomrule", "cmidrule(lr){2-2}"):
-        assert f"\\{line}" in text

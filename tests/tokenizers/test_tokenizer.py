@@ -98,17 +98,6 @@ def test_batches_are_their_texts_one_by_one(tokenizer, texts):
     assert tokenizer.decode_batch(batch) == [tokenizer.decode(ids) for ids in batch]
 
 
-@each_tokenizer
-@given(text=TEXT)
-@example(text="The unaffable cafe\u0301 ☃👩‍🚀\r\nnaïve ﬁt\0s")
-def test_offsets_lie_within_the_text_in_order(tokenizer, text):
-    tokens = tokenizer.encode_with_offsets(text)
-    assert [token.id for token in tokens] == tokenizer.encode(text)
-    assert all(0 <= token.start <= token.end <= len(text.encode()) for token in tokens)
-    starts = [token.start for token in tokens]
-    assert starts == sorted(starts)
-
-
 def without_accents(text):
     return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn").lower()
 

@@ -1,13 +1,20 @@
-"""Trainings that keep more than weights from step to step, killed and resumed: an average, a carried memory."""
+"""Trainings of every kind of system, killed and resumed.
+
+Some keep more than weights from step to step: an average, a carried memory. Masks, corruptions and draws of others come
+from the step alone.
+"""
 
 import pytest
 import torch
 
-from tests.training.resuming import D, assert_resumed
+from tests.training.resuming import PRETRAINING, D, assert_resumed
+
+CARRYING = ["awd_lstm", "stacked_recurrent", "transformer_xl", "elmo"]
 
 
-@pytest.mark.parametrize("name", ["awd_lstm", "stacked_recurrent", "transformer_xl", "elmo"])
-@pytest.mark.parametrize("step", [7, 17])
+@pytest.mark.parametrize(
+    ("name", "step"), [(name, step) for name in CARRYING for step in (7, 17)] + [(name, 5) for name in PRETRAINING]
+)
 def test_killed_and_resumed_equals_uninterrupted(uninterrupted, name, step, tmp_path):
     assert_resumed(name, step, uninterrupted(name), tmp_path)
 
