@@ -33,7 +33,7 @@ OPTUNA = [*SMALL, "hydra/sweeper=optuna", "optimizer.lr=tag(log,interval(1e-3,1e
 @pytest.fixture
 def sweeping(project, tmp_path) -> Project:
     """A project with tokens and nothing else."""
-    made = Project(tmp_path, project.forks)
+    made = Project.new(tmp_path, project.forks)
     for stage in ("prepare", "tokenize"):
         shutil.copytree(project.folder / "outputs" / stage, made.folder / "outputs" / stage)
     return made
