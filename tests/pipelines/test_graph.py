@@ -33,6 +33,33 @@ def test_cells_are_complete(cells):
         assert {"config.yaml", "metrics.json", "run.json", "digests.json"} <= names and read_record(folder), place
 
 
+LEARNT = {  # by the place of a cell: its task, how many examples its splits have, and files of its own
+    "finetune/grammar_tiny/sentiment-bilstm-1": ("sentiment", (60, 20, 40), {"tokenizer.json"}),
+    "finetune/grammar_tiny/acceptability-gpt-1": ("acceptability", (60, 20, 40), {"tokenizer.json"}),
+    "from_scratch/grammar_pos/bilstm_crf-1": ("grammar_pos", (41, 11, 18), {
+        "vocabulary.json", "learnt.json", "validation.tags.txt", "test.tags.txt"}),
+    "from_scratch/grammar_questions_tiny/bidaf-1": ("grammar_questions_tiny", (24, 8, 16), {
+        "vocabulary.json", "predictions.json"}),
+    "from_scratch/grammar_documents_tiny/mention_ranker-1": ("grammar_documents_tiny", (6, 2, 5), {
+        "vocabulary.json", *(f"{split}.{kind}.conll" for split in ("validation", "test") for kind in ("key", "response"))}),
+    "from_scratch/grammar_endings_tiny/bilstm-1": ("grammar_endings_tiny", (60, 20, 20), {"tokenizer.json"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", LEARNT)
+def test_a_cell_of_a_task_is_complete(place, cells):
+    folder, (task, sizes, own) = cells.folder / "outputs" / place, LEARNT[place]
+    always = {"config.yaml", "curve.csv", "digests.json", "metrics.json", "model.safetensors", "run.json", "units.csv"}
+    assert {path.name for path in folder.iterdir()} == always | own
+    run, (stage, corpus, name) = cells.read(f"{place}/run.json"), place.split("/")
+    facts = [stage, task, corpus, name.removeprefix(f"{task}-")[:-2], 1]
+    assert [run[key] for key in ("stage", "task", "corpus", "system", "seed")] == facts
+    train, validation, test = sizes
+    assert run["examples"] == {"train": train, "validation": validation, "test": test}
+    units = pd.read_csv(folder / "units.csv").groupby("split").size()
+    assert units.to_dict() == {"validation": validation, "test": test}
+
+
 def test_run_leads_to_its_origins(graph):
     cell, *origins = ("evaluate/grammar_tiny/elman-1", "pretrain/grammar_tiny/elman-1", "tokenize/grammar_tiny/word")
     run = graph.read(f"{cell}/run.json")
