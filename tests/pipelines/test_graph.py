@@ -41,7 +41,8 @@ LEARNT = {  # by the place of a cell: its task, how many examples its splits hav
     "from_scratch/grammar_questions_tiny/bidaf-1": ("grammar_questions_tiny", (24, 8, 16), {
         "vocabulary.json", "predictions.json"}),
     "from_scratch/grammar_documents_tiny/mention_ranker-1": ("grammar_documents_tiny", (6, 2, 5), {
-        "vocabulary.json", *(f"{split}.{kind}.conll" for split in ("validation", "test") for kind in ("key", "response"))}),
+        "vocabulary.json", "validation.key.conll", "validation.response.conll", "test.key.conll",
+        "test.response.conll"}),
     "from_scratch/grammar_endings_tiny/bilstm-1": ("grammar_endings_tiny", (60, 20, 20), {"tokenizer.json"}),
 }  # fmt: skip
 
