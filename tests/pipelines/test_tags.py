@@ -16,7 +16,6 @@ from retable.models.word2vec_format import write_word2vec
 from retable.training.weights import read_weights
 from tests.metrics.test_spans import conlleval
 from tests.pipelines.conftest import ELMO
-from tests.pipelines.recipes import composed
 
 NOUNS, VERBS = ("Dogs", "cats", "birds", "mice"), ("run", "see", "eat")
 
@@ -176,18 +175,3 @@ def test_semantic_roles_of_conll_2005(tmp_path):
 )  # fmt: skip
 def test_mistakes_of_use_end_with_one_line(project, overrides, mistake, said):
     assert said in project.refuse("finetune", *(part for part in overrides if not part.startswith("model.")), *mistake)
-
-
-@pytest.mark.parametrize(
-    ("name", "plain", "elmo"),
-    [
-        ("elmo_tagger", "bilstm_tagger", "elmo"),
-        ("few_tags_elmo", "few_tags", "elmo_1x128"),
-        ("elmo_role_labeller", "role_labeller", "elmo"),
-    ],
-)
-def test_elmo_stands_beside_a_tagger_and_a_labeller_alike(name, plain, elmo):
-    with_elmo, without = (composed("finetune", each, "task=grammar_pos") for each in (name, plain))
-    pretrained = {**composed("pretrain", elmo).model, "_partial_": True}
-    beside = {"_target_": "retable.models.elmo_tagger.ELMoTagger", "elmo": pretrained, "frozen": True}
-    assert with_elmo.model == {**without.model, **beside} and with_elmo.finetuning == without.finetuning
