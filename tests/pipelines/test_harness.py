@@ -33,7 +33,8 @@ def test_a_task_has_the_score_of_our_own(system, outputs, tmp_path):
     task = {
         "task": "own_pairs", "dataset_path": "json", "test_split": "test", "output_type": "multiple_choice",
         "dataset_kwargs": {"data_files": {"test": str(tmp_path / "pairs.jsonl")}},
-        "doc_to_text": "", "doc_to_target": 0, "doc_to_choice": "{{[good, bad]}}", "metric_list": [{"metric": "acc"}],
+        "doc_to_text": "", "target_delimiter": "", "doc_to_target": 0, "doc_to_choice": "{{[good, bad]}}",
+        "metric_list": [{"metric": "acc"}],
     }  # fmt: skip
     found = lm_eval.simple_evaluate(model=CellLM(str(cell)), tasks=[task], bootstrap_iters=0)
     scored = retable.load(cell).score([text for pair in pairs for text in pair])
