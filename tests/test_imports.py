@@ -1,6 +1,7 @@
 """Imports point one way, and the heavy libraries have one importer each."""
 
 import ast
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -50,18 +51,21 @@ BELOW: dict[str, tuple[str, ...]] = {
 MODULES, STAGES = sorted(SOURCE.rglob("*.py")), sorted(PIPELINES.rglob("*.py"))
 
 
-def imported(path: Path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom):
-            yield node.module or ""
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+@cache
+def nodes(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    every = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return [node for node in every if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def imported(path: Path) -> set[str]:
+    plain = {alias.name for node in nodes(path) if isinstance(node, ast.Import) for alias in node.names}
+    return plain | {node.module or "" for node in nodes(path) if isinstance(node, ast.ImportFrom)}
 
 
 def members(path: Path) -> set[str]:
     """All that a file imports: modules, and what it takes from them, which may be modules."""
-    froms = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
-    return {f"{node.module}.{alias.name}" for node in froms for alias in node.names} | {*imported(path)}
+    froms = [node for node in nodes(path) if isinstance(node, ast.ImportFrom)]
+    return {f"{node.module}.{alias.name}" for node in froms for alias in node.names} | imported(path)
 
 
 def test_imports_point_one_way():

@@ -106,7 +106,7 @@ def killed_at(operation: int) -> int:
 
 @pytest.mark.parametrize(
     ("twice", "removed"),
-    [(True, False), (False, True), pytest.param(True, True, marks=LONG), pytest.param(False, False, marks=LONG)],
+    [(True, False), *(pytest.param(*each, marks=LONG) for each in ((False, True), (True, True), (False, False)))],
 )
 def test_a_kill_at_any_operation_loses_no_cell_and_stops_no_later_run(twice, removed):
     """Between the renames the cell is aside; the next run, whose block here fails, has it back before it begins."""

@@ -9,96 +9,46 @@ import random
 import shutil
 import signal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
 
 from retable.core.digests import digest
 from tests.chaos.project import ROOT, End, Project
-from tests.pipelines.conftest import TWO
+from tests.pipelines.conftest import BERT, CELLS, TINY, TWO
 
 pytestmark = pytest.mark.chaos
 SEED, ENDS = int(os.environ.get("CHAOS_SEED", 1)), int(os.environ.get("CHAOS_ENDS", 12))
 OF_STUDIES = 8  # of so many ends one is a study's
 SIGNALS = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGUSR1: 99}
 
-TINY = ["corpus=grammar_tiny"]
-SHORT = [*TINY, "+max_steps=8", "validations=2", "checkpoint_every=2"]
-LSTM = [*TINY, "recipe=recurrent/lstm", "model.d_model=16", "model.dropout=0.2", "batches.batch_size=4",
+SAVED = ["validations=2", "checkpoint_every=2"]
+SHORT = ["+max_steps=8", *SAVED]
+LSTM = [TINY, "recipe=recurrent/lstm", "model.d_model=16", "model.dropout=0.2", "batches.batch_size=4",
         "batches.length=16", "epochs=0.4", "checkpoint_every=3", "validations=5"]  # fmt: skip
-GPT = ["recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1"]
-BERT = ["tokenizer=word_marked", "recipe=bert/bert", "model.d_model=16", "model.n_layers=1"]
-TASK = [*TINY, "finetuning.batch_size=4", "++max_steps=8", "validations=2", "checkpoint_every=2"]
-BILSTM = ["recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8"]
 DDP = ["trainer=ddp", *TWO]
-PAIRS = ["corpus=grammar_pairs_tiny"]
-
-
-class Command(NamedTuple):
-    """What a user gives, and which of those before it must have run."""
-
-    words: list[str]
-    needs: tuple[str, ...] = ()
-
-
+CLASSIFIER = CELLS["finetune/grammar_tiny/sentiment-bilstm-1"]
+TRAINED = [place for place, words in CELLS.items() if words[0] in ("embed", "pretrain", "finetune")]
+TRAINED = [place for place in TRAINED if place.rpartition("/")[2] not in ("kn3-1", "cache-1")]
+# What a user gives: the small cells of every kind of system, which are longer and leave checkpoints here, and more.
 COMMANDS = {
-    "prepare": Command(["prepare", *TINY, "corpus.write.words={train: 3000, validation: 600, test: 900}",
-                        "corpus.write.task_examples={train: 60, validation: 20, test: 40}"]),
-    "tokenize": Command(["tokenize", *TINY], ("prepare",)),
-    "bpe": Command(["tokenize", *TINY, "tokenizer=bpe", "tokenizer.train.vocab_size=300"], ("prepare",)),
-    "marked": Command(["tokenize", *TINY, "tokenizer=word_marked"], ("prepare",)),
-    "kn5": Command(["pretrain", *TINY, "recipe=counted/kn5"], ("tokenize",)),
-    "lstm": Command(["pretrain", *LSTM], ("tokenize",)),
-    "lstm, two processes": Command(["pretrain", *LSTM, "seed=2", *DDP], ("tokenize",)),
-    "multirun": Command(["pretrain", "-m", *LSTM, "seed=3,4", "epochs=0.1", "hydra.sweep.dir=multirun/seeds"],
-                        ("tokenize",)),
-    "search": Command(["pretrain", "-m", *LSTM, "epochs=0.1", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=2",
-                       "hydra.launcher.n_jobs=1", "hydra.sweeper.study_name=rates",
-                       "optimizer.lr=tag(log,interval(1e-3,1e-2))"], ("tokenize",)),
-    "gpt": Command(["pretrain", *SHORT, *GPT, "tokenizer=bpe", "batches.batch_size=4"], ("bpe",)),
-    "bert": Command(["pretrain", *SHORT, *BERT, "batches.batch_size=4"], ("marked",)),
-    "skipgram": Command(["embed", *TINY, "recipe=vectors/skipgram", "epochs=1"], ("tokenize",)),
-    "fasttext": Command(["embed", *SHORT, "recipe=vectors/fasttext", "model.d_model=8", "model.buckets=1000"],
-                        ("tokenize",)),
-    "glove": Command(["embed", *SHORT, "recipe=vectors/glove", "model.d_model=8"], ("tokenize",)),
-    "adapt": Command(["adapt", *TINY, "adaptation=dynamic_rms", "cell=grammar_tiny/lstm-1", "system=lstm_dynamic_rms",
-                      "adaptation.rates=[1e-4]"], ("lstm",)),
-    "mix": Command(["mix", *TINY, "cells=[pretrain/grammar_tiny/kn5-1,pretrain/grammar_tiny/lstm-1]", "system=both"],
-                   ("kn5", "lstm")),
-    "evaluate": Command(["evaluate", *TINY, "cell=grammar_tiny/lstm-1", "benchmark=[perplexity,phenomena]"],
-                        ("lstm",)),
-    "evaluate vectors": Command(["evaluate", *TINY, "stage=embed", "cell=grammar_tiny/glove-1", "benchmark=neighbours"],
-                                ("glove",)),
-    "generate": Command(["generate", "cell=grammar_tiny/lstm-1", "n_prompts=3"], ("lstm",)),
-    "sentiment": Command(
-        ["finetune", *TINY, "task=sentiment", *BILSTM, "epochs=2", "checkpoint_every=2"], ("tokenize",)
-    ),
-    "sentiment, two processes": Command(["finetune", *TASK, *BILSTM, "task=sentiment", "seed=2", *DDP], ("tokenize",)),
-    "acceptability": Command(["finetune", *TASK, *GPT, "task=acceptability", "tokenizer=bpe",
-                              "init=pretrain/grammar_tiny/gpt-1"], ("gpt",)),
-    "evaluate held out": Command(["evaluate", *TINY, "tokenizer=word_marked", "cell=grammar_tiny/bert-1",
-                                  "benchmark=held_out"], ("bert",)),
-    "entailment": Command(["finetune", *TASK, *BERT, "task=rte", "init=pretrain/grammar_tiny/bert-1"], ("bert",)),
-    "tags": Command(["finetune", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8",
-                     "model.d_model=8", "task.sentences.text.words={train: 600, validation: 200, test: 200}"],
-                    ("tokenize",)),
-    "answers": Command(["finetune", *TASK, "task=grammar_questions_tiny", "recipe=readers/bidaf", "model.d_hidden=8",
-                        "task.questions.questions={train: 40, validation: 10, test: 20}"], ("tokenize",)),
-    "clusters": Command(["finetune", *TASK, "task=grammar_documents_tiny", "recipe=coreference/mention_ranker",
-                         "finetuning.batch_size=1", "model.d_model=8", "model.d_hidden=8", "model.max_width=1",
-                         "model.max_antecedents=10", "task.documents.words={train: 800, validation: 200, test: 200}"],
-                        ("tokenize",)),
-    "endings": Command(["prepare", "corpus=grammar_endings_tiny",
-                        "corpus.write.examples={train: 60, validation: 20, test: 20}"]),
-    "choices": Command(["finetune", *TASK, *BILSTM, "task=grammar_endings_tiny"], ("tokenize", "endings")),
-    "pairs": Command(["prepare", *PAIRS, "corpus.write.pairs={train: 100, validation: 10, test: 10}"]),
-    "encode pairs": Command(["tokenize", *PAIRS], ("pairs",)),
-    "translation": Command(["finetune", *PAIRS, "tokenizer=word", "task=translation", "model.d_model=16",
-                            "recipe=translation/transformer_translation_grammar", "decoding=greedy",
-                            "decoding.max_new_tokens=8", "batches.max_tokens=128", "++max_steps=8", "validations=2",
-                            "checkpoint_every=2"], ("encode pairs",)),
-    "scaling": Command(["scaling", "lengths=[8,16,32]", "widths=[8,16,32]", "length=8", "width=8", "repeats=1"]),
+    **{place: [*words, *SAVED, "++max_steps=8"] if place in TRAINED else words for place, words in CELLS.items()},
+    "lstm": ["pretrain", *LSTM],
+    "lstm, two processes": ["pretrain", *LSTM, "seed=2", *DDP],
+    "multirun": ["pretrain", "-m", *LSTM, "seed=3,4", "epochs=0.1", "hydra.sweep.dir=multirun/seeds"],
+    "search": ["pretrain", "-m", *LSTM, "epochs=0.1", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=2",
+               "hydra.launcher.n_jobs=1", "hydra.sweeper.study_name=rates",
+               "optimizer.lr=tag(log,interval(1e-3,1e-2))"],
+    "fasttext": ["embed", TINY, *SHORT, "recipe=vectors/fasttext", "model.d_model=8", "model.buckets=1000"],
+    "glove": ["embed", TINY, *SHORT, "recipe=vectors/glove", "model.d_model=8"],
+    "adapt dynamically": ["adapt", TINY, "adaptation=dynamic_rms", "cell=grammar_tiny/elman-1", "system=elman_rms",
+                          "adaptation.rates=[1e-4]"],
+    "evaluate held out": ["evaluate", TINY, "tokenizer=word_marked", "cell=grammar_tiny/bert-1", "benchmark=held_out"],
+    "sentiment, two processes": [*CLASSIFIER, *SAVED, "++max_steps=8", "seed=2", *DDP],
+    "entailment": ["finetune", TINY, *BERT, "finetuning.batch_size=4", "++max_steps=8", *SAVED, "task=rte",
+                   "init=pretrain/grammar_tiny/bert-1"],
+    "scaling": ["scaling", "lengths=[8,16,32]", "widths=[8,16,32]", "length=8", "width=8", "repeats=1"],
 }  # fmt: skip
 
 
@@ -117,13 +67,19 @@ def write_entailment(folder: Path) -> None:
 
 
 def needed(names: list[str]) -> list[str]:
-    """These commands and all that they need, in their order."""
+    """These commands and all that they may need, in their order: texts, tokens, and the cells that they name."""
     known: set[str] = set()
     waiting = [*names]
     while waiting:
         if (name := waiting.pop()) not in known:
             known.add(name)
-            waiting += COMMANDS[name].needs
+            words = " ".join(COMMANDS[name])
+            waiting += [
+                place
+                for place in CELLS
+                if place.startswith(("prepare/", "tokenize/"))
+                or (place.partition("/")[2] in words and not place.startswith(("evaluate/", "generate/")))
+            ]
     return [name for name in COMMANDS if name in known]
 
 
@@ -135,7 +91,7 @@ def test_a_command_ended_anywhere_and_run_again_is_as_undisturbed(forks, tmp_pat
     names = draw.sample([*COMMANDS], len(COMMANDS)) * (ENDS // len(COMMANDS) + 1)
     drawn = names[: ENDS - ENDS // OF_STUDIES]
     for name in needed(drawn):
-        words = COMMANDS[name].words
+        words = COMMANDS[name]
         code, said = undisturbed.run(*words)
         assert code == 0, f"{name}\n{said}"
         touched = undisturbed.touched()

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.chaos
 def prepared(forks, tmp_path_factory) -> Path:
     """A project with a cell whose training nothing disturbed."""
     project = Project(tmp_path_factory.mktemp("prepared") / "project", forks)
-    for name in ("prepare", "tokenize", "lstm"):
-        project.succeed(*COMMANDS[name].words)
+    for name in ("prepare/grammar_tiny", "tokenize/grammar_tiny/word", "lstm"):
+        project.succeed(*COMMANDS[name])
     return project.folder
 
 
@@ -35,7 +35,7 @@ def test_eight_stages_at_once_make_one_store(folder, forks):
     projects = {name: Project(folder, forks, called=name) for name in names}
     with ThreadPoolExecutor(8) as pool:
         ended = pool.map(
-            lambda name: projects[name].run("pretrain", *TINY, "recipe=counted/kn3", f"system={name}"), names
+            lambda name: projects[name].run("pretrain", TINY, "recipe=counted/kn3", f"system={name}"), names
         )
     for code, said in ended:
         assert code == 0 and "MLflow takes nothing" not in said, said
@@ -56,7 +56,7 @@ def test_the_store_fails_in_mid_training(how, folder, forks):
     address = {"MLFLOW_TRACKING_URI": f"sqlite:///{store}?timeout=0.1"}  # seconds, to wait for a lock
     said = project.succeed("pretrain", *LSTM, f"+callbacks.failing={callback}", "system=failing", **address)
     assert said.count("MLflow takes nothing") == 1, said
-    project.succeed("tokenize", *TINY, "tokenizer=word_marked")
+    project.succeed("tokenize", TINY, "tokenizer=word_marked")
     assert project.runs()["run pretrain failing-1"].replace("failing", "lstm") == undisturbed["run pretrain lstm-1"]
     assert read_record(folder / "outputs/pretrain/grammar_tiny/failing-1")["mlflow_run_id"] is not None
     assert {path.name for path in project.left()} <= {"mlflow"}

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.chaos
 @pytest.fixture(scope="module")
 def project(tmp_path_factory, forks) -> Project:
     made = Project(tmp_path_factory.mktemp("project"), forks)
-    for name in ("prepare", "tokenize"):
-        made.succeed(*COMMANDS[name].words)
+    for name in ("prepare/grammar_tiny", "tokenize/grammar_tiny/word"):
+        made.succeed(*COMMANDS[name])
     return made
 
 

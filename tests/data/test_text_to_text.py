@@ -67,6 +67,21 @@ def read(tokenizer: Tokenizer, batch):
         yield tuple(tokenizer.decode(ids).strip() for ids in (source[: length - 1], labels[: size - 1]))
 
 
+def test_an_epoch_is_every_example_once_as_text(corpus):
+    tokenizer = corpus[1]
+    for task, expected in (
+        ("taste", {(f"taste sentence: {line}", label) for line, label in GOOD}),
+        ("same", {(f"same one: {line} two: {other}", label) for line, other, label in SAME}),
+    ):
+        batches = examples(corpus, task, length=120)
+        for epoch in (0, 1):
+            steps = range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch)
+            seen = [pair for step in steps for pair in read(tokenizer, batches.batch(step))]
+            assert len(seen) == len(GOOD)
+            # the vocabulary has no colon
+            assert {(source.replace("<unk>", ":"), target) for source, target in seen} == expected
+
+
 def test_an_input_is_cut_to_the_length(corpus):
     batch = examples(corpus, length=10).batch(0)
     assert batch.source_ids.shape == (4, 10) and (batch.source_lengths == 10).all()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from retable.core.errors import UsageError
-from retable.evaluation.steering import Steering
+from retable.evaluation.steering import Sentence, Steering
 from retable.tokenizers import word
 
 WORDS = ["good", "bad", "so"]
@@ -130,6 +130,23 @@ def test_nats_are_those_of_model_and_language(found, tmp_path):
     shown = (tmp_path / "samples.txt").read_text()
     _, *steered = shown.partition("steered\n\n")[2].partition("\n\n")[0].splitlines()
     assert steered and all(judge(line) == "good" for line in steered)
+
+
+def test_one_sentence_by_hand(tokenizer, tmp_path):
+    benchmark = Steering(str(tmp_path), Language(), judge, Knowing(tokenizer.words, tmp_path), "good", ["so"])
+    sentences = [
+        Sentence(["so"], ["good", "\n"], np.log(0.4 * 0.6)),
+        Sentence(["so"], ["so", "bad", "\n"], np.log(0.2 * 0.3 * 0.6)),  # which the language has not
+        Sentence(["so"], ["good", "so", "good"], np.log(0.4 * 0.2 * 0.4)),  # cut before its end
+    ]
+    scores = benchmark.scores(sentences)
+    assert (
+        scores["n"] == 3 and scores["label"] == pytest.approx(2 / 3) and scores["grammatical"] == pytest.approx(1 / 3)
+    )
+    assert scores["length"] == pytest.approx(8 / 3)
+    assert scores["true_nats_sentence"] == pytest.approx(-np.log(0.4 * 0.6))
+    assert scores["true_nats_token"] == pytest.approx(-np.log(0.4 * 0.6) / 2)
+    assert scores["nats_token"] == pytest.approx(-np.log(0.24 * 0.036 * 0.032) / 8)
 
 
 def test_what_it_can_not_be_asked(tokenizer, tmp_path):

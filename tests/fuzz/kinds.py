@@ -1,6 +1,5 @@
 """The kinds of files that users bring: a small example of each that is well-formed, and what stages do with it."""
 
-import csv
 import io
 import json
 import zipfile
@@ -92,11 +91,7 @@ def of_records(*records: Mapping[str, Any]) -> bytes:
 
 
 def of_rows(*rows: Mapping[str, Any], delimiter: str = ",") -> bytes:
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue().encode()
+    return pd.DataFrame(rows).to_csv(sep=delimiter, index=False).encode()
 
 
 def in_splits(content: bytes, end: str, *splits: str) -> dict[str, bytes]:
@@ -108,12 +103,9 @@ def in_splits(content: bytes, end: str, *splits: str) -> dict[str, bytes]:
 
 def tokenized(dice: Random, documents: bool = False) -> None:
     """What the stage encode makes of what the stage prepare has left in `out`."""
-    trainers: list[Callable[[Any], Tokenizer]] = [
-        word.train, partial(word.train, english=True), partial(byte_bpe.train, vocab_size=270),
-        partial(wordpiece.train, vocab_size=10_000, lowercase=True),
-    ]  # fmt: skip
-    tokenizer = dice.choice(trainers)([*read_lines(Path("out/train.txt"))])
-    tokenizer.save(Path("out/tokenizer.json"))
+    pieces = partial(byte_bpe.train, vocab_size=270), partial(wordpiece.train, vocab_size=10_000, lowercase=True)
+    train: Callable[[Any], Tokenizer] = dice.choice([word.train, partial(word.train, english=True), *pieces])
+    train([*read_lines(Path("out/train.txt"))]).save(Path("out/tokenizer.json"))
     tokenizer = Tokenizer.load(Path("out/tokenizer.json"))
     for split in SPLITS:
         text = Path("out", f"{split}.txt")
@@ -282,24 +274,19 @@ def of_parquet(rows: list[dict[str, Any]]) -> bytes:
 TREES = ["(3 (2 It) (4 (2 's) (4 lovely)))", "(1 (2 no) (1 good))", "(2 so)", "(4 (4 good) (2 it))"]
 COLUMNS = ["the DT B-NP", "cat NN I-NP", "sees VB O", "", "a DT B-NP", "bird NN I-NP", "", "it PR B-NP", "sees VB O"]
 CONLLU = [
-    *("# text = The cat's", "1\tThe\tthe\tDET\tDT\t_\t2\tdet\t_\t_", "2-3\tcat's\t_\t_\t_\t_\t_\t_\t_\t_"),
-    *(
-        "2\tcat\tcat\tNOUN\tNN\t_\t0\troot\t_\t_", "3\t's\tbe\tAUX\tVB\t_\t2\tcop\t_\t_",
-        "3.1\tx\tx\tX\tX\t_\t_\t_\t_\t_", "",
-    ),
-    *("1\tIt\tit\tPRON\tPR\t_\t2\tnsubj\t_\t_", "2\tsees\tsee\tVERB\tVB\t_\t0\troot\t_\t_"),
+    "# text = The cat's", "1\tThe\tthe\tDET\tDT\t_\t2\tdet\t_\t_", "2-3\tcat's\t_\t_\t_\t_\t_\t_\t_\t_",
+    "2\tcat\tcat\tNOUN\tNN\t_\t0\troot\t_\t_", "3\t's\tbe\tAUX\tVB\t_\t2\tcop\t_\t_",
+    "3.1\tx\tx\tX\tX\t_\t_\t_\t_\t_", "", "1\tIt\tit\tPRON\tPR\t_\t2\tnsubj\t_\t_",
+    "2\tsees\tsee\tVERB\tVB\t_\t0\troot\t_\t_",
 ]  # fmt: skip
 ROLES = [
-    *("the - (A0* *", "cat - *) *", "sees see (V*) *", "it - (A1*) *", "go go * (V*)", ""),
-    *("a - (A0*", "bird - *)", "sees see (V*)", "", "no -", ""),
-]
+    "the - (A0* *", "cat - *) *", "sees see (V*) *", "it - (A1*) *", "go go * (V*)", "", "a - (A0*", "bird - *)",
+    "sees see (V*)", "", "no -", "",
+]  # fmt: skip
 CLUSTERS = [
-    "#begin document (a); part 000",
-    *(
-        "a 0 0 The (0", "a 0 1 cat 0)", "a 0 2 sees -", "a 0 3 it (1)", "", "a 0 0 It (0)", "a 0 1 has (1)|(2",
-        "a 0 2 it 2)",
-    ),
-    *("", "#end document", "#begin document (b); part 001", "b 1 0 It -", "b 1 1 runs -", "", "#end document"),
+    "#begin document (a); part 000", "a 0 0 The (0", "a 0 1 cat 0)", "a 0 2 sees -", "a 0 3 it (1)", "", "a 0 0 It (0)",
+    "a 0 1 has (1)|(2", "a 0 2 it 2)", "", "#end document", "#begin document (b); part 001", "b 1 0 It -",
+    "b 1 1 runs -", "", "#end document",
 ]  # fmt: skip
 
 
@@ -361,6 +348,14 @@ def prompted(questions: Callable[[], Any], template: str) -> Callable:
         measured(Prompted("own", tokens(), questions(), template, shots=shots, examples=questions(), by=by), counted())
 
     return use
+
+
+def labelled_prompts(path: str) -> Callable:
+    return prompted(lambda: Labelled(path, "label", {"good": "cat", "bad": "bird"}), "{sentence} :")
+
+
+def last_words(path: str) -> Callable:
+    return lambda dice: measured(LastWords(tokens(), Lambada(path)), counted())
 
 
 def vectors() -> WordVectors:
@@ -444,6 +439,7 @@ def files_of(name: str, *kept: str) -> dict[str, bytes]:
 
 
 CHECKPOINT = ("config.json", "model.safetensors", "tokenizer.json")
+OLD_TEXT = {"gpt2": ("vocab.json", "merges.txt"), "bert": ("vocab.txt", "tokenizer_config.json")}
 
 
 def older(name: str) -> dict[str, bytes]:
@@ -481,174 +477,93 @@ def written(write: Callable[[Path], None], name: str) -> bytes:
 
 
 def kinds() -> dict[str, Kind]:
-    text = of_lines(*LINES, "", *LINES)
-    some_vectors = vectors()
-    bpe = byte_bpe.train(LINES, 270)
+    text, eight = of_lines(*LINES, "", *LINES), b" ".join([b" the cat sees a bird"] * 20)
+    vector, bpe, two = vectors(), byte_bpe.train(LINES, 270), ("train", "test")
     squad, triples = json.dumps(SQUAD).encode(), json.dumps(TRIPLES).encode()
-    wic = of_lines(*(f"cat\tN\t1-1\t{line}\t{line}" for line in LINES))
+    labelled = {"tsv": of_rows(*ROWS, delimiter="\t"), "csv": of_rows(*ROWS), "jsonl": of_records(*ROWS)}
+    wic = {"data": of_lines(*(f"cat\tN\t1-1\t{line}\t{line}" for line in LINES)), "gold": of_lines("T", "F", "T")}
+    flat = of_rows(*({key: row[key] for key in ("start", "ending0", "ending1", "label")} for row in CHOICES))
+    tokenizers = {"word": words(), "bpe": bpe, "wordpiece": wordpiece.train(LINES, 60, True, 30),
+                  "unigram": unigram.train(LINES, 130)}  # fmt: skip
     return {
         "text": Kind(in_splits(text, "txt"), corpus),
         "collection": Kind({"a.train": text, "b.train": text, "a.dev": text, "a.test": text}, collection),
         "wikitext": Kind({f"wiki.{name}.tokens": text for name in ("train", "valid", "test")}, wikitext),
         "one file": Kind({"whole.txt": text * 3}, one_file),
-        "text8": Kind({"text8": b" ".join([b" the cat sees a bird"] * 20)}, text8),
-        "text8.zip": Kind({"text8.zip": zipped("text8", b" ".join([b" the cat sees a bird"] * 20))}, text8),
-        "parallel": Kind(
-            {f"{split}.{side}": of_lines(*LINES) for split in SPLITS for side in ("source", "target")}, translations
-        ),
-        "shards": Kind(
-            {
-                "train_0.bin": shard(15), "train_1.bin": shard(10, False), "val_0.bin": shard(20),
-                "tokenizer.json": written(bpe.save, "tokenizer.json"),
-            },
-            shards,
-        ),
-        "tsv": Kind(in_splits(of_rows(*ROWS, delimiter="\t"), "tsv"), sentences("tsv")),
-        "csv": Kind(in_splits(of_rows(*ROWS), "csv"), sentences("csv", form={"quotes": True})),
-        "json lines": Kind(in_splits(of_records(*ROWS), "jsonl"), sentences("jsonl")),
+        "text8": Kind({"text8": eight}, text8),
+        "text8.zip": Kind({"text8.zip": zipped("text8", eight)}, text8),
+        "parallel": Kind(in_splits(of_lines(*LINES), "source") | in_splits(of_lines(*LINES), "target"), translations),
+        "shards": Kind({"train_0.bin": shard(15), "train_1.bin": shard(10, False), "val_0.bin": shard(20),
+                        "tokenizer.json": written(bpe.save, "tokenizer.json")}, shards),
+        "tsv": Kind(in_splits(labelled["tsv"], "tsv"), sentences("tsv")),
+        "csv": Kind(in_splits(labelled["csv"], "csv"), sentences("csv", form={"quotes": True})),
+        "json lines": Kind(in_splits(labelled["jsonl"], "jsonl"), sentences("jsonl")),
         "parquet": Kind(in_splits(of_parquet(ROWS), "parquet"), sentences("parquet")),
         "pattern": Kind(
-            in_splits(of_lines(*(f"{row['label']}:x {row['sentence']}" for row in ROWS)), "label", "train", "test"),
-            sentences(
-                "label",
-                {"pattern": r"(?P<label>\w+):\w+ (?P<sentence>.*)", "encoding": "latin-1"},
-                {"train": "train.label", "validation": 0.34, "test": "test.label"},
-            ),
-        ),
+            in_splits(of_lines(*(f"{row['label']}:x {row['sentence']}" for row in ROWS)), "label", *two),
+            sentences("label", {"pattern": r"(?P<label>\w+):\w+ (?P<sentence>.*)", "encoding": "latin-1"},
+                      {"train": "train.label", "validation": 0.34, "test": "test.label"})),
         "scores": Kind(
             in_splits(of_rows(*PAIRS, delimiter="\t"), "txt"),
-            sentences(
-                "txt", sentences=["a", "b"], label="score", labels=None, scores=[0, 5], metrics=["pearson", "spearman"]
-            ),
-        ),
+            sentences("txt", sentences=["a", "b"], label="score", labels=None, scores=[0, 5],
+                      metrics=["pearson", "spearman"])),
         "gold": Kind(
-            {
-                f"{split}.{end}": content
-                for split in SPLITS
-                for end, content in (("data", wic), ("gold", of_lines("T", "F", "T")))
-            },
-            sentences(
-                "data", {"columns": ["word", "kind", "places", "a", "b"]},
-                {split: {"path": f"{split}.data", "gold": f"{split}.gold"} for split in SPLITS}, sentences=["a", "b"],
-                label="gold", labels={"F": "different", "T": "same"}, metrics=["accuracy"],
-            ),
-        ),
+            in_splits(wic["data"], "data") | in_splits(wic["gold"], "gold"),
+            sentences("data", {"columns": ["word", "kind", "places", "a", "b"]},
+                      {split: {"path": f"{split}.data", "gold": f"{split}.gold"} for split in SPLITS},
+                      sentences=["a", "b"], label="gold", labels={"F": "different", "T": "same"},
+                      metrics=["accuracy"])),
         "trees": Kind(
             in_splits(of_lines(*TREES), "trees"),
-            sentences(
-                "trees",
-                files={
-                    "train": {"path": "train.trees", "phrases": True},
-                    "validation": "validation.trees",
-                    "test": "test.trees",
-                },
-                metrics=["accuracy"],
-                labels=list(range(5)),
-                read=part("retable.tasks.trees.read_trees", _partial_=True),
-            ),
-        ),
+            sentences("trees", files={"train": {"path": "train.trees", "phrases": True},
+                                      "validation": "validation.trees", "test": "test.trees"},
+                      metrics=["accuracy"], labels=[*range(5)],
+                      read=part("retable.tasks.trees.read_trees", _partial_=True))),
         "columns": Kind(in_splits(of_lines(*COLUMNS), "cols"), tags("cols", None, scheme="IOBES")),
         "columns, by tokens": Kind(in_splits(of_lines(*COLUMNS), "cols"), tags("cols", None, ENCODER, scheme=None)),
-        "conllu": Kind(
-            in_splits(of_lines(*CONLLU), "conllu"), tags("conllu", part("retable.corpora.conllu.read_conllu"))
-        ),
+        "conllu": Kind(in_splits(of_lines(*CONLLU), "conllu"),
+                       tags("conllu", part("retable.corpora.conllu.read_conllu"))),
         "roles": Kind(
             in_splits(of_lines(*ROLES), "props"),
-            tags(
-                "props", part("retable.corpora.propbank.read_propositions", word=0, first=2), LABELLER, scheme="IOB2",
-                roles=True,
-            ),
-        ),
+            tags("props", part("retable.corpora.propbank.read_propositions", word=0, first=2), LABELLER, scheme="IOB2",
+                 roles=True)),
         "coreference": Kind(in_splits(of_lines(*CLUSTERS), "conll"), clusters),
-        "squad": Kind(in_splits(squad, "json", "train", "test"), answers("read_squad", READER)),
-        "squad, by tokens": Kind(in_splits(squad, "json", "train", "test"), answers("read_squad", ENCODER)),
-        "triples": Kind(in_splits(triples, "json", "train", "test"), answers("read_triples", READER)),
-        "choices.csv": Kind(
-            in_splits(
-                of_rows(*({k: v for k, v in row.items() if k != "endings"} for row in CHOICES)), "csv", "train", "test"
-            ),
-            choices("csv", ["ending0", "ending1"]),
-        ),
-        "choices.jsonl": Kind(in_splits(of_records(*CHOICES), "jsonl", "train", "test"), choices("jsonl", "endings")),
+        "squad": Kind(in_splits(squad, "json", *two), answers("read_squad", READER)),
+        "squad, by tokens": Kind(in_splits(squad, "json", *two), answers("read_squad", ENCODER)),
+        "triples": Kind(in_splits(triples, "json", *two), answers("read_triples", READER)),
+        "choices.csv": Kind(in_splits(flat, "csv", *two), choices("csv", ["ending0", "ending1"])),
+        "choices.jsonl": Kind(in_splits(of_records(*CHOICES), "jsonl", *two), choices("jsonl", "endings")),
         "labelled choices": Kind(
-            in_splits(of_records(*CHOICES), "jsonl", "train", "test")
-            | in_splits(of_lines(*"010101"), "lst", "train", "test"),
-            choices("jsonl", "endings", None, labels={"train": "train.lst", "test": "test.lst"}),
-        ),
-        "hellaswag": Kind(
-            {"hellaswag.jsonl": of_records(*HELLASWAG)}, prompted(lambda: HellaSwag("hellaswag.jsonl"), "{context}")
-        ),
+            in_splits(of_records(*CHOICES), "jsonl", *two) | in_splits(of_lines(*"010101"), "lst", *two),
+            choices("jsonl", "endings", None, labels={"train": "train.lst", "test": "test.lst"})),
+        "hellaswag": Kind({"hellaswag.jsonl": of_records(*HELLASWAG)},
+                          prompted(lambda: HellaSwag("hellaswag.jsonl"), "{context}")),
         "piqa": Kind(
-            {
-                "piqa.jsonl": of_records(*({"goal": line, "sol1": "a bird", "sol2": "the cat"} for line in LINES)),
-                "piqa.lst": of_lines(*"010"),
-            },
-            prompted(lambda: PIQA("piqa.jsonl", "piqa.lst"), "{goal}"),
-        ),
-        **{
-            f"prompts.{end}": Kind(
-                {f"rows.{end}": content},
-                prompted(
-                    lambda end=end: Labelled(f"rows.{end}", "label", {"good": "cat", "bad": "bird"}), "{sentence} :"
-                ),  # type: ignore[misc]
-            )
-            for end, content in (
-                ("tsv", of_rows(*ROWS, delimiter="\t")), ("csv", of_rows(*ROWS)), ("jsonl", of_records(*ROWS)),
-            )
-        },
-        **{
-            f"lambada.{end}": Kind(
-                {f"lambada.{end}": content},
-                lambda dice, end=end: measured(LastWords(tokens(), Lambada(f"lambada.{end}")), counted()),  # type: ignore[misc]
-            )
-            for end, content in (("txt", of_lines(*LINES)), ("jsonl", of_records(*({"text": line} for line in LINES))))
-        },
-        "blimp": Kind(
-            {"paradigm.jsonl": of_records(*BLIMP)}, lambda dice: measured(MinimalPairs(tokens(), BLiMP(".")), counted())
-        ),
+            {"piqa.jsonl": of_records(*({"goal": line, "sol1": "a bird", "sol2": "the cat"} for line in LINES)),
+             "piqa.lst": of_lines(*"010")},
+            prompted(lambda: PIQA("piqa.jsonl", "piqa.lst"), "{goal}")),
+        **{f"prompts.{end}": Kind({f"rows.{end}": content}, labelled_prompts(f"rows.{end}"))
+           for end, content in labelled.items()},
+        "lambada.txt": Kind({"lambada.txt": of_lines(*LINES)}, last_words("lambada.txt")),
+        "lambada.jsonl": Kind({"lambada.jsonl": of_records(*({"text": line} for line in LINES))},
+                              last_words("lambada.jsonl")),
+        "blimp": Kind({"paradigm.jsonl": of_records(*BLIMP)},
+                      lambda dice: measured(MinimalPairs(tokens(), BLiMP(".")), counted())),
         "similarity": Kind({"pairs.txt": of_lines("cat bird 3.5", "sees seen\t9", "the a 1", "x cat 2")},
-            lambda dice: measured(Similarity(".", dice.random() < 0.5), some_vectors)),
+                           lambda dice: measured(Similarity(".", dice.random() < 0.5), vector)),
         "analogies": Kind(
             {"questions.txt": of_lines(": animals", "cat bird sees seen", "the a cat bird", ": gram1", "a the it no")},
             lambda dice: measured(
-                dice.choice([Analogies("questions.txt"), Capitals("questions.txt", "animals")]), some_vectors
-            ),
-        ),
-        **{
-            f"vectors.{end}": Kind(
-                {
-                    f"vectors.{end}": written(
-                        lambda path: write_word2vec(path, WORDS, some_vectors.vectors), f"vectors.{end}"
-                    )
-                },
-                word_vectors,
-            )
-            for end in ("txt", "bin")
-        },
+                dice.choice([Analogies("questions.txt"), Capitals("questions.txt", "animals")]), vector)),
+        **{name: Kind({name: written(lambda path: write_word2vec(path, WORDS, vector.vectors), name)}, word_vectors)
+           for name in ("vectors.txt", "vectors.bin")},
         "arpa": Kind(
-            {"model.arpa": written(lambda path: write_arpa(counted(), words().words, path), "model.arpa")}, arpa
-        ),
-        **{
-            f"tokenizer.json of {name}": Kind({"tokenizer.json": written(its.save, "tokenizer.json")}, tokenizer_file)
-            for name, its in (
-                ("word", words()), ("bpe", bpe), ("wordpiece", wordpiece.train(LINES, 60, True, 30)),
-                ("unigram", unigram.train(LINES, 130)),
-            )
-        },
-        **{
-            f"tokenizer files of {name}": Kind(
-                {
-                    k: v
-                    for k, v in older(name).items()
-                    if k in ("vocab.json", "merges.txt", "vocab.txt", "tokenizer_config.json")
-                },
-                tokenizer_file,
-            )
-            for name in ("gpt2", "bert")
-        },
-        **{
-            f"checkpoint, {name}": Kind(files_of(name, *CHECKPOINT), checkpoint)
-            for name in ("gpt2", "bert", "electra", "t5")
-        },
-        **{f"older checkpoint, {name}": Kind(older(name), checkpoint) for name in ("gpt2", "bert")},
+            {"model.arpa": written(lambda path: write_arpa(counted(), words().words, path), "model.arpa")}, arpa),
+        **{f"tokenizer.json of {name}": Kind({"tokenizer.json": written(its.save, "tokenizer.json")}, tokenizer_file)
+           for name, its in tokenizers.items()},
+        **{f"tokenizer files of {name}": Kind({file: older(name)[file] for file in OLD_TEXT[name]}, tokenizer_file)
+           for name in OLD_TEXT},
+        **{f"checkpoint, {name}": Kind(files_of(name, *CHECKPOINT), checkpoint)
+           for name in ("gpt2", "bert", "electra", "t5")},
+        **{f"older checkpoint, {name}": Kind(older(name), checkpoint) for name in OLD_TEXT},
     }  # fmt: skip

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filelock import FileLock
+from mlflow.tracking import MlflowClient
 
 from pipelines.executors.client import submit
 from pipelines.executors.local import SERVER, server
@@ -39,17 +41,24 @@ SHORT = [TINY, "+max_steps=3", "epochs=1"]
 TASK = [TINY, "finetuning.batch_size=8", "epochs=0.2"]
 BILSTM = ["recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8"]
 GPT = ["recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1"]
+BERT = ["recipe=bert/bert", "tokenizer=word_marked", "model.d_model=16", "model.n_layers=2", "model.n_heads=2"]
+ELMO = ["recipe=elmo/elmo", "model.d_model=8", "model.d_cell=8", "model.filters=[[1,4]]", "batches.length=16"]
+SPELT = ["model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]"]
+PAIRS = "corpus=grammar_pairs_tiny"
 SKIPGRAM = "embedding=outputs/embed/grammar_tiny/skipgram-1/vectors.bin"
-# Small cells of every stage but `scaling`, which measures times.
+# Small cells of every stage but `scaling`, which measures times, and of every kind of system.
 CELLS = {
     "prepare/grammar_tiny": ["prepare", *SMALL_CORPUS],
     "tokenize/grammar_tiny/word": ["tokenize", TINY],
+    "tokenize/grammar_tiny/word_marked": ["tokenize", TINY, "tokenizer=word_marked"],
     "tokenize/grammar_tiny/bpe": ["tokenize", TINY, "tokenizer=bpe", "tokenizer.train.vocab_size=300"],
     "embed/grammar_tiny/skipgram-1": ["embed", *SHORT, "model.d_model=8"],
     "pretrain/grammar_tiny/kn3-1": ["pretrain", TINY, "recipe=counted/kn3"],
     "pretrain/grammar_tiny/cache-1": ["pretrain", TINY, "recipe=counted/cache"],
     "pretrain/grammar_tiny/gpt-1": ["pretrain", *SHORT, *GPT, "tokenizer=bpe", "batches.batch_size=4"],
     "pretrain/grammar_tiny/elman-1": ["pretrain", *SHORT, "recipe=recurrent/elman", "model.d_model=8"],
+    "pretrain/grammar_tiny/bert-1": ["pretrain", *SHORT, *BERT, "batches.batch_size=2"],
+    "pretrain/grammar_tiny/elmo-1": ["pretrain", *SHORT, *ELMO, "batches.batch_size=4"],
     "adapt/grammar_tiny/elman_neural_cache-1": [
         "adapt", TINY, "cell=grammar_tiny/elman-1", "system=elman_neural_cache",
     ],
@@ -64,8 +73,35 @@ CELLS = {
         "finetune", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8", "model.d_model=8",
         "task.sentences.text.words={train: 600, validation: 200, test: 200}",
     ],
+    "from_scratch/grammar_questions_tiny/bidaf-1": [
+        "finetune", *TASK, "task=grammar_questions_tiny", "recipe=readers/bidaf", *SPELT, "model.d_hidden=8",
+        "task.questions.questions={train: 24, validation: 8, test: 16}",
+    ],
+    "from_scratch/grammar_documents_tiny/mention_ranker-1": [
+        "finetune", *TASK, "task=grammar_documents_tiny", "recipe=coreference/mention_ranker", *SPELT,
+        "model.d_model=12", "model.d_hidden=8", "model.max_width=2", "model.max_antecedents=5",
+        "task.documents.words={train: 600, validation: 200, test: 300}",
+    ],
+    "prepare/grammar_endings_tiny": [
+        "prepare", "corpus=grammar_endings_tiny", "corpus.write.examples={train: 60, validation: 20, test: 20}",
+    ],
+    "from_scratch/grammar_endings_tiny/bilstm-1": ["finetune", *TASK, *BILSTM, "task=grammar_endings_tiny", "epochs=3"],
+    "prepare/grammar_pairs_tiny": [
+        "prepare", PAIRS, "corpus.write.pairs={train: 200, validation: 10, test: 12}",
+    ],
+    "tokenize/grammar_pairs_tiny/word": ["tokenize", PAIRS],
+    "from_scratch/grammar_pairs_tiny/rnn_translation_grammar-1": [
+        "finetune", PAIRS, "task=translation", "tokenizer=word", "decoding=greedy", "epochs=1", "model.d_model=16",
+        "recipe=translation/rnn_translation_grammar", "model.d_embedding=16", "batches.max_tokens=256",
+        "decoding.max_new_tokens=12",
+    ],
     "evaluate/grammar_tiny/both-1": ["evaluate", TINY, "stage=mix", "cell=grammar_tiny/both-1"],
     "evaluate/grammar_tiny/gpt-1": ["evaluate", TINY, "tokenizer=bpe", "cell=grammar_tiny/gpt-1"],
+    "evaluate/grammar_tiny/elman-1": ["evaluate", TINY, "cell=grammar_tiny/elman-1"],
+    "evaluate/grammar_tiny/elmo-1": ["evaluate", TINY, "cell=grammar_tiny/elmo-1"],
+    "evaluate/grammar_tiny/elman_neural_cache-1": [
+        "evaluate", TINY, "stage=adapt", "cell=grammar_tiny/elman_neural_cache-1",
+    ],
     "evaluate/grammar_tiny/skipgram-1": [
         "evaluate", TINY, "stage=embed", "cell=grammar_tiny/skipgram-1", "benchmark=neighbours",
     ],
@@ -94,6 +130,14 @@ def unrecorded(cell: Path) -> Iterator[None]:
         other.rename(path)
 
 
+@cache
+def empty_store() -> bytes:
+    """The file of a store of MLflow's without runs: to make its tables takes seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        MlflowClient(f"sqlite:///{folder}/mlflow.db").search_experiments(max_results=1)
+        return Path(folder, "mlflow.db").read_bytes()
+
+
 class Project:
     """An empty folder that stages run in, as the project's own folder would be.
 
@@ -103,6 +147,13 @@ class Project:
 
     def __init__(self, folder: Path, forks: str, own_process: bool = False):
         self.folder, self.forks, self._own_process = folder, forks, own_process
+
+    @classmethod
+    def new(cls, folder: Path, forks: str) -> "Project":
+        """A folder with nothing but an empty store."""
+        folder.mkdir(exist_ok=True)
+        (folder / "mlflow.db").write_bytes(empty_store())
+        return cls(folder, forks)
 
     @property
     def forked(self) -> "Project":
@@ -161,7 +212,7 @@ def forks():
 @pytest.fixture(scope="session")
 def project(tmp_path_factory, forks) -> Project:
     """A project whose grammar_tiny corpus is a few thousand words, prepared and tokenized."""
-    made = Project(tmp_path_factory.mktemp("project"), forks)
+    made = Project.new(tmp_path_factory.mktemp("project"), forks)
     made.succeed("prepare", *SMALL_CORPUS)
     made.succeed("tokenize", "corpus=grammar_tiny")
     return made
@@ -171,7 +222,7 @@ def project(tmp_path_factory, forks) -> Project:
 def bare_project(tmp_path, forks) -> Project:
     """A project that holds nothing but the source of the embedded corpus."""
     (tmp_path / "src").symlink_to(ROOT / "src")
-    return Project(tmp_path, forks)
+    return Project.new(tmp_path, forks)
 
 
 @pytest.fixture(scope="session")
@@ -181,8 +232,16 @@ def cells(tmp_path_factory, worker_id, forks) -> Project:
     made = Project((base if worker_id == "master" else base.parent) / "cells", forks)
     with FileLock(f"{made.folder}.lock"):
         if not (finished := made.folder.with_name("cells.made")).exists():
-            made.folder.mkdir()
+            Project.new(made.folder, forks)
             for command in CELLS.values():
                 made.succeed(*command)
             finished.touch()
     return made
+
+
+@pytest.fixture(scope="module")
+def own(cells, tmp_path_factory) -> Project:
+    """A copy of the cells for the tests of a file, which may add to them and change them."""
+    folder = tmp_path_factory.mktemp("own")
+    shutil.copytree(cells.folder, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("mlartifacts", "log"))
+    return Project(folder, cells.forks)

@@ -16,33 +16,24 @@ from retable.evaluation.dynamic_evaluation import LearningLM
 from retable.evaluation.neural_cache import CachedLM
 from retable.inference.systems import load_system
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
+from tests.pipelines.conftest import TINY
 
-CORPUS = "corpus=grammar_tiny"
-TRAINED, CELL = "grammar_tiny/plain_lstm-1", "cell=grammar_tiny/plain_lstm-1"
+TRAINED, CELL = "grammar_tiny/elman-1", "cell=grammar_tiny/elman-1"
 TOKENS = Path("outputs/tokenize/grammar_tiny/word")
-ADAPTATIONS = {
-    "neural_cache": ["adaptation.size=100", "adaptation.thetas=[0.0,1.0,4.0]", "adaptation.weights=[0.1,0.3]"],
-    "dynamic": ["adaptation.rates=[0.1,0.3]", "adaptation.segment=20"],
-    "dynamic_rms": [
-        "adaptation.rates=[1e-4,3e-4]", "adaptation.decays=[0.0,1e-3]", "adaptation.rows=20", "adaptation.segment=20",
-    ],
-}  # fmt: skip
-SETTINGS = {"neural_cache": ["theta", "weight"], "dynamic": ["rate", "decay"], "dynamic_rms": ["rate", "decay"]}
+SETTINGS = {"neural_cache": ["theta", "weight"], "dynamic": ["rate", "decay"]}  # test_plan.py runs dynamic_rms
 
 
 @pytest.fixture(scope="module")
-def adapted(project) -> Path:
-    """The project's folder, with an LSTM that goes on learning in each way, and a mixture of one."""
-    small = ["recipe=recurrent/lstm", "model.d_model=16", "batches.batch_size=4", "batches.length=16"]
-    project.succeed("pretrain", CORPUS, *small, "system=plain_lstm")
-    project.succeed("evaluate", CORPUS, CELL)
-    for name, settings in ADAPTATIONS.items():
-        project.succeed("adapt", CORPUS, CELL, f"adaptation={name}", f"system=plain_{name}", *settings)
-        project.succeed("evaluate", CORPUS, "stage=adapt", f"cell=grammar_tiny/plain_{name}-1")
-    project.succeed("pretrain", CORPUS, "recipe=counted/kn3", "system=beside")
-    cells = "cells=[adapt/grammar_tiny/plain_dynamic-1,pretrain/grammar_tiny/beside-1]"
-    project.succeed("mix", CORPUS, cells, "system=dynamic_beside")
-    return project.folder
+def adapted(own) -> Path:
+    """The folder of a recurrent network that goes on learning in each way, and a mixture of one."""
+    own.succeed(
+        "adapt", TINY, CELL, "adaptation=dynamic", "system=elman_dynamic", "adaptation.rates=[0.1,0.3]",
+        "adaptation.segment=20",
+    )  # fmt: skip
+    own.succeed("evaluate", TINY, "stage=adapt", "cell=grammar_tiny/elman_dynamic-1")
+    cells = "cells=[adapt/grammar_tiny/elman_dynamic-1,pretrain/grammar_tiny/kn3-1]"
+    own.succeed("mix", TINY, cells, "system=dynamic_beside")
+    return own.folder
 
 
 @pytest.fixture
@@ -55,10 +46,10 @@ def metrics(cell: str) -> dict[str, float]:
     return json.loads(Path("outputs", cell, "metrics.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", ADAPTATIONS)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_the_best_setting_on_the_validation_text_is_recorded(name, inside):
-    cell = Path(f"outputs/adapt/grammar_tiny/plain_{name}-1")
-    found = metrics(f"adapt/grammar_tiny/plain_{name}-1")
+    cell = Path(f"outputs/adapt/grammar_tiny/elman_{name}-1")
+    found = metrics(f"adapt/grammar_tiny/elman_{name}-1")
     with (cell / "tried.csv").open(encoding="utf-8") as file:
         tried = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
     assert all([*row] == [*SETTINGS[name], "loss"] for row in tried) and len(tried) > 1
@@ -71,23 +62,23 @@ def test_the_best_setting_on_the_validation_text_is_recorded(name, inside):
     assert {key: float(saved[key]) for key in SETTINGS[name]} == {key: found[key] for key in SETTINGS[name]}
 
 
-@pytest.mark.parametrize("name", ADAPTATIONS)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_it_is_scored_like_any_system_and_better(name, inside):
-    evaluation = metrics(f"evaluate/grammar_tiny/plain_{name}-1")
+    evaluation = metrics(f"evaluate/grammar_tiny/elman_{name}-1")
     loss = evaluation["validation/nats"] / evaluation["validation/tokens"]
-    assert loss == pytest.approx(metrics(f"adapt/grammar_tiny/plain_{name}-1")["validation/loss"], abs=1e-5)
+    assert loss == pytest.approx(metrics(f"adapt/grammar_tiny/elman_{name}-1")["validation/loss"], abs=1e-5)
     plain = metrics(f"evaluate/{TRAINED}")
     assert all(
         evaluation[f"{split}/perplexity_word"] < plain[f"{split}/perplexity_word"] for split in ("validation", "test")
     )
-    run = json.loads(Path(f"outputs/evaluate/grammar_tiny/plain_{name}-1/run.json").read_text())
-    protocol = "carried, cache of 100" if name == "neural_cache" else "carried, dynamic"
-    assert (run["system"], run["seed"], run["protocol"]) == (f"plain_{name}", 1, protocol)
+    run = json.loads(Path(f"outputs/evaluate/grammar_tiny/elman_{name}-1/run.json").read_text())
+    protocol = "carried, cache of 500" if name == "neural_cache" else "carried, dynamic"
+    assert (run["system"], run["seed"], run["protocol"]) == (f"elman_{name}", 1, protocol)
 
 
-@pytest.mark.parametrize("name", ADAPTATIONS)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_it_carries_the_trained_cell_as_it_was(name, inside):
-    source, cell = Path("outputs/pretrain", TRAINED), Path(f"outputs/adapt/grammar_tiny/plain_{name}-1")
+    source, cell = Path("outputs/pretrain", TRAINED), Path(f"outputs/adapt/grammar_tiny/elman_{name}-1")
     names = ("config.yaml", "model.safetensors", "tokenizer.json")
     assert all(digest(source / each) == digest(cell / "parts/0" / each) for each in names)
     system = load_system(cell)
@@ -105,26 +96,26 @@ def test_it_is_mixed_like_any_system(inside):
     assert mixture.protocol == "carried, dynamic + sentence-bounded"
     alone = [
         load_system(Path("outputs", cell))
-        for cell in ("adapt/grammar_tiny/plain_dynamic-1", "pretrain/grammar_tiny/beside-1")
+        for cell in ("adapt/grammar_tiny/elman_dynamic-1", "pretrain/grammar_tiny/kn3-1")
     ]
     tokens = read_tokens(TOKENS / "test.bin", Tokenizer.load(TOKENS / "tokenizer.json").vocab_size)[:60]
     expected = mixture.weights @ np.exp([system.log_prob(tokens) for system in alone])
     np.testing.assert_allclose(np.exp(mixture.log_prob(tokens)), expected)
 
 
-@pytest.mark.parametrize("name", ADAPTATIONS)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_it_is_loaded_and_asked_from_anywhere(name, inside):
-    system = retable.load(f"adapt/grammar_tiny/plain_{name}-1")
+    system = retable.load(f"adapt/grammar_tiny/elman_{name}-1")
     assert system.can == ("perplexity", "score", "choose")
     documents = ["\n".join(lines) for lines in read_units(Path("outputs/prepare/grammar_tiny/test.txt"), "document")]
-    expected = metrics(f"evaluate/grammar_tiny/plain_{name}-1")["test/perplexity_word"]
+    expected = metrics(f"evaluate/grammar_tiny/elman_{name}-1")["test/perplexity_word"]
     assert system.perplexity(documents) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["cell=grammar_tiny/beside-1"], "beside-1 is no NeuralLM, which adaptation=neural_cache asks for; take"),
+        (["cell=grammar_tiny/kn3-1"], "kn3-1 is no NeuralLM, which adaptation=neural_cache asks for; take"),
         (["cell=grammar_tiny/nothing-1"], "nothing-1/model.safetensors is missing"),
         (["tokenizer=bpe", CELL], "was trained on grammar_tiny/word; write corpus=grammar_tiny tokenizer=word"),
         ([CELL, "adaptation.thetas=[]"], "adaptation.thetas=[] should"),
@@ -134,6 +125,6 @@ def test_it_is_loaded_and_asked_from_anywhere(name, inside):
         ([CELL, "trainer.devices=2"], "trainer.devices=2 should be 1"),
     ],
 )  # fmt: skip
-def test_what_can_not_learn_is_refused_with_one_line(project, adapted, overrides, message):
-    assert message in project.refuse("adapt", CORPUS, *overrides, "system=refused")
+def test_what_can_not_learn_is_refused_with_one_line(own, adapted, overrides, message):
+    assert message in own.refuse("adapt", TINY, *overrides, "system=refused")
     assert not list(adapted.glob("outputs/adapt/*/refused-*"))

@@ -1,68 +1,30 @@
-"""Choices among endings, on a few beginnings of the embedded language, as a user would train them."""
-
-import csv
-import json
+"""Choices among endings: the scores of a cell, and how models read an ending."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hydra.utils import instantiate
 
 from retable.corpora.multiple_choice import Choice
-from retable.grammar.endings import write_endings
 from retable.inference.build import build_model
 from retable.tokenizers import word
 from tests.pipelines.recipes import composed
 
-SMALL = ["corpus=grammar_tiny", "tokenizer=word", "epochs=5", "finetuning.batch_size=8", "dropout=0.0"]
 TOKENIZER = word.train(["the cat sees a bird", "it sleeps", "they do"], marks=["[PAD]", "[CLS]", "[SEP]", "[MASK]"])
 CHOICES = [Choice("the cat sees", ["it sleeps", "they do", "a bird"], 0), Choice("a bird", ["it sees", "they do"], 1)]
 
 
-@pytest.fixture(scope="module")
-def folder(project):
-    files = project.folder / "outputs/prepare/grammar_endings"
-    files.mkdir(parents=True)
-    write_endings(files, seed=1, examples={"train": 96, "validation": 24, "test": 40}, scale=0.3)
-    settings = ["recipe=encoders/bilstm", "model.d_embedding=16", "model.d_model=16", "optimizer.lr=0.01", "patience=3"]
-    project.succeed("finetune", "task=grammar_endings", *SMALL, *settings)
-    return project.folder / "outputs/from_scratch/grammar_endings/bilstm-1"
-
-
-def load(folder, name):
-    return json.loads((folder / name).read_text(encoding="utf-8"))
-
-
-def rows(folder, name):
-    with (folder / name).open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def test_the_cell_is_complete_and_was_trained(folder):
-    files = {"model.safetensors", "tokenizer.json", "curve.csv", "units.csv", "config.yaml", "metrics.json", "run.json",
-             "digests.json"}  # fmt: skip
-    assert {path.name for path in folder.iterdir()} == files
-    run = load(folder, "run.json")
-    assert [run[name] for name in ("stage", "task", "corpus", "system", "seed")] == [
-        *("from_scratch", "grammar_endings", "grammar_endings", "bilstm"),
-        1,
-    ]
-    assert run["examples"] == {"train": 96, "validation": 24, "test": 40} and set(run["shortened"].values()) == {0}
-    assert len(run["digests"]) == 4 and len(run["made_from"]) == 1  # of the tokenizer and three files; its cell
-    losses = [float(row["value"]) for row in rows(folder, "curve.csv") if row["metric"] == "train/loss"]
-    assert losses[-1] < 0.8 * losses[0]
-
-
-def test_predictions_give_the_scores_and_the_best_validation_is_kept(folder):
-    metrics = load(folder, "metrics.json")
-    for split, n in (("validation", 24), ("test", 40)):
-        of_split = [row for row in rows(folder, "units.csv") if row["split"] == split]
-        assert [int(row["unit"]) for row in of_split] == list(range(n))
-        assert {row["prediction"] for row in of_split} <= set("0123")
-        right = np.mean([row["label"] == row["prediction"] for row in of_split])
+def test_predictions_give_the_scores_and_the_best_validation_is_kept(cells):
+    cell = "from_scratch/grammar_endings_tiny/bilstm-1"
+    units, curve = (pd.read_csv(cells.folder / "outputs" / cell / f"{name}.csv") for name in ("units", "curve"))
+    metrics, run = cells.read(f"{cell}/metrics.json"), cells.read(f"{cell}/run.json")
+    for split, of_split in units.groupby("split"):
+        assert of_split["unit"].tolist() == [*range(20)] and set(of_split["prediction"]) <= {0, 1, 2, 3}
+        right = (of_split["label"] == of_split["prediction"]).mean()
         assert metrics[f"choices/{split}/accuracy"] == pytest.approx(right)
-    points = [float(row["value"]) for row in rows(folder, "curve.csv") if row["metric"] == "validation/accuracy"]
-    assert metrics["choices/validation/accuracy"] == pytest.approx(max(points), abs=1e-5)
-    assert len(points) - points.index(max(points)) - 1 <= 3
+    points = curve.loc[curve["metric"] == "validation/accuracy", "value"]
+    assert len(points) == 3 and metrics["choices/validation/accuracy"] == pytest.approx(points.max(), abs=1e-5)
+    assert len(run["digests"]) == 4 and len(run["made_from"]) == 2  # the tokenizer and three files
 
 
 @pytest.mark.parametrize(

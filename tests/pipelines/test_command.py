@@ -112,7 +112,7 @@ def test_letters_that_an_output_has_not_are_written_out(tmp_path):
 @pytest.fixture(scope="module")
 def own_text(tmp_path_factory, forks):
     """The folder of a study of a user's text: its cells, the tables, and the records that these are made of."""
-    made = Project(tmp_path_factory.mktemp("text"), forks)
+    made = Project.new(tmp_path_factory.mktemp("text"), forks)
     folder = made.folder
     (folder / "conf/corpus").mkdir(parents=True)
     (folder / "conf/corpus/mine.yaml").write_text(

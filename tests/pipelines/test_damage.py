@@ -90,14 +90,6 @@ READERS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def own(cells, tmp_path_factory):
-    """A copy of the cells, to damage."""
-    made = type(cells)(tmp_path_factory.mktemp("own"), cells.forks)
-    shutil.copytree(cells.folder / "outputs", made.folder / "outputs")
-    return made
-
-
 @pytest.mark.parametrize(("file", "command"), READERS, ids=[f"{file} by {by[0]}" for file, by in READERS])
 def test_a_stage_refuses_what_it_reads(own, file, command, beside):
     path = own.folder / "outputs" / file

@@ -177,18 +177,15 @@ def test_each_file_of_a_folder_of_data_counts(bare_project, tmp_path):
     assert {name for name in digests[0] if digests[0][name] != digests[1][name]} == {"wiki.train.tokens"}
 
 
-def test_empty_corpus(project, text):
+@pytest.mark.parametrize(
+    ("split", "content", "parts"),
+    [("validation", b" \n\n", ["holds no words"]), ("train", b"fine\nna\xefve\n", ["line 2", "UTF-8", "0xef"])],
+)
+def test_a_text_that_can_not_be_read(project, text, split, content, parts):
     paths, overrides = text
-    paths["validation"].write_text(" \n\n")
+    paths[split].write_bytes(content)
     line = project.refuse("prepare", *overrides)
-    assert "holds no words" in line and str(paths["validation"]) in line
-
-
-def test_bytes_that_are_not_utf8(project, text):
-    paths, overrides = text
-    paths["train"].write_bytes(b"fine\nna\xefve\n")
-    line = project.refuse("prepare", *overrides)
-    assert "line 2" in line and "UTF-8" in line and "0xef" in line
+    assert str(paths[split]) in line and all(part in line for part in parts)
 
 
 @pytest.mark.parametrize("corpus", ["ptb", "tinyshakespeare"])
@@ -224,22 +221,17 @@ def test_a_plain_text_is_prepared_without_a_warning(bare_project, text):
          "there is no retable.tasks.odd; write as _target_, in place of retable.tasks.odd.Odd, "),
         ("model", "_target_: retable.models.recurrent.Odd\n",
          "there is no retable.models.recurrent.Odd; write as _target_"),
+        *(("benchmark", f"{header}_target_: retable.evaluation.perplexity.Perplexity\n",
+           "benchmark=own begins without the line `# @package benchmark.own`")
+          for header in ("", "# @package benchmark.perplexity\n")),
     ],
 )  # fmt: skip
 def test_file_of_ones_own_that_is_read_otherwise_than_meant(project, tmp_path, group, text, message):
     (tmp_path / group).mkdir()
     (tmp_path / group / "own.yaml").write_text(text)
-    stage = "finetune" if group == "task" else "pretrain"
+    stage = {"task": "finetune", "benchmark": "evaluate"}.get(group, "pretrain")
     line = project.refuse(stage, f"--config-dir={tmp_path}", "corpus=grammar_tiny", f"{group}=own")
     assert message in line
-
-
-@pytest.mark.parametrize("header", ["", "# @package benchmark.perplexity\n"])
-def test_benchmark_of_ones_own_under_another_name(project, tmp_path, header):
-    (tmp_path / "benchmark").mkdir()
-    (tmp_path / "benchmark/own.yaml").write_text(f"{header}_target_: retable.evaluation.perplexity.Perplexity\n")
-    line = project.refuse("evaluate", f"--config-dir={tmp_path}", "corpus=grammar_tiny", "benchmark=own")
-    assert "benchmark=own begins without the line `# @package benchmark.own`" in line
 
 
 def test_recipe_that_says_nothing_of_tasks(project):
@@ -302,15 +294,6 @@ def test_truncated_checkpoint(project):
     done = project.succeed("pretrain", *settings)
     said = f"{checkpoint.relative_to(project.folder)} is damaged; training goes on from previous.ckpt"
     assert said in done.stderr.splitlines()
-
-
-def test_truncated_weights(project):
-    cell = project.folder / "outputs/pretrain/grammar_tiny/cut_weights-1"
-    project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram", "system=cut_weights")
-    weights = cell / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-8])
-    line = project.refuse("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/cut_weights-1")
-    assert "cut_weights-1/model.safetensors" in line
 
 
 # After a merge, cut off, empty, of another kind, of another version, and with one stage that is none.

@@ -14,52 +14,57 @@ from pipelines import evaluate
 from retable.core.artifacts import read_record
 from retable.models.word2vec_format import read_word2vec
 from retable.tokenizers.tokenizer import Tokenizer
-from tests.pipelines.conftest import TWO, unrecorded
+from tests.pipelines.conftest import CELLS, SHORT, SKIPGRAM, TINY, TWO, unrecorded
 
-SMALL = ["corpus=grammar_tiny", "epochs=0.2"]
-LSTM = [*SMALL, "recipe=recurrent/lstm", "model.d_model=16", "batches.batch_size=4", "batches.length=16"]
-GPT = [*SMALL, "recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1", "batches.batch_size=4",
-       "batches.length=32", "scorer.stride=16"]  # fmt: skip
-SKIPGRAM = "outputs/embed/grammar_tiny/skipgram-1/vectors.bin"
-BILSTM = [*SMALL, "recipe=encoders/bilstm", "model.d_embedding=16", "model.d_model=16"]
-FINE_TUNED = [
-    "corpus=grammar_tiny", "task=acceptability", "recipe=transformer/gpt", "model.d_model=16", "model.n_layers=1",
-    "epochs=0.2",
-]  # fmt: skip
+ELMAN = [*SHORT, "recipe=recurrent/elman", "model.d_model=8"]
+FINE_TUNED = CELLS["finetune/grammar_tiny/acceptability-gpt-1"]
 
 
 @pytest.fixture(scope="module")
-def graph(project):
+def graph(own):
     """The project with every stage run."""
-    project.succeed("embed", *SMALL, "model.d_model=16")
-    project.succeed("embed", *SMALL, "recipe=vectors/fasttext", "model.d_model=16", "model.buckets=1000")
-    project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/kn5")
-    project.succeed("pretrain", *LSTM)
-    project.succeed("pretrain", *GPT)
-    for cell in ("kn5-1", "lstm-1", "gpt-1"):
-        project.succeed("evaluate", "corpus=grammar_tiny", f"cell=grammar_tiny/{cell}")
-    project.succeed(
-        "evaluate", "corpus=grammar_tiny", "stage=embed", "cell=grammar_tiny/skipgram-1", "benchmark=analogies"
-    )
-    project.succeed("evaluate", "corpus=grammar_tiny", f"vectors={SKIPGRAM}", "benchmark=neighbours")
-    project.succeed("finetune", *BILSTM, "task=sentiment", f"embedding={SKIPGRAM}", "system=bilstm_skipgram")
-    project.succeed("finetune", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "system=gpt_pretrained")
-    return project
+    return own
 
 
-def test_cells_are_complete(graph):
-    made = {"embed": ("skipgram-1", "fasttext-1"), "pretrain": ("kn5-1", "lstm-1", "gpt-1"),
-            "evaluate": ("kn5-1", "lstm-1", "gpt-1", "skipgram-1"),
-            "finetune": ("sentiment-bilstm_skipgram-1", "acceptability-gpt_pretrained-1")}  # fmt: skip
-    for folder in (graph.folder / "outputs" / stage / "grammar_tiny" / name for stage in made for name in made[stage]):
+def test_cells_are_complete(cells):
+    for place in CELLS:
+        folder = cells.folder / "outputs" / place
         names = {path.name for path in folder.iterdir()}
-        assert {"config.yaml", "metrics.json", "run.json", "digests.json"} <= names and read_record(folder), folder
+        assert {"config.yaml", "metrics.json", "run.json", "digests.json"} <= names and read_record(folder), place
+
+
+LEARNT = {  # by the place of a cell: its task, how many examples its splits have, and files of its own
+    "finetune/grammar_tiny/sentiment-bilstm-1": ("sentiment", (60, 20, 40), {"tokenizer.json"}),
+    "finetune/grammar_tiny/acceptability-gpt-1": ("acceptability", (60, 20, 40), {"tokenizer.json"}),
+    "from_scratch/grammar_pos/bilstm_crf-1": ("grammar_pos", (41, 11, 18), {
+        "vocabulary.json", "learnt.json", "validation.tags.txt", "test.tags.txt"}),
+    "from_scratch/grammar_questions_tiny/bidaf-1": ("grammar_questions_tiny", (24, 8, 16), {
+        "vocabulary.json", "predictions.json"}),
+    "from_scratch/grammar_documents_tiny/mention_ranker-1": ("grammar_documents_tiny", (6, 2, 5), {
+        "vocabulary.json", "validation.key.conll", "validation.response.conll", "test.key.conll",
+        "test.response.conll"}),
+    "from_scratch/grammar_endings_tiny/bilstm-1": ("grammar_endings_tiny", (60, 20, 20), {"tokenizer.json"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", LEARNT)
+def test_a_cell_of_a_task_is_complete(place, cells):
+    folder, (task, sizes, own) = cells.folder / "outputs" / place, LEARNT[place]
+    always = {"config.yaml", "curve.csv", "digests.json", "metrics.json", "model.safetensors", "run.json", "units.csv"}
+    assert {path.name for path in folder.iterdir()} == always | own
+    run, (stage, corpus, name) = cells.read(f"{place}/run.json"), place.split("/")
+    facts = [stage, task, corpus, name.removeprefix(f"{task}-")[:-2], 1]
+    assert [run[key] for key in ("stage", "task", "corpus", "system", "seed")] == facts
+    train, validation, test = sizes
+    assert run["examples"] == {"train": train, "validation": validation, "test": test}
+    units = pd.read_csv(folder / "units.csv").groupby("split").size()
+    assert units.to_dict() == {"validation": validation, "test": test}
 
 
 def test_run_leads_to_its_origins(graph):
-    cell, *origins = ("evaluate/grammar_tiny/lstm-1", "pretrain/grammar_tiny/lstm-1", "tokenize/grammar_tiny/word")
+    cell, *origins = ("evaluate/grammar_tiny/elman-1", "pretrain/grammar_tiny/elman-1", "tokenize/grammar_tiny/word")
     run = graph.read(f"{cell}/run.json")
-    assert (run["system"], run["made_from"]) == ("lstm", origins)
+    assert (run["system"], run["made_from"]) == ("elman", origins)
     record, *upstream = (read_record(graph.folder / "outputs" / place) for place in (cell, *origins))
     assert record["upstream_runs"] == [each["mlflow_run_id"] for each in upstream]
     client = MlflowClient(f"sqlite:///{graph.folder / 'mlflow.db'}")
@@ -71,50 +76,31 @@ def test_run_leads_to_its_origins(graph):
 
 
 def test_a_cell_whose_origins_have_no_record_is_made_alike(graph):
-    cell, origin = (graph.folder / "outputs" / place for place in ("evaluate/grammar_tiny/kn5-1",
-                                                                   "pretrain/grammar_tiny/kn5-1"))  # fmt: skip
+    cell, origin = (graph.folder / f"outputs/{stage}/grammar_tiny/elman-1" for stage in ("evaluate", "pretrain"))
     before = {path: path.read_bytes() for path in cell.rglob("*.*")}
     with unrecorded(origin):
-        graph.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1")
+        graph.succeed("evaluate", TINY, "cell=grammar_tiny/elman-1")
     assert {path: path.read_bytes() for path in cell.rglob("*.*")} == before and len(before) == 6
     assert len(read_record(cell)["upstream_runs"]) == 1  # that of the tokens
 
 
-def test_the_corpus_is_that_of_the_text_wherever_the_cell_lies(project):
-    project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram", "out=elsewhere/mine")
-    assert project.read("pretrain/elsewhere/mine/run.json")["corpus"] == "grammar_tiny"
-    project.succeed("evaluate", "corpus=grammar_tiny", "cell=elsewhere/mine")
-    assert project.read("evaluate/elsewhere/mine/run.json")["corpus"] == "grammar_tiny"
+def test_the_corpus_is_that_of_the_text_wherever_the_cell_lies(graph):
+    graph.succeed("pretrain", TINY, "recipe=counted/unigram", "out=elsewhere/mine")
+    graph.succeed("evaluate", TINY, "cell=elsewhere/mine")
+    for stage in ("pretrain", "evaluate"):
+        assert graph.read(f"{stage}/elsewhere/mine/run.json")["corpus"] == "grammar_tiny"
 
 
-def test_scores_cover_the_same_text(graph):
-    cells = ["evaluate/grammar_tiny/kn5-1", "evaluate/grammar_tiny/gpt-1", "prepare/grammar_tiny"]
-    counts = [
-        {k: v for k, v in graph.read(f"{c}/metrics.json").items() if k in ("test/words", "test/bytes")} for c in cells
-    ]
-    assert counts[0] == counts[1] == counts[2]
+def test_scores_cover_the_same_text(cells):
+    metrics = [cells.read(f"evaluate/grammar_tiny/{name}-1/metrics.json") for name in ("both", "gpt", "elman", "elmo")]
+    text = cells.read("prepare/grammar_tiny/metrics.json")
+    assert all(each[f"test/{unit}"] == text[f"test/{unit}"] for each in metrics for unit in ("words", "bytes"))
 
 
-def test_no_system_beats_the_oracle(graph):
-    oracle = graph.read("prepare/grammar_tiny/metrics.json")["test/nats"]
-    for cell in ("kn5", "lstm", "gpt"):
-        assert graph.read(f"evaluate/grammar_tiny/{cell}-1/metrics.json")["test/nats"] > oracle
-
-
-def test_the_excess_by_phenomenon_is_what_the_system_lacks_of_the_oracle(graph):
-    graph.succeed("evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=[perplexity,phenomena]")
-    found = graph.read("evaluate/grammar_tiny/kn5-1/metrics.json")
-    oracle, system = (
-        graph.read(f"{cell}/metrics.json") for cell in ("prepare/grammar_tiny", "evaluate/grammar_tiny/kn5-1")
-    )
-    excess = (system["test/nats"] - oracle["test/nats"]) / oracle["test/tokens"]
-    assert found["phenomena/total/excess"] == pytest.approx(excess, rel=1e-6)
-
-
-def test_a_counted_system_has_no_gradients(graph):
-    assert "kn5-1 is no TrainedSystem, which benchmark gradients asks for" in graph.refuse(
-        "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=gradients"
-    )
+def test_no_system_beats_the_oracle(cells):
+    oracle = cells.read("prepare/grammar_tiny/metrics.json")["test/nats"]
+    for cell in ("both", "elman", "gpt"):
+        assert cells.read(f"evaluate/grammar_tiny/{cell}-1/metrics.json")["test/nats"] > oracle
 
 
 @pytest.fixture
@@ -136,7 +122,7 @@ def measured(graph, monkeypatch):
         loads.clear()
         names.clear()
         cell = f"cell=grammar_tiny/{cell}"
-        graph.succeed("evaluate", "corpus=grammar_tiny", cell, f"benchmark=[{benchmarks}]", *settings)
+        graph.succeed("evaluate", TINY, cell, f"benchmark=[{benchmarks}]", *settings)
         assert len(loads) == 1
         return [*names]
 
@@ -146,12 +132,12 @@ def measured(graph, monkeypatch):
 def test_several_benchmarks_read_the_model_once_and_are_as_one_at_a_time(graph, measured):
     """The gradients, too, of a model that others have read without any."""
     names, few = ["perplexity", "gradients", "phenomena"], "benchmark.gradients.windows=8"
-    assert measured("lstm-1", ",".join(names), few, "out=apart/together") == names
+    assert measured("elman-1", ",".join(names), few, "out=apart/together") == names
     evaluated, metrics = graph.folder / "outputs/evaluate/apart", {}
     together = evaluated / "together"
     for name in names:
         shutil.rmtree(graph.folder / "work/measured", ignore_errors=True)
-        assert measured("lstm-1", name, *[few] * (name == "gradients"), f"out=apart/{name}") == [name]
+        assert measured("elman-1", name, *[few] * (name == "gradients"), f"out=apart/{name}") == [name]
         alone = evaluated / name
         files = {path.name: path.read_bytes() for path in (alone / name).iterdir()}
         assert len(files) > 1 and files == {path.name: path.read_bytes() for path in (together / name).iterdir()}
@@ -164,31 +150,30 @@ def test_several_benchmarks_read_the_model_once_and_are_as_one_at_a_time(graph, 
 def test_what_was_measured_is_not_measured_again(graph, measured):
     """When a benchmark is added or set otherwise; but what is damaged is, and a system that has changed."""
     cell, out = graph.folder / "outputs/evaluate/grown/one", "out=grown/one"
-    assert measured("kn5-1", "perplexity", out) == ["perplexity"]
+    assert measured("kn3-1", "perplexity", out) == ["perplexity"]
     before = {path.name: path.read_bytes() for path in (cell / "perplexity").iterdir()}
-    assert measured("kn5-1", "perplexity,phenomena", out) == ["phenomena"]
+    assert measured("kn3-1", "perplexity,phenomena", out) == ["phenomena"]
     assert {path.name: path.read_bytes() for path in (cell / "perplexity").iterdir()} == before
     metrics = graph.read("evaluate/grown/one/metrics.json")
     assert {"test/nats", "phenomena/total/excess"} <= metrics.keys()
-    assert measured("kn5-1", "phenomena,perplexity", out, "benchmark.perplexity.splits=[test]") == ["perplexity"]
-    assert measured("kn5-1", "perplexity,phenomena", out) == []
+    assert measured("kn3-1", "phenomena,perplexity", out, "benchmark.perplexity.splits=[test]") == ["perplexity"]
+    assert measured("kn3-1", "perplexity,phenomena", out) == []
     assert graph.read("evaluate/grown/one/metrics.json") == metrics
     for kept in (graph.folder / "work/measured").glob("*/metrics.json"):
         kept.write_text("{}", encoding="utf-8")
-    assert measured("kn5-1", "perplexity,phenomena", out) == ["perplexity", "phenomena"]
+    assert measured("kn3-1", "perplexity,phenomena", out) == ["perplexity", "phenomena"]
     assert graph.read("evaluate/grown/one/metrics.json") == metrics
-    kn5 = ["corpus=grammar_tiny", "recipe=counted/kn5", "system=changed"]
     for order in ("model.order=5", "model.order=4"):
-        graph.succeed("pretrain", *kn5, order)
+        graph.succeed("pretrain", TINY, "recipe=counted/kn5", "system=changed", order)
         assert measured("changed-1", "perplexity") == ["perplexity"] and measured("changed-1", "perplexity") == []
 
 
 def test_a_benchmark_that_can_not_be_answered_is_refused_before_any_runs(graph):
-    assert "kn5-1 is no TrainedSystem, which benchmark gradients asks for" in graph.refuse(
-        "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1", "benchmark=[perplexity,gradients]"
+    assert "kn3-1 is no TrainedSystem, which benchmark gradients asks for" in graph.refuse(
+        "evaluate", TINY, "cell=grammar_tiny/kn3-1", "benchmark=[perplexity,gradients]"
     )
-    assert not (graph.folder / "work/evaluate/grammar_tiny/kn5-1").exists()
-    assert not (graph.folder / "outputs/evaluate/grammar_tiny/kn5-1/gradients").exists()
+    assert not (graph.folder / "work/evaluate/grammar_tiny/kn3-1").exists()
+    assert not (graph.folder / "outputs/evaluate/grammar_tiny/kn3-1/gradients").exists()
 
 
 def test_a_variant_of_a_benchmark_and_both_at_once(graph, tmp_path):
@@ -196,80 +181,69 @@ def test_a_variant_of_a_benchmark_and_both_at_once(graph, tmp_path):
     (tmp_path / "benchmark").mkdir()
     text = "# @package benchmark.again\ndefaults: [perplexity@_here_, _self_]\nsplits: [test]\n"
     (tmp_path / "benchmark/again.yaml").write_text(text, encoding="utf-8")
-    kn5 = [f"--config-dir={tmp_path}", "corpus=grammar_tiny", "cell=grammar_tiny/kn5-1"]
+    kn3 = [f"--config-dir={tmp_path}", TINY, "cell=grammar_tiny/kn3-1"]
     for name in ("perplexity", "again"):
-        graph.succeed("evaluate", *kn5, f"benchmark={name}", f"out=apart/{name}_alone")
+        graph.succeed("evaluate", *kn3, f"benchmark={name}", f"out=apart/{name}_alone")
     first, again = (graph.read(f"evaluate/apart/{name}_alone/metrics.json") for name in ("perplexity", "again"))
     assert again == {name: value for name, value in first.items() if name.startswith("test/")}
     assert "benchmark again has test/bits_per_byte, as one before it" in graph.refuse(
-        "evaluate", *kn5, "benchmark=[perplexity,again]"
+        "evaluate", *kn3, "benchmark=[perplexity,again]"
     )
-    assert not (graph.folder / "outputs/evaluate/grammar_tiny/kn5-1/again").exists()
+    assert not (graph.folder / "outputs/evaluate/grammar_tiny/kn3-1/again").exists()
 
 
 def test_same_seed_same_bytes(graph):
-    before = (graph.folder / "outputs/pretrain/grammar_tiny/lstm-1/model.safetensors").read_bytes()
-    graph.succeed("pretrain", *LSTM, "system=again")
+    before = (graph.folder / "outputs/pretrain/grammar_tiny/elman-1/model.safetensors").read_bytes()
+    graph.succeed("pretrain", *ELMAN, "system=again")
     assert (graph.folder / "outputs/pretrain/grammar_tiny/again-1/model.safetensors").read_bytes() == before
-    graph.succeed("pretrain", *LSTM, "system=again", "seed=2")
+    graph.succeed("pretrain", *ELMAN, "system=again", "seed=2")
     assert (graph.folder / "outputs/pretrain/grammar_tiny/again-2/model.safetensors").read_bytes() != before
 
 
 def test_a_frozen_model_keeps_its_weights(graph):
+    *random, init = FINE_TUNED
     assert "init=random would leave a frozen GPT as it was drawn; give init= a cell" in graph.refuse(
-        "finetune", *FINE_TUNED, "frozen=true"
+        *random, "frozen=true"
     )
-    graph.succeed("finetune", *FINE_TUNED, "init=pretrain/grammar_tiny/gpt-1", "frozen=true", "system=gpt_frozen")
-    trained, tuned, frozen = (
-        load_file(graph.folder / "outputs" / cell / "model.safetensors")
-        for cell in (
-            "pretrain/grammar_tiny/gpt-1",
-            "finetune/grammar_tiny/acceptability-gpt_pretrained-1",
-            "finetune/grammar_tiny/acceptability-gpt_frozen-1",
-        )
+    graph.succeed(*random, init, "frozen=true", "system=gpt_frozen")
+    names = (
+        "pretrain/grammar_tiny/gpt-1",
+        *(f"finetune/grammar_tiny/acceptability-{gpt}-1" for gpt in ("gpt", "gpt_frozen")),
     )
+    trained, tuned, frozen = (load_file(graph.folder / "outputs" / name / "model.safetensors") for name in names)
     assert all(torch.equal(weight, frozen[name]) for name, weight in trained.items())
     assert not any(torch.equal(weight, tuned[name]) for name, weight in trained.items())
     assert set(frozen) == {*trained, "head.weight", "head.bias"}
 
 
-def test_units_cover_the_tasks(graph):
-    units = pd.read_csv(graph.folder / "outputs/finetune/grammar_tiny/sentiment-bilstm_skipgram-1/units.csv")
-    assert units.groupby("split").size().to_dict() == {"validation": 20, "test": 40}
-
-
 def test_word_vectors_start_an_input_layer(graph):
     """Frozen, they are in the model as they were trained, but for their spread."""
-    graph.succeed("pretrain", *LSTM, f"embedding={SKIPGRAM}", "freeze_embedding=true", "system=lstm_skipgram")
-    cell = graph.folder / "outputs/pretrain/grammar_tiny/lstm_skipgram-1"
-    words, vectors = read_word2vec(graph.folder / SKIPGRAM)
-    vocabulary = Tokenizer.load(graph.folder / "outputs/tokenize/grammar_tiny/word/tokenizer.json").words
+    graph.succeed("pretrain", *ELMAN, SKIPGRAM, "freeze_embedding=true", "system=elman_skipgram")
+    cell = graph.folder / "outputs/pretrain/grammar_tiny/elman_skipgram-1"
+    words, vectors = read_word2vec(graph.folder / SKIPGRAM.partition("=")[2])
+    vocabulary = Tokenizer.load(cell / "tokenizer.json").words
     rows = load_file(cell / "model.safetensors")["model.embedding.weight"].numpy()
     rows = rows[[vocabulary.index(word) for word in words]]
-    scale = rows.std() / vectors.std()
-    np.testing.assert_allclose(rows, vectors * scale, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(rows, vectors * (rows.std() / vectors.std()), rtol=1e-4, atol=1e-6)
     assert "embed/grammar_tiny/skipgram-1" in json.loads((cell / "run.json").read_text())["made_from"]
 
 
 def test_unseen_words_have_ngrams(graph):
-    system = graph.succeed(
-        "evaluate", "corpus=grammar_tiny", "stage=embed", "cell=grammar_tiny/fasttext-1", "benchmark=neighbours",
-        "benchmark.neighbours.words=[smeteling]",
-    )  # fmt: skip
-    assert system.returncode == 0
+    graph.succeed("embed", *SHORT, "recipe=vectors/fasttext", "model.d_model=16", "model.buckets=1000")
+    graph.succeed("evaluate", TINY, "stage=embed", "cell=grammar_tiny/fasttext-1", "benchmark=neighbours",
+                  "benchmark.neighbours.words=[smeteling]")  # fmt: skip
     table = pd.read_csv(graph.folder / "outputs/evaluate/grammar_tiny/fasttext-1/neighbours/neighbours.csv")
     assert (table["word"] == "smeteling").sum() == 10
 
 
 @pytest.mark.long
 def test_two_processes_learn_word_vectors_deterministically(graph):
-    ddp = ["trainer=ddp", *TWO, "model.d_model=16", "batch_tokens=500"]
-    ends = []
-    for system in ("first", "second"):
-        graph.forked.succeed("embed", *SMALL, *ddp, "epochs=1", f"system={system}")
-        ends.append((graph.folder / f"outputs/embed/grammar_tiny/{system}-1/vectors.bin").read_bytes())
-    assert ends[0] == ends[1]
-    one = graph.succeed("embed", *SMALL, "model.d_model=16", "batch_tokens=500", "epochs=1", "system=alone")
-    assert one.returncode == 0
-    losses = [graph.read(f"embed/grammar_tiny/{name}-1/metrics.json")["train/loss"] for name in ("first", "alone")]
-    assert losses[0] == pytest.approx(losses[1], rel=0.05)
+    settings = [TINY, "model.d_model=16", "batch_tokens=500", "epochs=1"]
+    made = [graph.folder / f"outputs/embed/grammar_tiny/{system}-1" for system in ("first", "second", "alone")]
+    for cell, devices in zip(made, ([*TWO], [*TWO], []), strict=True):
+        by = ["trainer=ddp", *devices] if devices else []
+        graph.forked.succeed("embed", *settings, *by, f"system={cell.name[:-2]}")
+    first, second, _ = ((cell / "vectors.bin").read_bytes() for cell in made)
+    assert first == second
+    losses = [json.loads((cell / "metrics.json").read_text())["train/loss"] for cell in made]
+    assert losses[0] == pytest.approx(losses[2], rel=0.05)

@@ -8,16 +8,11 @@ import pytest
 import retable
 
 lm_eval = pytest.importorskip("lm_eval")
-SYSTEMS = {"harness_kn": ["recipe=counted/kn3"], "harness_lstm": ["recipe=recurrent/lstm", "model.d_model=16"],
-           "harness_gpt": ["recipe=transformer/gpt_rotary", "model.d_model=16", "model.n_layers=1"]}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def outputs(project):
-    for system, settings in SYSTEMS.items():
-        length = [] if "kn" in system else ["epochs=0.5"]
-        project.succeed("pretrain", "corpus=grammar_tiny", *settings, *length, f"system={system}")
-    return project.folder / "outputs"
+def outputs(cells):
+    return cells.folder / "outputs"
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +22,7 @@ def offline(monkeypatch, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", ["kn3", "elman", "gpt"])
 def test_a_task_has_the_score_of_our_own(system, outputs, tmp_path):
     from retable.inference.harness import CellLM
 
@@ -38,7 +33,8 @@ def test_a_task_has_the_score_of_our_own(system, outputs, tmp_path):
     task = {
         "task": "own_pairs", "dataset_path": "json", "test_split": "test", "output_type": "multiple_choice",
         "dataset_kwargs": {"data_files": {"test": str(tmp_path / "pairs.jsonl")}},
-        "doc_to_text": "", "doc_to_target": 0, "doc_to_choice": "{{[good, bad]}}", "metric_list": [{"metric": "acc"}],
+        "doc_to_text": "", "target_delimiter": "", "doc_to_target": 0, "doc_to_choice": "{{[good, bad]}}",
+        "metric_list": [{"metric": "acc"}],
     }  # fmt: skip
     found = lm_eval.simple_evaluate(model=CellLM(str(cell)), tasks=[task], bootstrap_iters=0)
     scored = retable.load(cell).score([text for pair in pairs for text in pair])
@@ -51,7 +47,7 @@ def test_requests_are_answered_by_scorer_and_greedy_decoding(outputs):
 
     from retable.inference.harness import CellLM
 
-    cell = outputs / "pretrain/grammar_tiny/harness_lstm-1"
+    cell = outputs / "pretrain/grammar_tiny/elman-1"
     model, system = CellLM(str(cell)), retable.load(cell)
     word = system.tokenizer.words[25]
 

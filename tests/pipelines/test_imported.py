@@ -122,7 +122,10 @@ def test_a_gpt_exported_and_imported_is_the_same(positions, project):
     assert theirs.continue_("the", max_new_tokens=4) == ours.continue_("the", max_new_tokens=4)
 
 
-@pytest.mark.parametrize("name", ["bert", "bert, masked alone", "bert, narrow", "bert, rotary", "t5", "t5 1.1"])
+BY_NIGHT = [pytest.param(name, marks=pytest.mark.long) for name in ("bert, masked alone", "bert, narrow", "t5 1.1")]
+
+
+@pytest.mark.parametrize("name", ["bert", "bert, rotary", "t5", *BY_NIGHT])
 def test_other_checkpoints_are_loaded_and_measured(name, project):
     ours, tokenizer = system(name)
     cell = "".join(letter for letter in name if letter.isalnum())
@@ -160,7 +163,7 @@ VECTORS = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
 WORDS = ["the", "cat", "nai\u0308ve\u00a0\U0001f642", "</s>"]
 
 
-@pytest.mark.parametrize("form", ["txt", "bin"])
+@pytest.mark.parametrize("form", [pytest.param("txt", marks=pytest.mark.long), "bin"])
 def test_word_vectors_come_go_and_begin_a_training(form, project, monkeypatch):
     """Written by gensim, and read by it again, to the bit where the format is binary."""
     keyed_vectors = pytest.importorskip("gensim.models").KeyedVectors

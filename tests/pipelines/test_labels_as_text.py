@@ -1,6 +1,5 @@
 """T5 fine-tuned to write its labels: prompts and answers as the paper prints them, and a run of the stage."""
 
-import json
 from functools import cache
 from typing import Any
 
@@ -26,93 +25,53 @@ from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.weights import save_weights
 from tests.pipelines.recipes import composed
 
-# Raffel et al. 2020, appendix D: the sentences in the order of the task's columns, the label as the data set has it.
-# WNLI is not as there, where the noun is written that a pronoun stands for.
+# Raffel et al. 2020, appendix D: the parts of a prompt behind the task's name, the label as in the data set, and the
+# answer. WNLI is not as there, where the noun is written that a pronoun stands for.
 GOLDEN = {
-    "cola": (
-        ("John made Bill master of himself.",), "1", "cola sentence: John made Bill master of himself.", "acceptable",
-    ),
+    "cola": (["sentence: John made Bill master of himself."], "1", "acceptable"),
     "rte": (
-        (
-            "A smaller proportion of Yugoslavia's Italians were settled in Slovenia (at the 1991 national census, some "
-            "3000 inhabitants of Slovenia declared themselves as ethnic Italians).",
-            "Slovenia has 5,460 inhabitants.",
-        ),
-        "not_entailment",
-        "rte sentence1: A smaller proportion of Yugoslavia's Italians were settled in Slovenia (at the 1991 national "
-        "census, some 3000 inhabitants of Slovenia declared themselves as ethnic Italians). sentence2: Slovenia has "
-        "5,460 inhabitants.",
-        "not_entailment",
+        ["sentence1: A smaller proportion of Yugoslavia's Italians were settled in Slovenia (at the 1991 national "
+         "census, some 3000 inhabitants of Slovenia declared themselves as ethnic Italians).",
+         "sentence2: Slovenia has 5,460 inhabitants."],
+        "not_entailment", "not_entailment",
     ),
     "mnli": (
-        (
-            "yeah well losing is i mean i'm i'm originally from Saint Louis and Saint Louis Cardinals when they were "
-            "there were uh a mostly a losing team but",
-            "The St. Louis Cardinals have always won.",
-        ),
-        "contradiction",
-        "mnli hypothesis: The St. Louis Cardinals have always won. premise: yeah well losing is i mean i'm i'm "
-        "originally from Saint Louis and Saint Louis Cardinals when they were there were uh a mostly a losing team but",
-        "contradiction",
+        ["hypothesis: The St. Louis Cardinals have always won.",
+         "premise: yeah well losing is i mean i'm i'm originally from Saint Louis and Saint Louis Cardinals when they "
+         "were there were uh a mostly a losing team but"],
+        "contradiction", "contradiction",
     ),
     "mrpc": (
-        (
-            "We acted because we saw the existing evidence in a new light , through the prism of our experience on 11 "
-            'September , " Rumsfeld said .',
-            'Rather , the US acted because the administration saw " existing evidence in a new light , through the '
-            'prism of our experience on September 11 " .',
-        ),
-        "1",
-        "mrpc sentence1: We acted because we saw the existing evidence in a new light , through the prism of our "
-        'experience on 11 September , " Rumsfeld said . sentence2: Rather , the US acted because the administration '
-        'saw " existing evidence in a new light , through the prism of our experience on September 11 " .',
-        "equivalent",
+        ["sentence1: We acted because we saw the existing evidence in a new light , through the prism of our "
+         'experience on 11 September , " Rumsfeld said .',
+         'sentence2: Rather , the US acted because the administration saw " existing evidence in a new light , '
+         'through the prism of our experience on September 11 " .'],
+        "1", "equivalent",
     ),
     "qnli": (
-        (
-            "Where did Jebe die?",
-            "Genghis Khan recalled Subutai back to Mongolia soon afterwards, and Jebe died on the road back to "
-            "Samarkand.",
-        ),
-        "entailment",
-        "qnli question: Where did Jebe die? sentence: Genghis Khan recalled Subutai back to Mongolia soon afterwards, "
-        "and Jebe died on the road back to Samarkand.",
-        "entailment",
+        ["question: Where did Jebe die?",
+         "sentence: Genghis Khan recalled Subutai back to Mongolia soon afterwards, and Jebe died on the road back to "
+         "Samarkand."],
+        "entailment", "entailment",
     ),
     "qqp": (
-        (
-            "What attributes would have made you highly desirable in ancient Rome?",
-            "How I GET OPPERTINUTY TO JOIN IT COMPANY AS A FRESHER?",
-        ),
-        "0",
-        "qqp question1: What attributes would have made you highly desirable in ancient Rome? question2: How I GET "
-        "OPPERTINUTY TO JOIN IT COMPANY AS A FRESHER?",
-        "not_duplicate",
+        ["question1: What attributes would have made you highly desirable in ancient Rome?",
+         "question2: How I GET OPPERTINUTY TO JOIN IT COMPANY AS A FRESHER?"],
+        "0", "not_duplicate",
     ),
     "sst2": (
-        (
-            "it confirms fincher 's status as a film maker who artfully bends technical know-how to the service of "
-            "psychological insight .",
-        ),
-        "1",
-        "sst2 sentence: it confirms fincher 's status as a film maker who artfully bends technical know-how to the "
-        "service of psychological insight .",
-        "positive",
+        ["sentence: it confirms fincher 's status as a film maker who artfully bends technical know-how to the service "
+         "of psychological insight ."],
+        "1", "positive",
     ),
     "stsb": (
-        (
-            "Representatives for Puretunes could not immediately be reached for comment Wednesday.",
-            "Puretunes representatives could not be located Thursday to comment on the suit.",
-        ),
-        "3.25",
-        "stsb sentence1: Representatives for Puretunes could not immediately be reached for comment Wednesday. "
-        "sentence2: Puretunes representatives could not be located Thursday to comment on the suit.",
-        "3.2",
+        ["sentence1: Representatives for Puretunes could not immediately be reached for comment Wednesday.",
+         "sentence2: Puretunes representatives could not be located Thursday to comment on the suit."],
+        "3.25", "3.2",
     ),
-    "wnli": (("The stable was roomy. It was old.", "The stable was old."), "1",
-        "wnli sentence1: The stable was roomy. It was old. sentence2: The stable was old.", "entailment"),
-    "sentiment": (("spita is ziblop .",), "negative", "sentiment sentence: spita is ziblop .", "negative"),
-    "acceptability": (("spita is .",), "unacceptable", "acceptability sentence: spita is .", "unacceptable"),
+    "wnli": (["sentence1: The stable was roomy. It was old.", "sentence2: The stable was old."], "1", "entailment"),
+    "sentiment": (["sentence: spita is ziblop ."], "negative", "negative"),
+    "acceptability": (["sentence: spita is ."], "unacceptable", "unacceptable"),
 }  # fmt: skip
 SMALL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24}
 LINES = ["the cat sees a bird", "a bird sees the cat :", "it is good , it is bad"]
@@ -144,10 +103,12 @@ def writer(tokenizer: Tokenizer, name: str, answers: list[str] | None, **setting
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_prompts_and_answers_are_the_papers(name):
-    sentences, label, expected, answer = GOLDEN[name]
-    answers = Answers(task(name).labels)
-    place = task(name).labels.read(label)
-    assert prompt(name, task(name).named(Example(sentences, place))) == expected
+    parts, label, answer = GOLDEN[name]
+    sentences = [part.partition(": ")[2] for part in parts]
+    if name == "mnli":  # whose columns have the other order
+        sentences.reverse()
+    answers, place = Answers(task(name).labels), task(name).labels.read(label)
+    assert prompt(name, task(name).named(Example(tuple(sentences), place))) == f"{name} {' '.join(parts)}"
     assert answers.texts[answers.place(place)] == answer
 
 
@@ -225,24 +186,19 @@ def test_the_recipe_is_that_of_the_pretraining():
 
 def test_the_stage_takes_the_weights_and_writes_predictions(project):
     """Without a step of any size the cell's weights are those of the pretrained one, a softmax of its own included."""
-    folder = project.folder / "outputs"
+    folder, made = project.folder / "outputs", "finetune/grammar_tiny/sentiment-t5-1"
     tokenizer = Tokenizer.load(folder / "tokenize/grammar_tiny/word/tokenizer.json")
-    frequent = tokenizer.words[2:4]
-    overrides = ["corpus=grammar_tiny", "tokenizer=word", "recipe=t5/t5_text", "objective.tie=false"]
-    overrides += [f"answers=[{','.join(frequent)}]"]
-    overrides += [f"model.{name}={value}" for name, value in SMALL.items()]
     torch.manual_seed(7)
     pretrained = TextToText(build_model(recipe("t5_text"), tokenizer), tokenizer.vocab_size, tie=False)
-    cell = folder / "pretrain/made/t5-1"
-    cell.mkdir(parents=True)
+    (cell := folder / "pretrain/made/t5-1").mkdir(parents=True)
     save_weights(pretrained, cell / "model.safetensors")
     (cell / "run.json").write_text("{}")
-    overrides += ["init=pretrain/made/t5-1", "system=t5", "finetuning.lr=0", "+finetuning.max_steps=1"]
-    project.succeed("finetune", *overrides)
-    made = folder / "finetune/grammar_tiny/sentiment-t5-1"
-    assert (made / "model.safetensors").read_bytes() == (cell / "model.safetensors").read_bytes()
-    table = pd.read_csv(made / "units.csv")
-    assert table.groupby("split").size().to_dict() == {"test": 40, "validation": 20}
-    assert set(table["prediction"]) == {2}  # a model that has seen nothing writes no label
-    metrics = json.loads((made / "metrics.json").read_text())
+    project.succeed(
+        "finetune", "corpus=grammar_tiny", "tokenizer=word", "recipe=t5/t5_text", "objective.tie=false", "system=t5",
+        f"answers=[{','.join(tokenizer.words[2:4])}]", *(f"model.{name}={value}" for name, value in SMALL.items()),
+        "init=pretrain/made/t5-1", "finetuning.lr=0", "+finetuning.max_steps=1",
+    )  # fmt: skip
+    assert (folder / made / "model.safetensors").read_bytes() == (cell / "model.safetensors").read_bytes()
+    assert set(pd.read_csv(folder / made / "units.csv")["prediction"]) == {2}  # an untrained model writes no label
+    metrics = project.read(f"{made}/metrics.json")
     assert metrics["sentiment/test/accuracy"] == metrics["sentiment/validation/accuracy"] == 0

@@ -1,6 +1,5 @@
 """The recipes of BERT and ELECTRA run from tokens to what they say of held-out text."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from retable.data.encode import write_tokens
 from retable.evaluation.held_out import mean_metrics
 from retable.inference.build import build_batches, build_model, build_objective
 from retable.tokenizers.tokenizer import Tokenizer
+from tests.pipelines.conftest import TINY
 from tests.pipelines.recipes import composed
 
 UNITS = [[f"the {noun}{i % 7} sees a {noun}", f"it {verb}s {i % 5} times", "so it goes on"] * 4
@@ -54,21 +54,16 @@ def test_from_tokens_to_a_loss(name, tokens):
     assert "[CLS]" in text and "[SEP]" in text and "<eos>" not in text
 
 
-def test_stages_pretrain_and_measure(project):
-    """As a user runs them; the loss of a trained cell is that of its last validation."""
-    project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
-    common = ["corpus=grammar_tiny", "tokenizer=word_marked"]
-    project.succeed("pretrain", *common, "recipe=bert/bert", "epochs=1", *SMALL)
-    measure = ["cell=grammar_tiny/bert-1", "benchmark=held_out", "benchmark.held_out.split=validation"]
-    project.succeed("evaluate", *common, *measure)
-    outputs = project.folder / "outputs"
-    trained = json.loads((outputs / "pretrain/grammar_tiny/bert-1/metrics.json").read_text())
-    measured = json.loads((outputs / "evaluate/grammar_tiny/bert-1/metrics.json").read_text())
+def test_a_cell_is_measured_as_it_was_validated(own):
+    """The loss of a trained cell is that of its last validation."""
+    bert = [TINY, "tokenizer=word_marked", "cell=grammar_tiny/bert-1"]
+    own.succeed("evaluate", *bert, "benchmark=held_out", "benchmark.held_out.split=validation")
+    trained, measured = (own.read(f"{stage}/grammar_tiny/bert-1/metrics.json") for stage in ("pretrain", "evaluate"))
     names = {"loss", "masked_accuracy", "next_sentence_loss", "next_sentence_accuracy"}
     assert {f"held_out/{name}" for name in names} == set(measured)
     for name in names:
         assert measured[f"held_out/{name}"] == pytest.approx(trained[f"validation/{name}"], rel=1e-5)
-    run = json.loads((outputs / "pretrain/grammar_tiny/bert-1/run.json").read_text())
+    run = own.read("pretrain/grammar_tiny/bert-1/run.json")
     assert "outputs/tokenize/grammar_tiny/word_marked/train.units.npy" in run["digests"]
     for benchmark, reason in (("perplexity", "is no LanguageModel"), ("gradients", "MaskedLM is no left-to-right")):
-        assert reason in project.refuse("evaluate", *common, "cell=grammar_tiny/bert-1", f"benchmark={benchmark}")
+        assert reason in own.refuse("evaluate", *bert, f"benchmark={benchmark}")

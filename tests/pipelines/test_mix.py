@@ -11,20 +11,16 @@ from safetensors.numpy import load_file
 from retable.core.errors import UsageError
 from retable.inference.systems import load_system
 from retable.models.cache import UnigramCache
-from retable.models.good_turing import GoodTuring
+from retable.models.ngram import KneserNey
 from retable.tokenizers.tokenizer import read_tokens
 
-CELLS = ["pretrain/grammar_tiny/bigram-1", "pretrain/grammar_tiny/cache-1"]
+CELLS = ["pretrain/grammar_tiny/kn3-1", "pretrain/grammar_tiny/cache-1"]
 
 
 @pytest.fixture(scope="module")
-def mixed(project) -> Path:
-    """The project's folder, with a bigram model, a cache and their mixture, evaluated."""
-    project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/gt3", "model.order=2", "system=bigram")
-    project.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/cache", "model.size=50")
-    project.succeed("mix", "corpus=grammar_tiny", f"cells=[{','.join(CELLS)}]", "system=both")
-    project.succeed("evaluate", "corpus=grammar_tiny", "stage=mix", "cell=grammar_tiny/both-1")
-    return project.folder
+def mixed(own) -> Path:
+    """The folder of an n-gram model, a cache and their mixture, evaluated."""
+    return own.folder
 
 
 @pytest.fixture
@@ -40,7 +36,7 @@ def test_weights_are_the_best_for_the_validation_text(inside):
     weights = load_file(inside / "model.safetensors")["weights"]
     assert [metrics[name] for name in names] == weights.tolist() and weights.sum() == pytest.approx(1)
     mixture = load_system(inside)
-    assert [type(system) for system in mixture.systems] == [GoodTuring, UnigramCache]
+    assert [type(system) for system in mixture.systems] == [KneserNey, UnigramCache]
     tokens = read_tokens(Path("outputs/tokenize/grammar_tiny/word/validation.bin"), mixture.systems[0].vocab_size)
     own, cached = (np.exp(system.log_prob(tokens)) for system in mixture.systems)
     losses = {
@@ -54,13 +50,13 @@ def test_a_mixture_is_scored_like_any_system(inside):
     metrics, run = (json.loads((cell / name).read_text()) for name in ("metrics.json", "run.json"))
     fitted = json.loads((inside / "metrics.json").read_text())
     assert metrics["validation/nats"] / metrics["validation/tokens"] == pytest.approx(fitted["validation/loss"])
-    assert (run["system"], run["protocol"]) == ("both", "sentence-bounded + last 50 tokens")
+    assert (run["system"], run["protocol"]) == ("both", "sentence-bounded + last 200 tokens")
     assert json.loads((inside / "run.json").read_text())["made_from"] == [*CELLS, "tokenize/grammar_tiny/word"]
 
 
-def test_an_ensemble_is_the_average_of_its_systems(project, inside):
+def test_an_ensemble_is_the_average_of_its_systems(own, inside):
     both = f"cells=[{','.join(CELLS)}]"
-    project.succeed("mix", "corpus=grammar_tiny", both, "weights=equal", "system=ensemble")
+    own.succeed("mix", "corpus=grammar_tiny", both, "weights=equal", "system=ensemble")
     cell = Path("outputs/mix/grammar_tiny/ensemble-1")
     metrics, ensemble = json.loads((cell / "metrics.json").read_text()), load_system(cell)
     assert [metrics[f"weight/{name}"] for name in CELLS] == ensemble.weights.tolist() == [0.5, 0.5]
@@ -101,14 +97,14 @@ def test_a_mixture_stays_that_of_the_very_cells_that_it_was_fitted_to(inside):
     ],
     ids=["one cell", "one cell twice", "other tokens", "missing", "weights"],
 )
-def test_what_does_not_mix_is_refused_with_one_line(project, mixed, overrides, message):
-    assert message in project.refuse("mix", *overrides, "system=refused")
+def test_what_does_not_mix_is_refused_with_one_line(own, mixed, overrides, message):
+    assert message in own.refuse("mix", *overrides, "system=refused")
     assert not list(mixed.glob("outputs/mix/*/refused-*"))
 
 
-def test_n_gram_models_alone_have_arpa_files(project, mixed):
-    project.succeed("cli.main", "export", "pretrain/grammar_tiny/bigram-1", "bigram.arpa")
+def test_n_gram_models_alone_have_arpa_files(own, mixed):
+    own.succeed("cli.main", "export", "pretrain/grammar_tiny/kn3-1", "bigram.arpa")
     assert (mixed / "bigram.arpa").read_text().startswith("\\data\\\nngram 1=")
-    assert "cache-1 is no n-gram model" in project.refuse(
+    assert "cache-1 is no n-gram model" in own.refuse(
         "cli.main", "export", "pretrain/grammar_tiny/cache-1", "cache.arpa"
     )

@@ -17,7 +17,7 @@ from pipelines.config.errors import is_main_process, one_line_errors
 from pipelines.executors.local import forked
 from retable.training import fit  # noqa: F401, it has Lightning's line replaced
 from retable.training.signals import PARTNER_LOST
-from tests.pipelines.conftest import TWO
+from tests.pipelines.conftest import CELLS, TWO
 
 TRANSFORMER = ["model.d_model=16", "model.n_layers=2", "model.dropout=0", "batches.batch_size=4"]
 SYSTEMS = {
@@ -115,38 +115,24 @@ def test_two_processes_validate_half_each_and_find_what_one_finds(project, name)
     assert max(halves) < 0.8 * whole or name == "sentiment"  # whose twenty examples are one batch, which one takes
 
 
-TASK = ["corpus=grammar_tiny", "finetuning.batch_size=4", "++max_steps=8", "validations=2"]
-BILSTM = ["recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8", "model.dropout=0"]
-TRAINED = {
-    "lstm": ["pretrain", "corpus=grammar_tiny", "recipe=recurrent/lstm_small", "model.d_model=8", "batches.length=16",
-             "batches.batch_size=4", "++max_steps=8"],
-    "tags": ["finetune", *TASK, "task=grammar_pos", "recipe=taggers/bilstm_crf", "model.d_embedding=8",
-             "model.d_model=8", "task.sentences.text.words={train: 600, validation: 200, test: 200}"],
-    "sentiment": ["finetune", *TASK, *BILSTM, "task=sentiment"],
-    "translation": ["finetune", "corpus=grammar_pairs_tiny", "task=translation", "decoding=greedy",
-                    "recipe=translation/transformer_translation_grammar", "tokenizer=word", "model.d_model=16",
-                    "decoding.max_new_tokens=8", "batches.max_tokens=128", "validations=2", "++max_steps=8"],
-    "answers": ["finetune", *TASK, "task=grammar_questions_tiny", "recipe=readers/bidaf", "model.d_hidden=8",
-                "task.questions.questions={train: 40, validation: 10, test: 20}"],
-    "clusters": ["finetune", *TASK, "task=grammar_documents_tiny", "recipe=coreference/mention_ranker",
-                 "model.d_model=8", "finetuning.batch_size=4", "model.d_hidden=8", "model.max_width=1",
-                 "model.max_antecedents=10", "task.documents.words={train: 800, validation: 200, test: 200}"],
-}  # fmt: skip
+TRAINED = (
+    "pretrain/grammar_tiny/elman-1", "from_scratch/grammar_pos/bilstm_crf-1",
+    "from_scratch/grammar_endings_tiny/bilstm-1", "from_scratch/grammar_pairs_tiny/rnn_translation_grammar-1",
+    "from_scratch/grammar_questions_tiny/bidaf-1", "from_scratch/grammar_documents_tiny/mention_ranker-1",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [long(name) for name in TRAINED])
-def test_shares_of_weights_learn_and_predict_as_whole_ones(project, name):
+@pytest.mark.long
+@pytest.mark.parametrize("place", TRAINED)
+def test_shares_of_weights_learn_and_predict_as_whole_ones(own, place):
     """In validations, in the choice of the best and behind the training: tagged, decoded, predicted."""
-    if name == "translation":
-        few = "corpus.write.pairs={train: 100, validation: 10, test: 10}"
-        project.succeed("prepare", "corpus=grammar_pairs_tiny", few)
-        project.succeed("tokenize", "corpus=grammar_pairs_tiny")
     curves, predictions = [], []
     for trainer in ("ddp", "fsdp"):
-        stage, *settings = TRAINED[name]
-        system = f"system=shared_{name}_{trainer}"
-        project.succeed(stage, *settings, *by(trainer), "logger=none", system)
-        (cell,) = project.folder.glob(f"outputs/*/*/*shared_{name}_{trainer}-1")
+        system = f"shared_{trainer}"
+        own.forked.succeed(
+            *CELLS[place], "++max_steps=8", "validations=2", *by(trainer), "logger=none", f"system={system}"
+        )
+        (cell,) = own.folder.glob(f"outputs/{place.rpartition('/')[0]}/*{system}-1")
         curves.append(pd.read_csv(cell / "curve.csv"))
         predictions.append({file.name: file.read_text() for file in cell.glob("*predictions*")})
     one, two = curves

@@ -1,6 +1,5 @@
 """The plan of a cell: what it depends on, and the graph of all."""
 
-import json
 import re
 from pathlib import Path
 
@@ -15,10 +14,13 @@ from pipelines.study import code_reached, compose, dvc_project
 from pipelines.study import code_reached as reach
 from pipelines.study.dvc_project import _files_there
 from retable.core.errors import UsageError
+from retable.core.stages import module_of
 from retable.planning.conf import Conf, strings
 from retable.planning.fingerprint import RECORDING, Code
 from retable.planning.graph import params_of
 from retable.planning.study import expand, read_study
+from tests.conftest import last_of_each
+from tests.pipelines.conftest import CELLS, TINY
 
 ROOT = CONF.parent
 
@@ -79,14 +81,7 @@ def test_a_cell_that_can_not_be_composed_is_named(monkeypatch, tmp_path, setting
 
 
 OMEGACONF = {
-    "oc.env",
-    "oc.select",
-    "oc.decode",
-    "oc.create",
-    "oc.deprecated",
-    "oc.dict.keys",
-    "oc.dict.values",
-    "hydra",
+    *("oc.env", "oc.select", "oc.decode", "oc.create", "oc.deprecated", "oc.dict.keys", "oc.dict.values", "hydra")
 }
 
 
@@ -189,34 +184,29 @@ def test_a_cell_depends_on_every_path_that_its_configuration_names():
                     assert {path, *map(str, Path(path).parents)} & {*listed}, (cell.place, path)
 
 
-STAGES = {
-    "pretrain/grammar_tiny/traced_kn3-1": ("pretrain", "recipe=counted/kn3", "system=traced_kn3"),
-    "pretrain/grammar_tiny/traced_lstm-1": (
-        *("pretrain", "recipe=recurrent/lstm", "system=traced_lstm", "epochs=0.1", "model.d_model=8"),
-    ),
-    "pretrain/grammar_tiny/traced_gpt-1": (
-        *("pretrain", "recipe=transformer/gpt", "system=traced_gpt", "epochs=0.1", "model.d_model=8"),
-    ),
-    "adapt/grammar_tiny/traced_cache-1": ("adapt", "cell=grammar_tiny/traced_lstm-1", "system=traced_cache"),
-    "adapt/grammar_tiny/traced_dynamic-1": (
-        *("adapt", "adaptation=dynamic_rms", "cell=grammar_tiny/traced_lstm-1", "system=traced_dynamic"),
-    ),
-    "evaluate/grammar_tiny/traced_lstm-1": ("evaluate", "cell=grammar_tiny/traced_lstm-1"),
-    "evaluate/grammar_tiny/traced_dynamic-1": (*("evaluate", "stage=adapt", "cell=grammar_tiny/traced_dynamic-1"),),
-    "evaluate/grammar_tiny/traced_kn3-1": (
-        *("evaluate", "cell=grammar_tiny/traced_kn3-1", "benchmark=[perplexity,phenomena]"),
-    ),
-    "from_scratch/grammar_tiny/sentiment_prefixes-traced_prefixes-1": (
-        *("finetune", "task=sentiment_prefixes", "recipe=encoders/lstm_prefixes", "system=traced_prefixes"),
-        *("epochs=0.1", "model.d_model=8"),
-    ),
-    "evaluate/grammar_tiny/traced_kn3_steered-1": (
-        *("evaluate", "cell=grammar_tiny/traced_kn3-1", "benchmark=steering"),
-        "out=grammar_tiny/traced_kn3_steered-1",
-        "benchmark.steering.discriminator.cell=from_scratch/grammar_tiny/sentiment_prefixes-traced_prefixes-1",
-        *("benchmark.steering.samples=2", "benchmark.steering.length=4"),
-    ),
-}  # each evaluation after what it loads
+PREFIXES = "from_scratch/grammar_tiny/sentiment_prefixes-lstm_prefixes-1"
+# The cells of every kind of system, and other ways to adapt and to evaluate, each after what it loads.
+TRACED = CELLS | {
+    "adapt/grammar_tiny/dynamic-1": [
+        "adapt", TINY, "adaptation=dynamic_rms", "cell=grammar_tiny/elman-1", "system=dynamic",
+    ],
+    "evaluate/grammar_tiny/dynamic-1": ["evaluate", TINY, "stage=adapt", "cell=grammar_tiny/dynamic-1"],
+    "evaluate/grammar_tiny/kn3-1": [
+        "evaluate", TINY, "cell=grammar_tiny/kn3-1", "benchmark=[perplexity,phenomena]",
+    ],
+    PREFIXES: [
+        "finetune", TINY, "task=sentiment_prefixes", "recipe=encoders/lstm_prefixes", "epochs=0.1", "model.d_model=8",
+    ],
+    "evaluate/grammar_tiny/steered-1": [
+        "evaluate", TINY, "cell=grammar_tiny/kn3-1", "benchmark=steering", "out=grammar_tiny/steered-1",
+        f"benchmark.steering.discriminator.cell={PREFIXES}", "benchmark.steering.samples=2",
+        "benchmark.steering.length=4",
+    ],
+}  # fmt: skip
+BY_DAY = {
+    "pretrain/grammar_tiny/kn3-1", "pretrain/grammar_tiny/elman-1", "pretrain/grammar_tiny/gpt-1",
+    "evaluate/grammar_tiny/dynamic-1", "evaluate/grammar_tiny/kn3-1",
+}  # fmt: skip
 # The first calls one of two functions, which are the roots; the other only lends `import retable` its names.
 DISPATCH = {("pipelines.pretrain", "pretrain"), ("retable", "__getattr__")}
 
@@ -226,30 +216,24 @@ def source() -> Code:
     return Code({"pipelines": ROOT / "pipelines", "retable": ROOT / "src/retable"})
 
 
-BY_NIGHT = {
-    "adapt/grammar_tiny/traced_cache-1", "evaluate/grammar_tiny/traced_lstm-1",
-    "from_scratch/grammar_tiny/sentiment_prefixes-traced_prefixes-1", "evaluate/grammar_tiny/traced_kn3_steered-1",
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(
-    "place", [pytest.param(place, marks=pytest.mark.long) if place in BY_NIGHT else place for place in STAGES]
+    "place", [place if place in BY_DAY else pytest.param(place, marks=pytest.mark.long) for place in TRACED]
 )
-def test_whatever_a_stage_enters_is_in_its_fingerprint(project, source, tmp_path, place):
+def test_whatever_a_stage_enters_is_in_its_fingerprint(own, source, tmp_path, place):
     """The definitions that names lead to, against those that a profile of the running stage sees."""
-    stage, *overrides = STAGES[place]
+    (stage, *overrides), outputs = TRACED[place], own.folder / "outputs"
     entered, tracing = tmp_path / "entered.txt", str(Path(__file__).parent / "tracing.py")
-    for other, (made_by, *settings) in STAGES.items():  # what is loaded, where its own test has not made it
-        if other.partition("/")[2] in " ".join(overrides) and not (project.folder / "outputs" / other).exists():
-            project.succeed(made_by, "corpus=grammar_tiny", *settings)
-    project.succeed(tracing, str(entered), f"pipelines.{stage}", "corpus=grammar_tiny", *overrides)
-    cell = project.folder / "outputs" / place
-    own = yaml.safe_load((cell / "config.yaml").read_text(encoding="utf-8"))
-    made_from = json.loads((cell / "run.json").read_text(encoding="utf-8"))["made_from"]
-    cells = [project.folder / "outputs" / each for each in made_from] if "cell" in own else []
+    for other, command in TRACED.items():  # what is loaded, where its own test has not made it
+        if other.partition("/")[2] in " ".join(overrides) and not (outputs / other).exists():
+            own.succeed(*command)
+    own.succeed(tracing, str(entered), module_of(stage), *last_of_each(overrides))
+    cell = outputs / place
+    configuration = yaml.safe_load((cell / "config.yaml").read_text(encoding="utf-8"))
+    made_from = own.read(f"{place}/run.json")["made_from"]
+    cells = [outputs / each for each in made_from] if {"cell", "cells"} & {*configuration} else []
     cells += [part for each in cells for part in sorted(each.glob("parts/*"))]
     loaded = list(loaded_from(cells))
-    reached = source.reached(reach.reached_by(stage, reach.own_part(stage, own), loaded))
+    reached = source.reached(reach.reached_by(stage, reach.own_part(stage, configuration), loaded))
     seen = {tuple(line.split(" ")) for line in entered.read_text(encoding="utf-8").splitlines()}
     recording = {(module, name) for module, name in seen if module.startswith((*RECORDING, "retable.planning"))}
     assert len(seen - recording) > 5

@@ -1,9 +1,7 @@
 """Mixtures through the pretrain stage, and the studies that want a GPU: what they cost and what data they miss."""
 
-import json
 import re
 import shutil
-import sys
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,71 +14,41 @@ from hydra.utils import instantiate
 
 from pipelines.config.project import STUDIES
 from pipelines.execute.repro import stages_of
-from pipelines.pretrain import pretrain
 from pipelines.study import compose, dvc_project
 from retable.core.errors import UsageError
 from retable.inference.build import build_model, build_objective
-from retable.tokenizers import unigram
 from retable.training.weights import matrix_parameters
-from tests.conftest import last_of_each
+from tests.pipelines.conftest import TINY
 from tests.pipelines.recipes import composed
 
-LINES = [f"the {noun} {verb}s in the {place} ." for noun in ("cat", "dog", "bird", "horse") for verb in ("sleep", "run")
-         for place in ("garden", "house", "valley")] * 4  # fmt: skip
-SMALL = ["corpus=grammar_tiny", "tokenizer=unigram", "model.d_model=8", "model.n_layers=1", "model.n_heads=1",
+SMALL = [TINY, "tokenizer=unigram", "model.d_model=8", "model.n_layers=1", "model.n_heads=1", "system=x",
          "batches.batch_size=4", "batches.length=24", "epochs=0.1"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory) -> Path:
+def unigrams(own):
     """A project whose corpus grammar_tiny, with a task, and corpus other have one tokenizer."""
-    folder = tmp_path_factory.mktemp("project")
-    tokenizer = unigram.train([*LINES, "abcdefghijklmnopqrstuvwxyz"], 160)
-    task = folder / "outputs/prepare/grammar_tiny/sentiment"
-    task.mkdir(parents=True)
-    for cell in ("grammar_tiny/unigram", "other/pretrained"):
-        tokens = folder / "outputs/tokenize" / cell
-        tokens.mkdir(parents=True)
-        tokenizer.save(tokens / "tokenizer.json")
-        (tokens / "run.json").write_text("{}")
-        for split in ("train", "validation"):
-            ids = [i for line in LINES for i in tokenizer.encode(line + "</s>", special=True)]
-            np.array(ids, dtype="<u2").tofile(tokens / f"{split}.bin")
-            rows = [("sentence", "label"), *((line, "positive" if "cat" in line else "negative") for line in LINES)]
-            (task / f"{split}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
-    return folder
+    own.succeed("tokenize", TINY, "tokenizer=unigram", "tokenizer.train.vocab_size=300")
+    path = "tokenizer.train.path=outputs/tokenize/grammar_tiny/unigram/tokenizer.json"
+    own.succeed("tokenize", TINY, "tokenizer=pretrained", path, "out=other/pretrained")
+    return own
 
 
-@pytest.fixture
-def folder(project, monkeypatch) -> Path:
-    monkeypatch.chdir(project)
-    return project
-
-
-def run(monkeypatch, *overrides: str) -> dict[str, float]:
-    """What the pretrain stage leaves, run in this process."""
-    monkeypatch.setattr(sys, "argv", ["pretrain", *last_of_each([*SMALL, *overrides])])
-    pretrain()
-    return json.loads(Path("outputs/pretrain/grammar_tiny/x-1/metrics.json").read_text())
-
-
-def test_tasks_beside_spans(folder, monkeypatch):
+def test_tasks_beside_spans(unigrams):
     tasks = "batches.tasks=[outputs/prepare/grammar_tiny/sentiment]"
-    settings = ["system=x", "recipe=t5/t5_multitask", "model.d_ff=8", tasks]
-    metrics = run(monkeypatch, *settings)
+    unigrams.succeed("pretrain", *SMALL, "recipe=t5/t5_multitask", "model.d_ff=8", tasks)
+    metrics = unigrams.read("pretrain/grammar_tiny/x-1/metrics.json")
     assert metrics["steps"] > 1 and {"validation/loss", "validation/accuracy"} < set(metrics)
 
 
-def test_corpora_by_weight(folder, monkeypatch):
-    mixture = ["batches._target_=retable.data.mixture.MixedCorpora",
-               "+batches.kind={_target_: retable.data.streams.ShuffledWindows, _partial_: true}",
+def test_corpora_by_weight(unigrams):
+    mixture = ["batches._target_=retable.data.mixture.MixedCorpora", "recipe=transformer/gpt", "model.max_length=24",
+               "+batches.kind={_target_: retable.data.streams.ShuffledWindows, _partial_: true}", "scorer.stride=24",
                "+batches.corpora={grammar_tiny/unigram: 0.7, other/pretrained: 0.3}"]  # fmt: skip
-    settings = ["system=x", "recipe=transformer/gpt", "model.max_length=24", "scorer.stride=24", *mixture]
-    assert run(monkeypatch, *settings)["validation/loss"] > 0
-    (folder / "outputs/tokenize/other/pretrained/tokenizer.json").write_text("another")
-    with pytest.raises(SystemExit) as stop:
-        run(monkeypatch, *settings)
-    assert stop.value.code == 2
+    unigrams.succeed("pretrain", *SMALL, *mixture)
+    assert unigrams.read("pretrain/grammar_tiny/x-1/metrics.json")["validation/loss"] > 0
+    mixture[-1] = mixture[-1].replace("other/pretrained", "grammar_tiny/word")
+    assert "grammar_tiny/word" in unigrams.refuse("pretrain", *SMALL, *mixture)
 
 
 def header(path: Path) -> str:

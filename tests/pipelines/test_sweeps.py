@@ -1,7 +1,6 @@
 """Multiruns and searches: each job is a cell of its own process, on its own devices, and none is lost or done twice."""
 
 import io
-import json
 import shutil
 import threading
 from contextlib import nullcontext
@@ -35,7 +34,7 @@ OPTUNA = [*SMALL, "hydra/sweeper=optuna", "optimizer.lr=tag(log,interval(1e-3,1e
 @pytest.fixture
 def sweeping(project, tmp_path) -> Project:
     """A project with tokens and nothing else."""
-    made = Project(tmp_path, project.forks)
+    made = Project.new(tmp_path, project.forks)
     for stage in ("prepare", "tokenize"):
         shutil.copytree(project.folder / "outputs" / stage, made.folder / "outputs" / stage)
     return made
@@ -113,10 +112,9 @@ def test_jobs_are_cells_under_one_parent_and_made_once(sweeping):
     assert again.stderr.count("there already") == 2 and cells(sweeping) == made
     assert len(runs(sweeping)) == 4  # a second parent, no second child
     assert not [*(sweeping.folder / "work").glob("pretrain")]
-    for cell in made:  # which is evaluated like any other
-        sweeping.succeed("evaluate", "corpus=grammar_tiny", f"cell=grammar_tiny/{cell}")
-        metrics = sweeping.folder / f"outputs/evaluate/grammar_tiny/{cell}/perplexity/metrics.json"
-        assert json.loads(metrics.read_text())["test/perplexity_word"] > 1
+    cell = min(made)  # which is evaluated like any other
+    sweeping.succeed("evaluate", "corpus=grammar_tiny", f"cell=grammar_tiny/{cell}")
+    assert sweeping.read(f"evaluate/grammar_tiny/{cell}/perplexity/metrics.json")["test/perplexity_word"] > 1
 
 
 def best(trials: pd.DataFrame) -> str:
@@ -182,14 +180,9 @@ def test_a_search_goes_on_to_its_end_and_further(sweeping):
     assert len([run for run in runs(sweeping) if run.data.tags["retable.stage"] == "sweep"]) == 1
     page = (sweeping.folder / "multirun/pretrain/rates/report.html").read_text()
     assert all(title in page for title in ("History", "Settings and values", "Expected best", "Importance"))
-    line = refused_search(sweeping, *OPTUNA, "epochs=0.2")
-    assert "multirun/pretrain/rates searches otherwise, by fixed" in line and "study_name" in line
-
-
-def refused_search(project: Project, *words: str) -> str:
-    done = project.run("pretrain", "-m", *words)
-    assert done.returncode == 2, done.stderr
-    return done.stderr.splitlines()[-1]
+    done = sweeping.run("pretrain", "-m", *OPTUNA, "epochs=0.2")
+    line = done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and "rates searches otherwise, by fixed" in line and "study_name" in line
 
 
 @pytest.mark.long
@@ -272,40 +265,31 @@ def test_a_trial_that_is_worse_ends_at_a_validation(sweeping):
     assert not [*(sweeping.folder / "work").glob("pretrain")]
 
 
-def test_no_gpu_is_two_jobs():
-    devices, taken, seen = Devices(["0", "1", "2", "3"], processors=2, jobs=4), set(), []
-    guard, together = threading.Lock(), threading.Barrier(2)
+@pytest.mark.parametrize(
+    ("gpus", "processors", "jobs"),
+    [(["0", "1", "2", "3"], 2, [(2, 2)] * 6), ([], 4, [(0, n) for n in (1, 2, 9, 1, 2, 2, 1, 4)])],
+)
+def test_no_device_is_two_jobs(gpus, processors, jobs):
+    """Two of the jobs on GPUs run at a time; a job that wants more processors than there are takes all of them."""
+    devices, guard, together = Devices(gpus, processors, jobs=3), threading.Lock(), threading.Barrier(2)
+    taken, busy, most = set(), [0], [0]
 
-    def work(number: int) -> None:
-        with devices.taken(gpus=2, processes=2) as own:
-            mine = set(own["CUDA_VISIBLE_DEVICES"].split(","))
+    def work(job: tuple[int, int]) -> None:
+        with devices.taken(*job) as own:
+            mine = set(own["CUDA_VISIBLE_DEVICES"].split(",")) if gpus else set()
             with guard:
-                assert len(mine) == 2 and not mine & taken
+                assert len(mine) == job[0] and not mine & taken and (gpus or own == {})
                 taken.update(mine)
-                seen.append(mine)
-            together.wait(10)  # two are at it
+                busy[0] += min(job[1], processors)
+                most[0] = max(most[0], busy[0])
+            if gpus:
+                together.wait(10)
             with guard:
                 taken.difference_update(mine)
+                busy[0] -= min(job[1], processors)
 
-    in_parallel(work, range(6), devices.jobs)
-    assert len(seen) == 6
-
-
-def test_processors_and_jobs_are_counted():
-    devices, now, most = Devices([], processors=4, jobs=3), [0], [0]
-    guard = threading.Lock()
-
-    def work(processes: int) -> None:
-        with devices.taken(0, processes) as own:
-            assert own == {}
-            with guard:
-                now[0] += min(processes, 4)
-                most[0] = max(most[0], now[0])
-            with guard:
-                now[0] -= min(processes, 4)
-
-    in_parallel(work, [1, 2, 9, 1, 2, 2, 1, 4], devices.jobs)
-    assert most[0] <= 4
+    in_parallel(work, jobs, devices.jobs)
+    assert most[0] <= processors or gpus
 
 
 def test_a_job_may_begin_while_it_is_shown_how_far_others_are(tmp_path):
@@ -376,6 +360,9 @@ def test_the_ends_of_a_space():
     assert rounded("lr=0.0012345") == "lr=0.00123" and rounded("model=a=b") == "model=a=b"
 
 
+FACTS = {"state": "complete", "step": None, "seconds": 1.0, "cell": "x"}
+
+
 @pytest.fixture
 def own(tmp_path, monkeypatch) -> Path:
     """Recipes of a study's own, which the working folder is of."""
@@ -385,39 +372,38 @@ def own(tmp_path, monkeypatch) -> Path:
     return tmp_path / "conf/recipe/recurrent"
 
 
-def test_the_winner_changes_one_recipe(tmp_path, own, capsys):
-    sweep = tmp_path / "multirun/pretrain/rates"
-    sweep.mkdir(parents=True)
-    said = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "+sweep=lstm_lr"]
-    write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": said, "recipe": "recurrent/lstm"})
-    trials = pd.DataFrame({"trial": [0, 1, 2], "state": ["complete", "complete", "pruned"], "value": [2.0, 1.5, 1.0]})
-    trials = trials.assign(step=None, seconds=1.0, cell="x", metric="validation/loss", direction="minimize")
-    trials.assign(**{"optimizer.lr": [0.1, 0.0123456, 0.2], "model.d_model": [64, 96, 128]}).to_csv(
-        sweep / "trials.csv", index=False
-    )
+def swept(said: list[str], *rows: dict, recipe: str | None = "recurrent/lstm", stage: str = "pretrain") -> str:
+    """Leave a sweep with these trials, and return its folder."""
+    folder = Path("multirun", stage, "x")
+    rows = [{"trial": number, **FACTS, **row} for number, row in enumerate(rows)]
+    leave(SimpleNamespace(folder=folder, stage=stage, said=said, recipe=recipe), rows, "validation/loss", True)
+    return str(folder)
+
+
+def test_the_winner_changes_one_recipe(own, capsys):
+    said, drawn = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "+sweep=lstm_lr"], ("optimizer.lr", "model.d_model")
+    rows = [{"value": value, "state": state} | dict(zip(drawn, each, strict=True)) for value, state, each in (
+        (2.0, "complete", (0.1, 64)), (1.5, "complete", (0.0123456, 96)), (1.0, "pruned", (0.2, 128)))]  # fmt: skip
     before = {path: path.read_text() for path in own.glob("*.yaml")}
-    adopt("multirun/pretrain/rates", dry_run=True)
+    place = swept(said, *rows)
+    capsys.readouterr()
+    adopt(place, dry_run=True)
     assert {path: path.read_text() for path in before} == before
     printed = capsys.readouterr()
     assert "optimizer.lr=0.01235, model.d_model=96" in printed.out and "lstm.yaml would have them" in printed.out
     assert printed.err == "the trials had corpus=grammar_tiny; other values may be best without\n"
-    adopt("multirun/pretrain/rates")
-    (path,) = [path for path, text in before.items() if path.read_text() != text]
-    assert path == own / "lstm.yaml"
-    assert path.read_text().splitlines()[:3] == before[path].splitlines()[:3]
-    assert yaml.safe_load(path.read_text())["model"] == {"dropout": 0.0, "d_model": 96}
-    assert yaml.safe_load(path.read_text())["optimizer"] == {"lr": 0.01235}
+    adopt(place)
     assert "trial 1, validation/loss 1.5000: optimizer.lr=0.01235, model.d_model=96" in capsys.readouterr().out
-    for shorter in ("budget=2e5tokens", "+max_steps=3", "epochs=2"):
-        overrides = [*said, shorter]
-        write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": overrides, "recipe": "recurrent/lstm"})
-        adopt("multirun/pretrain/rates")
-        assert f"the trials had corpus=grammar_tiny {shorter}; " in capsys.readouterr().err
-    write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": said[1:], "recipe": "recurrent/lstm"})
-    adopt("multirun/pretrain/rates")
-    assert not capsys.readouterr().err
-    adopt("multirun/pretrain/rates")
-    assert "had them already" in capsys.readouterr().out
+    (path,) = [path for path, text in before.items() if path.read_text() != text]
+    assert path == own / "lstm.yaml" and path.read_text().splitlines()[:3] == before[path].splitlines()[:3]
+    recipe = yaml.safe_load(path.read_text())
+    assert (recipe["model"], recipe["optimizer"]) == ({"dropout": 0.0, "d_model": 96}, {"lr": 0.01235})
+    for shorter in ("budget=2e5tokens", "+max_steps=3", "epochs=2", ""):
+        overrides = [*said, shorter] if shorter else said[1:]
+        adopt(swept(overrides, *rows))
+        printed = capsys.readouterr()
+        assert (f"the trials had corpus=grammar_tiny {shorter}; " in printed.err) == bool(shorter)
+    assert not printed.err.strip() and "had them already" in printed.out
 
 
 def adoptable(**settings: list) -> None:
@@ -465,89 +451,68 @@ def test_the_winner_makes_a_recipe_of_its_own(own, capsys):
 
 
 def test_the_winner_says_null_and_whole_numbers_as_they_were_drawn(own):
-    """Of recipes that were swept, too; a trial that still runs has no settings yet."""
-    facts = {"state": "complete", "step": None, "seconds": 1.0, "cell": "x"}
+    """Of recipes that were swept, too; a trial that still runs has no settings yet; and what was swept with a plus."""
     settings = {"recipe": "recurrent/gru", "clip_norm": "null", "model.d_model": 96}
-    rows = [{"trial": 0, "value": 2.0, **facts, **settings, "clip_norm": "1.0"},
-            {"trial": 1, "value": 1.5, **facts, **settings},
-            {"trial": 2, "value": None, **facts, "state": "running"}]  # fmt: skip
     said = ["corpus=grammar_tiny", "recipe=recurrent/lstm,recurrent/gru", "clip_norm=null,1.0", "model.d_model=64,96"]
-    launcher = SimpleNamespace(folder=Path("multirun/pretrain/both"), stage="pretrain", said=said, recipe="")
-    leave(launcher, rows, "validation/loss", True)
-    adopt("multirun/pretrain/both")
+    rows = (
+        {"value": 2.0, **settings, "clip_norm": "1.0"},
+        {"value": 1.5, **settings},
+        {"value": None, "state": "running"},
+    )
+    adopt(swept(said, *rows, recipe=""))
     recipe = (own / "gru.yaml").read_text()
     assert yaml.safe_load(recipe)["clip_norm"] is None and yaml.safe_load(recipe)["model"]["d_model"] == 96
     assert "d_model: 96\n" in recipe.replace("}", "\n") and "clip_norm: null" in recipe
-
-
-def test_what_was_swept_with_a_plus_is_adopted_without(own):
-    facts = {"state": "complete", "step": None, "seconds": 1.0, "cell": "x"}
-    rows = [{"trial": i, "value": 2.0 - i, **facts, "++max_steps": 100 + i, "+patience": 3} for i in (0, 1)]
+    rows = [{"value": 2.0 - i, "++max_steps": 100 + i, "+patience": 3} for i in (0, 1)]
     said = ["corpus=grammar_tiny", "recipe=recurrent/lstm", "++max_steps=100,101", "+patience=3,3"]
-    launcher = SimpleNamespace(folder=Path("multirun/pretrain/steps"), stage="pretrain", said=said)
-    leave(SimpleNamespace(**vars(launcher), recipe="recurrent/lstm"), rows, "validation/loss", True)
-    adopt("multirun/pretrain/steps")
-    recipe = yaml.safe_load((own / "lstm.yaml").read_text())
-    assert (recipe["max_steps"], recipe["patience"]) == (101, 3) and not any("+" in key for key in recipe)
-    leave(SimpleNamespace(**vars(launcher), recipe=None), rows, "validation/loss", True)
+    adopt(swept(said, *rows))
+    known = yaml.safe_load((own / "lstm.yaml").read_text())
+    assert (known["max_steps"], known["patience"]) == (101, 3) and not any("+" in key for key in known)
     with pytest.raises(UsageError, match="swept no recipe"):
-        adopt("multirun/pretrain/steps")
+        adopt(swept(said, *rows, recipe=None))
 
 
 def test_sweeps_of_one_name_stand_side_by_side(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for stage, value in (("pretrain", 2.5), ("finetune", 1.5)):
-        row = {"trial": 0, "value": value, "state": "complete", "step": None, "seconds": 1.0, "cell": "x", "seed": 1}
-        launcher = SimpleNamespace(folder=Path("multirun", stage, "lr"), stage=stage, said=[], recipe=None)
-        leave(launcher, [row], "validation/loss", True)
+        swept([], {"value": value, "seed": 1}, recipe=None, stage=stage)
     capsys.readouterr()
-    show(["multirun/pretrain/lr", "multirun/finetune/lr"])
+    show(["multirun/pretrain/x", "multirun/finetune/x"])
     said = capsys.readouterr().out
-    assert "2.5000" in said and "1.5000" in said and "work/sweeps/pretrain-lr-finetune-lr" in said
+    assert "2.5000" in said and "1.5000" in said and "work/sweeps/pretrain-x-finetune-x" in said
+
+
+HEAD = "trial,state,value,step,seconds,cell,metric,direction"
+ADOPT_AND_SHOW = (adopt, lambda place: show([place]))
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "uses", "message"),
     [
-        (b"\xff\xfe", "trials.csv can't be read"),
-        (b"", "trials.csv can't be read"),
-        (b"trial,state\n0,complete\n", "trials.csv has no value, step, seconds, cell, metric, direction; run"),
-        (b"trial,state,value,step,seconds,cell,metric,direction\n", "trials.csv has no row; run the sweep again"),
-        (b"trial,state,value,step,seconds,cell,metric,direction\n0,complete,x,,1,x,loss,minimize\n", "can't be read"),
+        (b"\xff\xfe", ADOPT_AND_SHOW, "trials.csv can't be read"),
+        (b"", ADOPT_AND_SHOW, "trials.csv can't be read"),
+        (b"trial,state\n0,complete\n", ADOPT_AND_SHOW,
+         "trials.csv has no value, step, seconds, cell, metric, direction; run"),
+        (f"{HEAD}\n".encode(), ADOPT_AND_SHOW, "trials.csv has no row; run the sweep again"),
+        (f"{HEAD}\n0,complete,x,,1,x,loss,minimize\n".encode(), ADOPT_AND_SHOW, "can't be read"),
+        *((f"{HEAD},{column}\n0,{state},1.0,,1,x,validation/loss,minimize,1\n".encode(), (adopt,), message)
+          for column, state, message in (
+            ("seed", "complete", "seed is no setting of a recipe"),
+            ("tokenizer", "complete", "tokenizer is no setting of a recipe"),
+            ("recipe", "complete", "swept no setting of a recipe"), ("optimizer.lr", "failed", "no trial of"))),
     ],
-)
-def test_what_is_no_sweeps_is_told(tmp_path, monkeypatch, text, message):
+)  # fmt: skip
+def test_what_can_not_be_adopted_or_shown_is_told(tmp_path, monkeypatch, text, uses, message):
     monkeypatch.chdir(tmp_path)
     (sweep := tmp_path / "multirun/pretrain/x").mkdir(parents=True)
     write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": [], "recipe": "recurrent/lstm"})
     (sweep / "trials.csv").write_bytes(text)
-    for use in (adopt, lambda place: show([place])):
+    for use in uses:
         with pytest.raises(UsageError, match=message):
             use("multirun/pretrain/x")
-    for use in (adopt, lambda place: show([place])):
-        with pytest.raises(UsageError, match=r"has no trials\.csv; write one of multirun/pretrain/x"):
-            use("")
-
-
-@pytest.mark.parametrize(
-    ("column", "state", "message"),
-    [
-        ("seed", "complete", "seed is no setting of a recipe"),
-        ("tokenizer", "complete", "tokenizer is no setting of a recipe"),
-        ("recipe", "complete", "swept no setting of a recipe"),
-        ("optimizer.lr", "failed", "no trial of"),
-    ],
-)
-def test_what_no_recipe_says_is_not_adopted(tmp_path, monkeypatch, column, state, message):
-    monkeypatch.chdir(tmp_path)
-    (sweep := tmp_path / "multirun/pretrain/x").mkdir(parents=True)
-    write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": [], "recipe": "recurrent/lstm"})
-    facts = "trial,state,value,step,seconds,cell,metric,direction"
-    (sweep / "trials.csv").write_text(f"{facts},{column}\n0,{state},1.0,,1,x,validation/loss,minimize,1\n")
-    with pytest.raises(UsageError, match=message):
-        adopt("multirun/pretrain/x")
-    with pytest.raises(UsageError, match="write one of multirun/pretrain/x"):
-        adopt("multirun/pretrain/y")
+        for other in ("", "multirun/pretrain/y"):
+            with pytest.raises(UsageError, match=r"write one of multirun/pretrain/x"):
+                use(other)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "conf/recipe").rglob("*.yaml")), ids=lambda path: path.stem)

@@ -8,17 +8,14 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from pipelines.app.init_from import load_pretrained
 from pipelines.config.project import CONF
-from retable.core.errors import UsageError
 from retable.corpora.columns import TaggedSentence
 from retable.metrics.roles import role_counts
-from retable.metrics.spans import span_f1, span_metrics
-from retable.models.tagger import BiLSTMTagger
+from retable.metrics.spans import span_f1
 from retable.models.word2vec_format import write_word2vec
 from retable.training.weights import read_weights
 from tests.metrics.test_spans import conlleval
-from tests.pipelines.recipes import composed
+from tests.pipelines.conftest import ELMO
 
 NOUNS, VERBS = ("Dogs", "cats", "birds", "mice"), ("run", "see", "eat")
 
@@ -46,12 +43,8 @@ def overrides(data):
         *(f"task.sentences.{split}={data / f'{split}.txt'}" for split in ("train", "test")),
         "task.sentences.held_out=10",
         *("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_model=12"),
-        *("epochs=12", "finetuning.batch_size=8", "dropout=0.0", "optimizer.lr=0.02"),
+        *("epochs=6", "finetuning.batch_size=8", "dropout=0.0", "optimizer.lr=0.04"),
     ]
-
-
-def read(project, name, path="metrics.json"):
-    return json.loads((project.folder / "outputs" / name / path).read_text())
 
 
 CRF, ON_VECTORS = "from_scratch/conll2000_chunking/bilstm_crf-1", "finetune/conll2000_chunking/bilstm_tagger-1"
@@ -66,100 +59,54 @@ def tagged(project, overrides, data):
     return project
 
 
-def test_it_learns_and_its_cell_is_complete(tagged):
-    metrics = read(tagged, CRF)
-    assert metrics["tagging/test/f1"] > 0.95 and metrics["tagging/validation/f1"] > 0.95
-    run = read(tagged, CRF, "run.json")
-    assert [run[name] for name in ("stage", "task", "tags")] == ["from_scratch", "conll2000_chunking", 5]  # of IOBES
-    names = {path.name for path in (tagged.folder / "outputs" / CRF).iterdir()}
-    files = {
-        "model.safetensors", "vocabulary.json", "learnt.json", "curve.csv", "units.csv", "test.tags.txt",
-        "validation.tags.txt",
-    }  # fmt: skip
-    assert names == files | {"config.yaml", "metrics.json", "run.json", "digests.json"}
-
-
-def test_the_columns_give_the_scores(tagged):
-    """Word, tag, prediction, as conlleval reads them, and the counts by sentence."""
-    for name in (CRF, ON_VECTORS):
-        folder = tagged.folder / "outputs" / name
-        rows = [line.split(" ") for line in (folder / "test.tags.txt").read_text().split("\n")]
-        metrics = read(tagged, name)
-        found = span_metrics(
-            [[r[1] if len(r) > 1 else "O" for r in rows]], [[r[2] if len(r) > 1 else "O" for r in rows]]
-        )
-        assert {f"tagging/test/{k}": v for k, v in found.items()} == pytest.approx(
-            {f"tagging/test/{k}": metrics[f"tagging/test/{k}"] for k in found}
-        )
-        with (folder / "units.csv").open() as file:
-            counts = [row for row in csv.DictReader(file) if row["split"] == "test"]
-        right, words = (sum(int(row[key]) for row in counts) for key in ("right", "words"))
-        assert right / words == pytest.approx(metrics["tagging/test/accuracy"]) and len(counts) == 20
-
-
-def read_by_conlleval(path) -> tuple[list[list[str]], list[list[str]]]:
-    """Sentences' tags and predictions, the last two columns of a file, all of whose lines must have as many; a blank
-    line ends a sentence."""
-    sentences, columns = [[]], set()
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if fields := line.split():
-            columns.add(len(fields))
-            sentences[-1].append(fields[-2:])
-        else:
-            sentences.append([])
-    assert len(columns) == 1
-    read = [[[pair[at] for pair in rows] for rows in sentences if rows] for at in (0, 1)]
-    return read[0], read[1]
-
-
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_conlleval_reads_the_predictions_as_they_are(tagged, split):
+    """Tags and predictions are the last two columns of all lines; a blank line ends a sentence."""
     for name in (CRF, ON_VECTORS):
-        path = tagged.folder / "outputs" / name / f"{split}.tags.txt"
-        correct, found, labelled = conlleval(*read_by_conlleval(path))
-        assert read(tagged, name)[f"tagging/{split}/f1"] == pytest.approx(2 * correct / (found + labelled))
+        text = (tagged.folder / "outputs" / name / f"{split}.tags.txt").read_text(encoding="utf-8").strip()
+        sentences = [[line.split(" ") for line in block.split("\n")] for block in text.split("\n\n")]
+        assert {len(row) for rows in sentences for row in rows} == {3}
+        correct, found, labelled = conlleval(*([[row[at] for row in rows] for rows in sentences] for at in (1, 2)))
+        assert tagged.read(f"{name}/metrics.json")[f"tagging/{split}/f1"] == pytest.approx(
+            2 * correct / (found + labelled)
+        )
+    assert tagged.read(f"{CRF}/metrics.json")[f"tagging/{split}/f1"] > 0.95
 
 
 def test_vectors_come_by_the_convention_and_bring_their_words(tagged):
     """ "Dogs" has that of "dogs"; "zebras" is not in the text."""
-    run = read(tagged, ON_VECTORS, "run.json")
+    run = tagged.read(f"{ON_VECTORS}/run.json")
     assert sum("vectors.bin" in name for name in run["digests"]) == 1
     weights = read_weights(tagged.folder / "outputs" / ON_VECTORS / "model.safetensors")
     assert len(weights["model.input.embedding.weight"]) == run["vocab_size"] == 11  # <unk> and <eos>, and nine words
 
 
-def test_a_tagger_on_a_pretrained_elmo(tagged):
-    small = ["model.d_model=8", "model.d_cell=8", "model.filters=[[1,4]]", "batches.batch_size=4", "batches.length=16"]
-    tagged.succeed("pretrain", "corpus=grammar_tiny", "recipe=elmo/elmo", "epochs=0.1", *small)
-    elmo = [f"model.elmo.{setting.removeprefix('model.')}" for setting in small[:3]]
-    tagged.succeed(
+def test_a_tagger_on_a_pretrained_elmo(own):
+    elmo = [f"model.elmo.{each.removeprefix('model.')}" for each in ELMO[1:4]]
+    own.succeed(
         "finetune", "task=grammar_pos", "recipe=taggers/elmo_tagger", "init=pretrain/grammar_tiny/elmo-1", *elmo,
-        "model.d_model=8", "model.d_embedding=6", "epochs=1", "task.sentences.text.scale=0.1",
+        "model.d_model=8", "model.d_embedding=6", "+max_steps=4", "task.sentences.text.scale=0.1",
         "task.sentences.text.words={train: 800, validation: 100, test: 200}",
     )  # fmt: skip
-    folder = tagged.folder / "outputs"
-    theirs = read_weights(folder / "pretrain/grammar_tiny/elmo-1/model.safetensors")
-    ours = read_weights(folder / "finetune/grammar_pos/elmo_tagger-1/model.safetensors")
+    cells = ("pretrain/grammar_tiny/elmo-1", made := "finetune/grammar_pos/elmo_tagger-1")
+    theirs, ours = (read_weights(own.folder / "outputs" / cell / "model.safetensors") for cell in cells)
     shared = [name for name in theirs if name.startswith("model.")]
     assert shared and all((theirs[name] == ours[name.replace("model.", "model.elmo.", 1)]).all() for name in shared)
-    run = json.loads((folder / "finetune/grammar_pos/elmo_tagger-1/run.json").read_text())
-    assert run["made_from"] == ["pretrain/grammar_tiny/elmo-1"]
-    metrics = json.loads((folder / "finetune/grammar_pos/elmo_tagger-1/metrics.json").read_text())
+    assert own.read(f"{made}/run.json")["made_from"] == ["pretrain/grammar_tiny/elmo-1"]
+    metrics = own.read(f"{made}/metrics.json")
     assert "tagging/test/accuracy" in metrics and "tagging/test/f1" not in metrics
 
 
-def test_probes_of_what_was_pretrained(tagged):
-    """After the test above, by the same ELMo."""
-    tagged.succeed(
+def test_probes_of_what_was_pretrained(own):
+    own.succeed(
         "evaluate", "corpus=grammar_tiny", "cell=grammar_tiny/elmo-1", "benchmark=probes",
         "benchmark.probes.text.words={train: 400, test: 300}",
     )  # fmt: skip
-    metrics = json.loads((tagged.folder / "outputs/evaluate/grammar_tiny/elmo-1/metrics.json").read_text())
+    metrics = own.read("evaluate/grammar_tiny/elmo-1/metrics.json")
     layers = {f"probes/layer_{k}/{kind}{end}" for k in range(3) for kind in ("number", "part_of_speech")
               for end in ("", "_control")}  # fmt: skip
-    assert (
-        layers <= set(metrics) and metrics["probes/layer_0/part_of_speech"] > metrics["probes/majority/part_of_speech"]
-    )
+    assert layers <= {*metrics}
+    assert metrics["probes/layer_0/part_of_speech"] > metrics["probes/majority/part_of_speech"]
 
 
 def write_roles(path, n):
@@ -184,7 +131,7 @@ def test_semantic_roles_of_given_predicates(project, tmp_path):
         "finetune", "task=conll2012_roles", "recipe=taggers/role_labeller",
         *(f"task.sentences.{split}={tmp_path / split}" for split in files),
         *("model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_model=12"),
-        *("model.d_predicate=4", "epochs=12", "finetuning.batch_size=8", "dropout=0.0", "optimizer.lr=0.02"),
+        *("model.d_predicate=4", "epochs=5", "finetuning.batch_size=8", "dropout=0.0", "optimizer.lr=0.05"),
     )  # fmt: skip
     folder = project.folder / "outputs/from_scratch/conll2012_roles/role_labeller-1"
     metrics = json.loads((folder / "metrics.json").read_text())
@@ -228,24 +175,3 @@ def test_semantic_roles_of_conll_2005(tmp_path):
 )  # fmt: skip
 def test_mistakes_of_use_end_with_one_line(project, overrides, mistake, said):
     assert said in project.refuse("finetune", *(part for part in overrides if not part.startswith("model.")), *mistake)
-
-
-def test_a_tagger_alone_takes_no_weights(tmp_path):
-    tagger = BiLSTMTagger(3, ["a", "b", "c"], 4, 3, [(2, 4)], 4, 1, 0.0)
-    with pytest.raises(UsageError, match="BiLSTMTagger has no part that is pretrained; write init=random"):
-        load_pretrained(tagger, tagger, {}, tmp_path / "model.safetensors")
-
-
-@pytest.mark.parametrize(
-    ("name", "plain", "elmo"),
-    [
-        ("elmo_tagger", "bilstm_tagger", "elmo"),
-        ("few_tags_elmo", "few_tags", "elmo_1x128"),
-        ("elmo_role_labeller", "role_labeller", "elmo"),
-    ],
-)
-def test_elmo_stands_beside_a_tagger_and_a_labeller_alike(name, plain, elmo):
-    with_elmo, without = (composed("finetune", each, "task=grammar_pos") for each in (name, plain))
-    pretrained = {**composed("pretrain", elmo).model, "_partial_": True}
-    beside = {"_target_": "retable.models.elmo_tagger.ELMoTagger", "elmo": pretrained, "frozen": True}
-    assert with_elmo.model == {**without.model, **beside} and with_elmo.finetuning == without.finetuning

@@ -90,59 +90,49 @@ def test_what_is_pretrained_in_parts_is_not_frozen_as_a_whole():
         freeze(finetuned("bilstm_elmo"))
 
 
-@pytest.mark.parametrize("model", ["gpt", "bilstm", "bilstm_elmo", "t5_toy_encoder"])
-def test_a_sentence_stands_between_the_ends_of_lines(model):
-    plain = word.train(LINES)
-    end = plain.words.index("<eos>")
-    assert ends_of_sequences(finetuned(model, plain), plain) == (end, end)
+PLAIN = word.train(LINES)
+PIECES = wordpiece.train(LINES, vocab_size=40, lowercase=True, alphabet=30)  # which drops a line's end
 
 
-def test_the_boundary_stands_for_a_lines_end_that_a_tokenizer_drops():
-    pieces = wordpiece.train(LINES, vocab_size=40, lowercase=True, alphabet=30)
-    sep = pieces.special_ids["[SEP]"]
-    assert ends_of_sequences(finetuned("gpt", pieces), pieces) == (sep, sep)
+@pytest.mark.parametrize(
+    ("models", "tokenizer", "ends"),
+    [
+        (("gpt", "bilstm", "bilstm_elmo", "t5_toy_encoder"), PLAIN, ("<eos>", "<eos>")),
+        (("gpt",), PIECES, ("[SEP]", "[SEP]")),
+        (("bert", "electra"), MARKED, ("[CLS]", "[SEP]")),
+    ],
+)
+def test_a_sentence_stands_between_the_ends_of_lines_or_marks(models, tokenizer, ends):
+    for model in models:
+        found = ends_of_sequences(finetuned(model, tokenizer), tokenizer)
+        assert tuple(tokenizer.words[place] for place in found) == ends, model
+    if tokenizer is MARKED:
+        with pytest.raises(UsageError, match=r"BERT reads .* between \[CLS\] and \[SEP\].*tokenizer=word_marked"):
+            ends_of_sequences(finetuned(models[0], PLAIN), PLAIN)
 
 
-@pytest.mark.parametrize("model", ["bert", "electra"])
-def test_what_pools_reads_between_its_marks(model):
-    marks = MARKED.special_ids
-    assert ends_of_sequences(finetuned(model), MARKED) == (marks["[CLS]"], marks["[SEP]"])
-    with pytest.raises(UsageError, match=r"BERT reads .* between \[CLS\] and \[SEP\].*tokenizer=word_marked"):
-        ends_of_sequences(finetuned(model, word.train(LINES)), word.train(LINES))
+PAIR, SEPARATE = [("the cat sees", "it sees")], ["<eos> the cat sees <eos>", "<eos> it sees <eos>"]
+LEFT_TO_RIGHT = ["<eos> the cat sees [SEP] it sees <eos>", "<eos> it sees [SEP] the cat sees <eos>"]
+IN_SEGMENTS = ["[CLS] the cat sees [SEP] it sees [SEP]", "0 0 0 0 0 1 1 1"]
 
 
-PAIR = [("the cat sees", "it sees")]
-
-
-def layout(model: str, tokenizer: Tokenizer, symmetric: bool) -> list[str]:
-    """The sequences of the pair that a model reads, in words, and behind them its segments."""
+@pytest.mark.parametrize(
+    ("model", "tokenizer", "symmetric", "expected"),
+    [
+        *((model, MARKED, symmetric, SEPARATE) for symmetric in (False, True)
+          for model in ("bag_of_words", "deep_averaging", "bilstm", "bilstm_elmo", "t5_toy_encoder")),
+        *((model, MARKED, symmetric, IN_SEGMENTS) for symmetric in (False, True) for model in ("bert", "electra")),
+        ("gpt", MARKED, False, LEFT_TO_RIGHT[:1]), ("gpt", MARKED, True, LEFT_TO_RIGHT),  # in both orders
+        ("gpt", PLAIN, False, ["<eos> the cat sees <eos> it sees <eos>"]),
+    ],
+)  # fmt: skip
+def test_a_pair_is_read_as_the_model_reads_pairs(model, tokenizer, symmetric, expected):
     inputs = lay_out(finetuned(model, tokenizer), tokenizer, PAIR, symmetric)
     parts = [inputs.sequences[0], *([] if inputs.others is None else [inputs.others[0]])]
     lines = [" ".join(tokenizer.words[i] for i in part) for part in parts]
     if inputs.segments is not None:
         lines.append(" ".join("01"[i >= inputs.segments[0]] for i in range(len(inputs.sequences[0]))))
-    return lines
-
-
-@pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("model", ["bag_of_words", "deep_averaging", "bilstm", "bilstm_elmo", "t5_toy_encoder"])
-def test_an_encoder_of_sentences_reads_the_two_of_a_pair_apart(model, symmetric):
-    assert layout(model, MARKED, symmetric) == ["<eos> the cat sees <eos>", "<eos> it sees <eos>"]
-
-
-@pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("model", ["bert", "electra"])
-def test_bert_reads_a_pair_in_segments(model, symmetric):
-    assert layout(model, MARKED, symmetric) == ["[CLS] the cat sees [SEP] it sees [SEP]", "0 0 0 0 0 1 1 1"]
-
-
-def test_gpt_reads_a_pair_from_left_to_right_and_where_its_order_means_nothing_in_both():
-    assert layout("gpt", MARKED, False) == ["<eos> the cat sees [SEP] it sees <eos>"]
-    assert layout("gpt", MARKED, True) == [
-        "<eos> the cat sees [SEP] it sees <eos>",
-        "<eos> it sees [SEP] the cat sees <eos>",
-    ]
-    assert layout("gpt", word.train(LINES), False) == ["<eos> the cat sees <eos> it sees <eos>"]
+    assert lines == expected
 
 
 def test_a_sentence_too_long_for_the_model_is_shortened():
@@ -228,22 +218,27 @@ def test_the_encoder_is_that_of_the_t5s_of_the_ablations():
     assert encoder == OmegaConf.merge(pretrained, {"_target_": encoder._target_})
 
 
-def test_elmo_reads_as_it_was_pretrained_beside_the_baseline():
-    elmo, beside, bilstm = (composed("pretrain", name) for name in ("elmo", "bilstm_elmo", "bilstm"))
-    assert beside.model.elmo == {**elmo.model, "_partial_": True}
-    assert beside.finetuning == bilstm.finetuning
-    assert all(beside.model[key] == value for key, value in bilstm.model.items() if key != "_target_")
+@pytest.mark.parametrize(
+    ("name", "baseline", "elmo"),
+    [
+        ("bilstm_elmo", "bilstm", "elmo"), ("bilstm_elmo_glue", "bilstm_glue", "elmo_glue"),
+        ("elmo_tagger", "bilstm_tagger", "elmo"), ("few_tags_elmo", "few_tags", "elmo_1x128"),
+        ("elmo_role_labeller", "role_labeller", "elmo"), ("bilstm_attention", "bilstm_glue", None),
+    ],
+)  # fmt: skip
+def test_a_recipe_is_its_baseline_with_one_thing_changed(name, baseline, elmo):
+    """An ELMo as it was pretrained, frozen, or attention."""
+    changed, plain = (composed("finetune", each, "task=sentiment") for each in (name, baseline))
+    assert changed.finetuning == plain.finetuning
+    assert {**changed.model, "_target_": ""} | {**plain.model, "_target_": ""} == {**changed.model, "_target_": ""}
+    if elmo:
+        assert changed.model.elmo == {**composed("pretrain", elmo).model, "_partial_": True} and changed.model.frozen
 
 
-def test_glues_recipes_are_one_baseline_with_one_thing_changed():
-    load = {name: composed("pretrain", name) for name in
-            ("bilstm_glue", "bilstm_attention", "bilstm_elmo_glue", "elmo_glue", "neural_bag_glue", "cnn")}  # fmt: skip
-    baseline, beside = load["bilstm_glue"], load["bilstm_elmo_glue"]
-    assert beside.model.elmo == {**load["elmo_glue"].model, "_partial_": True}
-    for other in (load["bilstm_attention"], beside):
-        assert other.finetuning == baseline.finetuning
-        assert all(other.model[key] == value for key, value in baseline.model.items() if key != "_target_")
-    assert {cfg.model.get("d_embedding") or cfg.model.d_model for cfg in load.values() if "finetuning" in cfg} == {100}
+def test_glues_recipes_have_one_width():
+    names = ("bilstm_glue", "bilstm_attention", "bilstm_elmo_glue", "neural_bag_glue", "cnn")
+    models = [composed("pretrain", name).model for name in names]
+    assert {model.get("d_embedding") or model.d_model for model in models} == {100}
     cfg = recipe("finetune", "bilstm_glue")
     assert (cfg.max_steps, cfg.patience, cfg.d_hidden, cfg.pooling) == (1200, 3, 512, None)
 

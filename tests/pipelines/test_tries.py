@@ -35,7 +35,7 @@ TRIES = [
 @pytest.fixture(scope="module")
 def tracked(project, tmp_path_factory) -> Project:
     """A study's folder that has a cell of each of some stages; all are made."""
-    made = Project(tmp_path_factory.mktemp("tracked"), project.forks)
+    made = Project.new(tmp_path_factory.mktemp("tracked"), project.forks)
     for stage in ("prepare", "tokenize"):
         shutil.copytree(project.folder / "outputs" / stage, made.folder / "outputs" / stage)
     track(made.folder, [*CELLS.values()])

@@ -23,55 +23,24 @@ from retable.generation.next_token import next_token
 from retable.inference import served
 from tests.pipelines.conftest import ENVIRONMENT
 
-CORPUS = "corpus=grammar_tiny"
-TRANSFORMER = ["model.d_model=16", "model.n_layers=2", "model.n_heads=2", "epochs=0.5"]
-ELMO = ["model.d_model=8", "model.d_cell=8", "model.filters=[[1,4]]", "batches.batch_size=4", "batches.length=16"]
-TAGGER = ["model.d_embedding=8", "model.d_character=4", "model.filters=[[2,4]]", "model.d_model=16"]
-WORDS = "words={train: 600, validation: 100, test: 200}"
-RANKER = ["model.d_embedding=6", "model.d_character=3", "model.filters=[[2,4]]", "model.d_model=12",
-          "model.d_hidden=8", "model.max_width=2", "model.max_antecedents=5"]  # fmt: skip
+TINY = "pretrain/grammar_tiny"
+CLASSIFIER, TAGGER = "finetune/grammar_tiny/sentiment-bilstm-1", "from_scratch/grammar_pos/bilstm_crf-1"
+READER, CHOOSER = "from_scratch/grammar_questions_tiny/bidaf-1", "from_scratch/grammar_endings_tiny/bilstm-1"
+RANKER = "from_scratch/grammar_documents_tiny/mention_ranker-1"
+TRANSLATOR = "from_scratch/grammar_pairs_tiny/rnn_translation_grammar-1"
 
 
 @pytest.fixture(scope="module")
-def project_cells(project) -> Path:
-    """A project's outputs, with a cell of each kind of system."""
-    run = project.succeed
-    run("tokenize", CORPUS, "tokenizer=word_marked")
-    run("pretrain", CORPUS, "recipe=counted/kn3", "system=kn")
-    run("pretrain", CORPUS, "recipe=recurrent/lstm", "model.d_model=16", "epochs=0.5", "system=used_lstm")
-    run("pretrain", CORPUS, "recipe=transformer/gpt_rotary", *TRANSFORMER, "system=used_gpt")
-    run("pretrain", CORPUS, "tokenizer=word_marked", "recipe=bert/bert", *TRANSFORMER, "batches.batch_size=2",
-        "system=used_bert")  # fmt: skip
-    run("pretrain", CORPUS, "recipe=elmo/elmo", "epochs=0.1", *ELMO, "system=used_elmo")
-    run("embed", CORPUS, "recipe=vectors/skipgram", "epochs=1", "model.d_model=8", "system=used_vectors")
-    run("mix", CORPUS, "cells=[pretrain/grammar_tiny/kn-1,pretrain/grammar_tiny/used_lstm-1]", "system=used_mix")
-    for name in ("kn", "used_lstm", "used_gpt", "used_elmo"):
-        run("evaluate", CORPUS, f"cell=grammar_tiny/{name}-1", "benchmark=perplexity")
-    run("evaluate", CORPUS, "stage=mix", "cell=grammar_tiny/used_mix-1", "benchmark=perplexity")
-    small = ["model.d_embedding=8", "model.d_model=8", "epochs=2", "finetuning.batch_size=8"]
-    run("finetune", "task=sentiment", CORPUS, "recipe=encoders/bilstm", *small)
-    run("finetune", "task=grammar_pos", "recipe=taggers/bilstm_crf", *TAGGER, "epochs=2",
-        "task.sentences.text.scale=0.1", f"task.sentences.text.{WORDS}")  # fmt: skip
-    run("finetune", "task=grammar_questions_tiny", CORPUS, "recipe=readers/bidaf", "model.d_hidden=8", "epochs=1",
-        "task.questions.questions={train: 24, validation: 8, test: 16}")  # fmt: skip
-    run("prepare", "corpus=grammar_endings_tiny")
-    run("finetune", "task=grammar_endings_tiny", CORPUS, "recipe=encoders/bilstm", *small)
-    run("finetune", "task=grammar_documents_tiny", CORPUS, "recipe=coreference/mention_ranker", *RANKER, "epochs=0.2",
-        "task.documents.words={train: 600, validation: 200, test: 300}")  # fmt: skip
-    run("prepare", "corpus=grammar_pairs_tiny")
-    run("tokenize", "corpus=grammar_pairs_tiny")
-    run("finetune", "task=translation", "corpus=grammar_pairs_tiny", "tokenizer=word", "decoding=greedy", "epochs=0.2",
-        "recipe=translation/rnn_translation_grammar", "model.d_model=16", "model.d_embedding=16",
-        "system=used_translation")  # fmt: skip
-    return project.folder / "outputs"
+def outputs(cells) -> Path:
+    return cells.folder / "outputs"
 
 
 @pytest.fixture(scope="module")
-def cells(project_cells, tmp_path_factory) -> Path:
-    """The cells alone, in another folder; what they were made from is not beside them."""
+def moved(outputs, tmp_path_factory) -> Path:
+    """Cells of systems alone, in another folder, without those that they were made from."""
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "cells"
-    for stage in ("pretrain", "embed", "mix", "from_scratch"):
-        shutil.copytree(project_cells / stage, elsewhere / stage)
+    for stage in ("pretrain", "embed", "mix", "finetune", "from_scratch"):
+        shutil.copytree(outputs / stage, elsewhere / stage)
     return elsewhere
 
 
@@ -80,43 +49,36 @@ def away(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def scores(project_cells, name):
-    return json.loads((project_cells / "evaluate/grammar_tiny" / name / "metrics.json").read_text())
-
-
 @pytest.fixture(scope="module")
-def documents(project_cells) -> list[str]:
-    return ["\n".join(lines) for lines in read_units(project_cells / "prepare/grammar_tiny/test.txt", "document")]
+def documents(outputs) -> list[str]:
+    return ["\n".join(lines) for lines in read_units(outputs / "prepare/grammar_tiny/test.txt", "document")]
 
 
-@pytest.mark.parametrize("name", ["pretrain/grammar_tiny/kn-1", "pretrain/grammar_tiny/used_lstm-1",
-                                  "pretrain/grammar_tiny/used_gpt-1", "pretrain/grammar_tiny/used_elmo-1",
-                                  "mix/grammar_tiny/used_mix-1"])  # fmt: skip
-def test_perplexities_are_those_of_the_benchmark(name, cells, project_cells, documents):
-    system, cell = retable.load(cells / name), name.rsplit("/", 1)[1]
-    expected = scores(project_cells, cell)
+@pytest.mark.parametrize("name", [f"{TINY}/elman-1", f"{TINY}/gpt-1", f"{TINY}/elmo-1", "mix/grammar_tiny/both-1"])
+def test_perplexities_are_those_of_the_benchmark(name, moved, cells, documents):
+    system = retable.load(moved / name)
+    expected = cells.read(f"evaluate/grammar_tiny/{name.rpartition('/')[2]}/metrics.json")
     found = system.likelihood(documents)
     assert found == pytest.approx({key: expected[f"test/{key}"] for key in found}, rel=1e-6)
     assert system.perplexity(documents) == found["perplexity_word"]
     assert system.perplexity(documents, per="token") == found["perplexity_token"]
 
 
-def test_a_text_has_the_likelihood_of_its_file_whatever_ends_its_lines(cells):
+def test_a_text_has_the_likelihood_of_its_file_whatever_ends_its_lines(moved):
     text = "the old mice sleep\nthe cat sees a bird"
-    for name in ("kn", "used_gpt"):
-        system = retable.load(cells / f"pretrain/grammar_tiny/{name}-1")
+    for name in ("kn3-1", "gpt-1"):
+        system = retable.load(moved / TINY / name)
         expected = system.likelihood(text)
         for same in (text + "\n", text.replace("\n", "\r\n") + "\r\n", text.replace("\n", "\r"), "\ufeff" + text):
             assert system.likelihood(same) == expected, repr(same)
 
 
-@pytest.mark.parametrize("name", ["kn", "used_lstm", "used_gpt", "used_elmo"])
-def test_a_score_is_the_sum_of_its_tokens_and_of_its_words(name, cells, documents):
-    system = retable.load(cells / f"pretrain/grammar_tiny/{name}-1")
+@pytest.mark.parametrize("name", ["kn3-1", "elman-1", "gpt-1", "elmo-1"])
+def test_a_score_is_the_sum_of_its_tokens_and_of_its_words(name, moved, documents):
+    system = retable.load(moved / TINY / name)
     lines = [line for text in documents[:4] for line in text.split("\n")]
     found = system.score(lines)
-    ids = system.tokenizer.encode_batch(lines)
-    expected = [system.system.log_prob(np.array(row)) for row in ids]
+    expected = [system.system.log_prob(np.array(row)) for row in system.tokenizer.encode_batch(lines)]
     for each, row in zip(found, expected, strict=True):
         assert each.log_prob == pytest.approx(row.sum(), rel=1e-5)
         assert [value for _, value in each.tokens] == pytest.approx(row, rel=1e-4, abs=1e-5)
@@ -128,17 +90,17 @@ def test_a_score_is_the_sum_of_its_tokens_and_of_its_words(name, cells, document
     assert after.log_prob == pytest.approx(sum(value for _, value in found[0].words[1:]), rel=1e-5)
 
 
-def test_endings_are_chosen_by_their_probability(cells):
-    system = retable.load(cells / "pretrain/grammar_tiny/used_gpt-1")
-    scorer = Scorer(system.system, system.tokenizer)
-    endings = [" a", " the", " " + system.tokenizer.words[20]]
-    expected = scorer.log_prob(*scorer.encode([system.tokenizer.words[30]] * 3, endings))
-    assert system.choose(system.tokenizer.words[30], endings) == expected.argmax()
+def test_endings_are_chosen_by_their_probability(moved):
+    system = retable.load(moved / TINY / "elman-1")
+    scorer, words = Scorer(system.system, system.tokenizer), system.tokenizer.words
+    endings = [" a", " the", f" {words[20]}"]
+    expected = scorer.log_prob(*scorer.encode([words[30]] * 3, endings))
+    assert system.choose(words[30], endings) == expected.argmax()
 
 
-def test_texts_go_on_and_begin(cells):
-    for name in ("kn", "used_lstm", "used_gpt"):
-        system = retable.load(cells / f"pretrain/grammar_tiny/{name}-1")
+def test_texts_go_on_and_begin(moved):
+    for name in ("kn3-1", "elman-1"):
+        system = retable.load(moved / TINY / name)
         word = system.tokenizer.words[25]
         (greedy,) = system.continue_(word, max_new_tokens=5)
         model, ids = next_token(system.system), torch.tensor([[system.tokenizer.boundary, 25]])
@@ -151,15 +113,14 @@ def test_texts_go_on_and_begin(cells):
         system.continue_(word, strategy="best")
 
 
-@pytest.mark.parametrize(("name", "layers"), [("used_lstm", 1), ("used_gpt", 1), ("used_bert", 3), ("used_elmo", 3)])
-def test_states_are_the_models_own_alone_and_in_a_batch(name, layers, cells, documents):
-    system = retable.load(cells / f"pretrain/grammar_tiny/{name}-1")
+@pytest.mark.parametrize(("name", "layers"), [("elman-1", 1), ("gpt-1", 1), ("bert-1", 3), ("elmo-1", 3)])
+def test_states_are_the_models_own_alone_and_in_a_batch(name, layers, moved, documents):
+    system = retable.load(moved / TINY / name)
     lines = [line for text in documents[:3] for line in text.split("\n")]
     found = system.encode(lines)
     for line, states in zip(lines, found, strict=True):
         assert states.shape[0] == layers and states.dtype == np.float32
-        (alone,) = system.encode(line)
-        np.testing.assert_allclose(alone, states, atol=2e-6)
+        np.testing.assert_allclose(system.encode(line)[0], states, atol=2e-6)
     for kind, expected in as_sentence_transformers([states[-1] for states in found]).items():
         assert system.encode(lines, pooling=kind) == pytest.approx(expected, abs=2e-6), kind
     with pytest.raises(UsageError, match=r"^pooling=cls is none; write mean, max, first, last"):
@@ -180,20 +141,19 @@ def as_sentence_transformers(rows: list[np.ndarray]) -> dict[str, np.ndarray]:
     return {kind: each.numpy() for kind, each in pooled.items()}
 
 
-def test_what_a_system_can_is_what_it_does(cells):
-    names = ("kn-1", "used_lstm-1", "used_gpt-1", "used_bert-1", "used_elmo-1")
-    can = {name: retable.load(cells / "pretrain/grammar_tiny" / name).can for name in names}
-    assert can["kn-1"] == ("perplexity", "score", "choose", "generate", "continue_", "alternatives", "stream")
-    assert can["used_gpt-1"] == (*can["kn-1"], "encode") == can["used_lstm-1"]
-    assert can["used_elmo-1"] == ("perplexity", "score", "choose", "encode") and can["used_bert-1"] == ("encode",)
-    bert = retable.load(cells / "pretrain/grammar_tiny/used_bert-1")
-    with pytest.raises(UsageError, match=r"used_bert-1 gives no probabilities of a text; take the cell of a language"):
+def test_what_a_system_can_is_what_it_does(moved):
+    n_grams = ("perplexity", "score", "choose", "generate", "continue_", "alternatives", "stream")
+    can = {"kn3": n_grams, "gpt": (*n_grams, "encode"), "elman": (*n_grams, "encode"), "bert": ("encode",),
+           "elmo": ("perplexity", "score", "choose", "encode")}  # fmt: skip
+    assert {name: retable.load(moved / TINY / f"{name}-1").can for name in can} == can
+    bert = retable.load(moved / TINY / "bert-1")
+    with pytest.raises(UsageError, match=r"bert-1 gives no probabilities of a text; take the cell of a language"):
         bert.perplexity("a text")
-    assert repr(bert).startswith("<Language ") and repr(bert).endswith("used_bert-1: encode>")
+    assert repr(bert).startswith("<Language ") and repr(bert).endswith("bert-1: encode>")
 
 
-def test_word_vectors(cells):
-    system = retable.load(cells / "embed/grammar_tiny/used_vectors-1")
+def test_word_vectors(moved):
+    system = retable.load(moved / "embed/grammar_tiny/skipgram-1")
     word, other = system.words[0], system.words[5]
     vectors = system.vectors([word, other])
     lengths = np.linalg.norm(vectors, axis=1)
@@ -207,9 +167,9 @@ def test_word_vectors(cells):
         between @ each / np.linalg.norm(between) / np.linalg.norm(each) for each in system.vectors(system.words[3:])
     ), abs=1e-6)  # fmt: skip
     assert best not in system.words[:3]
-    with pytest.raises(UsageError, match=r"used_vectors-1 has no vector of nowhere; ask for words of its text"):
+    with pytest.raises(UsageError, match=r"skipgram-1 has no vector of nowhere; ask for words of its text"):
         system.vectors("nowhere")
-    of_file = retable.load(cells / "embed/grammar_tiny/used_vectors-1/vectors.bin")
+    of_file = retable.load(moved / "embed/grammar_tiny/skipgram-1/vectors.bin")
     assert of_file.neighbours(word) == system.neighbours(word)
 
 
@@ -217,10 +177,10 @@ def units(cell):
     return pd.read_csv(cell / "units.csv").query("split == 'test'")
 
 
-def test_sentences_are_classified_as_by_the_stage(cells, project_cells):
-    cell = cells / "from_scratch/grammar_tiny/sentiment-bilstm-1"
+def test_sentences_are_classified_as_by_the_stage(moved, outputs):
+    cell = moved / CLASSIFIER
     system = retable.load(cell)
-    rows = pd.read_csv(project_cells / "prepare/grammar_tiny/sentiment/test.tsv", sep="\t")
+    rows = pd.read_csv(outputs / "prepare/grammar_tiny/sentiment/test.tsv", sep="\t")
     texts = rows[system.task.sentences[0]].tolist()
     assert [system.labels.index(label) for label in system.classify(texts)] == units(cell)["prediction"].tolist()
     shares = system.probabilities(texts)
@@ -229,8 +189,8 @@ def test_sentences_are_classified_as_by_the_stage(cells, project_cells):
         system.classify([("one", "two")])
 
 
-def test_words_are_tagged_as_by_the_stage_and_new_ones_by_their_letters(cells):
-    cell = cells / "from_scratch/grammar_pos/bilstm_crf-1"
+def test_words_are_tagged_as_by_the_stage_and_new_ones_by_their_letters(moved):
+    cell = moved / TAGGER
     system = retable.load(cell)
     sentences = [
         [line.split() for line in block.split("\n")]
@@ -243,9 +203,9 @@ def test_words_are_tagged_as_by_the_stage_and_new_ones_by_their_letters(cells):
     assert system.tag([[word for word, _, _ in sentence] for sentence in sentences]) == found
 
 
-def test_a_file_is_tagged_as_by_the_stage(cells, tmp_path, monkeypatch, capsys):
+def test_a_file_is_tagged_as_by_the_stage(moved, tmp_path, monkeypatch, capsys):
     """With tags or without; as many lines as the file has, a blank one after each sentence."""
-    cell = cells / "from_scratch/grammar_pos/bilstm_crf-1"
+    cell = moved / TAGGER
     lines = [line.split() for line in (cell / "test.tags.txt").read_text().splitlines()]
     for columns in (1, 2):
         (file := tmp_path / "new.txt").write_text("".join(" ".join(line[:columns]) + "\n" for line in lines))
@@ -258,8 +218,8 @@ def test_a_file_is_tagged_as_by_the_stage(cells, tmp_path, monkeypatch, capsys):
     assert table["predicted"].tolist() == [line[2] for line in lines if line]
 
 
-def test_answers_are_those_of_the_stage(cells):
-    cell = cells / "from_scratch/grammar_questions_tiny/bidaf-1"
+def test_answers_are_those_of_the_stage(moved):
+    cell = moved / READER
     system, found = retable.load(cell), json.loads((cell / "predictions.json").read_text())
     questions = {each.source.id: each.source for each in system.task.examples("test")}
     assert questions.keys() == found.keys()
@@ -269,93 +229,86 @@ def test_answers_are_those_of_the_stage(cells):
         system.answer("what?", " ")
 
 
-def test_endings_are_chosen_as_by_the_stage(cells, project_cells):
-    cell = cells / "from_scratch/grammar_endings_tiny/bilstm-1"
+def test_endings_are_chosen_as_by_the_stage(moved, outputs):
+    cell = moved / CHOOSER
     system = retable.load(cell)
-    rows = [json.loads(line) for line in (project_cells / "prepare/grammar_endings_tiny/test.jsonl").open()]
+    rows = [json.loads(line) for line in (outputs / "prepare/grammar_endings_tiny/test.jsonl").open()]
     source = system.config["task"]["choices"]
     chosen = [system.choose(row[source["context"]], row[source["endings"]]) for row in rows]
     assert chosen == units(cell)["prediction"].tolist()
 
 
-def test_mentions_are_resolved_and_translations_written_as_by_the_stage(cells, project_cells):
-    ranker = retable.load(cells / "from_scratch/grammar_documents_tiny/mention_ranker-1")
+def test_mentions_are_resolved_and_translations_written_as_by_the_stage(moved, outputs):
+    ranker = retable.load(moved / RANKER)
     document = ranker.task.examples("test")[0]
-    clusters = ranker.resolve(document.sentences)
     words = {word for sentence in document.sentences for word in sentence}
+    clusters = ranker.resolve(document.sentences)
     assert all(mention.split()[0] in words for cluster in clusters for mention in cluster)
-    cell = cells / "from_scratch/grammar_pairs_tiny/used_translation-1"
-    lines = (project_cells / "prepare/grammar_pairs_tiny/test.source.txt").read_text().splitlines()[:40]
-    expected = (cell / "translations.test.txt").read_text().splitlines()[:40]
-    assert retable.load(cell).translate(lines) == expected
+    lines = (outputs / "prepare/grammar_pairs_tiny/test.source.txt").read_text().splitlines()
+    expected = (moved / TRANSLATOR / "translations.test.txt").read_text().splitlines()
+    assert retable.load(moved / TRANSLATOR).translate(lines) == expected
 
 
-# The methods of tasks' systems that read tokens, each given the word "zebra".
-WITH_ZEBRA = {
-    "grammar_tiny/sentiment-bilstm-1": [lambda its: its.classify("zebra"), lambda its: its.probabilities(["zebra"])],
-    "grammar_endings_tiny/bilstm-1": [
-        lambda its: its.choose("zebra", ["the"]),
-        lambda its: its.choose("the", ["the", "zebra"]),
-    ],
-    "grammar_pairs_tiny/used_translation-1": [lambda its: its.translate("zebra"), lambda its: its.attend("zebra")],
-}
+# Methods of tasks' systems that read tokens, each given the word "zebra".
+WITH_ZEBRA = [
+    (CLASSIFIER, lambda its: its.classify("zebra")), (CLASSIFIER, lambda its: its.probabilities(["zebra"])),
+    (CHOOSER, lambda its: its.choose("zebra", ["the"])), (CHOOSER, lambda its: its.choose("the", ["the", "zebra"])),
+    (TRANSLATOR, lambda its: its.translate("zebra")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WITH_ZEBRA)
-def test_unknown_words_are_named_by_tasks_too(name, cells):
-    system = retable.load(cells / "from_scratch" / name)
-    asked = [ask for ask in WITH_ZEBRA[name] if system.can != ("translate",) or ask is WITH_ZEBRA[name][0]]
-    for ask in asked:
-        with pytest.warns(UsageWarning) as told:
-            ask(system)
-        assert [str(each.message) for each in told] == ["unknown to the tokenizer, read as <unk>: zebra"]
+@pytest.mark.parametrize(("name", "ask"), WITH_ZEBRA)
+def test_unknown_words_are_named_by_tasks_too(name, ask, moved):
+    with pytest.warns(UsageWarning) as told:
+        ask(retable.load(moved / name))
+    assert [str(each.message) for each in told] == ["unknown to the tokenizer, read as <unk>: zebra"]
 
 
-def test_words_that_are_spelt_are_not_unknown(cells, recwarn):
-    retable.load(cells / "from_scratch/grammar_pos/bilstm_crf-1").tag("zebra")
+def test_words_that_are_spelt_are_not_unknown(moved, recwarn):
+    retable.load(moved / TAGGER).tag("zebra")
     assert not [each for each in recwarn if each.category is UsageWarning]
 
 
-def test_of_no_text_nothing_is_said(cells):
-    language = retable.load(cells / "pretrain/grammar_tiny/kn-1")
+def test_of_no_text_nothing_is_said(moved):
+    language = retable.load(moved / TINY / "kn3-1")
     assert language.score([]) == []
     for ask in (language.perplexity, language.likelihood):
         with pytest.raises(UsageError, match=r"^no text has no perplexity; give one or more$"):
             ask([])
-    chooser = retable.load(cells / "from_scratch/grammar_endings_tiny/bilstm-1")
+    chooser = retable.load(moved / CHOOSER)
     for system in (language, chooser):
         with pytest.raises(UsageError, match=r"^there is no ending to choose; give one or more$"):
             system.choose("a", [])
-    classifier = retable.load(cells / "from_scratch/grammar_tiny/sentiment-bilstm-1")
+    classifier = retable.load(moved / CLASSIFIER)
     assert classifier.classify([]) == [] and classifier.probabilities([]).shape == (0, len(classifier.labels))
-    ranker = retable.load(cells / "from_scratch/grammar_documents_tiny/mention_ranker-1")
+    ranker = retable.load(moved / RANKER)
     assert ranker.resolve([]) == ranker.resolve(["", " "]) == []
     text = " ".join(ranker.task.examples("test")[0].sentences[0])
     assert ranker.resolve(text) == ranker.resolve([text])
-    assert retable.load(cells / "from_scratch/grammar_pos/bilstm_crf-1").tag([]) == []
-    assert retable.load(cells / "from_scratch/grammar_pairs_tiny/used_translation-1").translate([]) == []
+    assert retable.load(moved / TAGGER).tag([]) == []
+    assert retable.load(moved / TRANSLATOR).translate([]) == []
 
 
 # What a system says to the rows of its example, by its own methods.
 SAID = {
-    "pretrain/grammar_tiny/kn-1": lambda its, row: {
+    "pretrain/grammar_tiny/kn3-1": lambda its, row: {
         "log_prob": its.score(row.text)[0].log_prob, "perplexity_word": its.perplexity(row.text)},
-    "pretrain/grammar_tiny/used_bert-1": lambda its, row: {"vector": its.encode(row.text, pooling="mean")[0]},
-    "embed/grammar_tiny/used_vectors-1": lambda its, row: {
+    "pretrain/grammar_tiny/bert-1": lambda its, row: {"vector": its.encode(row.text, pooling="mean")[0]},
+    "embed/grammar_tiny/skipgram-1": lambda its, row: {
         "neighbours": [word for word, _ in its.neighbours(row.word)],
         "cosines": [cosine for _, cosine in its.neighbours(row.word)]},
-    "from_scratch/grammar_tiny/sentiment-bilstm-1": lambda its, row: {"label": its.classify(row.text)[0]},
-    "from_scratch/grammar_pos/bilstm_crf-1": lambda its, row: {"tags": [tag for _, tag in its.tag(row.text)[0]]},
-    "from_scratch/grammar_questions_tiny/bidaf-1": lambda its, row: {"answer": its.answer(row.question, row.context)},
-    "from_scratch/grammar_endings_tiny/bilstm-1": lambda its, row: {"choice": its.choose(row.context, row.endings)},
-    "from_scratch/grammar_documents_tiny/mention_ranker-1": lambda its, row: {"clusters": its.resolve(row.sentences)},
-    "from_scratch/grammar_pairs_tiny/used_translation-1": lambda its, row: {"translation": its.translate(row.text)[0]},
+    CLASSIFIER: lambda its, row: {"label": its.classify(row.text)[0]},
+    TAGGER: lambda its, row: {"tags": [tag for _, tag in its.tag(row.text)[0]]},
+    READER: lambda its, row: {"answer": its.answer(row.question, row.context)},
+    CHOOSER: lambda its, row: {"choice": its.choose(row.context, row.endings)},
+    RANKER: lambda its, row: {"clusters": its.resolve(row.sentences)},
+    TRANSLATOR: lambda its, row: {"translation": its.translate(row.text)[0]},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_a_table_is_answered_row_by_row_as_by_the_systems_own_methods(name, project_cells, monkeypatch):
-    monkeypatch.chdir(project_cells.parent)
+def test_a_table_is_answered_row_by_row_as_by_the_systems_own_methods(name, outputs, monkeypatch):
+    monkeypatch.chdir(outputs.parent)
     system = retable.load(name)
     rows = served.examples(system)
     found = served.Served(system).predict(rows)
@@ -396,25 +349,25 @@ def alone(folder: Path, *command: str, **environment: str) -> str:
 
 
 @pytest.mark.long
-def test_a_registered_cell_is_a_model_that_mlflow_loads_and_asks(project_cells, tmp_path):
-    project = project_cells.parent
-    said = alone(project, sys.executable, "-c", REGISTER, "used_lstm-1", "sentiment-bilstm-1")
-    model = "models:/grammar_tiny-used_lstm-1/1"
-    assert f"{model} is outputs/pretrain/grammar_tiny/used_lstm-1; mlflow models predict -m {model} " in said
+def test_a_registered_cell_is_a_model_that_mlflow_loads_and_asks(outputs, tmp_path):
+    project = outputs.parent
+    said = alone(project, sys.executable, "-c", REGISTER, "elman-1", "sentiment-bilstm-1")
+    model = "models:/grammar_tiny-elman-1/1"
+    assert f"{model} is outputs/pretrain/grammar_tiny/elman-1; mlflow models predict -m {model} " in said
 
-    record = json.loads((project_cells / "pretrain/grammar_tiny/used_lstm-1.record.json").read_text())
-    lstm = retable.load(project_cells / "pretrain/grammar_tiny/used_lstm-1")
+    record = json.loads((outputs / "pretrain/grammar_tiny/elman-1.record.json").read_text())
+    lstm = retable.load(outputs / "pretrain/grammar_tiny/elman-1")
     code, rows, answers, run, signature = json.loads(
-        alone(project, sys.executable, "-c", LOADED, "grammar_tiny-used_lstm-1", PYTHONPATH="")
+        alone(project, sys.executable, "-c", LOADED, "grammar_tiny-elman-1", PYTHONPATH="")
     )
     assert "mlartifacts" in code  # the package that the model carries
     assert run == record["mlflow_run_id"] and "'text': string" in signature and "'log_prob': double" in signature
-    lines = (project_cells / "prepare/grammar_tiny/validation.txt").read_text().split("\n")
+    lines = (outputs / "prepare/grammar_tiny/validation.txt").read_text().split("\n")
     assert rows["text"] == [line for line in lines if line][:3]
     assert answers["log_prob"] == pytest.approx([each.log_prob for each in lstm.score(rows["text"])])
     assert answers["perplexity_word"] == pytest.approx([lstm.perplexity(text) for text in rows["text"]])
 
-    classifier = retable.load(project_cells / "from_scratch/grammar_tiny/sentiment-bilstm-1")
+    classifier = retable.load(outputs / CLASSIFIER)
     asked = tmp_path / "input.json"
     asked.write_text(json.dumps({"dataframe_records": [{"text": text} for text in rows["text"]]}))
     mlflow = [sys.executable, "-m", "mlflow", "models", "predict", "--env-manager", "local", "--input-path", str(asked)]
@@ -423,7 +376,7 @@ def test_a_registered_cell_is_a_model_that_mlflow_loads_and_asks(project_cells, 
 
 
 @pytest.mark.long
-def test_what_a_model_requires_is_what_its_systems_import(cells):
+def test_what_a_model_requires_is_what_its_systems_import(moved):
     code = """
 import sys, retable
 from importlib.metadata import packages_distributions
@@ -432,28 +385,28 @@ for cell in sys.argv[1:]:
 found = packages_distributions()
 print(*{name.lower() for module in list(sys.modules) for name in found.get(module, ())})
 """
-    said = alone(cells, sys.executable, "-c", code, *(str(cells / name) for name in SAID))
+    said = alone(moved, sys.executable, "-c", code, *(str(moved / name) for name in SAID))
     own = {re.match(r"[\w-]+", each)[0] for each in requires("retable") if "extra ==" not in each}
     assert own & set(said.split()) == set(served.REQUIREMENTS)
 
 
-def test_a_name_that_mlflow_does_not_take_and_a_missing_text_are_said(cells, project_cells, monkeypatch):
-    monkeypatch.chdir(project_cells.parent)
+def test_a_name_that_mlflow_does_not_take_and_a_missing_text_are_said(moved, outputs, monkeypatch):
+    monkeypatch.chdir(outputs.parent)
     with pytest.raises(UsageError, match=r"^--name a/b: the name of a model of MLflow's has neither / nor : in it"):
-        served.register(retable.load("kn-1"), "a/b")
-    monkeypatch.chdir(cells)
+        served.register(retable.load("kn3-1"), "a/b")
+    monkeypatch.chdir(moved)
     with pytest.raises(UsageError, match=r"^outputs/prepare/grammar_tiny/validation.txt is missing; stage prepare "):
-        served.register(retable.load(cells / "pretrain/grammar_tiny/kn-1"), "kn")
+        served.register(retable.load(moved / TINY / "kn3-1"), "kn")
 
 
-def test_a_cell_is_found_by_its_name_and_what_is_none_is_said(project_cells, monkeypatch):
-    monkeypatch.chdir(project_cells.parent)
-    assert retable.load("pretrain/grammar_tiny/kn-1").folder == Path("outputs/pretrain/grammar_tiny/kn-1")
-    assert retable.load("kn-1").folder == Path("outputs/pretrain/grammar_tiny/kn-1")
-    run = json.loads(Path("outputs/pretrain/grammar_tiny/kn-1.record.json").read_text())["mlflow_run_id"]
-    assert retable.load(f"runs:/{run}").folder.samefile("outputs/pretrain/grammar_tiny/kn-1")
-    with pytest.raises(UsageError, match=r"^grammar_tiny/kn-2 is no folder of a cell, .*; write .*grammar_tiny/kn-1"):
-        retable.load("grammar_tiny/kn-2")
+def test_a_cell_is_found_by_its_name_and_what_is_none_is_said(outputs, monkeypatch):
+    monkeypatch.chdir(outputs.parent)
+    assert retable.load("pretrain/grammar_tiny/kn3-1").folder == Path("outputs/pretrain/grammar_tiny/kn3-1")
+    assert retable.load("kn3-1").folder == Path("outputs/pretrain/grammar_tiny/kn3-1")
+    run = json.loads(Path("outputs/pretrain/grammar_tiny/kn3-1.record.json").read_text())["mlflow_run_id"]
+    assert retable.load(f"runs:/{run}").folder.samefile("outputs/pretrain/grammar_tiny/kn3-1")
+    with pytest.raises(UsageError, match=r"^grammar_tiny/kn3-2 is no folder of a cell, .*; write .*grammar_tiny/kn3-1"):
+        retable.load("grammar_tiny/kn3-2")
     with pytest.raises(UsageError, match=r"^runs:/0123 is no run of this MLflow"):
         retable.load("runs:/0123")
 

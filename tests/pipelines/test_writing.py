@@ -20,35 +20,24 @@ from retable.generation.fudge import FUDGE
 from retable.generation.next_token import next_token
 from retable.generation.sampling import Greedy, Sampling, seeded
 from retable.inference.discriminator import load_discriminator
+from tests.pipelines.conftest import CELLS, TINY
 
-TINY = "corpus=grammar_tiny"
-PAIRS = ["corpus=grammar_pairs_tiny", "corpus.write.pairs={train: 200, validation: 10, test: 12}"]
-LSTM, STEERING = "pretrain/grammar_tiny/writing_lstm-1", "from_scratch/grammar_tiny/sentiment_prefixes-lstm_prefixes-1"
-T5 = ["tokenizer=word_marked", "model.d_model=16", "model.n_heads=2", "model.d_ff=16", "batches.batch_size=4",
-      "batches.length=16", "+max_steps=6"]  # fmt: skip
-SMALL = ["task=translation", "corpus=grammar_pairs_tiny", "tokenizer=word", "epochs=1", "batches.max_tokens=256",
-         "decoding.max_new_tokens=12"]  # fmt: skip
+LSTM, STEERING = "pretrain/grammar_tiny/elman-1", "from_scratch/grammar_tiny/sentiment_prefixes-lstm_prefixes-1"
+T5 = ["tokenizer=word_marked", "model.d_model=16", "model.n_heads=2", "model.n_layers=1", "model.d_ff=16",
+      "batches.batch_size=4", "batches.length=16", "+max_steps=6"]  # fmt: skip
+RNN, SMALL = "rnn_translation_grammar", CELLS["from_scratch/grammar_pairs_tiny/rnn_translation_grammar-1"]
 
 
 @pytest.fixture(scope="module")
-def writers(project):
-    run = project.succeed
-    run("pretrain", TINY, "recipe=recurrent/lstm", "model.d_model=16", "epochs=0.5", "system=writing_lstm")
+def writers(own):
+    run = own.succeed
     run("finetune", TINY, "task=sentiment_prefixes", "recipe=encoders/lstm_prefixes", "model.d_model=8", "epochs=1")
-    run("tokenize", TINY, "tokenizer=word_marked")
-    run("pretrain", TINY, "recipe=t5/t5", "model.n_layers=1", *T5, "system=writing_t5")
-    run("pretrain", TINY, "recipe=t5/prefix_lm", "model.n_layers=1", *T5, "system=writing_prefix")
-    run("finetune", TINY, "task=sentiment", "recipe=encoders/bilstm", "model.d_embedding=8", "model.d_model=8",
-        "finetuning.batch_size=8", "epochs=0.2", "system=writing_nothing")  # fmt: skip
-    run("prepare", *PAIRS)
-    run("tokenize", "corpus=grammar_pairs_tiny")
-    run("finetune", *SMALL, "recipe=translation/rnn_translation_grammar", "model.d_model=16", "model.d_embedding=16",
-        "decoding=greedy", "system=writing_rnn")  # fmt: skip
-    run("finetune", *SMALL, "recipe=translation/rnn_translation_grammar_none", "model.d_model=16", "decoding=greedy",
-        "model.d_embedding=16", "system=writing_blind")  # fmt: skip
-    run("finetune", *SMALL, "recipe=translation/transformer_translation_grammar", "model.d_model=16",
-        "model.n_layers=1", "model.d_ff=16", "decoding=beam", "system=writing_transformer")  # fmt: skip
-    return project
+    run("pretrain", TINY, "recipe=t5/t5", *T5, "system=writing_t5")
+    run("pretrain", TINY, "recipe=t5/prefix_lm", *T5, "system=writing_prefix")
+    run(*SMALL, f"recipe=translation/{RNN}_none", "system=writing_blind")
+    run(*(part for part in SMALL if "d_embedding" not in part), "model.n_layers=1", "model.d_ff=16", "decoding=beam",
+        "recipe=translation/transformer_translation_grammar", "system=writing_transformer")  # fmt: skip
+    return own
 
 
 @pytest.fixture(autouse=True)
@@ -97,8 +86,8 @@ def test_every_beginning_of_the_corpus_sentences_is_learnt_and_whole_ones_are_cl
 def test_a_steered_cell_says_what_it_was_steered_by_and_what_the_model_alone_thinks(writers):
     settings = ["decoding=fudge", f"decoding.discriminator.cell={STEERING}", "decoding.label=negative"]
     settings += ["decoding.strategy.max_new_tokens=8", "decoding.strategy.num_return_sequences=3"]
-    writers.succeed("generate", "cell=grammar_tiny/writing_lstm-1", *settings, f"prompts=[{beginning()},'']")
-    rows = texts("grammar_tiny/writing_lstm-1-fudge")
+    writers.succeed("generate", "cell=grammar_tiny/elman-1", *settings, f"prompts=[{beginning()},'']")
+    rows = texts("grammar_tiny/elman-1-fudge")
     system, steering = retable.load(LSTM), load_discriminator(STEERING)
     eos = system.tokenizer.boundary
     prompts = [[eos, *system.tokenizer.encode(prompt)] for prompt in (beginning(), "")]
@@ -112,7 +101,7 @@ def test_a_steered_cell_says_what_it_was_steered_by_and_what_the_model_alone_thi
         (scored,) = system.score(" ".join([row["prompt"], row["text"]]).strip(), end=ended)
         before = system.score(row["prompt"])[0].log_prob if row["prompt"] else 0.0
         assert scored.log_prob - before == pytest.approx(row["log_prob"], abs=1e-3)
-    run = json.loads(Path("outputs/generate/grammar_tiny/writing_lstm-1-fudge/run.json").read_text())
+    run = json.loads(Path("outputs/generate/grammar_tiny/elman-1-fudge/run.json").read_text())
     assert run["made_from"] == [LSTM, STEERING] and f"outputs/{STEERING}/model.safetensors" in run["digests"]
 
 
@@ -129,8 +118,8 @@ def test_steering_by_the_command_and_in_python_is_the_same(writers, command):
 
 def test_what_steering_gives_and_costs_is_measured(writers):
     scale = "benchmark.steering.samples=20"
-    writers.succeed("evaluate", TINY, "cell=grammar_tiny/writing_lstm-1", "benchmark=steering", scale)
-    folder = Path("outputs/evaluate/grammar_tiny/writing_lstm-1")
+    writers.succeed("evaluate", TINY, "cell=grammar_tiny/elman-1", "benchmark=steering", scale)
+    folder = Path("outputs/evaluate/grammar_tiny/elman-1")
     metrics, run = (json.loads((folder / f"{name}.json").read_text()) for name in ("metrics", "run"))
     assert metrics["steering/sampled/n"] == metrics["steering/steered/n"] == 40
     assert {"nats_token", "label", "grammatical"} <= {name.rpartition("/")[2] for name in metrics}
@@ -169,7 +158,7 @@ def test_what_reads_first_has_its_prompt_as_in_training(writers, name, command):
     )
 
 
-@pytest.mark.parametrize(("name", "decoding"), [("writing_rnn", "greedy"), ("writing_transformer", "beam")])
+@pytest.mark.parametrize(("name", "decoding"), [(RNN, "greedy"), ("writing_transformer", "beam")])
 def test_a_translator_decodes_by_the_same_configurations(writers, name, decoding):
     cell = f"grammar_pairs_tiny/{name}-1"
     sources = Path("outputs/prepare/grammar_pairs_tiny/test.source.txt").read_text().splitlines()
@@ -189,7 +178,7 @@ def test_a_translator_decodes_by_the_same_configurations(writers, name, decoding
 
 def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, command, tmp_path):
     sources = Path("outputs/prepare/grammar_pairs_tiny/test.source.txt").read_text().splitlines()[:2]
-    for name in ("writing_rnn", "writing_transformer"):
+    for name in (RNN, "writing_transformer"):
         system = retable.load(f"from_scratch/grammar_pairs_tiny/{name}-1")
         expected = system.translate(sources)
         assert command("translate", f"{name}-1", *sources).splitlines() == expected
@@ -213,19 +202,19 @@ def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["translate", "writing_rnn-1", "the zebra saw the yak"], "writing_rnn-1 does not know zebra, saw, yak; write"),
-        (["translate", "writing_rnn-1", " "], "one of the texts is empty; leave it out"),
-        (["translate", "writing_lstm-1", "the"], "writing_lstm-1 can't translate; it can perplexity, score"),
+        (["translate", f"{RNN}-1", "the zebra saw the yak"], f"{RNN}-1 does not know zebra, saw, yak; write"),
+        (["translate", f"{RNN}-1", " "], "one of the texts is empty; leave it out"),
+        (["translate", "elman-1", "the"], "elman-1 can't translate; it can perplexity, score"),
         (["translate", "writing_blind-1", "the", "--attention", "a.svg"], "looks back at nothing of the source"),
-        (["translate", "writing_rnn-1", "the", "--attention", "a.png"], "--attention a.png is no .svg; write a.svg"),
-        (["translate", "writing_rnn-1", "the", "--attention", "none/a.svg"], "there is no folder none; make it first"),
-        (["generate", "writing_lstm-1", "--temperature", "0.5"], "--temperature is nothing to greedy; write"),
-        (["generate", "writing_lstm-1", "--strategy", "beam", "--top-k", "5"],
+        (["translate", f"{RNN}-1", "the", "--attention", "a.png"], "--attention a.png is no .svg; write a.svg"),
+        (["translate", f"{RNN}-1", "the", "--attention", "none/a.svg"], "there is no folder none; make it first"),
+        (["generate", "elman-1", "--temperature", "0.5"], "--temperature is nothing to greedy; write"),
+        (["generate", "elman-1", "--strategy", "beam", "--top-k", "5"],
          "--top-k is nothing to beam; write --strategy sample or contrastive"),
-        (["generate", "writing_lstm-1", "--label", "positive"], "--label positive is told by a discriminator; write"),
-        (["generate", "writing_lstm-1", "--discriminator", STEERING], "label= is none of the discriminator's; write"),
-        (["generate", "writing_lstm-1", "--discriminator", "sentiment-writing_nothing-1", "--label", "positive"],
-         "sentiment-writing_nothing-1 tells no label from the beginning of a text; train one, as in"),
+        (["generate", "elman-1", "--label", "positive"], "--label positive is told by a discriminator; write"),
+        (["generate", "elman-1", "--discriminator", STEERING], "label= is none of the discriminator's; write"),
+        (["generate", "elman-1", "--discriminator", "sentiment-bilstm-1", "--label", "positive"],
+         "sentiment-bilstm-1 tells no label from the beginning of a text; train one, as in"),
     ],
     ids=lambda part: " ".join(part[:2]) if isinstance(part, list) else "",
 )  # fmt: skip
@@ -236,10 +225,10 @@ def test_a_mistake_is_one_line(command, arguments, said):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["stage=from_scratch", "cell=grammar_tiny/sentiment-writing_nothing-1"], "writes no texts; take a translator"),
+        (["stage=from_scratch", f"cell={STEERING.partition('/')[2]}"], "writes no texts; take a translator"),
         (["cell=grammar_tiny/writing_t5-1", "decoding=fudge", f"decoding.discriminator.cell={STEERING}"],
          "reads other tokens than the language model writes; train it with"),
-        (["cell=grammar_tiny/writing_lstm-1", "decoding=fudge", "decoding.discriminator.cell=none-1"], "none-1 is no"),
+        (["cell=grammar_tiny/elman-1", "decoding=fudge", "decoding.discriminator.cell=none-1"], "none-1 is no"),
     ],
     ids=["a classifier", "other tokens", "no cell"],
 )  # fmt: skip
