@@ -182,7 +182,7 @@ class Lexicon:
     """All lexemes, each list from the frequent to the rare, topics alternating.
 
     Args:
-        scale: multiplies the number of lexemes of every class; 1 makes about 2,800 word types. UsageError above LARGEST.
+        scale: multiplies the number of lexemes of every class; 1 makes about 2,800 word types, LARGEST is the most.
 
     Attributes:
         nouns, verbs: lists by kind and by frame.
