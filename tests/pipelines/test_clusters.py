@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import retable
 from pipelines.app.init_from import load_pretrained
 from retable.core.errors import UsageError
 from retable.corpora.coreference import Document, read_documents, write_documents
@@ -67,6 +68,16 @@ def test_what_is_written_gives_the_scores(folder, data):
         assert of_split["document"].tolist() == [each.name for each in key]
         np.testing.assert_allclose(of_split[[*COLUMNS]], counts, rtol=1e-6)
     assert metrics["coreference/test/average_f1"] > 0.8
+
+
+def test_mentions_are_resolved_as_by_the_stage(folder):
+    ranker, n = retable.load(folder), 0
+    for each in read_documents(folder / "test.response.conll"):
+        words = [word for sentence in each.sentences for word in sentence]
+        expected = [[" ".join(words[start:end]) for start, end in cluster] for cluster in each.clusters]
+        assert ranker.resolve(each.sentences) == expected
+        n += len(expected)
+    assert n > 5
 
 
 def test_weights_go_to_an_elmo_alone(tmp_path):
