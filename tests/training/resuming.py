@@ -1,6 +1,6 @@
 """Systems of all kinds that tests train, kill and resume."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from retable.data.batches import Pieces
 from retable.data.bucketed import Bucketed
 from retable.data.cooccurrences import Cooccurrences
 from retable.data.corruption import Corrupted, Prefix, RandomSpans
@@ -29,7 +30,6 @@ from retable.training.optimizers import adamw, sgd
 from retable.training.schedules import constant, epoch_decay, linear_decay, stall_decay, warmup_cosine
 from tests.contracts.model_cases import models
 from tests.contracts.objective_cases import CASES, language_model, objectives
-from tests.training.whole import Whole
 
 V, D, T = 11, 8, 5
 TOKENS = np.random.default_rng(0).integers(0, V, 4 * 27)
@@ -38,6 +38,32 @@ SEQUENCES = [TOKENS[i : i + 2 + i % 5].tolist() for i in range(22)]
 LABELS = [i % 3 for i in range(len(SEQUENCES))]
 EXAMPLES = encoded(Inputs(SEQUENCES), LABELS)
 CPU = {"accelerator": "cpu", "devices": 1, "precision": "32-true"}
+
+
+class Numbers:
+    """The step itself for a batch."""
+
+    def __init__(self, steps_per_epoch: int = 100):
+        self.steps_per_epoch = steps_per_epoch
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> int:
+        return step
+
+
+class Whole:
+    """A validation that a function makes of the whole objective."""
+
+    def __init__(self, validate: Callable[[nn.Module], dict[str, float]]):
+        self._validate = validate
+
+    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
+        return Pieces(1, lambda _: "all")
+
+    def measuring(self, objective: nn.Module) -> Callable[[str], dict[str, float]]:
+        return lambda _: self._validate(objective)
+
+    def total(self, measured: Sequence[Sequence[dict[str, float]]]) -> dict[str, float]:
+        return measured[0][0]
 
 
 class Killed(Exception):

@@ -23,6 +23,7 @@ from tests.training.resuming import (
     TOKENS,
     D,
     Killed,
+    Numbers,
     System,
     T,
     assert_resumed,
@@ -35,7 +36,6 @@ from tests.training.resuming import (
     run,
     weights,
 )
-from tests.training.whole import Numbers
 
 # Systems, and the steps in which each is killed.
 KILLS = [("lstm", step) for step in range(1, 12, 2)] + [("gpt", step) for step in (1, 5, 8)]

@@ -28,8 +28,7 @@ from retable.training.optimizers import sgd
 from retable.training.schedules import constant
 from tests.contracts.objective_cases import build
 from tests.training import resuming
-from tests.training.resuming import CPU, EXAMPLES, LABELS, SEQUENCES, TOKENS, T
-from tests.training.whole import Numbers
+from tests.training.resuming import CPU, EXAMPLES, LABELS, SEQUENCES, TOKENS, Numbers, T
 
 QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
 
