@@ -50,24 +50,19 @@ def test_opposite_streams_are_the_carried_ones_of_the_text_and_of_the_text_turne
         assert batch.forward.fresh == batch.backward.fresh == expected.fresh
 
 
-def test_windows_cover_each_place_once_an_epoch():
+def test_windows_cover_each_place_once_an_epoch_from_new_offsets():
     windows = ShuffledWindows(TOKENS, batch_size=2, length=T, seed=1)
     assert windows.steps_per_epoch * 2 == (N - 1) // T - 1  # here the batches leave no remainder
+    offsets = set()
     for epoch in range(20):
         steps = range(epoch * windows.steps_per_epoch, (epoch + 1) * windows.steps_per_epoch)
         batches = [windows.batch(step) for step in steps]
         places = np.sort(torch.cat([batch.input_ids for batch in batches]).flatten())
         np.testing.assert_array_equal(places, places[0] + np.arange(len(places)))
         assert 0 <= places[0] < T
+        offsets.add(int(places[0]))
         assert all(torch.equal(batch.labels, batch.input_ids + 1) and batch.fresh for batch in batches)
-
-
-def test_windows_come_from_new_offsets_in_a_new_order():
-    windows, other = make(ShuffledWindows), make(ShuffledWindows, seed=2)
-    starts = [windows.batch(epoch * windows.steps_per_epoch).input_ids[:, 0] for epoch in range(10)]
-    assert len({int(start[0]) % T for start in starts}) > 3
-    assert len({tuple(start.tolist()) for start in starts}) == 10
-    assert not torch.equal(other.batch(0).input_ids, windows.batch(0).input_ids)
+    assert len(offsets) > 3
 
 
 @pytest.mark.parametrize(("kind", "rows"), [(CarriedStreams, 200), (JitteredStreams, 500), (ShuffledWindows, 200)])
