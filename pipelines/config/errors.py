@@ -121,6 +121,8 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
     (_is_errno(errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
      f"{{file}}: {{reason}}; change that and run this again; {_AS_IT_WAS}"),
     (_is_making, "{file}: {reason}; nothing can be made there; write another place, or make its folder first"),
+    (_is_errno(errno.ENOLCK, errno.EOPNOTSUPP),
+     "this file system keeps no locks ({reason}), by which a cell is made by one process; put work/ on another one"),
     (_is_errno(errno.EXDEV), f"outputs/ and work/ are not of one mount ({{file}}); put both on one; {_AS_IT_WAS}"),
     # Sizes beyond memory, or beyond what numbers count.
     (lambda error: isinstance(error, MemoryError), _LARGE),

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def _address() -> str:
     for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):  # noqa: S108, mkdtemp makes it safely
         _remove_dead(parent)
         with contextlib.suppress(OSError):
-            folder = tempfile.mkdtemp(prefix="retable-", dir=parent)  # any fork that ends removes a TemporaryDirectory
+            folder = tempfile.mkdtemp(prefix=_prefix(), dir=parent)  # any fork that ends removes a TemporaryDirectory
             address = f"{folder}/forks"
             write_python(address)
             if len(os.fsencode(address)) <= LONGEST and os.access(python_of(address), os.X_OK):
@@ -64,9 +65,14 @@ def _address() -> str:
     )
 
 
+def _prefix() -> str:
+    """What the folders of this machine's servers begin with: where machines share a folder, others do not answer."""
+    return f"retable-{zlib.crc32(socket.gethostname().encode()):08x}-"
+
+
 def _remove_dead(parent: str) -> None:
     """Remove what killed servers left in a temporary folder: sockets that do not answer, if older than a minute."""
-    for path in Path(parent).glob("retable-????????/forks"):
+    for path in Path(parent).glob(f"{_prefix()}????????/forks"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             if time.time() - path.stat().st_mtime < 60:
                 continue  # its server may be about to listen

@@ -41,22 +41,28 @@ def forget_killed(rwlock: Path) -> None:
     """
     if not rwlock.exists():
         return
-    written = rwlock.stat().st_mtime
+    project = rwlock.resolve().parents[2]  # .dvc/tmp/rwlock
     with contextlib.suppress(json.JSONDecodeError):
         said = json.loads(rwlock.read_text(encoding="utf-8"))
         noted = chain(said.get("write", {}).values(), *said.get("read", {}).values())
-        if any(_was_there(each["pid"], written) for each in noted):
+        if any(_is_at_work(each["pid"], project) for each in noted):
             return
     rwlock.unlink()
 
 
-def _was_there(pid: int, then: float) -> bool:
-    """Whether a process of DVC's has this number since `then`: one of another kind, as of another container, or one
-    that nobody has taken the end of, makes nothing."""
+def _is_at_work(pid: int, project: Path) -> bool:
+    """Return whether a process of this number is DVC's, and works in the project.
+
+    No time is compared: a clock may be put back. A process of another container, or one whose end nobody has taken,
+    makes nothing.
+    """
     try:
         process = psutil.Process(pid)
-        alive = process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= then
-        return alive and any("dvc" in part for part in process.cmdline())
+        if process.status() == psutil.STATUS_ZOMBIE or not any("dvc" in part for part in process.cmdline()):
+            return False
+        return Path(process.cwd()).is_relative_to(project)
+    except psutil.AccessDenied:  # another user's, whose folder is not to be known
+        return True
     except psutil.Error:
         return False
 

@@ -50,7 +50,7 @@ def _of_cell(name: str, study: Study, reasons: "Reasons") -> Iterator[str]:
     cell = study.cells[find(name, study)]
     lines = reasons.of(cell)
     yield f"{cell.place} would run:" if lines else f"{cell.place} is as DVC's lock has it: nothing to do"
-    yield from (f"  {line}" for line in [*lines, *_of_recipe(cell)])
+    yield from (f"  {line}" for line in lines or _of_recipe(cell))
 
 
 def _of_recipe(cell: Cell) -> Iterator[str]:

@@ -105,7 +105,8 @@ def test_a_drift_is_a_line_and_exit_code_1(tmp_path, forks):
 def test_the_nightlys_step_summarises_all_three_outcomes(tmp_path, forks):
     """That all bands hold, which drift, and that the study has no tables; run by a shell as GitHub runs it."""
     workflow = yaml.safe_load((STUDIES.parent / ".github/workflows/nightly.yml").read_text(encoding="utf-8"))
-    (step,) = (each["run"] for each in workflow["jobs"]["study"]["steps"] if "--summary" in each.get("run", ""))
+    steps = workflow["jobs"]["study"]["steps"]
+    step = next(each["run"] for each in steps if "--summary" in each.get("run", ""))
     command, bands = step.splitlines()[0], {"x": [["lstm", "", "test", "perplexity_word", 8, 9]]}
     said = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": bands}
     (tmp_path / "study.yaml").write_text(yaml.dump(said), encoding="utf-8")
@@ -126,3 +127,45 @@ def test_the_nightlys_step_summarises_all_three_outcomes(tmp_path, forks):
     assert "No bands were checked: results/x.csv is missing" in summarised(None)
     assert summarised(8.5) == "### Bands\n\nAll 1 bands hold.\n"
     assert "- x: lstm test perplexity_word = 10, band 8 to 9\n" in summarised(10)
+
+
+WORKFLOWS = {
+    path.stem: yaml.load(path.read_text(encoding="utf-8"), yaml.BaseLoader)
+    for path in (STUDIES.parent / ".github/workflows").glob("*.yml")
+}
+
+
+@pytest.mark.parametrize("name", [name for name, said in WORKFLOWS.items() if "schedule" in said["on"]])
+def test_a_scheduled_workflow_tells_of_a_failure(name):
+    jobs = WORKFLOWS[name]["jobs"]
+    tell = jobs.pop("tell")
+    needed = tell["needs"] if isinstance(tell["needs"], list) else [tell["needs"]]
+    assert (tell["if"], tell["uses"], {*needed}) == ("failure()", "./.github/workflows/tell.yml", {*jobs})
+    assert tell["permissions"] == WORKFLOWS["tell"]["permissions"]
+
+
+GH = """#!/bin/bash
+printf '%s\\n' "$*" >> calls
+case "$1 $2" in "issue list") cat open ;; "issue comment" | "issue create") cat body.md > told ;; esac
+"""
+
+
+@pytest.mark.parametrize(("is_open", "summaries"), [(False, 0), (False, 2), (True, 1)])
+def test_a_failure_is_told_in_one_issue(tmp_path, is_open, summaries):
+    """By a shell as GitHub runs it, and a stand-in for its command."""
+    step = WORKFLOWS["tell"]["jobs"]["tell"]["steps"][-1]
+    for number in range(summaries):
+        (path := tmp_path / f"made/{number}/summary.md").parent.mkdir(parents=True)
+        path.write_text(f"bands of {number}\n", encoding="utf-8")
+    (tmp_path / "gh").write_text(GH, encoding="utf-8")
+    (tmp_path / "gh").chmod(0o755)
+    (tmp_path / "open").write_text("17\n" * is_open, encoding="utf-8")
+    own = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NAME": "nightly", "RUN": "https://…/runs/1"}
+    subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=own, check=True)
+    label, listed, told = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
+    assert label == "label create nightly --force" and listed.startswith("issue list --label nightly --state open")
+    assert told.startswith(
+        "issue comment 17 " if is_open else "issue create --title The workflow nightly fails --label"
+    )
+    body = "".join(f"bands of {number}\n" for number in range(summaries))
+    assert (tmp_path / "told").read_text(encoding="utf-8") == f"The run failed: https://…/runs/1\n{body}"

@@ -125,19 +125,21 @@ def test_a_temporary_folder_that_runs_no_programs_is_passed_over(monkeypatch):
 
 def test_what_a_killed_server_left_is_removed_and_a_live_one_stays(monkeypatch):
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
-    (folder / "retable-alive000").mkdir()
-    (folder / "retable-killed00").mkdir()
+    own, others = client._prefix(), "retable-01234567-another0"  # on another machine, which shares the folder
+    for name in (f"{own}alive000", f"{own}killed00", others):
+        (folder / name).mkdir()
     with socket.socket(socket.AF_UNIX) as alive:
-        alive.bind(str(folder / "retable-alive000/forks"))
+        alive.bind(str(folder / f"{own}alive000/forks"))
         alive.listen()
-        with socket.socket(socket.AF_UNIX) as killed:
-            killed.bind(str(folder / "retable-killed00/forks"))
+        for name in (f"{own}killed00", others):
+            with socket.socket(socket.AF_UNIX) as silent:
+                silent.bind(str(folder / name / "forks"))
         address_of(monkeypatch, folder)
-        assert len([*folder.iterdir()]) == 2  # both are young
+        assert len([*folder.iterdir()]) == 3  # all are young
         for each in folder.iterdir():
             os.utime(each / "forks", (0, 0))
         address_of(monkeypatch, folder)
-        assert [each.name for each in folder.iterdir()] == ["retable-alive000"]
+        assert {each.name for each in folder.iterdir()} == {f"{own}alive000", others}
     shutil.rmtree(folder)
 
 

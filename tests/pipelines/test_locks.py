@@ -1,5 +1,7 @@
 """What a kill in the middle leaves of DVC's own notes, and what the next command makes of it."""
 
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -8,6 +10,7 @@ import time
 from pathlib import Path
 from textwrap import indent
 
+import psutil
 import pytest
 from dvc.dvcfile import Lockfile
 from dvc.fs import localfs
@@ -16,9 +19,11 @@ from dvc.rwlock import rwlock
 from dvc.utils.serialize import _common, _yaml, modify_yaml
 from dvc_objects.fs.local import FsspecLocalFileSystem
 
+from pipelines.config.errors import one_line_errors
 from pipelines.config.patches import dvc_writes_only_what_is_new, dvc_writes_whole
 from pipelines.study.dvc_lock import forget_killed, only_one
 from retable.core.errors import UsageError
+from retable.core.publishing import exclusive
 
 PID_MAX = 2**22  # of Linux: no process has it
 
@@ -95,37 +100,62 @@ def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkey
     assert len(set(made[False])) == 10 and '"md5"' in made[True][-1]
 
 
+@pytest.mark.parametrize("seconds", [-3600, 0, 3600])
 @pytest.mark.parametrize(
-    ("said", "since_boot", "stays"),
+    ("said", "stays"),
     [
-        ("", False, False),  # broken off
-        ('{"write": {"outputs/a', False, False),
-        ("{}", False, False),
-        ('{"write": {"a": {"pid": NOBODY, "cmd": "dvc repro"}}, "read": {}}', False, False),
-        ('{"read": {"a": [{"pid": DVC, "cmd": "dvc repro"}]}}', False, True),
-        ('{"read": {"a": [{"pid": DVC, "cmd": "dvc repro"}]}}', True, False),  # another's number
-        ('{"read": {"a": [{"pid": MINE, "cmd": "dvc repro"}]}}', False, False),  # that of another container
-        ('{"read": {"a": [{"pid": ENDED, "cmd": "dvc repro"}]}}', False, False),
+        ("", False),  # broken off
+        ('{"write": {"outputs/a', False),
+        ("{}", False),
+        ('{"write": {"a": {"pid": NOBODY, "cmd": "dvc repro"}}, "read": {}}', False),
+        ('{"read": {"a": [{"pid": DVC, "cmd": "dvc repro"}]}}', True),
+        ('{"read": {"a": [{"pid": ELSEWHERE, "cmd": "dvc repro"}]}}', False),  # the number of another project's
+        ('{"read": {"a": [{"pid": MINE, "cmd": "dvc repro"}]}}', False),  # that of another container
+        ('{"read": {"a": [{"pid": ENDED, "cmd": "dvc repro"}]}}', False),
     ],
 )
-def test_only_who_is_at_work_is_known_to_be(said, since_boot, stays, tmp_path):
-    notes = tmp_path / "rwlock"
+def test_only_who_is_at_work_is_known_to_be(said, stays, seconds, tmp_path):
+    """Whatever the clock was, which may be put back or on while a process works."""
+    (notes := tmp_path / "project/.dvc/tmp/rwlock").parent.mkdir(parents=True)
     forget_killed(notes)
-    with subprocess.Popen(["sleep", "60"], executable="/bin/sleep") as other, dvc() as at_work, ended() as zombie:
-        pids = {"MINE": other.pid, "DVC": at_work.pid, "ENDED": zombie.pid, "NOBODY": PID_MAX}
+    with (
+        subprocess.Popen(["sleep", "60"], executable="/bin/sleep", cwd=tmp_path / "project") as other,
+        dvc(tmp_path / "project") as at_work,
+        dvc(tmp_path) as elsewhere,
+        ended() as zombie,
+    ):
+        pids = {
+            "MINE": other.pid,
+            "DVC": at_work.pid,
+            "ENDED": zombie.pid,
+            "NOBODY": PID_MAX,
+            "ELSEWHERE": elsewhere.pid,
+        }
         for name, pid in pids.items():
             said = said.replace(name, str(pid))
         notes.write_text(said)
-        if since_boot:
-            os.utime(notes, (1, 1))
+        os.utime(notes, (time.time() + seconds, time.time() + seconds))
         forget_killed(notes)
-        other.kill(), at_work.kill()
+        other.kill(), at_work.kill(), elsewhere.kill()
     assert notes.exists() == stays
 
 
-def dvc() -> subprocess.Popen:
+def test_another_users_process_is_taken_to_be_at_work(tmp_path, monkeypatch):
+    def denied(process: psutil.Process) -> str:
+        raise psutil.AccessDenied(process.pid)
+
+    (notes := tmp_path / ".dvc/tmp/rwlock").parent.mkdir(parents=True)
+    monkeypatch.setattr(psutil.Process, "cwd", denied)
+    with dvc(tmp_path) as process:
+        notes.write_text(json.dumps({"write": {"a": {"pid": process.pid, "cmd": "dvc repro"}}}))
+        forget_killed(notes)
+        process.kill()
+    assert notes.exists()
+
+
+def dvc(folder: Path) -> subprocess.Popen:
     """A process that is called so."""
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc"])
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc"], cwd=folder)
 
 
 def ended() -> subprocess.Popen:
@@ -149,3 +179,38 @@ def test_a_study_is_made_by_one_command_at_a_time(tmp_path, monkeypatch):
     os.waitpid(child, 0)
     with only_one("small"):
         pass
+
+
+def test_a_study_that_another_machine_makes_is_respected_until_that_ends(tmp_path, monkeypatch):
+    """Of a shared folder, whose locks its file system keeps for all machines: the name of the other one is printed,
+    and nothing of it, neither its process number nor its clock, decides."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "work").mkdir()
+    there = f"study small is being made by process {os.getpid()} on another-machine since 23:59:59"
+    with (tmp_path / "work/repro.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(there)
+        lock.flush()
+        os.utime(lock.name, (0, 0))
+        with pytest.raises(UsageError, match=f"^{there}; wait for it, or end it$"), only_one("small"):
+            pass
+    assert (tmp_path / "work/repro.lock").read_text(encoding="utf-8") == there  # ended, whatever its number
+    with only_one("small"):
+        pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("lock", [lambda: only_one("small"), lambda: exclusive(Path("work/x"), Path("outputs/x"))])
+def test_a_file_system_without_locks_is_told_in_one_line(tmp_path, monkeypatch, capsys, number, lock):
+    def refuse(*_) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with pytest.raises(SystemExit, match="2"), one_line_errors(), lock():
+        pytest.fail("there are no locks")
+    assert capsys.readouterr().err == (
+        f"error: this file system keeps no locks ({os.strerror(number)}), by which a cell is made by one process; "
+        "put work/ on another one\n"
+    )

@@ -271,3 +271,28 @@ def test_a_study_of_a_package_of_the_users_own(installed, tmp_path_factory):
     for command in (("score", cell, "a b"), ("repro", "mine")):
         done = installed(*command)
         assert done.returncode == 2 and "package mypkg is not trusted" in done.stderr, done.stderr
+
+
+@pytest.mark.long
+def test_an_experiment_is_planned_and_run_in_a_copy_of_what_git_tracks(tmp_path):
+    """Which has no links to the code: the page on DVC names them to it. A study that was never made."""
+    own = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    own |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    folder = tmp_path / "mine"
+
+    def run(*command: str, where: Path = tmp_path) -> str:
+        done = subprocess.run(command, cwd=where, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    run("git", "init", "--quiet")
+    run(sys.executable, "-m", "pipelines.cli.main", "new", "mine", "corpus=grammar_tiny", "systems=kn3")
+    run("git", "add", "mine")
+    run("git", "commit", "--quiet", "--message", "A study")
+    page = (ROOT / "docs/howto/use.md").read_text(encoding="utf-8")
+    (dry,) = re.findall(r"^dvc exp run (--dry .*?) -S ", page, re.MULTILINE)
+    said = run(
+        sys.executable, "-m", "dvc", "exp", "run", *dry.split(), "-S", "+pretrain.kn3-1.model.order=2", where=folder
+    )
+    assert "Running stage 'plan'" in said and "ERROR" not in said
+    assert not (folder / "outputs").exists()

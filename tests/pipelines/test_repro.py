@@ -346,6 +346,13 @@ class TestWhy:
     def test_there_is_nothing_to_do(self, why):
         assert why(f"outputs/{self.KN3}/") == why("kn3-1") == []
 
+    def test_a_recipe_sets_itself_what_was_edited_in_another(self, edited, repro):
+        edited(self.RECIPE, "order: 3", "order: 2")
+        assert repro(str(repro.python), "-m", "pipelines.cli.main", "why", "kn5-1").splitlines() == [
+            "pretrain/grammar_tiny/kn5-1 is as DVC's lock has it: nothing to do",
+            "  recipe counted/kn5 inherits from counted/kn3, but sets these itself: model.order",
+        ]
+
     def test_code_and_a_setting_have_changed(self, why, edited, repro):
         edited(
             "src/retable/models/ngram.py", "class KneserNey(Interpolated):", "class KneserNey(Interpolated):\n    x = 1"
