@@ -20,8 +20,9 @@ from retable.core.settings import Positive, PositiveInt, Seed
 from retable.grammar.corpus import SPLITS, write_lines
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Rejected, Scorer, Table
-from retable.grammar.language import LOG_PRIOR, Grammar, uniforms
-from retable.grammar.lexicon import DETERMINERS, POSSESSIVES, PREPOSITIONS, Coiner, function_words
+from retable.grammar.invented import DETERMINERS, PREPOSITIONS, Coiner
+from retable.grammar.language import LOG_PRIOR, Grammar, Words, uniforms
+from retable.grammar.lexicon import POSSESSIVES
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
 
@@ -147,7 +148,7 @@ class SecondLanguage:
         self._forms: set[str] = set()
         self.gender = {name.word: name.gender for name in lexicon.names}
         self.entries: dict[str, Entry] = {}
-        for word in sorted(function_words()):
+        for word in sorted(lexicon.function_words()):
             if not word.isalpha():
                 self.entries[word] = Entry((word,))
                 self._forms.add(word)
@@ -229,7 +230,12 @@ def sentence_pairs(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[st
 
 
 def write_pairs(
-    folder: Path, seed: Seed, pairs: Mapping[str, PositiveInt], scale: Positive = 1.0, between: str | None = None
+    folder: Path,
+    seed: Seed,
+    pairs: Mapping[str, PositiveInt],
+    scale: Positive = 1.0,
+    between: str | None = None,
+    lexicon: Words = "invented",
 ) -> dict[str, float]:
     """Write sentences and their translations, a line each, into an existing folder.
 
@@ -243,7 +249,7 @@ def write_pairs(
         folder: where to.
         seed: of all streams; each split has its own.
         pairs: split → how many.
-        scale: of the lexicon, see `Grammar`.
+        scale, lexicon: see `Grammar`.
         between: a word that is none of the languages'.
 
     Returns:
@@ -254,7 +260,7 @@ def write_pairs(
     """
     if set(pairs) != set(SPLITS) or min(pairs.values()) < 1:
         raise UsageError(f"pairs is {dict(pairs)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
-    folder, grammar = Path(folder), Grammar(scale)
+    folder, grammar = Path(folder), Grammar(scale, lexicon)
     words = {*grammar.vocabulary, *SecondLanguage(grammar).vocabulary}
     if between is not None and (between in words or between.split() != [between]):
         raise UsageError(f"between={between!r} is no word apart from the languages'; write = or the like")
