@@ -1,7 +1,6 @@
 """The English lexicon of the embedded language; its words are in `english.yaml`."""
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 
 import yaml
@@ -9,7 +8,7 @@ import yaml
 from retable.core.errors import UsageError
 from retable.core.settings import Positive
 from retable.grammar.invented import Coiner
-from retable.grammar.lexicon import ANY, Adjective, Frame, Lexicon, Name, Nation, Noun, Preposition, Verb
+from retable.grammar.lexicon import Adjective, Frame, Lexicon, Name, Nation, Noun, Preposition, Verb
 
 VOWELS = "aeiou"
 GENDERS = {"m": "masculine", "f": "feminine"}
@@ -78,16 +77,18 @@ class English(Lexicon):
     def _family(self, entry: str, kind: str, topic: int) -> tuple[Noun, ...]:
         members, _, gender = entry.partition(":")
         words = members.split("~")
-        if len(words) == 2:
-            genders = [*GENDERS.values()]
-        else:
-            genders = [GENDERS[gender] if kind == "person" else "neuter"]
-        forms = (inflected(word, plural) for word in words)
-        return tuple(Noun(*pair, kind, gender, topic) for pair, gender in zip(forms, genders, strict=True))
+        own = GENDERS[gender] if kind == "person" and gender else "neuter"
+        genders = [*GENDERS.values()] if len(words) > 1 else [own]
+        nouns = []
+        for word, each in zip(words, genders, strict=True):
+            singular, several = inflected(word, plural)
+            nouns.append(Noun(singular, several, kind, each, topic))
+        return tuple(nouns)
 
     def _verb(self, entry: str, frame: str, topic: int) -> Verb:
         forms, _, particle = entry.partition("+")
-        return Verb(*inflected(forms, plural, past, past), frame, particle or None, topic)
+        base, singular, told, participle = inflected(forms, plural, past, past)
+        return Verb(base, singular, told, participle, frame, particle or None, topic)
 
     def _adjectives(self, file: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterator[Adjective]:
         for kinds, lists in file["descriptive"].items():

@@ -4,7 +4,6 @@ It is the same on every machine: it is drawn from raw Philox words by integer ar
 """
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -60,9 +59,17 @@ DETERMINER_WEIGHTS = {
     "these": 1.5, "those": 0.8, "many": 1, "several": 0.7, "two": 0.9, "three": 0.6, "most": 0.5,
 }  # fmt: skip
 PREPOSITIONS = {
-    "of": "idea", "from": "place", "with": "person", "near": "place", "behind": "thing", "about": "idea",
-    "beside": "animal", "without": "person", "under": "thing", "against": "animal",
-}  # fmt: skip
+    "of": Preposition("idea"),
+    "from": Preposition("place"),
+    "with": Preposition("person"),
+    "near": Preposition("place"),
+    "behind": Preposition("thing"),
+    "about": Preposition("idea"),
+    "beside": Preposition("animal"),
+    "without": Preposition("person"),
+    "under": Preposition("thing"),
+    "against": Preposition("animal"),
+}
 
 
 class Coiner:
@@ -119,7 +126,7 @@ class Invented(Lexicon):
     """
 
     frames, subject_kinds, determiners, determiner_weights = FRAMES, SUBJECT_KINDS, DETERMINERS, DETERMINER_WEIGHTS
-    prepositions = {word: Preposition(kind) for word, kind in PREPOSITIONS.items()}
+    prepositions = PREPOSITIONS
     occasion, fame, goods = "idea", ANY, ("food", "thing", "animal")
 
     def __init__(self, scale: Positive = 1.0) -> None:

@@ -12,8 +12,8 @@ from scipy.special import logsumexp
 
 from retable.core.settings import Positive
 from retable.grammar.discourse import Discourse
-from retable.grammar.interpreters import Rejected, Sampler, Scorer
 from retable.grammar.english import English
+from retable.grammar.interpreters import Rejected, Sampler, Scorer
 from retable.grammar.invented import Invented
 from retable.grammar.lexicon import PRONOUNS, Lexicon
 from retable.grammar.syntax import Referent

@@ -9,9 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple, TypeVar
-
-L = TypeVar("L", bound=tuple)
+from typing import Any, NamedTuple
 
 N_TOPICS = 8
 ANY = "any"  # the selection of all kinds of nouns
@@ -116,9 +114,9 @@ class Lexicon:
         occasion, fame: the selections of what something happens during, and of what a country has.
         goods: the kinds of nouns that go with a nation.
         apposed: the selection of nouns that brackets may follow.
-        natural: whether sentences should make sense to a reader. Then a noun or a name is recalled from earlier sentences
-            only, a name has no relative clause, a place is nowhere else, and a second adjective is a descriptive one
-            after an evaluative one.
+        natural: whether sentences should make sense to a reader. Then a noun or a name is recalled only from earlier
+            sentences, a name has no relative clause, a place is in no other, and a second adjective is a descriptive
+            one after an evaluative one.
         determiner_weights: how often each determiner is used.
         both_share, bracketed_shares, attached_shares, relative_shares: how often a noun phrase has "both" before it,
             or after it brackets, a preposition, or a relative clause; by the depth, or by the prepositions before it.
@@ -181,7 +179,7 @@ class Lexicon:
         """The one of "a" and "an" that stands before `word`."""
         return "a"
 
-    def associate(self, sample: Callable[[Sequence[L], int], list[L]]) -> dict[str, list[str]]:
+    def associate(self, sample: Callable[[Sequence[Any], int], list[Any]]) -> dict[str, list[str]]:
         """Collocations between lexemes of one topic: a noun's verbs and adverbs, a verb's and an adjective's nouns.
 
         All forms of a lexeme share them, as do the two nouns of a pair and the three words of a nation, so that word

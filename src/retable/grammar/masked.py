@@ -192,11 +192,9 @@ def interchangeable(lexicon: Lexicon) -> list[list[str]]:
     classes: dict[Hashable, list[str]] = defaultdict(list)
 
     def add(lexeme: Noun | Verb | Adjective, *features: Hashable) -> None:
-        for inflection, form in enumerate(lexeme[: n_forms[type(lexeme)]]):
-            if form and form not in lexeme[:inflection]:
-                classes[type(lexeme), *features, inflection].append(form)
+        for form in lexeme.forms:
+            classes[type(lexeme), *features, lexeme.index(form)].append(form)
 
-    n_forms = {Noun: 2, Verb: 4, Adjective: 3}
     for noun in (noun for nouns in lexicon.nouns.values() for noun in nouns):
         add(noun, noun.kind, noun.gender, bool(noun.plural), lexicon.article(noun.singular))
     for verb in (verb for verbs in lexicon.verbs.values() for verb in verbs):

@@ -14,8 +14,8 @@ from retable.core.errors import UsageError
 from retable.core.settings import Positive, PositiveInt, Seed
 from retable.grammar.analogies import in_turn
 from retable.grammar.corpus import SPLITS, until, write_lines
-from retable.grammar.language import Grammar, Words
 from retable.grammar.invented import Coiner
+from retable.grammar.language import Grammar, Words
 from retable.grammar.lexicon import Lexicon, Noun
 
 

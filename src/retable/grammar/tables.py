@@ -34,7 +34,7 @@ ZIPF_SHIFT = 3.0  # of the r-th word of a class and topic, r from 0: 1 / (r + sh
 CONSISTENT_SHARE = 0.83  # of the evaluative words that fit the mood (or, after "not", contradict it)
 POSSESSIVE_SHARE = 0.25  # of an object's determiners that refer to the subject
 NUMBER_SHARES = {"any": {"singular": 0.62, "plural": 0.38}, "plural": {"plural": 1.0}}
-NUMBER_SHARES |= dict.fromkeys(SINGULARS, {"singular": 1.0})
+NUMBER_SHARES |= {number: {"singular": 1.0} for number in SINGULARS}
 AUXILIARIES = {  # (present singular, present plural, past singular, past plural)
     "be": ("is", "are", "was", "were"),
     "have": ("has", "have", "had", "had"),
@@ -73,7 +73,8 @@ class Tables:
         del self._blocks
 
     def _table(self, words: Sequence[str], weights: NDArray | Sequence[float], recall: float = 0.0) -> Table:
-        """A table of the words of any weight, empty ones excluded; `weights`, (words,) or (words, latents), need not sum to 1."""
+        """A table of the words of any weight; empty words have none. `weights`, (words,) or (words, latents), need not
+        sum to 1."""
         rows = np.asarray(weights, dtype=float)
         if rows.ndim == 1:
             rows = np.repeat(rows[:, None], N_LATENTS, axis=1)
@@ -180,11 +181,11 @@ class Tables:
             words = [getattr(adjective, form) for adjective in (*descriptive, *evaluative)]
             if not words or (evaluative_share == 1 and not evaluative):
                 return None
-            topical = by_topic([adjective.topic for adjective in descriptive])
-            moody = by_mood([adjective.polarity * (-1 if negated else 1) for adjective in evaluative])
-            rows = np.concatenate([(1 - evaluative_share) * topical, evaluative_share * moody])
-            key = tuple(words), form, evaluative_share, negated
+            key = tuple(words), evaluative_share, negated
             if key not in known:
+                topical = by_topic([adjective.topic for adjective in descriptive])
+                moody = by_mood([adjective.polarity * (-1 if negated else 1) for adjective in evaluative])
+                rows = np.concatenate([(1 - evaluative_share) * topical, evaluative_share * moody])
                 known[key] = self._table(words, rows, recall)
             return known[key]
 
