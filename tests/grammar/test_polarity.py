@@ -12,8 +12,8 @@ from retable.grammar.tables import CONSISTENT_SHARE, LINE_END, MOODS, N_TOPICS
 
 
 @pytest.fixture(scope="module")
-def polarity() -> Polarity:
-    return Polarity(scale=0.1)
+def polarity(lexicon_name: str) -> Polarity:
+    return Polarity(0.1, lexicon_name)
 
 
 def mood_of_document(grammar: Language, document: list[str]) -> float:

@@ -12,6 +12,7 @@ from retable.grammar.lexicon import Adjective, Frame, Lexicon, Name, Nation, Nou
 
 VOWELS = "aeiou"
 GENDERS = {"m": "masculine", "f": "feminine"}
+FEWEST_NAMES = 30  # per gender
 POLARITIES = {"good": 1, "bad": -1}
 
 
@@ -25,7 +26,7 @@ class English(Lexicon):
         UsageError: a scale above 1.
     """
 
-    apposed, natural = "person", True
+    apposed, owners, natural = "person", "person|animal", True
     both_share, bracketed_shares = 0.03, (0.04, 0.1, 0.1)
     attached_shares, relative_shares = (0.12, 0.05), (0.1, 0.05)
 
@@ -48,7 +49,8 @@ class English(Lexicon):
             for frame, lists in file["verbs"].items()
         }
         self.adjectives = list(self._adjectives(file["adjectives"]))
-        names = (self._cut(file["names"][gender]) for gender in GENDERS.values())
+        # Few names would make a sentence name one person twice.
+        names = (self._cut(file["names"][gender], at_least=FEWEST_NAMES) for gender in GENDERS.values())
         self.names = [
             Name(word, gender)
             for pair in zip(*names, strict=True)
@@ -63,10 +65,10 @@ class English(Lexicon):
                 return str(article)
         return "an" if word[0] in VOWELS else "a"
 
-    def _cut(self, entries: str) -> list[str]:
+    def _cut(self, entries: str, at_least: int = 1) -> list[str]:
         """The most frequent of a list."""
         words = entries.split()
-        return words[: max(1, round(len(words) * self._scale))]
+        return words[: max(at_least, round(len(words) * self._scale))]
 
     def _in_turn(self, lists: Mapping[str, str]) -> Iterator[tuple[str, int]]:
         """The entries of all topics, with the topic, from the frequent to the rare."""

@@ -39,7 +39,7 @@ FRAMES = {
     "hunt": Frame("animal", "animal"),
     "eat": Frame("animal", "food"),
     "rest": Frame("person|animal", weight=0.5),
-    "fade": Frame("food|thing|place|idea"),
+    "fade": Frame("food|thing|place|idea", affected=True),
     "please": Frame("food|thing|place|idea", "person"),
 }
 VERBS = {  # per topic

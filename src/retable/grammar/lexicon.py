@@ -28,6 +28,7 @@ class Frame(NamedTuple):
     complement: str | None = None  # a selection, "clause" or None
     weight: float = 1.0
     preposition: str | None = None  # before the complement
+    affected: bool = False  # whether the verbs say what happens to their subject, not what it does
     reflexive: bool = False  # whether persons do it to themselves
     agent: str | None = "person"  # the selection of who did it, in the passive; verbs without one have no passive
 
@@ -113,7 +114,7 @@ class Lexicon:
         prepositions: those that follow a noun.
         occasion, fame: the selections of what something happens during, and of what a country has.
         goods: the kinds of nouns that go with a nation.
-        apposed: the selection of nouns that brackets may follow.
+        apposed, owners: the selections of nouns that brackets may follow, and that a possessive may refer to.
         natural: whether sentences should make sense to a reader. Then a noun or a name is recalled only from earlier
             sentences, a name has no relative clause, a place is in no other, and a second adjective is a descriptive
             one after an evaluative one.
@@ -134,6 +135,7 @@ class Lexicon:
     fame: str
     goods: Sequence[str]
     apposed: str = ANY
+    owners: str = ANY
     natural: bool = False
     determiner_weights: Mapping[str, float]
     both_share: float = 0.06

@@ -223,7 +223,7 @@ class Teller(Discourse):
     def _opened(self, verb: Verb, subject: Referent) -> Verb:
         """The last word, with a proposition of its own; what stands before it is its subject and its modifiers."""
         place = before = self._here - 1
-        arguments = self._as("A1" if verb.frame == "fade" else "A0", subject)
+        arguments = self._as("A1" if self.tables.lexicon.frames[verb.frame].affected else "A0", subject)
         if self.tokens[before - 1] == "not":
             before -= 1
             arguments.append(Chunk("AM-NEG", before, before + 1))

@@ -99,7 +99,8 @@ class Syntax:
             self.emit(REFLEXIVES[subject.agreement])
             self.mark("agreement")
         elif frame.complement:
-            self.noun_phrase(frame.complement, owner=subject.agreement, depth=depth, favoured_by=verb.base)
+            owner = subject.agreement if subject.kind in self.tables.owners else None
+            self.noun_phrase(frame.complement, owner=owner, depth=depth, favoured_by=verb.base)
         return False
 
     def property(self, subject: Referent, negated: bool, depth: int) -> None:

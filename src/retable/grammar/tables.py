@@ -296,6 +296,7 @@ class Tables:
                 Branch("noun", **({"adjective": (0.12, second.words)} if second else {})),
             ]
         self.bracketed = [Branch("no", yes=(share, BRACKETS)) for share in self.lexicon.bracketed_shares]  # by depth
+        self.owners = self.lexicon.kinds(self.lexicon.owners)
         self.bracketed_kinds = self.lexicon.kinds(self.lexicon.apposed)
         self.attached = {  # by the kind of the noun; by the attachments before it
             kind: [Branch("no", yes=(share, table.words)) for share in self.lexicon.attached_shares]
