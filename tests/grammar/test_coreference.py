@@ -9,7 +9,7 @@ from retable.grammar.coreference import GrammarDocuments
 from retable.grammar.lexicon import POSSESSIVES, PRONOUNS, REFLEXIVES
 
 SCALE = 0.1
-WORDS = {"train": 6000, "validation": 300, "test": 300}
+WORDS = {"train": 20000, "validation": 300, "test": 300}
 AGREEMENT = {word: agreement for forms in (PRONOUNS, POSSESSIVES, REFLEXIVES) for agreement, word in forms.items()}
 
 

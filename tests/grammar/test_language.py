@@ -67,7 +67,7 @@ def test_the_likelihood_is_the_mean_over_the_latent_classes(grammar: Grammar):
 
 DOCUMENTS = {
     "invented": "3c0776f5f250532e96ca06408cdd81e2f18b800ad68a9416316f2b2552926406",
-    "english": "DIGEST_DOCUMENTS",
+    "english": "33c6ce03d0156af0de53ecd81a33fa69f50910324f23dd6f027aa87b8a9292d7",
 }
 
 
@@ -112,7 +112,8 @@ def test_rules(grammar: Grammar, good: str, bad: str):
     man, woman = lexicon.names[0], lexicon.names[1]
     assert (man.gender, woman.gender) == ("masculine", "feminine")
     words = {
-        "n": person.singular, "places": lexicon.nouns["place"][0].plural, "p": person.singular, "ps": person.plural, "v": verb.singular, "vp": verb.base,
+        "n": person.singular, "places": lexicon.nouns["place"][0].plural,
+        "p": person.singular, "ps": person.plural, "v": verb.singular, "vp": verb.base,
         "past": verb.past, "greet": greet.past, "say": lexicon.verbs["say"][0].past, "name": woman.word,
         "man": man.word, "self": "herself", "other": "himself", "a": lexicon.adjectives[0].word,
         "country": lexicon.nations[0].country, "capital": lexicon.nations[0].capital,

@@ -93,7 +93,8 @@ def words(grammar):
     return {
         "man": noun["person"].singular, "men": noun["person"].plural, "cup": noun["thing"].singular,
         "town": noun["place"].singular, "idea": noun["idea"].singular, "dog": noun["animal"].singular,
-        "party": noun[lexicon.occasion].singular, "prospers": prosper.singular, "helps": help_.singular, "Kim": lexicon.names[0].word,
+        "party": noun[lexicon.occasion].singular, "prospers": prosper.singular, "helps": help_.singular,
+        "Kim": lexicon.names[0].word,
         "sleeps": plain["rest"].singular, "sleep": plain["rest"].base, "fades": plain["fade"].singular,
         "goes": plain["travel"].singular, "says": plain["say"].singular, "greets": plain["greet"].singular,
         "greet": plain["greet"].base, "pleases": plain["please"].singular, "studied": plain["study"].participle,

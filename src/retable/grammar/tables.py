@@ -121,14 +121,11 @@ class Tables:
             role: self._table([getattr(n, role) for n in lexicon.nations], zipf(len(lexicon.nations)), RECALL_NATIONS)
             for role in ("country", "capital")
         }
-        self.demonym = {  # by number
-            number: self._table(
-                [nation.demonym if self._sounds(nation.demonym, number) else "" for nation in lexicon.nations],
-                zipf(len(lexicon.nations)),
-                RECALL_NATIONS,
-            )
-            for number in numbers
-        }
+        self.demonym: dict[str, Table] = {}  # by number
+        for number in numbers:
+            words = [each.demonym if self._sounds(each.demonym, number) else "" for each in lexicon.nations]
+            if any(words):
+                self.demonym[number] = self._table(words, zipf(len(words)), RECALL_NATIONS)
         self.preposition: dict[str, Table] = {}  # by the kind of the noun before it
         for kind in lexicon.subject_kinds:
             words = [word for word, each in lexicon.prepositions.items() if kind in lexicon.kinds(each.heads)]
@@ -291,8 +288,9 @@ class Tables:
             self.simple_phrase[selection, number] = Branch("noun", **named, **bare)
             first, second = (self.attribute.get((selection, number, is_second)) for is_second in (False, True))
             adjective = {"adjective": (0.36, first.words)} if first else {}
+            demonym = {"demonym": (0.05, self.demonym[number].words)} if number in self.demonym else {}
             self.modifier[selection, number] = [
-                Branch("noun", **adjective, demonym=(0.05, self.demonym[number].words)),
+                Branch("noun", **adjective, **demonym),
                 Branch("noun", **({"adjective": (0.12, second.words)} if second else {})),
             ]
         self.bracketed = [Branch("no", yes=(share, BRACKETS)) for share in self.lexicon.bracketed_shares]  # by depth
