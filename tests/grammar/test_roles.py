@@ -86,7 +86,9 @@ def words(grammar):
             verb[frame, bool(each.particle)].append(each)
     plain = {frame: each[0] for (frame, particle), each in verb.items() if not particle}
     shut = next(each[0] for (frame, particle), each in verb.items() if particle and frame == "handle")
-    adjective = next(each for each in lexicon.adjectives if each.adverb and "person" in lexicon.kinds(each.kinds))
+    adjective = next(
+        each for each in lexicon.adjectives if len(each.forms) == 3 and "person" in lexicon.kinds(each.kinds)
+    )
     lone = [name for name, frame in lexicon.frames.items() if not frame.complement]
     prosper = next(plain[name] for name in lone if "place" in lexicon.kinds(lexicon.frames[name].subjects))
     help_ = next(plain[name] for name, frame in lexicon.frames.items() if frame.reflexive)

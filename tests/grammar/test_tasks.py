@@ -120,7 +120,7 @@ def test_write_corpus(tmp_path: Path, lexicon_name: Words):
 
 TEXT = {
     "invented": "e57f5e41c4e9c2ec0b1a62dc7ba7836174f70b76fe8c34824b3cf796cfefc1e8",
-    "english": "3a191220e109b8ab07f8b62a6502859be18f4114b93747320299e75d00e1744a",
+    "english": "d584df3336c426353b17fffc812f7be782fd04ad31feb5fdcf2240d804a382f6",
 }
 
 
