@@ -183,7 +183,7 @@ class _Module:
 
     @cached_property
     def compiled(self) -> list[str]:
-        """The C source and the data next to the module, of its name, without comments: they count with each definition."""
+        """The words of the C source and the data of the module's name, without comments: each definition needs them."""
         source, data = self.path.with_suffix(".c"), self.path.with_suffix(".yaml")
         words: list[str] = []
         if source.exists():
