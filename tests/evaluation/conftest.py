@@ -10,10 +10,10 @@ from retable.grammar import Grammar
 from retable.tokenizers import word
 
 
-@pytest.fixture(scope="session")
-def grammar() -> Grammar:
-    """A language so small that sums over it are quick; nothing changes it."""
-    return Grammar(scale=0.06)
+@pytest.fixture(scope="session", params=["invented", "english"])
+def grammar(request) -> Grammar:
+    """A language so small that sums over it are quick, with words of each lexicon; nothing changes it."""
+    return Grammar(0.06, request.param)
 
 
 @pytest.fixture(scope="session")

@@ -6,16 +6,16 @@ import pytest
 
 from retable.corpora.coreference import Document
 from retable.grammar.coreference import GrammarDocuments
-from retable.grammar.lexicon import DETERMINERS, POSSESSIVES, PRONOUNS, REFLEXIVES
+from retable.grammar.lexicon import POSSESSIVES, PRONOUNS, REFLEXIVES
 
 SCALE = 0.1
-WORDS = {"train": 6000, "validation": 300, "test": 300}
+WORDS = {"train": 20000, "validation": 300, "test": 300}
 AGREEMENT = {word: agreement for forms in (PRONOUNS, POSSESSIVES, REFLEXIVES) for agreement, word in forms.items()}
 
 
 @pytest.fixture(scope="module")
-def splits():
-    return GrammarDocuments(1, WORDS, SCALE).splits()
+def splits(lexicon_name):
+    return GrammarDocuments(1, WORDS, SCALE, lexicon_name).splits()
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_clusters_are_in_order_and_phrases_reach_from_their_first_word_to_their_
         assert document.clusters == sorted(sorted(cluster) for cluster in document.clusters)
         assert all(len(cluster) > 1 for cluster in document.clusters)
         for start, end in (mention for mention in mentions if mention[1] - mention[0] > 1):
-            assert words[start] in {*DETERMINERS, *POSSESSIVES.values(), "both"}
+            assert words[start] in {*grammar.lexicon.determiners, *POSSESSIVES.values(), "both"}
             assert words[end - 1] in {*grammar.tables.noun_of, *grammar.tables.gender_of}
             assert words[start] == "both" or not set(words[start:end]) & {"who", "which", "(", "[", "{", "and"}
             widths.add(end - start)

@@ -14,8 +14,8 @@ from retable.grammar.tables import LINE_END
 
 
 @pytest.fixture(scope="module")
-def grammar() -> Grammar:
-    return Grammar(scale=0.06)
+def grammar(lexicon_name: str) -> Grammar:
+    return Grammar(0.06, lexicon_name)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_two_hidden_words_by_enumeration(grammar: Grammar, masked: MaskedWords, 
         return float(logsumexp(grammar.log_joint([*text[:a], first, *text[a + 1 : b], second, *text[b + 1 :]])))
 
     joint = softmax([[score(first, second) for second in options[1]] for first in options[0]])
-    assert 50 < joint.size < 8000
+    assert 40 < joint.size < 8000
     found = masked.posteriors(text, [a, b], sweeps=10, uniform=uniforms(7, "gibbs", 0))
     for axis, estimate in enumerate(found):
         exact = dict(zip(options[axis], joint.sum(axis=1 - axis), strict=True))

@@ -5,23 +5,22 @@ from collections import Counter
 
 import pytest
 
-from retable.grammar.language import Grammar
 from retable.grammar.questions import GrammarQuestions
 
 SIZES = {"train": 400, "validation": 60, "test": 120}
 
 
 @pytest.fixture(scope="module")
-def splits():
-    return GrammarQuestions(seed=1, questions=SIZES, scale=0.1).splits()
+def splits(lexicon_name):
+    return GrammarQuestions(seed=1, questions=SIZES, scale=0.1, lexicon=lexicon_name).splits()
 
 
-def test_splits_share_no_passage_and_no_identity_and_the_words_are_the_languages_own(splits):
+def test_splits_share_no_passage_and_no_identity_and_the_words_are_the_languages_own(splits, grammar):
     passages = {split: {each.context for each in rows} for split, rows in splits.items()}
     assert not passages["train"] & passages["test"] and not passages["train"] & passages["validation"]
     identities = Counter(each.id for rows in splits.values() for each in rows)
     assert set(identities.values()) == {1}
-    known = {*Grammar(0.1).vocabulary}
+    known = {*grammar.vocabulary}
     assert {word for each in splits["test"] for word in f"{each.context} {each.question}".split(" ")} <= known
 
 

@@ -17,8 +17,8 @@ WORDS = {"train": 4000, "validation": 10, "test": 600}
 
 
 @pytest.fixture(scope="module")
-def splits():
-    return GrammarRoles(1, WORDS, SCALE).splits()
+def splits(lexicon_name):
+    return GrammarRoles(1, WORDS, SCALE, lexicon_name).splits()
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +86,17 @@ def words(grammar):
             verb[frame, bool(each.particle)].append(each)
     plain = {frame: each[0] for (frame, particle), each in verb.items() if not particle}
     shut = next(each[0] for (frame, particle), each in verb.items() if particle and frame == "handle")
-    adjective = lexicon.adjectives[0]
+    adjective = next(
+        each for each in lexicon.adjectives if len(each.forms) == 3 and "person" in lexicon.kinds(each.kinds)
+    )
+    lone = [name for name, frame in lexicon.frames.items() if not frame.complement]
+    prosper = next(plain[name] for name in lone if "place" in lexicon.kinds(lexicon.frames[name].subjects))
+    help_ = next(plain[name] for name, frame in lexicon.frames.items() if frame.reflexive)
     return {
         "man": noun["person"].singular, "men": noun["person"].plural, "cup": noun["thing"].singular,
-        "town": noun["place"].singular, "idea": noun["idea"].singular, "Kim": lexicon.names[0].word,
+        "town": noun["place"].singular, "idea": noun["idea"].singular, "dog": noun["animal"].singular,
+        "party": noun[lexicon.occasion].singular, "prospers": prosper.singular, "helps": help_.singular,
+        "Kim": lexicon.names[0].word,
         "sleeps": plain["rest"].singular, "sleep": plain["rest"].base, "fades": plain["fade"].singular,
         "goes": plain["travel"].singular, "says": plain["say"].singular, "greets": plain["greet"].singular,
         "greet": plain["greet"].base, "pleases": plain["please"].singular, "studied": plain["study"].participle,
@@ -103,12 +110,12 @@ def words(grammar):
 # Sentences with brackets round what belongs to their one predicate.
 WITH_ONE = """
 [A0 the man near a town] [V greets] [A1 Kim] .
-[AM-DIS also] , [A1 the cup] [AM-MNR newly] [V fades] [AM-LOC in Paris] .
+[AM-DIS also] , [A0 Kim] [AM-MNR newly] [V sleeps] [AM-LOC in Paris] .
 [A0 Kim] [AM-MOD can] [AM-NEG not] [V sleep] [AM-TMP on monday] .
 [A0 Kim] [V goes] [A4 to the town] .
-[A0 Kim] [V greets] [A1 himself] .
-[A0 the cup] [V pleases] [A1 Kim] .
-[A1 the cup] is [AM-NEG not] [V shut up] [A0 by Kim] [AM-TMP after the idea] .
+[A0 Kim] [V helps] [A1 himself] .
+[A0 the idea] [V pleases] [A1 Kim] .
+[A1 the cup] is [AM-NEG not] [V shut up] [A0 by Kim] [AM-TMP after the party] .
 [A1 the idea] is [V studied] .
 [A1 Kim] [V is] [AM-NEG not] [A2 newer than the man] .
 [A1 Kim] [V is] [A2 very new] [AM-LOC in France] .
@@ -116,8 +123,8 @@ WITH_ONE = """
 does [A0 the man] [V greet] [A1 Kim] [AM-LOC in Paris] ?
 [A1 Paris] [V is] [A2 the capital of France] .
 [A1 France] [V is] [A2 the land of the French people] .
-[A0 Paris] [V has] [A1 the cup] .
-[A1 Paris , the French capital ,] [V fades] .
+[A0 Paris] [V has] [A1 the dog] .
+[A1 Paris , the French capital ,] [V prospers] .
 [A0 she] [V sleeps] .
 [A1 it] [V fades] .
 """.strip()
@@ -128,8 +135,8 @@ WITH_SEVERAL = """
 [AM-TMP nowadays] , [A0 Kim] [V sleeps] [AM-LOC in Paris] and greets the man .
 [AM-TMP nowadays] , [A0 Kim] sleeps in Paris and [V greets] [A1 the man] .
 
-[A0 the man ( Kim ) with Kim] [R-A0 who] [V sleeps] goes to the town in Paris .
-[A0 the man ( Kim ) with Kim who sleeps] [V goes] [A4 to the town] [AM-LOC in Paris] .
+[A0 the man ( Kim ) near a town] [R-A0 who] [V sleeps] goes to the town in Paris .
+[A0 the man ( Kim ) near a town who sleeps] [V goes] [A4 to the town] [AM-LOC in Paris] .
 
 [A1 the cup] [R-A1 which] [A0 the man] [V shuts up] fades .
 [A1 the cup which the man shuts up] [V fades] .
@@ -147,8 +154,8 @@ Kim says that [A0 the man] sleeps in Paris and [V goes] [A4 to the town] .
 when [A0 Kim] [V sleeps] , the cup fades .
 [AM-TMP when Kim sleeps] , [A1 the cup] [V fades] .
 
-if [A0 Kim] [V sleeps] , then the cup is new .
-[AM-ADV if Kim sleeps] , then [A1 the cup] [V is] [A2 new] .
+if [A0 Kim] [V sleeps] , then the man is new .
+[AM-ADV if Kim sleeps] , then [A1 the man] [V is] [A2 new] .
 
 as for Kim , [A0 the man] [V says] [A1 that Kim sleeps] .
 as for Kim , the man says that [A0 Kim] [V sleeps] .

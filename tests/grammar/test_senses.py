@@ -10,7 +10,7 @@ import pytest
 
 from retable.core.errors import UsageError
 from retable.grammar import Grammar
-from retable.grammar.lexicon import Lexicon
+from retable.grammar.invented import Invented
 from retable.grammar.senses import shared_spellings, unlike_pairs, write_senses
 
 
@@ -24,7 +24,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def test_a_spelling_has_two_senses_of_unlike_nouns():
-    lexicon = Lexicon(0.2)
+    lexicon = Invented(0.2)
     senses, by_spelling = shared_spellings(lexicon, 12), defaultdict(list)
     for form, sense in senses.items():
         by_spelling[sense.spelling].append((form, sense.name))
@@ -61,7 +61,7 @@ def test_senses_are_listed_where_they_stand(folder: Path):
     with (folder / "senses.tsv").open() as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert list(rows[0]) == ["word", "sentence", "position", "sense"]
-    spellings = {sense.spelling for sense in shared_spellings(Lexicon(0.2), 12).values()}
+    spellings = {sense.spelling for sense in shared_spellings(Invented(0.2), 12).values()}
     assert len(rows) == sum(word in spellings for word in text.split())
     found = defaultdict(set)
     for row in rows:

@@ -14,8 +14,8 @@ from retable.grammar.tables import LINE_END
 
 
 @pytest.fixture(scope="module")
-def grammar() -> Grammar:
-    return Grammar(scale=0.3)
+def grammar(lexicon_name: str) -> Grammar:
+    return Grammar(0.3, lexicon_name)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from retable.grammar import write_corpus
 from retable.grammar.coreference import GrammarDocuments
 from retable.grammar.endings import write_endings
 from retable.grammar.labels import GrammarLabels
+from retable.grammar.language import Words
 from retable.grammar.questions import GrammarQuestions
 from retable.grammar.roles import GrammarRoles
 from retable.grammar.senses import write_senses
@@ -21,42 +22,42 @@ from retable.grammar.translation import write_pairs
 SCALE, SPLITS = 0.1, ("train", "validation", "test")
 
 
-def documents(seed: int, split: str, words: int) -> list[str]:
-    found = GrammarDocuments(seed, dict.fromkeys(SPLITS, words), SCALE).splits()[split]
+def documents(seed: int, split: str, words: int, lexicon: Words) -> list[str]:
+    found = GrammarDocuments(seed, dict.fromkeys(SPLITS, words), SCALE, lexicon).splits()[split]
     assert [each.name for each in found] == [f"{split}/{i}" for i in range(len(found))]
     return [" ".join(sentence) for sentence in chain.from_iterable(each.sentences for each in found)]
 
 
-def labels(seed: int, split: str, words: int) -> list[str]:
-    found = GrammarLabels(seed, {split: words}, SCALE).sentences(split)
+def labels(seed: int, split: str, words: int, lexicon: Words) -> list[str]:
+    found = GrammarLabels(seed, {split: words}, SCALE, lexicon).sentences(split)
     assert all(len(row) == len(each.words) for each in found for row in each.labels.values())
     return [" ".join(each.words) for each in found]
 
 
-def roles(seed: int, split: str, words: int) -> list[str]:
-    found = GrammarRoles(seed, dict.fromkeys(SPLITS, words), SCALE).splits()[split]
+def roles(seed: int, split: str, words: int, lexicon: Words) -> list[str]:
+    found = GrammarRoles(seed, dict.fromkeys(SPLITS, words), SCALE, lexicon).splits()[split]
     return [" ".join(next(same).words) for _, same in groupby(found, key=lambda each: id(each.words))]
 
 
-def subjects(seed: int, split: str, words: int) -> list[str]:
-    return [" ".join(each.words) for each in GrammarSubjects(seed, words, SCALE).sentences()]
+def subjects(seed: int, split: str, words: int, lexicon: Words) -> list[str]:
+    return [" ".join(each.words) for each in GrammarSubjects(seed, words, SCALE, lexicon).sentences()]
 
 
 # By the name of their stream what makes the sentences of a split.
-TEXTS: dict[str, Callable[[int, str, int], list[str]]] = {
+TEXTS: dict[str, Callable[[int, str, int, Words], list[str]]] = {
     "coreference": documents, "labels": labels, "roles": roles, "subjects": subjects,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize(("seed", "split"), [(1, "train"), (2, "test")])
-def test_the_text_is_what_the_grammar_tells_until_it_has_its_words(name, seed, split, grammar):
+def test_the_text_is_what_the_grammar_tells_until_it_has_its_words(name, seed, split, grammar, lexicon_name):
     expected: list[str] = []
     for document in grammar.documents(seed, name if name == "subjects" else f"{name}/{split}"):
         expected += document
         if sum(len(sentence.split()) for sentence in expected) >= 500:
             break
-    assert TEXTS[name](seed, split, 500) == expected
+    assert TEXTS[name](seed, split, 500, lexicon_name) == expected
 
 
 def test_the_language_needs_no_files():

@@ -10,14 +10,14 @@ SCALE = 0.1
 
 
 @pytest.fixture(scope="module")
-def sentences():
-    return GrammarSubjects(1, 6000, SCALE).sentences()
+def sentences(lexicon_name):
+    return GrammarSubjects(1, 6000, SCALE, lexicon_name).sentences()
 
 
 def numbers_of(word, verbs):
     """The numbers that a finite form goes with."""
     if word in verbs:
-        base, singular, past, *_ = verbs[word].forms
+        base, singular, past = verbs[word][:3]
         return {number for number, form in (("plural", base), ("singular", singular)) if word in (form, past)}
     pairs = [pair for forms in AUXILIARIES.values() for pair in (forms[:2], forms[2:]) if word in pair]
     return {number for pair in pairs for number, form in zip(("singular", "plural"), pair, strict=True) if form == word}

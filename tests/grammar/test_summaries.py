@@ -12,8 +12,8 @@ SIZES = {"train": 60, "validation": 5, "test": 40}
 
 
 @pytest.fixture(scope="module")
-def splits():
-    return GrammarSummaries(seed=1, documents=SIZES, scale=0.1).splits()
+def splits(lexicon_name):
+    return GrammarSummaries(seed=1, documents=SIZES, scale=0.1, lexicon=lexicon_name).splits()
 
 
 def test_documents_are_the_languages_and_a_summary_is_all_that_it_tells_as_an_opinion(splits, grammar):

@@ -13,7 +13,7 @@ from retable.grammar import Grammar, write_corpus
 from retable.grammar.analogies import analogies
 from retable.grammar.corpus import SPLITS
 from retable.grammar.discourse import Discourse
-from retable.grammar.language import uniforms
+from retable.grammar.language import Words, uniforms
 from retable.grammar.tables import CONSISTENT_SHARE, LINE_END
 from retable.grammar.tasks import acceptability, judge_acceptability, sentiment, sentiment_posterior, violations
 
@@ -81,10 +81,10 @@ def test_analogies_are_well_formed(grammar: Grammar):
     assert sum(b == a + "s" for a, b, _, _ in sections["gram8-plural"]) > 250  # most are regular
 
 
-def test_write_corpus(tmp_path: Path):
+def test_write_corpus(tmp_path: Path, lexicon_name: Words):
     words = {"train": 4000, "validation": 1500, "test": 1500}
-    metrics = write_corpus(tmp_path, 1, words, {"train": 30, "validation": 10, "test": 40}, scale=0.2)
-    grammar = Grammar(scale=0.2)
+    metrics = write_corpus(tmp_path, 1, words, {"train": 30, "validation": 10, "test": 40}, 0.2, lexicon_name)
+    grammar = Grammar(0.2, lexicon_name)
     assert (tmp_path / "vocabulary.txt").read_text().split() == grammar.vocabulary
     for split, budget in words.items():
         text = (tmp_path / f"{split}.txt").read_text()
@@ -112,12 +112,19 @@ def test_write_corpus(tmp_path: Path):
     assert (tmp_path / "analogies.txt").read_text().startswith(": capital-world\n")
 
 
-def test_the_text_stays_as_it_is(tmp_path: Path):
+TEXT = {
+    "invented": "e57f5e41c4e9c2ec0b1a62dc7ba7836174f70b76fe8c34824b3cf796cfefc1e8",
+    "english": "d584df3336c426353b17fffc812f7be782fd04ad31feb5fdcf2240d804a382f6",
+}
+
+
+def test_the_text_stays_as_it_is(tmp_path: Path, lexicon_name: Words):
     """Committed results depend on every byte; a change here makes them all stale."""
-    write_corpus(tmp_path, 1, {"train": 3000, "validation": 500, "test": 1000}, {s: 8 for s in SPLITS}, scale=0.1)
+    sizes = {"train": 3000, "validation": 500, "test": 1000}
+    write_corpus(tmp_path, 1, sizes, {s: 8 for s in SPLITS}, 0.1, lexicon_name)
     texts = [path for path in sorted(tmp_path.rglob("*.t*")) if path.is_file()]  # the scores may differ in a last digit
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in texts)).hexdigest()
-    assert len(texts) == 11 and digest == "e57f5e41c4e9c2ec0b1a62dc7ba7836174f70b76fe8c34824b3cf796cfefc1e8"
+    assert len(texts) == 11 and digest == TEXT[lexicon_name]
 
 
 def test_memory_does_not_grow_with_the_corpus(grammar: Grammar):

@@ -7,7 +7,8 @@ import pytest
 
 from retable.core.errors import UsageError
 from retable.grammar import Grammar
-from retable.grammar.lexicon import DETERMINERS, POSSESSIVES
+from retable.grammar.invented import DETERMINERS
+from retable.grammar.lexicon import POSSESSIVES
 from retable.grammar.translation import (
     AGREEMENT,
     INFINITIVE,

@@ -15,6 +15,7 @@ SYSTEMS = {
     "lstm": (*TRAINING, "retable.models.recurrent.LSTM", "retable.objectives.causal_lm.CausalLM"),
     "gpt": (*TRAINING, "retable.models.gpt.GPT", "retable.objectives.causal_lm.CausalLM"),
     "bert": (*TRAINING, "retable.models.bert.BERT", "retable.objectives.masked_lm.MaskedLM"),
+    "grammar": ("retable.grammar.corpus.write_corpus",),
 }
 
 SMALL = {
@@ -210,6 +211,7 @@ EDITS: list[tuple[dict[str, tuple[str, str]], set[str]]] = [
         {"bert", "kn5"},
     ),
     ({"src/retable/objectives/causal_lm.py": ("super().__init__()", "super().__init__(); 1")}, {"lstm", "gpt"}),
+    ({"src/retable/grammar/english.yaml": ("dog cat", "cat dog")}, {"grammar"}),
     ({"src/retable/nn/fused.c": ("BLOCK 4096", "BLOCK 8192")}, {"lstm", "gpt", "bert"}),
     ({"src/retable/training/optimizers.py": ("def adamw(", "def adamw(\n    *_, ")}, {"lstm", "gpt", "bert"}),
 ]
@@ -228,6 +230,7 @@ def test_edits_of_the_project_make_their_own_systems_stale(tmp_path):
             shutil.copyfile(ROOT / file, tmp_path / file)
         assert {system for system in SYSTEMS if unchanged[system] != after[system]} == stale, edits
     edit(tmp_path / "src/retable/nn/fused.c", "/* Adds to sums", "/* Sums up into sums")
+    edit(tmp_path / "src/retable/grammar/english.yaml", "# The English lexicon", "# A lexicon")
     for path in tmp_path.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         path.write_text(text.replace('"""\n', ' Edited."""\n').replace("\n\n\n", "\n\n\n# edited\n"), encoding="utf-8")

@@ -211,9 +211,9 @@ def forms_of(lexicon: Lexicon) -> dict[str, Form]:
     """The stem and the form of each word of the open classes."""
     lexemes = [*chain(*lexicon.nouns.values(), *lexicon.verbs.values()), *lexicon.adjectives]
     return {
-        word: Form(lexeme.forms[0], f"{type(lexeme).__name__.lower()} {field}")
+        word: Form(lexeme.forms[0], f"{type(lexeme).__name__.lower()} {lexeme._fields[lexeme.index(word)]}")
         for lexeme in lexemes
-        for field, word in zip(lexeme._fields, lexeme.forms, strict=False)  # other fields follow the forms
+        for word in lexeme.forms
     }
 
 

@@ -15,16 +15,17 @@ def analogies(lexicon: Lexicon) -> dict[str, list[Question]]:
     The design is that of Mikolov et al. 2013, "Efficient Estimation of Word Representations in Vector Space",
     section 4.1: pairs in one relation, joined with each other. Irregular forms are included.
     """
-    persons = lexicon.nouns["person"]
     nouns, verbs = in_turn(lexicon.nouns), in_turn(lexicon.verbs)
     pairs = {
         "capital-world": [(nation.capital, nation.country) for nation in lexicon.nations],
-        "family": [(man.singular, woman.singular) for man, woman in zip(persons[::2], persons[1::2], strict=True)],
-        "gram1-adjective-to-adverb": [(adjective.word, adjective.adverb) for adjective in lexicon.adjectives],
-        "gram3-comparative": [(adjective.word, adjective.comparative) for adjective in lexicon.adjectives],
+        "family": [
+            (family[0].singular, family[1].singular) for family in lexicon.families["person"] if len(family) == 2
+        ],
+        "gram1-adjective-to-adverb": [(each.word, each.adverb) for each in lexicon.adjectives if each.adverb],
+        "gram3-comparative": [(each.word, each.comparative) for each in lexicon.adjectives if each.comparative],
         "gram6-nationality-adjective": [(nation.country, nation.demonym) for nation in lexicon.nations],
         "gram7-past-tense": [(verb.base, verb.past) for verb in verbs],
-        "gram8-plural": [(noun.singular, noun.plural) for noun in nouns],
+        "gram8-plural": [(noun.singular, noun.plural) for noun in nouns if noun.plural],
         "gram9-plural-verbs": [(verb.base, verb.singular) for verb in verbs],
     }
     return {

@@ -25,7 +25,7 @@ from retable.corpora.coreference import Document, Mention
 from retable.corpora.text import SPLITS
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Sampler
-from retable.grammar.language import Grammar, uniforms
+from retable.grammar.language import Grammar, Words, uniforms
 from retable.grammar.lexicon import POSSESSIVES, REFLEXIVES, Verb
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
@@ -36,12 +36,14 @@ class GrammarDocuments:
 
     seed: of all streams; each split has its own.
     words: split → words at least; the last document is whole.
-    scale: of the lexicon, see `Grammar`.
+    scale, lexicon: see `Grammar`.
     """
 
-    def __init__(self, seed: Seed, words: Mapping[str, PositiveInt], scale: Positive = 1.0):
+    def __init__(
+        self, seed: Seed, words: Mapping[str, PositiveInt], scale: Positive = 1.0, lexicon: Words = "invented"
+    ):
         self.inputs: list[Path] = []
-        self._seed, self._words, self._grammar = seed, words, Grammar(scale)
+        self._seed, self._words, self._grammar = seed, words, Grammar(scale, lexicon)
 
     def splits(self) -> dict[str, list[Document]]:
         """The documents of train, validation and test."""

@@ -8,7 +8,7 @@ from typing import TextIO
 from retable.core.errors import UsageError
 from retable.core.settings import Positive, PositiveInt, Seed
 from retable.grammar.analogies import analogies
-from retable.grammar.language import Grammar
+from retable.grammar.language import Grammar, Words
 from retable.grammar.lone_sentences import LoneSentences
 from retable.grammar.tasks import acceptability, judge_acceptability, judge_sentiment, sentiment
 from retable.metrics.classification import classification_metrics
@@ -28,6 +28,7 @@ def write_corpus(
     words: Mapping[str, PositiveInt],
     task_examples: Mapping[str, PositiveInt],
     scale: Positive = 1.0,
+    lexicon: Words = "invented",
 ) -> dict[str, float]:
     """Write the corpus, its vocabulary, tasks, analogies and the oracle's scores into an existing folder.
 
@@ -41,7 +42,7 @@ def write_corpus(
         seed: of all streams; each split and task has its own.
         words: split → words at least, line ends counted as words; the last document is whole.
         task_examples: split → examples of each task.
-        scale: of the lexicon, see `Grammar`.
+        scale, lexicon: see `Grammar`.
 
     Returns:
         the oracle's `<split>/<metric>` (see `likelihood_metrics`; perplexity of the true model, its entropy
@@ -54,7 +55,7 @@ def write_corpus(
     for name, sizes in (("words", words), ("task_examples", task_examples)):
         if set(sizes) != set(SPLITS) or min(sizes.values()) < 1:
             raise UsageError(f"{name} is {dict(sizes)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
-    folder, grammar = Path(folder), Grammar(scale)
+    folder, grammar = Path(folder), Grammar(scale, lexicon)
     write_lines(folder / "vocabulary.txt", grammar.vocabulary)
     sections = analogies(grammar.lexicon).items()
     questions = (line for name, section in sections for line in (f": {name}", *map(" ".join, section)))

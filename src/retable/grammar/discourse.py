@@ -27,6 +27,7 @@ class Discourse(Syntax):
 
     def sentence(self, n_before: int = 0) -> bool:
         """One sentence with its line end, or the line end that closes the document (then False)."""
+        self.earlier_nouns, self.earlier_names = list(self.nouns), list(self.names)
         agreement = self.antecedent.agreement if self.antecedent else None
         opening = self.choose(self.tables.sentence[n_before, agreement])
         if opening == "end":
@@ -102,13 +103,13 @@ class Discourse(Syntax):
         self.settle_tense("past" if auxiliary == "did" else "present")
         subject = self.noun_phrase("any", QUESTION_NUMBERS[auxiliary])
         if not self.complement(self.verb(self.tables.base[subject.kind], subject), subject):
-            self.adjunct()
+            self.adjunct(subject.kind)
         self.emit("?")
         self.mark("nesting")
         self.antecedent = subject
 
     def capital_sentence(self) -> None:
-        capital = self.nation_word("capital")
+        capital = self.nation_word(self.tables.nation["capital"])
         nation = self.tables.nation_of[capital]
         form = self.choose(self.tables.fact)
         if form == "definition":
@@ -121,7 +122,7 @@ class Discourse(Syntax):
             self.emit(".")
 
     def country_sentence(self) -> None:
-        country = self.nation_word("country")
+        country = self.nation_word(self.tables.nation["country"])
         nation = self.tables.nation_of[country]
         form = self.choose(self.tables.fact)
         if form == "definition":
@@ -135,7 +136,7 @@ class Discourse(Syntax):
 
     def fame(self, place: str) -> None:
         self.emit("has")
-        self.noun_phrase("any", favoured_by=place)
+        self.noun_phrase(self.tables.lexicon.fame, favoured_by=place)
         self.emit(".")
 
     def opinion_sentence(self) -> None:
@@ -156,7 +157,7 @@ class Discourse(Syntax):
     def opinion(self) -> None:
         subject = self.noun_phrase("any", simple=True)
         negated = self.copula(subject)
-        self.draw(self.tables.evaluation[negated])
+        self.draw(self.tables.evaluation[subject.kind, negated])
 
     def say(self, *words: str) -> None:
         for word in words:

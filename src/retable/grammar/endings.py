@@ -28,7 +28,7 @@ from retable.core.settings import Positive, PositiveInt, Seed
 from retable.corpora.text import SPLITS
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Sampler
-from retable.grammar.language import Grammar, Uniform, uniforms
+from retable.grammar.language import Grammar, Uniform, Words, uniforms
 from retable.grammar.lexicon import PRONOUNS
 from retable.grammar.sentence_pairs import Start, log_shares
 from retable.grammar.syntax import Referent
@@ -102,7 +102,7 @@ class GrammarEndings:
 
 
 def write_endings(
-    folder: Path, seed: Seed, examples: Mapping[str, PositiveInt], scale: Positive = 1.0
+    folder: Path, seed: Seed, examples: Mapping[str, PositiveInt], scale: Positive = 1.0, lexicon: Words = "invented"
 ) -> dict[str, float]:
     """Write `<split>.jsonl`, in HellaSwag's format, and `units.csv` with the best answers to the test split.
 
@@ -110,7 +110,7 @@ def write_endings(
         folder: where to.
         seed: of all streams; each split has its own.
         examples: split → how many.
-        scale: of the lexicon, see `Grammar`.
+        scale, lexicon: see `Grammar`.
 
     Returns:
         `choices/test/accuracy` of the best answers.
@@ -120,7 +120,7 @@ def write_endings(
     """
     if set(examples) != set(SPLITS) or min(examples.values()) < 1:
         raise UsageError(f"examples is {dict(examples)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
-    folder, language = Path(folder), GrammarEndings(Grammar(scale))
+    folder, language = Path(folder), GrammarEndings(Grammar(scale, lexicon))
     right = 0
     with (folder / "units.csv").open("w", newline="", encoding="utf-8") as units:
         writer = csv.writer(units, lineterminator="\n")

@@ -2,8 +2,8 @@
 
 The text is new, of streams of its own, and its labels are those of the program that tells it, so they are certain: a
 sentence has one reading. Most parts of speech follow from a word's form alone, and are in the lexicon. From the
-sentence follow whether a verb's base form is an infinitive or a present plural, and the number of a verb's subject
-where the form does not show it.
+sentence follow whether a verb's base form is an infinitive or a present plural, whether an English past form is a
+participle, and the number of a verb's subject where the form does not show it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,13 +14,11 @@ from typing import NamedTuple
 from retable.core.settings import Positive, PositiveInt, Seed
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Sampler, Table
-from retable.grammar.language import Grammar, Uniform, uniforms
+from retable.grammar.language import Grammar, Uniform, Words, uniforms
 from retable.grammar.lexicon import (
     BRACKETS,
-    DETERMINERS,
     PARTICLES,
     POSSESSIVES,
-    PREPOSITIONS,
     PRONOUNS,
     REFLEXIVES,
     WEEKDAYS,
@@ -68,13 +66,15 @@ class GrammarLabels:
 
     seed: of all streams; each split has its own.
     words: split → words at least; the last document is whole.
-    scale: of the lexicon, see `Grammar`.
+    scale, lexicon: see `Grammar`.
     """
 
-    def __init__(self, seed: Seed, words: Mapping[str, PositiveInt], scale: Positive = 1.0):
+    def __init__(
+        self, seed: Seed, words: Mapping[str, PositiveInt], scale: Positive = 1.0, lexicon: Words = "invented"
+    ):
         self.inputs: list[Path] = []
         self._seed, self._words = seed, words
-        self._grammar = Grammar(scale)
+        self._grammar = Grammar(scale, lexicon)
         self._tags = word_tags(self._grammar.lexicon)
 
     def sentences(self, split: str) -> list[LabelledSentence]:
@@ -99,27 +99,35 @@ class GrammarLabels:
                 start = end + 1
 
     def _labels(self, teller: "_Teller", places: range) -> dict[str, list[str]]:
+        told = dict.fromkeys(teller.infinitives, "VB") | dict.fromkeys(teller.participles, "VBN")
         return {
-            "part_of_speech": ["VB" if i in teller.infinitives else self._tags[teller.tokens[i]] for i in places],
+            "part_of_speech": [told.get(i, self._tags[teller.tokens[i]]) for i in places],
             "number": [teller.numbers.get(i, "") for i in places],
         }
 
 
 class _Teller(Discourse):
-    """Tells a document, and keeps what decided its verbs: by place, where a base form was an infinitive, and the
-    subject's number where the form goes with either."""
+    """Tells a document, and keeps what decided its verbs: where a base form was an infinitive, where a form was a
+    participle, and by place the subject's number where the form goes with either."""
 
     def __init__(self, tables: Tables, sampler: Sampler):
         super().__init__(tables, sampler)
         self.tokens = sampler.tokens
         self.infinitives: set[int] = set()
+        self.participles: set[int] = set()
         self.numbers: dict[int, str] = {}
 
     def verb(self, table: Table, subject: Referent) -> Verb:
         verb = super().verb(table, subject)
-        if self.tokens[-1] == verb.base:
-            self.infinitives.add(len(self.tokens) - 1)
+        places = self.infinitives if self.tokens[-1] == verb.base else self.participles
+        places.add(len(self.tokens) - 1)
         return verb
+
+    def property(self, subject: Referent, negated: bool, depth: int) -> None:
+        start = len(self.tokens)
+        super().property(subject, negated, depth)
+        if self.tokens[start] in self.tables.verb_of:
+            self.participles.add(start)
 
     def finite_verb(self, table: dict[tuple[str, str], Table], subject: Referent) -> Verb:
         verb = super().finite_verb(table, subject)
@@ -135,19 +143,21 @@ class _Teller(Discourse):
 
 
 def word_tags(lexicon: Lexicon) -> dict[str, str]:
-    """The tag of each word by its form; that of a verb's base form is the present plural's."""
-    tags = dict.fromkeys(DETERMINERS, "DT")
+    """The tag of each word by its form; that of a verb's base form is the present plural's, that of a form which is
+    past and participle the past's."""
+    tags = dict.fromkeys(lexicon.determiners, "DT")
     tags |= dict.fromkeys((*PRONOUNS.values(), *REFLEXIVES.values()), "PRP")
     tags |= dict.fromkeys(POSSESSIVES.values(), "PRP$")
-    tags |= dict.fromkeys(PREPOSITIONS, "IN") | dict.fromkeys(PARTICLES, "RP")
+    tags |= dict.fromkeys(lexicon.prepositions, "IN") | dict.fromkeys(PARTICLES, "RP")
     tags |= dict.fromkeys(BRACKETS, "-LRB-") | dict.fromkeys(BRACKETS.values(), "-RRB-")
     tags |= {word: tag for tag, words in FUNCTION_WORDS.items() for word in words}
     for noun in (noun for nouns in lexicon.nouns.values() for noun in nouns):
-        tags |= zip(noun.forms, ("NN", "NNS"), strict=True)
+        tags |= zip(noun.forms, ("NN", "NNS"), strict=False)
     for verb in (verb for verbs in lexicon.verbs.values() for verb in verbs):
-        tags |= zip(verb.forms, ("VBP", "VBZ", "VBD", "VBN"), strict=True)
+        tags |= {verb.participle: "VBN", verb.past: "VBD", verb.singular: "VBZ", verb.base: "VBP"}
     for adjective in lexicon.adjectives:
-        tags |= zip(adjective.forms, ("JJ", "RB", "JJR"), strict=True)
+        tags |= {adjective.word: "JJ", adjective.adverb: "RB", adjective.comparative: "JJR"}
     for nation in lexicon.nations:
         tags |= {nation.country: "NNP", nation.capital: "NNP", nation.demonym: "JJ"}
+    tags.pop("", None)
     return tags | dict.fromkeys([*WEEKDAYS, *(name.word for name in lexicon.names)], "NNP")

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +12,23 @@ from scipy.special import logsumexp
 
 from retable.core.settings import Positive
 from retable.grammar.discourse import Discourse
+from retable.grammar.english import English
 from retable.grammar.interpreters import Rejected, Sampler, Scorer
+from retable.grammar.invented import Invented
 from retable.grammar.lexicon import PRONOUNS, Lexicon
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
 
+Words = Literal["invented", "english"]
 Uniform = Callable[[], float]
 Part = Callable[[Discourse], object]
 
 LOG_PRIOR = np.full(N_LATENTS, -np.log(N_LATENTS))
+
+
+def make_lexicon(scale: Positive = 1.0, lexicon: Words = "invented") -> Lexicon:
+    """Make a lexicon by its name; `scale` multiplies the number of lexemes of every class."""
+    return English(scale) if lexicon == "english" else Invented(scale)
 
 
 class Grammar:
@@ -27,13 +36,14 @@ class Grammar:
 
     Args:
         scale: multiplies the number of lexemes of every class; 1 makes about 2,800 word types.
+        lexicon: whose words: `Invented` or `English`.
 
     Attributes:
         vocabulary: all word types, sorted.
     """
 
-    def __init__(self, scale: Positive = 1.0) -> None:
-        self.lexicon = Lexicon(scale)
+    def __init__(self, scale: Positive = 1.0, lexicon: Words = "invented") -> None:
+        self.lexicon = make_lexicon(scale, lexicon)
         self.vocabulary = sorted(self.lexicon.words())
         self.tables = Tables(self.lexicon)
         kinds = {(noun.kind, noun.gender) for nouns in self.lexicon.nouns.values() for noun in nouns}

@@ -1,70 +1,48 @@
-"""The words of the embedded corpus: invented stems, productive morphology, topics and collocations.
+"""The words of the embedded language: what a lexicon consists of, whichever its words are.
 
-Function words are English, so that a sentence can be read; content words are made of syllables. No form
-belongs to two lexemes, so that a word alone settles its class, number, gender and tense (`syntax.py` needs
-that). The lexicon is the same on every machine: it is drawn from raw Philox words by integer arithmetic
-alone.
+Function words are English. `invented.py` and `english.py` make the content words. No form belongs to two lexemes, so
+that a word alone settles its class, number, gender and tense (`syntax.py` needs that). One thing the sentence settles:
+a verb's past form may be its participle too.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
-from typing import NamedTuple, TypeVar
-
-import numpy as np
-
-from retable.core.errors import UsageError
-from retable.core.settings import Positive
-
-T = TypeVar("T")
+from typing import Any, NamedTuple
 
 N_TOPICS = 8
-
-# Lexemes a topic. The persons come in pairs of a masculine and a feminine noun.
-NOUNS = {"person": 8, "animal": 6, "food": 7, "thing": 14, "place": 8, "idea": 11}
+ANY = "any"  # the selection of all kinds of nouns
+# The numbers that a determiner of a lexicon asks for. "count" is a singular that has a plural; "a" and "an" are that
+# too, by the sound of the next word.
+SINGULARS = ("singular", "count", "a", "an")
 
 
 class Frame(NamedTuple):
-    """A class of verbs: who does it, to what (a kind of noun, "clause" or None), and its verbs a topic."""
+    """A class of verbs: who does it, and to what.
 
-    subjects: tuple[str, ...]
-    complement: str | None
-    verbs: int
+    A selection is a kind of nouns, several kinds as in "food|drink", or "any".
+    """
+
+    subjects: str  # a selection
+    complement: str | None = None  # a selection, "clause" or None
+    weight: float = 1.0
+    preposition: str | None = None  # before the complement
+    affected: bool = False  # whether the verbs say what happens to their subject, not what it does
+    reflexive: bool = False  # whether persons do it to themselves
+    agent: str | None = "person"  # the selection of who did it, in the passive; verbs without one have no passive
 
 
-FRAMES = {
-    "handle": Frame(("person",), "thing", 4),
-    "cook": Frame(("person",), "food", 3),
-    "greet": Frame(("person",), "person", 3),
-    "tend": Frame(("person",), "animal", 3),
-    "study": Frame(("person",), "idea", 3),
-    "say": Frame(("person",), "clause", 2),
-    "travel": Frame(("person", "animal"), "place", 3),
-    "hunt": Frame(("animal",), "animal", 2),
-    "eat": Frame(("animal",), "food", 2),
-    "rest": Frame(("person", "animal"), None, 2),
-    "fade": Frame(("food", "thing", "place", "idea"), None, 3),
-    "please": Frame(("food", "thing", "place", "idea"), "person", 3),
-}
-ADJECTIVES, EVALUATIVES = 14, 24  # descriptive ones a topic; evaluative ones a polarity
-NAMES, NATIONS = 130, 32  # names a gender
+class Preposition(NamedTuple):
+    objects: str  # a selection
+    heads: str = ANY  # the selection of nouns that it follows
 
-# Which numbers a determiner goes with.
-DETERMINERS = {
-    "the": "any", "some": "any", "no": "any",
-    "a": "singular", "this": "singular", "every": "singular", "each": "singular", "another": "singular",
-    "these": "plural", "those": "plural", "many": "plural", "several": "plural", "most": "plural",
-    "two": "plural", "three": "plural",
-}  # fmt: skip
+
 # The agreement classes: a noun phrase is one of the three genders, or plural.
 PRONOUNS = {"masculine": "he", "feminine": "she", "neuter": "it", "plural": "they"}
 POSSESSIVES = {"masculine": "his", "feminine": "her", "neuter": "its", "plural": "their"}
 REFLEXIVES = {"masculine": "himself", "feminine": "herself", "plural": "themselves"}  # of persons
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
-PREPOSITIONS = {
-    "of": "idea", "from": "place", "with": "person", "near": "place", "behind": "thing", "about": "idea",
-    "beside": "animal", "without": "person", "under": "thing", "against": "animal",
-}  # fmt: skip
 PARTICLES = ("up", "off", "out", "down", "away", "over")
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 OTHER_FUNCTION_WORDS = (
@@ -78,40 +56,41 @@ OTHER_FUNCTION_WORDS = (
 
 class Noun(NamedTuple):
     singular: str
-    plural: str
+    plural: str  # empty for a mass noun
     kind: str
     gender: str
     topic: int
 
     @property
     def forms(self) -> tuple[str, ...]:
-        return self.singular, self.plural
+        return tuple(filter(None, (self.singular, self.plural)))
 
 
 class Verb(NamedTuple):
     base: str  # also the present plural
     singular: str
     past: str
-    participle: str
+    participle: str  # may be the past form
     frame: str
     particle: str | None
     topic: int
 
     @property
     def forms(self) -> tuple[str, ...]:
-        return self.base, self.singular, self.past, self.participle
+        return tuple(dict.fromkeys((self.base, self.singular, self.past, self.participle)))
 
 
 class Adjective(NamedTuple):
     word: str
-    adverb: str
+    adverb: str  # empty where there is none; so is the comparative
     comparative: str
     polarity: int  # 1 or -1 for the evaluative ones, 0 for the descriptive ones
     topic: int
+    kinds: str = ANY  # the selection of nouns that it describes
 
     @property
     def forms(self) -> tuple[str, ...]:
-        return self.word, self.adverb, self.comparative
+        return tuple(filter(None, (self.word, self.adverb, self.comparative)))
 
 
 class Name(NamedTuple):
@@ -125,155 +104,88 @@ class Nation(NamedTuple):
     demonym: str
 
 
-LARGEST = 50  # of a lexicon's scale: 140,000 word types; 36 takes 10 s, 100 more than 80 s
-REFUSED = 1000  # draws in a row without a new word, of which scale 36 has 3 at most
-
-
-class Coiner:
-    """Draws pronounceable words that were never drawn before."""
-
-    ONSETS = (
-        "b", "bl", "br", "d", "dr", "f", "fl", "g", "gl", "gr", "h", "k", "kl", "kr", "l", "m", "n", "p",
-        "pl", "pr", "r", "s", "sl", "sm", "sn", "sp", "st", "t", "tr", "v", "w", "z", "th",
-    )  # fmt: skip
-    VOWELS = ("a", "e", "i", "o", "u", "a", "e", "i", "o", "ai", "ea", "oo")
-    CODAS = (
-        "b", "d", "g", "k", "l", "m", "n", "p", "r", "t", "nd", "nt", "rk", "rd", "lt", "lm", "mp", "rn",
-        "ft",
-    )  # fmt: skip
-
-    def __init__(self, seed: int, taken: Sequence[str]) -> None:
-        self._bits = np.random.Philox(key=seed)
-        self._taken, self._refused = set(taken), 0
-
-    def below(self, n: int) -> int:
-        return int(self._bits.random_raw()) % n
-
-    def pick(self, options: Sequence[T]) -> T:
-        return options[self.below(len(options))]
-
-    def sample(self, options: Sequence[T], n: int) -> list[T]:
-        """`n` of the options (all, where there are fewer), without replacement."""
-        rest = list(options)
-        return [rest.pop(self.below(len(rest))) for _ in range(min(n, len(rest)))]
-
-    def stem(self, syllables: int) -> str:
-        open_syllables = "".join(self.pick(self.ONSETS) + self.pick(self.VOWELS[:5]) for _ in range(syllables - 1))
-        return open_syllables + self.pick(self.ONSETS) + self.pick(self.VOWELS) + self.pick(self.CODAS)
-
-    def is_new(self, forms: Sequence[str]) -> bool:
-        """Whether all `forms` are new and different from each other; if so, they are taken from now on."""
-        new = len(set(forms)) == len(forms) and self._taken.isdisjoint(forms)
-        if new:
-            self._taken.update(forms)
-        self._refused = 0 if new else self._refused + 1
-        if self._refused == REFUSED:
-            raise UsageError(f"{len(self._taken)} words are all that can be coined; write a smaller scale=")
-        return new
-
-
-def change_vowel(stem: str) -> str:
-    """`stem` with its last vowel shifted, the mark of irregular forms (as in foot, feet or sing, sang)."""
-    last = max(stem.rfind(vowel) for vowel in "aeiou")
-    return stem[:last] + {"a": "e", "e": "o", "i": "a", "o": "e", "u": "a"}[stem[last]] + stem[last + 1 :]
-
-
 class Lexicon:
-    """All lexemes, each list from the frequent to the rare, topics alternating.
-
-    Args:
-        scale: multiplies the number of lexemes of every class; 1 makes about 2,800 word types, LARGEST is the most.
+    """All lexemes, each list from the frequent to the rare, topics alternating; see `Invented` and `English`.
 
     Attributes:
+        frames: the classes of verbs, by name.
+        subject_kinds: the kinds of nouns, and how often a noun of any kind is of each.
+        determiners: word → the number that it asks for, "any" or "plural" or one of `SINGULARS`.
+        prepositions: those that follow a noun.
+        occasion, fame: the selections of what something happens during, and of what a country has.
+        goods: the kinds of nouns that go with a nation.
+        apposed, owners: the selections of nouns that brackets may follow, and that a possessive may refer to.
+        natural: whether sentences should make sense to a reader. Then a noun or a name is recalled only from earlier
+            sentences, a name has no relative clause, a place is in no other, and a second adjective is a descriptive
+            one after an evaluative one.
+        determiner_weights: how often each determiner is used.
+        both_share, bracketed_shares, attached_shares, relative_shares: how often a noun phrase has "both" before it,
+            or after it brackets, a preposition, or a relative clause; by the depth, or by the prepositions before it.
+        families: by kind the nouns, a man and a woman of one family together, every other noun on its own.
         nouns, verbs: lists by kind and by frame.
         adjectives, names, nations: lists.
         associates: to a word, the forms of the lexemes that it often goes with, whatever their class.
     """
 
-    def __init__(self, scale: Positive = 1.0) -> None:
-        if not 0 < scale <= LARGEST:
-            raise UsageError(f"scale={scale:g} is out of range; write a number above 0 and at most {LARGEST}")
+    frames: Mapping[str, Frame]
+    subject_kinds: Mapping[str, float]
+    determiners: Mapping[str, str]
+    prepositions: Mapping[str, Preposition]
+    occasion: str
+    fame: str
+    goods: Sequence[str]
+    apposed: str = ANY
+    owners: str = ANY
+    natural: bool = False
+    determiner_weights: Mapping[str, float]
+    both_share: float = 0.06
+    bracketed_shares: Sequence[float] = (0.08, 0.35, 0.35)
+    attached_shares: Sequence[float] = (0.28, 0.2)
+    relative_shares: Sequence[float] = (0.2, 0.1)
+    families: dict[str, list[tuple[Noun, ...]]]
+    verbs: dict[str, list[Verb]]
+    adjectives: list[Adjective]
+    names: list[Name]
+    nations: list[Nation]
+    associates: dict[str, list[str]]
 
-        def count(n: int) -> int:
-            return max(1, round(n * scale))
-
-        self._coiner = Coiner(seed=1951, taken=sorted(function_words()))
-        self.nouns = {kind: self._make_nouns(kind, count(n)) for kind, n in NOUNS.items()}
-        self.verbs = {name: self._make_verbs(name, count(frame.verbs)) for name, frame in FRAMES.items()}
-        self.adjectives = self._make_adjectives(count(ADJECTIVES), count(EVALUATIVES))
-        self.names = [self._make_name(rank) for rank in range(2 * count(NAMES))]
-        self.nations = [self._make_nation() for _ in range(count(NATIONS))]
-        self.associates = self._associate()
+    @cached_property
+    def nouns(self) -> dict[str, list[Noun]]:
+        return {kind: list(chain(*families)) for kind, families in self.families.items()}
 
     def words(self) -> set[str]:
         """Every word type of the language, function words included."""
         lexemes: Iterable[Noun | Verb | Adjective] = chain(*self.nouns.values(), *self.verbs.values(), self.adjectives)
         content = {form for lexeme in lexemes for form in lexeme.forms}
         proper = {name.word for name in self.names} | {word for nation in self.nations for word in nation}
-        return function_words() | content | proper
+        return self.function_words() | content | proper
 
-    def _stem(self, rank: int) -> str:
-        return self._coiner.stem(2 if rank < 6 else 2 + self._coiner.below(2))  # frequent words are short
+    def function_words(self) -> set[str]:
+        lists = (self.determiners, self.prepositions, BRACKETS, BRACKETS.values(), PARTICLES, WEEKDAYS)
+        agreeing = (PRONOUNS.values(), POSSESSIVES.values(), REFLEXIVES.values())
+        return {word for words in (*lists, OTHER_FUNCTION_WORDS, *agreeing) for word in words}
 
-    def _make_nouns(self, kind: str, per_topic: int) -> list[Noun]:
-        nouns: list[Noun] = []
-        while len(nouns) < per_topic * N_TOPICS * (2 if kind == "person" else 1):
-            topic = (len(nouns) // (2 if kind == "person" else 1)) % N_TOPICS
-            stem = self._stem(len(nouns) // N_TOPICS)
-            plural = change_vowel(stem) if self._coiner.below(10) == 0 else stem + "s"
-            if kind != "person":
-                if self._coiner.is_new((stem, plural)):
-                    nouns.append(Noun(stem, plural, kind, "neuter", topic))
-                continue
-            feminine = self._coiner.stem(2) if self._coiner.below(5) == 0 else stem + "ess"
-            if self._coiner.is_new((stem, plural, feminine, feminine + "es")):
-                nouns.append(Noun(stem, plural, kind, "masculine", topic))
-                nouns.append(Noun(feminine, feminine + "es", kind, "feminine", topic))
-        return nouns
+    def kinds(self, selection: str) -> tuple[str, ...]:
+        """The kinds of a selection, in the order of `subject_kinds`."""
+        chosen = selection.split("|")
+        if unknown := set(chosen) - {ANY, *self.subject_kinds}:
+            raise ValueError(f"{sorted(unknown)} are no kinds of nouns")
+        return tuple(kind for kind in self.subject_kinds if ANY in chosen or kind in chosen)
 
-    def _make_verbs(self, frame: str, per_topic: int) -> list[Verb]:
-        verbs: list[Verb] = []
-        while len(verbs) < per_topic * N_TOPICS:
-            stem = self._stem(len(verbs) // N_TOPICS)
-            irregular = self._coiner.below(8) == 0
-            past = change_vowel(stem) if irregular else stem + "ed"
-            forms = stem, stem + "s", past, (past if irregular else stem) + "en"
-            particle = self._coiner.pick(PARTICLES) if frame != "say" and self._coiner.below(3) == 0 else None
-            if self._coiner.is_new(forms):
-                verbs.append(Verb(*forms, frame, particle, len(verbs) % N_TOPICS))
-        return verbs
+    def both(self, selection: str, other: str) -> str:
+        """The selection of the kinds that two selections share, empty where they share none."""
+        shared = [kind for kind in self.kinds(selection) if kind in self.kinds(other)]
+        return ANY if len(shared) == len(self.subject_kinds) else "|".join(shared)
 
-    def _make_adjectives(self, per_topic: int, per_polarity: int) -> list[Adjective]:
-        n_descriptive, adjectives = per_topic * N_TOPICS, list[Adjective]()
-        while (rank := len(adjectives)) < n_descriptive + 2 * per_polarity:
-            stem = self._stem(rank // N_TOPICS if rank < n_descriptive else rank - n_descriptive)
-            forms = stem, stem + "ly", stem + "er"
-            polarity = 0 if rank < n_descriptive else 1 - 2 * (rank % 2)
-            if self._coiner.is_new(forms):
-                adjectives.append(Adjective(*forms, polarity, rank % N_TOPICS))
-        return adjectives
+    def article(self, word: str) -> str:
+        """The one of "a" and "an" that stands before `word`."""
+        return "a"
 
-    def _make_name(self, rank: int) -> Name:
-        gender, endings = ("feminine", ("a", "ia", "ine")) if rank % 2 else ("masculine", ("o", "us", "ard"))
-        while True:
-            word = self._coiner.stem(1 + self._coiner.below(2)) + self._coiner.pick(endings)
-            if self._coiner.is_new((word,)):
-                return Name(word, gender)
+    def associate(self, sample: Callable[[Sequence[Any], int], list[Any]]) -> dict[str, list[str]]:
+        """Collocations between lexemes of one topic: a noun's verbs and adverbs, a verb's and an adjective's nouns.
 
-    def _make_nation(self) -> Nation:
-        while True:
-            stem = self._coiner.stem(2)
-            country, demonym = self._coiner.pick((("ia", "ian"), ("land", "ish"), ("ora", "orese")))
-            capital = self._coiner.stem(1) + self._coiner.pick(("aburg", "aton", "ovik", "imar"))
-            if self._coiner.is_new((stem + country, capital, stem + demonym)):
-                return Nation(stem + country, capital, stem + demonym)
-
-    def _associate(self) -> dict[str, list[str]]:
-        """Collocations between lexemes of one topic: a noun's verbs and adverbs, a verb's and an adjective's
-        nouns.
-
-        All forms of a lexeme share them, as do the two nouns of a pair and the three words of a nation, so
-        that word vectors can learn which belong together.
+        All forms of a lexeme share them, as do the two nouns of a pair and the three words of a nation, so that word
+        vectors can learn which belong together. `sample` draws lexemes without replacement.
         """
         associates: dict[str, list[str]] = defaultdict(list)
 
@@ -283,34 +195,23 @@ class Lexicon:
 
         verbs = [verb for verbs in self.verbs.values() for verb in verbs]
         descriptive = [adjective for adjective in self.adjectives if not adjective.polarity]
-        for kind, nouns in self.nouns.items():
-            step = 2 if kind == "person" else 1
-            for first in range(0, len(nouns), step):
-                lexemes, topic = nouns[first : first + step], nouns[first].topic
+        actors = {name: self.kinds(frame.subjects) for name, frame in self.frames.items()}
+        described = {kinds: self.kinds(kinds) for kinds in {adjective.kinds for adjective in descriptive}}
+        for kind, families in self.families.items():
+            for lexemes in families:
+                topic = lexemes[0].topic
                 forms = [form for noun in lexemes for form in noun.forms]
-                able = [verb for verb in verbs if kind in FRAMES[verb.frame].subjects and verb.topic == topic]
-                link(forms, self._coiner.sample(able, 3))
-                for adjective in self._coiner.sample([a for a in descriptive if a.topic == topic], 2):
+                link(forms, sample([verb for verb in verbs if kind in actors[verb.frame] and verb.topic == topic], 3))
+                fitting = [a for a in descriptive if a.topic == topic and kind in described[a.kinds]]
+                for adjective in sample(fitting, 2):
                     link(forms, [adjective])
                     link(adjective.forms, lexemes)
+        nouns = self.nouns
         for verb in verbs:
-            objects = self.nouns.get(FRAMES[verb.frame].complement or "", [])
-            link(verb.forms, self._coiner.sample([noun for noun in objects if noun.topic == verb.topic], 3))
-        goods = [noun for kind in ("food", "thing", "animal") for noun in self.nouns[kind]]
+            complement = self.frames[verb.frame].complement
+            kinds = () if complement in (None, "clause") else self.kinds(complement)
+            link(verb.forms, sample([noun for kind in kinds for noun in nouns[kind] if noun.topic == verb.topic], 3))
+        goods = [noun for kind in self.goods for noun in nouns[kind]]
         for nation in self.nations:
-            link(nation, self._coiner.sample(goods, 5))
+            link(nation, sample(goods, 5))
         return dict(associates)
-
-
-def function_words() -> set[str]:
-    grammatical = (
-        DETERMINERS,
-        PREPOSITIONS,
-        BRACKETS,
-        BRACKETS.values(),
-        PARTICLES,
-        WEEKDAYS,
-        OTHER_FUNCTION_WORDS,
-    )
-    agreeing = (PRONOUNS.values(), POSSESSIVES.values(), REFLEXIVES.values())
-    return {word for words in (*grammatical, *agreeing) for word in words}

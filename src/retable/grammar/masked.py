@@ -21,7 +21,7 @@ from retable.core.errors import UsageError
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Branch, Rejected, Sampler, Scorer, Table
 from retable.grammar.language import LOG_PRIOR, Grammar, Uniform
-from retable.grammar.lexicon import Adjective, Lexicon, Noun, Verb, function_words
+from retable.grammar.lexicon import Adjective, Lexicon, Noun, Verb
 from retable.grammar.tables import LINE_END
 
 GROUPS = (2, 3)  # sizes of the groups of neighbouring hidden places that are refilled together
@@ -192,16 +192,19 @@ def interchangeable(lexicon: Lexicon) -> list[list[str]]:
     classes: dict[Hashable, list[str]] = defaultdict(list)
 
     def add(lexeme: Noun | Verb | Adjective, *features: Hashable) -> None:
-        for inflection, form in enumerate(lexeme.forms):
-            classes[type(lexeme), *features, inflection].append(form)
+        for form in lexeme.forms:
+            classes[type(lexeme), *features, lexeme.index(form)].append(form)
 
     for noun in (noun for nouns in lexicon.nouns.values() for noun in nouns):
-        add(noun, noun.kind, noun.gender)
+        add(noun, noun.kind, noun.gender, bool(noun.plural), lexicon.article(noun.singular))
     for verb in (verb for verbs in lexicon.verbs.values() for verb in verbs):
-        add(verb, verb.frame, verb.particle)
+        add(verb, verb.frame, verb.particle, verb.past == verb.participle)
     for adjective in lexicon.adjectives:
-        add(adjective, adjective.polarity == 0)
+        add(adjective, adjective.polarity == 0, adjective.kinds, lexicon.article(adjective.word))
     for name in lexicon.names:
         classes["name", name.gender].append(name.word)
-    proper = [list(words) for words in zip(*lexicon.nations, strict=True)]
-    return [*classes.values(), *proper, *([word] for word in sorted(function_words()))]
+    for role in ("country", "capital"):
+        classes[role] = [getattr(nation, role) for nation in lexicon.nations]
+    for nation in lexicon.nations:
+        classes["demonym", lexicon.article(nation.demonym)].append(nation.demonym)
+    return [*classes.values(), *([word] for word in sorted(lexicon.function_words()))]

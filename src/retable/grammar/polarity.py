@@ -1,7 +1,7 @@
 """The sentiment that the words of a sentence tell, whatever mood it was told in."""
 
 from retable.core.settings import Positive
-from retable.grammar.lexicon import Lexicon
+from retable.grammar.language import Words, make_lexicon
 from retable.grammar.tables import MOODS
 
 DEGREES = ("very", "quite", "too", "so")  # that may stand between "not" and an adjective
@@ -14,8 +14,8 @@ class Polarity:
     language that is the mood which its probability tells; it is asked of texts that models write, too.
     """
 
-    def __init__(self, scale: Positive = 1.0):
-        adjectives = [adjective for adjective in Lexicon(scale).adjectives if adjective.polarity]
+    def __init__(self, scale: Positive = 1.0, lexicon: Words = "invented"):
+        adjectives = [adjective for adjective in make_lexicon(scale, lexicon).adjectives if adjective.polarity]
         self._polarity = {form: adjective.polarity for adjective in adjectives for form in adjective.forms}
         self._negated = {adjective.word for adjective in adjectives}
 

@@ -17,7 +17,7 @@ from retable.corpora.columns import TaggedSentence
 from retable.corpora.squad import Answer, Question
 from retable.corpora.text import SPLITS
 from retable.grammar.interpreters import Sampler
-from retable.grammar.language import Grammar, Uniform, uniforms
+from retable.grammar.language import Grammar, Uniform, Words, uniforms
 from retable.grammar.roles import Teller
 from retable.grammar.tables import N_LATENTS
 from retable.metrics.spans import Chunk, chunks
@@ -32,15 +32,17 @@ class GrammarQuestions:
 
     seed: of all streams; each split has its own.
     questions: split → how many.
-    scale: of the lexicon, see `Grammar`.
+    scale, lexicon: see `Grammar`.
     """
 
-    def __init__(self, seed: Seed, questions: Mapping[str, PositiveInt], scale: Positive = 1.0):
+    def __init__(
+        self, seed: Seed, questions: Mapping[str, PositiveInt], scale: Positive = 1.0, lexicon: Words = "invented"
+    ):
         if set(questions) != set(SPLITS) or min(questions.values()) < 1:
             sizes = ", ".join(SPLITS)
             raise UsageError(f"questions is {dict(questions)}; give a number of 1 at least to each of {sizes}")
         self.inputs: list[Path] = []
-        self._seed, self._questions, self._grammar = seed, questions, Grammar(scale)
+        self._seed, self._questions, self._grammar = seed, questions, Grammar(scale, lexicon)
 
     def splits(self) -> dict[str, list[Question]]:
         """The questions of train, validation and test."""

@@ -24,8 +24,8 @@ from retable.corpora.columns import TaggedSentence
 from retable.corpora.text import SPLITS
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Sampler, Table
-from retable.grammar.language import Grammar, uniforms
-from retable.grammar.lexicon import FRAMES, Verb
+from retable.grammar.language import Grammar, Words, uniforms
+from retable.grammar.lexicon import Verb
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import AUXILIARIES, N_LATENTS, Tables
 from retable.metrics.spans import Chunk, write_tags
@@ -44,12 +44,14 @@ class GrammarRoles:
 
     seed: of all streams; each split has its own.
     words: split → words at least, of sentences counted once; the last document is whole.
-    scale: of the lexicon, see `Grammar`.
+    scale, lexicon: see `Grammar`.
     """
 
-    def __init__(self, seed: Seed, words: Mapping[str, PositiveInt], scale: Positive = 1.0):
+    def __init__(
+        self, seed: Seed, words: Mapping[str, PositiveInt], scale: Positive = 1.0, lexicon: Words = "invented"
+    ):
         self.inputs: list[Path] = []
-        self._seed, self._words, self._grammar = seed, words, Grammar(scale)
+        self._seed, self._words, self._grammar = seed, words, Grammar(scale, lexicon)
 
     def splits(self) -> dict[str, list[TaggedSentence]]:
         """The sentences of train, validation and test, and of a sentence first those of its first verb."""
@@ -166,7 +168,7 @@ class Teller(Discourse):
         closed = super().complement(verb, subject, depth, bare)
         start = proposition[0].end
         if self._here > start:
-            role = "A4" if FRAMES[verb.frame].complement == "place" else "A1"
+            role = "A4" if self.tables.lexicon.frames[verb.frame].preposition == "to" else "A1"
             proposition.append(Chunk(role, start, self._here))
         self._last = proposition
         return closed
@@ -184,9 +186,9 @@ class Teller(Discourse):
                 proposition.append(Chunk("A0", end, self._here))
         self._last = proposition
 
-    def adjunct(self) -> None:
+    def adjunct(self, kind: str) -> None:
         proposition, start = self._last, self._here
-        super().adjunct()
+        super().adjunct(kind)
         if self._here > start:
             proposition.append(Chunk("AM-LOC" if self.tokens[start] == PLACE else "AM-TMP", start, self._here))
 
@@ -221,7 +223,7 @@ class Teller(Discourse):
     def _opened(self, verb: Verb, subject: Referent) -> Verb:
         """The last word, with a proposition of its own; what stands before it is its subject and its modifiers."""
         place = before = self._here - 1
-        arguments = self._as("A1" if verb.frame == "fade" else "A0", subject)
+        arguments = self._as("A1" if self.tables.lexicon.frames[verb.frame].affected else "A0", subject)
         if self.tokens[before - 1] == "not":
             before -= 1
             arguments.append(Chunk("AM-NEG", before, before + 1))

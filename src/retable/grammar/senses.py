@@ -14,8 +14,9 @@ from retable.core.errors import UsageError
 from retable.core.settings import Positive, PositiveInt, Seed
 from retable.grammar.analogies import in_turn
 from retable.grammar.corpus import SPLITS, until, write_lines
-from retable.grammar.language import Grammar
-from retable.grammar.lexicon import Coiner, Lexicon, Noun
+from retable.grammar.invented import Coiner
+from retable.grammar.language import Grammar, Words
+from retable.grammar.lexicon import Lexicon, Noun
 
 
 class Sense(NamedTuple):
@@ -26,7 +27,12 @@ class Sense(NamedTuple):
 
 
 def write_senses(
-    folder: Path, seed: Seed, words: Mapping[str, PositiveInt], ambiguous: PositiveInt, scale: Positive = 1.0
+    folder: Path,
+    seed: Seed,
+    words: Mapping[str, PositiveInt],
+    ambiguous: PositiveInt,
+    scale: Positive = 1.0,
+    lexicon: Words = "invented",
 ) -> dict[str, float]:
     """Write a corpus with ambiguous words, its vocabulary, and the senses of the test split, into an existing folder.
 
@@ -39,7 +45,7 @@ def write_senses(
         seed: of all streams; each split has its own.
         words: split → words at least, line ends counted as words; the last document is whole.
         ambiguous: how many pairs of nouns share their spellings, singular and plural.
-        scale: of the lexicon, see `Grammar`.
+        scale, lexicon: see `Grammar`.
 
     Returns:
         `<split>/words` without line ends, and `<split>/ambiguous`, how many of them are ambiguous.
@@ -49,7 +55,7 @@ def write_senses(
     """
     if set(words) != set(SPLITS) or min(words.values()) < 1:
         raise UsageError(f"words is {dict(words)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
-    folder, grammar = Path(folder), Grammar(scale)
+    folder, grammar = Path(folder), Grammar(scale, lexicon)
     senses = shared_spellings(grammar.lexicon, ambiguous)
     spellings = {sense.spelling for sense in senses.values()}
     write_lines(folder / "vocabulary.txt", sorted(spellings | (set(grammar.vocabulary) - set(senses))))
@@ -95,7 +101,7 @@ def shared_spellings(lexicon: Lexicon, ambiguous: int) -> dict[str, Sense]:
 def unlike_pairs(lexicon: Lexicon) -> Iterator[tuple[Noun, Noun]]:
     """Pairs of nouns of different kinds and topics, each noun in one at most, the frequent before the rare."""
     waiting: list[Noun] = []
-    for noun in in_turn(lexicon.nouns):
+    for noun in filter(lambda noun: noun.plural, in_turn(lexicon.nouns)):
         for other in waiting:
             if other.kind != noun.kind and other.topic != noun.topic:
                 waiting.remove(other)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from retable.core.settings import Positive, PositiveInt, Seed
 from retable.grammar.discourse import Discourse
 from retable.grammar.interpreters import Sampler, Table
-from retable.grammar.language import Grammar, uniforms
+from retable.grammar.language import Grammar, Words, uniforms
 from retable.grammar.lexicon import PRONOUNS, Verb
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
@@ -30,12 +30,12 @@ class GrammarSubjects:
 
     seed: of the text.
     words: how many at least; the last document is whole.
-    scale: of the lexicon, see `Grammar`.
+    scale, lexicon: see `Grammar`.
     """
 
-    def __init__(self, seed: Seed, words: PositiveInt, scale: Positive = 1.0):
+    def __init__(self, seed: Seed, words: PositiveInt, scale: Positive = 1.0, lexicon: Words = "invented"):
         self.inputs: list[Path] = []
-        self._seed, self._words, self._grammar = seed, words, Grammar(scale)
+        self._seed, self._words, self._grammar = seed, words, Grammar(scale, lexicon)
 
     def sentences(self) -> list[AgreeingSentence]:
         found: list[AgreeingSentence] = []

@@ -17,7 +17,7 @@ from retable.core.errors import UsageError
 from retable.core.settings import Positive, PositiveInt, Seed
 from retable.corpora.summaries import Summarised
 from retable.corpora.text import SPLITS
-from retable.grammar.language import Grammar
+from retable.grammar.language import Grammar, Words
 
 
 class GrammarSummaries:
@@ -25,15 +25,17 @@ class GrammarSummaries:
 
     seed: of all streams; each split has its own.
     documents: split → how many.
-    scale: of the lexicon, see `Grammar`.
+    scale, lexicon: see `Grammar`.
     """
 
-    def __init__(self, seed: Seed, documents: Mapping[str, PositiveInt], scale: Positive = 1.0):
+    def __init__(
+        self, seed: Seed, documents: Mapping[str, PositiveInt], scale: Positive = 1.0, lexicon: Words = "invented"
+    ):
         if set(documents) != set(SPLITS) or min(documents.values()) < 1:
             sizes = ", ".join(SPLITS)
             raise UsageError(f"documents is {dict(documents)}; give a number of 1 at least to each of {sizes}")
         self.inputs: list[Path] = []
-        self._seed, self._documents, self._grammar = seed, documents, Grammar(scale)
+        self._seed, self._documents, self._grammar = seed, documents, Grammar(scale, lexicon)
 
     def splits(self) -> dict[str, list[Summarised]]:
         """The documents of train, validation and test."""

@@ -8,10 +8,11 @@ the word.
 from typing import NamedTuple
 
 from retable.grammar.interpreters import Sampler, Scorer, Table
-from retable.grammar.lexicon import BRACKETS, DETERMINERS, FRAMES, POSSESSIVES, PREPOSITIONS, REFLEXIVES, Verb
+from retable.grammar.lexicon import BRACKETS, POSSESSIVES, REFLEXIVES, Verb
 from retable.grammar.tables import AUXILIARIES, Tables
 
 MEMORY = 24  # noun forms that a text recalls
+MAX_MODIFIERS = 2
 MAX_DEPTH = 2  # of relative clauses, and of brackets in brackets
 PAST_AUXILIARIES = frozenset(word for forms in AUXILIARIES.values() for word in forms[2:])
 
@@ -43,6 +44,8 @@ class Syntax:
         self.nouns: list[str] = []
         self.names: list[str] = []
         self.nations: list[str] = []
+        self.earlier_nouns: list[str] = []  # of the sentences before this one; so are the names
+        self.earlier_names: list[str] = []
 
     # Clauses
 
@@ -55,7 +58,7 @@ class Syntax:
         subject = subject or self.noun_phrase("any", depth=depth)
         closed = self.verb_phrase(subject, depth, bare)
         if not (closed or bare):
-            self.adjunct()
+            self.adjunct(subject.kind)
             if self.choose(self.tables.coordination) == "yes":
                 self.draw(self.tables.conjunction)
                 self.verb_phrase(subject, MAX_DEPTH)
@@ -64,13 +67,13 @@ class Syntax:
     def verb_phrase(self, subject: Referent, depth: int, bare: bool = False) -> bool:
         """Whether the phrase ended with a clause of its own, which took all that can follow."""
         tables, kind = self.tables, subject.kind
-        form = self.choose(tables.predication)
+        form = self.choose(tables.predication[kind])
         if form == "be":
             self.property(subject, self.copula(subject), depth)
             return False
         if form in ("finite", "adverb"):
             if form == "adverb":
-                self.draw(tables.adverb, tables.associates.get(subject.word, ()))
+                self.draw(tables.adverb[kind], tables.associates.get(subject.word, ()))
             verb = self.finite_verb(tables.verb[kind], subject)
         else:
             self.auxiliary(form, subject)
@@ -85,18 +88,19 @@ class Syntax:
         """What the verb's frame asks for; whether it was a clause."""
         if verb.particle:
             self.emit(verb.particle)
-        target = FRAMES[verb.frame].complement
-        if target == "clause":
+        frame = self.tables.lexicon.frames[verb.frame]
+        if frame.complement == "clause":
             self.emit("that")
             self.clause(depth=depth, bare=bare)
             return True
-        if target == "place":
-            self.emit("to")
-        if target == subject.kind == "person" and self.choose(self.tables.reflexive) == "yes":
+        if frame.preposition:
+            self.emit(frame.preposition)
+        if frame.reflexive and subject.kind == "person" and self.choose(self.tables.reflexive) == "yes":
             self.emit(REFLEXIVES[subject.agreement])
             self.mark("agreement")
-        elif target:
-            self.noun_phrase(target, owner=subject.agreement, depth=depth, favoured_by=verb.base)
+        elif frame.complement:
+            owner = subject.agreement if subject.kind in self.tables.owners else None
+            self.noun_phrase(frame.complement, owner=owner, depth=depth, favoured_by=verb.base)
         return False
 
     def property(self, subject: Referent, negated: bool, depth: int) -> None:
@@ -104,7 +108,7 @@ class Syntax:
         tables, associates = self.tables, self.tables.associates.get(subject.word, ())
         form = self.choose(tables.property[subject.kind])
         if form == "comparative":
-            self.draw(tables.comparative, associates)
+            self.draw(tables.comparative[subject.kind], associates)
             self.emit("than")
             self.noun_phrase(subject.kind, depth=depth)
         elif form == "passive":
@@ -113,11 +117,11 @@ class Syntax:
                 self.emit(verb.particle)
             if self.choose(tables.agent) == "yes":
                 self.emit("by")
-                self.noun_phrase("person", depth=depth)
+                self.noun_phrase(tables.lexicon.frames[verb.frame].agent or "", depth=depth)
         else:
             if form == "degree":
                 self.draw(tables.degree)
-            self.draw(tables.predicate[negated], associates)
+            self.draw(tables.predicate[subject.kind, negated], associates)
 
     def copula(self, subject: Referent) -> bool:
         """A form of "be"; whether it was negated."""
@@ -130,16 +134,17 @@ class Syntax:
             self.emit("not")
         return negated
 
-    def adjunct(self) -> None:
-        kind = self.choose(self.tables.adjunct)
-        if kind == "place":
+    def adjunct(self, kind: str) -> None:
+        """Where or when a noun of that `kind` does something."""
+        form = self.choose(self.tables.adjunct[kind])
+        if form == "place":
             self.location()
-        elif kind == "day":
+        elif form == "day":
             self.emit("on")
             self.draw(self.tables.weekday)
-        elif kind == "occasion":
+        elif form == "occasion":
             self.draw(self.tables.occasion)
-            self.noun_phrase("idea")
+            self.noun_phrase(self.tables.lexicon.occasion)
 
     def location(self) -> None:
         self.emit("in")
@@ -147,7 +152,7 @@ class Syntax:
         if form == "noun":
             self.noun_phrase("place")
         else:
-            self.nation_word(form)
+            self.nation_word(self.tables.nation[form])
 
     # Noun phrases
 
@@ -163,7 +168,7 @@ class Syntax:
         """A name, a noun with its determiner and modifiers, or two of them.
 
         Args:
-            kind: of noun, or "any".
+            kind: a selection of kinds of nouns.
             number: "singular", "plural" or "any".
             owner: agreement of the referent that a possessive may refer to.
             depth: relative clauses that this phrase stands in.
@@ -187,44 +192,58 @@ class Syntax:
             else:
                 referent = self.determined_noun(kind, number, owner, favoured_by)
             if not simple:
-                self.bracket(referent)
-                self.attachments()
+                if referent.kind in self.tables.bracketed_kinds:
+                    self.bracket(referent)
+                self.attachments(referent.kind)
+        if form == "name" and self.tables.lexicon.natural:
+            return referent
         if not simple and depth < MAX_DEPTH and self.choose(self.tables.relative[depth]) == "yes":
             self.relative_clause(referent, depth + 1)
         return referent
 
     def determined_noun(self, kind: str, number: str, owner: str | None, favoured_by: str) -> Referent:
         tables = self.tables
-        determiner = self.draw(tables.determiner[number, owner])
+        determiner = self.draw(tables.determiner[kind, number, owner])
         if owner and determiner == POSSESSIVES[owner]:
             self.mark("agreement")
-        if number == "any":
-            number = DETERMINERS.get(determiner, "any")  # possessives go with both
-        for branch in tables.modifier:
-            modifier = self.choose(branch)
+        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives go with both
+        number = number if asked == "any" else asked
+        is_evaluative = False
+        for n_before in range(MAX_MODIFIERS):
+            if n_before and tables.lexicon.natural and not is_evaluative:
+                break
+            modifier = self.choose(tables.modifier[kind, number][n_before])
             if modifier == "noun":
                 break
-            favoured_by = self.draw(tables.attribute) if modifier == "adjective" else self.nation_word("demonym")
+            if modifier == "adjective":
+                favoured_by = self.draw(tables.attribute[kind, number, n_before > 0])
+                adjective = tables.adjective_of[favoured_by]
+                kind, is_evaluative = tables.narrowed[kind, adjective.kinds], adjective.polarity != 0
+            else:
+                favoured_by = self.nation_word(tables.demonym[number])
+            number = "count" if number in ("a", "an") else number
         return self.noun(kind, number, favoured_by)
 
     def noun(self, kind: str, number: str, favoured_by: str) -> Referent:
         tables = self.tables
-        word = self.draw(tables.noun[kind, number], [*self.nouns, *tables.associates.get(favoured_by, ())])
-        if word in self.nouns:
+        known = self.earlier_nouns if tables.lexicon.natural else self.nouns
+        word = self.draw(tables.noun[kind, number], [*known, *tables.associates.get(favoured_by, ())])
+        if word in known:
             self.mark("repetition")
         noun = tables.noun_of[word]
         self.nouns = [*self.nouns[len(noun.forms) - MEMORY :], *noun.forms]
         return Referent(noun.kind, "plural" if word == noun.plural else noun.gender, word)
 
     def name(self) -> Referent:
-        word = self.draw(self.tables.name, self.names)
-        if word in self.names:
+        known = self.earlier_names if self.tables.lexicon.natural else self.names
+        word = self.draw(self.tables.name, known)
+        if word in known:
             self.mark("repetition")
         self.names.append(word)
         return Referent("person", self.tables.gender_of[word], word)
 
-    def nation_word(self, role: str) -> str:
-        word = self.draw(self.tables.nation[role], self.nations)
+    def nation_word(self, table: Table) -> str:
+        word = self.draw(table, self.nations)
         if word in self.nations:
             self.mark("repetition")
         self.nations = [*self.nations[-6:], *self.tables.nation_of[word]]
@@ -238,15 +257,16 @@ class Syntax:
         apposition = self.noun_phrase(head.kind, head.number, simple=True)
         if depth < MAX_DEPTH:
             self.bracket(apposition, depth + 1)
-        self.attachments()
+        self.attachments(apposition.kind)
         self.emit(BRACKETS[opening])
         self.mark("nesting")
 
-    def attachments(self) -> None:
-        for branch in self.tables.attached:
+    def attachments(self, kind: str) -> None:
+        for branch in self.tables.attached.get(kind, ()):
             if self.choose(branch) == "no":
                 break
-            self.noun_phrase(PREPOSITIONS[self.draw(self.tables.preposition)], simple=True)
+            word = self.draw(self.tables.preposition[kind])
+            self.noun_phrase(self.tables.lexicon.prepositions[word].objects, simple=True)
 
     def relative_clause(self, head: Referent, depth: int) -> None:
         tables = self.tables

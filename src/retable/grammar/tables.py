@@ -7,16 +7,17 @@ from numpy.typing import NDArray
 
 from retable.grammar.interpreters import Branch, Table
 from retable.grammar.lexicon import (
+    ANY,
     BRACKETS,
-    DETERMINERS,
-    FRAMES,
     N_TOPICS,
     POSSESSIVES,
-    PREPOSITIONS,
     PRONOUNS,
     REFLEXIVES,
+    SINGULARS,
     WEEKDAYS,
+    Adjective,
     Lexicon,
+    Noun,
 )
 
 MOODS = ("negative", "positive")
@@ -31,18 +32,9 @@ PAST = {"open": 0.6, "past": 0.96, "present": 0.05, "yesterday": 1.0, "nowadays"
 HOME_SHARE = 0.75  # of a topic's content words that are its own; the others come from all topics alike
 ZIPF_SHIFT = 3.0  # of the r-th word of a class and topic, r from 0: 1 / (r + shift)
 CONSISTENT_SHARE = 0.83  # of the evaluative words that fit the mood (or, after "not", contradict it)
-SUBJECT_KINDS = {"person": 0.5, "animal": 0.14, "food": 0.07, "thing": 0.12, "place": 0.07, "idea": 0.1}
-FRAME_WEIGHTS = {"say": 0.7, "rest": 0.5, "travel": 0.6}  # others 1
-DETERMINER_WEIGHTS = {
-    "the": 8, "some": 1, "no": 0.7, "a": 4, "this": 1.5, "every": 0.8, "each": 0.5, "another": 0.8,
-    "these": 1.5, "those": 0.8, "many": 1, "several": 0.7, "two": 0.9, "three": 0.6, "most": 0.5,
-}  # fmt: skip
 POSSESSIVE_SHARE = 0.25  # of an object's determiners that refer to the subject
-NUMBER_SHARES = {
-    "any": {"singular": 0.62, "plural": 0.38},
-    "singular": {"singular": 1.0},
-    "plural": {"plural": 1.0},
-}
+NUMBER_SHARES = {"any": {"singular": 0.62, "plural": 0.38}, "plural": {"plural": 1.0}}
+NUMBER_SHARES |= {number: {"singular": 1.0} for number in SINGULARS}
 AUXILIARIES = {  # (present singular, present plural, past singular, past plural)
     "be": ("is", "are", "was", "were"),
     "have": ("has", "have", "had", "had"),
@@ -68,6 +60,7 @@ class Tables:
         self.associates = lexicon.associates
         self.noun_of = {form: noun for nouns in lexicon.nouns.values() for noun in nouns for form in noun.forms}
         self.verb_of = {form: verb for verbs in lexicon.verbs.values() for verb in verbs for form in verb.forms}
+        self.adjective_of = {each.word: each for each in lexicon.adjectives}
         self.gender_of = {name.word: name.gender for name in lexicon.names}
         self.nation_of = {word: nation for nation in lexicon.nations for word in nation}
         self._make_nominal_tables()
@@ -80,11 +73,12 @@ class Tables:
         del self._blocks
 
     def _table(self, words: Sequence[str], weights: NDArray | Sequence[float], recall: float = 0.0) -> Table:
-        """A table of the words of any weight; `weights`, (words,) or (words, latents), need not sum to 1."""
+        """A table of the words of any weight; empty words have none. `weights`, (words,) or (words, latents), need not
+        sum to 1."""
         rows = np.asarray(weights, dtype=float)
         if rows.ndim == 1:
             rows = np.repeat(rows[:, None], N_LATENTS, axis=1)
-        kept = np.flatnonzero(rows.sum(axis=1) > 0).tolist()
+        kept = [i for i in np.flatnonzero(rows.sum(axis=1) > 0).tolist() if words[i]]
         rows = rows[kept] / rows[kept].sum(axis=0)
         table = Table([words[i] for i in kept], rows, self._n_rows, recall)
         self._blocks.append(rows)
@@ -92,51 +86,135 @@ class Tables:
         return table
 
     def _make_nominal_tables(self) -> None:
-        lexicon = self.lexicon
-        weights = {kind: by_topic([noun.topic for noun in nouns]) for kind, nouns in lexicon.nouns.items()}
-        weights["any"] = np.concatenate([SUBJECT_KINDS[kind] * weights[kind] for kind in lexicon.nouns])
-        nouns_of = {**lexicon.nouns, "any": [noun for nouns in lexicon.nouns.values() for noun in nouns]}
-        self.noun: dict[tuple[str, str], Table] = {}  # by kind and number
-        self.determiner: dict[tuple[str, str | None], Table] = {}  # by number and the agreement of a possible owner
-        for number, shares in NUMBER_SHARES.items():
-            for kind, nouns in nouns_of.items():
-                words = [getattr(noun, form) for form in shares for noun in nouns]
-                rows = np.concatenate([share * weights[kind] for share in shares.values()])
-                self.noun[kind, number] = self._table(words, rows, RECALL_NOUNS)
-            fitting = {
-                word: weight
-                for word, weight in DETERMINER_WEIGHTS.items()
-                if number == "any" or DETERMINERS[word] in ("any", number)
-            }
-            self.determiner[number, None] = self._table(list(fitting), list(fitting.values()))
-            possessive = sum(fitting.values()) * POSSESSIVE_SHARE / (1 - POSSESSIVE_SHARE)
-            for owner, word in POSSESSIVES.items():
-                self.determiner[number, owner] = self._table([*fitting, word], [*fitting.values(), possessive])
+        lexicon, nouns = self.lexicon, self.lexicon.nouns
+        weights = {kind: by_topic([noun.topic for noun in nouns[kind]]) for kind in nouns}
+        numbers = dict.fromkeys(("any", "singular", "plural", *lexicon.determiners.values()))
+        self.noun: dict[tuple[str, str], Table] = {}  # by selection and number, where there are such nouns
+        self.determiner: dict[tuple[str, str, str | None], Table] = {}  # and by the agreement of a possible owner
+        for selection in self._selections():
+            kinds = lexicon.kinds(selection)
+            shares = lexicon.subject_kinds if len(kinds) > 1 else {kinds[0]: 1.0}
+            rows = np.concatenate([shares[kind] * weights[kind] for kind in kinds])
+            for number in numbers:
+                forms = NUMBER_SHARES[number]
+                words = [
+                    self._noun_form(noun, form, number) for form in forms for kind in kinds for noun in nouns[kind]
+                ]
+                if any(words):
+                    scaled = np.concatenate([share * rows for share in forms.values()])
+                    self.noun[selection, number] = self._table(words, scaled, RECALL_NOUNS)
+            for number in ("any", "singular", "plural"):
+                fitting = {
+                    word: weight
+                    for word, weight in lexicon.determiner_weights.items()
+                    if "any" in (own := lexicon.determiners[word], number)
+                    or (own in SINGULARS) == (number == "singular")
+                    if (selection, number if own == "any" else own) in self.noun
+                }
+                self.determiner[selection, number, None] = self._table(list(fitting), list(fitting.values()))
+                possessive = sum(fitting.values()) * POSSESSIVE_SHARE / (1 - POSSESSIVE_SHARE)
+                for owner, word in POSSESSIVES.items():
+                    owned = [*fitting, word], [*fitting.values(), possessive]
+                    self.determiner[selection, number, owner] = self._table(*owned)
         self.name = self._table([name.word for name in lexicon.names], zipf(len(lexicon.names)), RECALL_NAMES)
         self.nation = {
             role: self._table([getattr(n, role) for n in lexicon.nations], zipf(len(lexicon.nations)), RECALL_NATIONS)
-            for role in ("country", "capital", "demonym")
+            for role in ("country", "capital")
         }
-        self.preposition = self._table(list(PREPOSITIONS), zipf(len(PREPOSITIONS)))
+        self.demonym: dict[str, Table] = {}  # by number
+        for number in numbers:
+            words = [each.demonym if self._sounds(each.demonym, number) else "" for each in lexicon.nations]
+            if any(words):
+                self.demonym[number] = self._table(words, zipf(len(words)), RECALL_NATIONS)
+        self.preposition: dict[str, Table] = {}  # by the kind of the noun before it
+        for kind in lexicon.subject_kinds:
+            words = [word for word, each in lexicon.prepositions.items() if kind in lexicon.kinds(each.heads)]
+            if words:
+                self.preposition[kind] = self._table(words, zipf(len(words)))
         self.bracket = self._table(list(BRACKETS), [3, 2, 1])
 
+    def _selections(self) -> list[str]:
+        """The selections of nouns that a text can ask for: those of its phrases, narrowed by adjectives."""
+        lexicon = self.lexicon
+        found = dict.fromkeys([ANY, *lexicon.subject_kinds, lexicon.occasion, lexicon.fame])
+        found |= dict.fromkeys(each.objects for each in lexicon.prepositions.values())
+        for frame in lexicon.frames.values():
+            found |= dict.fromkeys(each for each in (frame.complement, frame.agent) if each not in (None, "clause"))
+        fits = {adjective.kinds for adjective in lexicon.adjectives}
+        self.narrowed: dict[tuple[str, str], str] = {}  # by the selection and by that which an adjective describes
+        new = list(found)
+        while new:
+            pairs = {(selection, kinds): lexicon.both(selection, kinds) for selection in new for kinds in sorted(fits)}
+            new = [each for each in dict.fromkeys(pairs.values()) if each and each not in found]
+            self.narrowed |= pairs
+            found |= dict.fromkeys(new)
+        return list(found)
+
+    def _sounds(self, word: str, number: str) -> bool:
+        """Whether `word` can follow a determiner that asks for `number`."""
+        return number not in ("a", "an") or self.lexicon.article(word) == number
+
+    def _noun_form(self, noun: Noun, form: str, number: str) -> str:
+        """The form, empty where the number excludes it."""
+        word = str(getattr(noun, form))
+        counts = bool(noun.plural) or number not in ("count", "a", "an")
+        return word if word and counts and self._sounds(word, number) else ""
+
     def _make_adjectival_tables(self) -> None:
-        adjectives = self.lexicon.adjectives
-        descriptive = [adjective for adjective in adjectives if not adjective.polarity]
-        evaluative = [adjective for adjective in adjectives if adjective.polarity]
-        topical = by_topic([adjective.topic for adjective in descriptive])
+        lexicon = self.lexicon
 
-        def table(form: str, evaluative_share: float, negated: bool = False, recall: float = 0.0) -> Table:
-            moody = by_mood([adjective.polarity * (-1 if negated else 1) for adjective in evaluative])
+        def table(
+            adjectives: Sequence[Adjective],
+            form: str,
+            evaluative_share: float,
+            negated: bool = False,
+            recall: float = 0.0,
+        ) -> Table | None:
+            """None for no words. There are evaluative ones where both polarities are, so that each is worth a vote."""
+            descriptive = [each for each in adjectives if not each.polarity]
+            evaluative = [each for each in adjectives if each.polarity]
+            if len({each.polarity for each in evaluative}) < len(MOODS):
+                evaluative = []
             words = [getattr(adjective, form) for adjective in (*descriptive, *evaluative)]
-            rows = np.concatenate([(1 - evaluative_share) * topical, evaluative_share * moody])
-            return self._table(words, rows, recall)
+            if not words or (evaluative_share == 1 and not evaluative):
+                return None
+            key = tuple(words), evaluative_share, negated
+            if key not in known:
+                topical = by_topic([adjective.topic for adjective in descriptive])
+                moody = by_mood([adjective.polarity * (-1 if negated else 1) for adjective in evaluative])
+                rows = np.concatenate([(1 - evaluative_share) * topical, evaluative_share * moody])
+                known[key] = self._table(words, rows, recall)
+            return known[key]
 
-        self.attribute = table("word", 0.25)
-        self.predicate = {negated: table("word", 0.5, negated, RECALL_PROPERTIES) for negated in (False, True)}
-        self.evaluation = {negated: table("word", 1.0, negated) for negated in (False, True)}
-        self.comparative = table("comparative", 0.25, recall=RECALL_PROPERTIES)
-        self.adverb = table("adverb", 0.25, recall=RECALL_PROPERTIES)
+        known: dict[tuple, Table] = {}
+        self.attribute: dict[tuple[str, str, bool], Table] = {}  # by selection, number, and whether it is the second
+        for selection, number in self.noun:
+            after = "count" if number in ("a", "an") else number
+            fitting = [
+                adjective
+                for adjective in lexicon.adjectives
+                if self._sounds(adjective.word, number)
+                and (self.narrowed[selection, adjective.kinds], after) in self.noun
+            ]
+            for is_second in (False, True):
+                if is_second and lexicon.natural:
+                    fitting = [adjective for adjective in fitting if not adjective.polarity]
+                if attribute := table(fitting, "word", 0.25):
+                    self.attribute[selection, number, is_second] = attribute
+        self.predicate: dict[tuple[str, bool], Table] = {}  # by kind and negation; so is `evaluation`
+        self.evaluation: dict[tuple[str, bool], Table] = {}
+        self.comparative: dict[str, Table] = {}  # by kind; so is `adverb`
+        self.adverb: dict[str, Table] = {}
+        for kind in lexicon.subject_kinds:
+            own = [adjective for adjective in lexicon.adjectives if kind in lexicon.kinds(adjective.kinds)]
+            for negated in (False, True):
+                for tables, share, recall in ((self.predicate, 0.5, RECALL_PROPERTIES), (self.evaluation, 1.0, 0.0)):
+                    if chosen := table(own, "word", share, negated, recall):
+                        tables[kind, negated] = chosen
+            for by_kind, form in ((self.comparative, "comparative"), (self.adverb, "adverb")):
+                having = [adjective for adjective in own if getattr(adjective, form)]
+                if chosen := table(having, form, 0.25, recall=RECALL_PROPERTIES):
+                    by_kind[kind] = chosen
         self.conjunction = self._table(["and", "but", "or"], [3, 1, 1])
         self.degree = self._table(["very", "quite", "too", "so"], [3, 2, 2, 1])
 
@@ -147,7 +225,7 @@ class Tables:
         def table(frames: Collection[str], tenses: dict[str, float]) -> Table:
             """The verbs of the frames in the given forms (form → its share)."""
             verbs = [verb for frame in frames for verb in lexicon.verbs[frame]]
-            rows = np.concatenate([FRAME_WEIGHTS.get(frame, 1.0) * weights[frame] for frame in frames])
+            rows = np.concatenate([lexicon.frames[frame].weight * weights[frame] for frame in frames])
             words = [getattr(verb, form) for form in tenses for verb in verbs]
             return self._table(words, np.concatenate([share * rows for share in tenses.values()]), RECALL_VERBS)
 
@@ -160,16 +238,24 @@ class Tables:
                 for tense, past in PAST.items()
             }
 
-        able = {kind: [name for name, frame in FRAMES.items() if kind in frame.subjects] for kind in lexicon.nouns}
-        acting = {kind: [name for name in able["person"] if FRAMES[name].complement == kind] for kind in lexicon.nouns}
-        affecting = {kind: [name for name, f in FRAMES.items() if f.complement == kind] for kind in lexicon.nouns}
-        del acting["place"], affecting["place"]  # one travels *to* a place
+        subjects, objects = dict[str, tuple[str, ...]](), dict[str, tuple[str, ...]]()
+        for name, frame in lexicon.frames.items():
+            subjects[name] = lexicon.kinds(frame.subjects)
+            # One travels *to* a place, which no passive and no relative clause leaves out.
+            bare = frame.complement not in (None, "clause") and not frame.preposition
+            objects[name] = lexicon.kinds(frame.complement or "") if bare else ()
+        able = {kind: [name for name in lexicon.frames if kind in subjects[name]] for kind in lexicon.nouns}
+        affecting = {
+            kind: [n for n, frame in lexicon.frames.items() if kind in objects[n] and frame.agent]
+            for kind in lexicon.nouns
+        }
+        acting = {kind: [name for name in able["person"] if kind in objects[name]] for kind in lexicon.nouns}
         # By the subject's kind, but `object_verb` (its subject is a person) and `passive` by the object's.
         self.verb = {kind: finite(frames) for kind, frames in able.items()}
         self.base = {kind: table(frames, {"base": 1.0}) for kind, frames in able.items()}
         self.participle = {kind: table(frames, {"participle": 1.0}) for kind, frames in able.items()}
-        self.object_verb = {kind: finite(frames) for kind, frames in acting.items()}
-        self.passive = {kind: table(frames, {"participle": 1.0}) for kind, frames in affecting.items()}
+        self.object_verb = {kind: finite(frames) for kind, frames in acting.items() if frames}
+        self.passive = {kind: table(frames, {"participle": 1.0}) for kind, frames in affecting.items() if frames}
         self.say = finite(["say"])
         self.auxiliary = {
             (name, number, tense): self._table(forms, [1 - past, past])
@@ -188,41 +274,66 @@ class Tables:
 
     def _make_nominal_branches(self) -> None:
         names = self.name.words
-        name_shares = {"person": 0.35, "any": 0.25}
-        self.phrase: dict[tuple[str, str], Branch] = {}  # by kind and number
+        self.phrase: dict[tuple[str, str], Branch] = {}  # by selection and number
         self.simple_phrase: dict[tuple[str, str], Branch] = {}
-        for kind, number in self.noun:
-            named = {"name": (name_shares[kind], names)} if kind in name_shares and number != "plural" else {}
-            both = {} if number == "singular" else {"both": (0.06, ["both"])}
-            bare = {} if number == "singular" else {"bare": (0.15, self.noun[kind, "plural"].words)}
-            self.phrase[kind, number] = Branch("noun", **named, **bare, **both)
-            self.simple_phrase[kind, number] = Branch("noun", **named, **bare)
-        adjectives, demonyms = self.attribute.words, self.nation["demonym"].words
-        self.modifier = [  # by the modifiers before it
-            Branch("noun", adjective=(0.36, adjectives), demonym=(0.05, demonyms)),
-            Branch("noun", adjective=(0.12, adjectives)),
-        ]
-        self.bracketed = [Branch("no", yes=(share, BRACKETS)) for share in (0.08, 0.35, 0.35)]  # by depth
-        self.attached = [Branch("no", yes=(share, PREPOSITIONS)) for share in (0.28, 0.2)]  # by those before it
-        self.relative = [Branch("no", yes=(share, ["who", "which"])) for share in (0.2, 0.1)]  # by depth
-        determiners = self.determiner["any", None].words
+        self.modifier: dict[tuple[str, str], list[Branch]] = {}  # by selection and number; by the modifiers before it
+        for selection, number in self.noun:
+            name_share = 0.35 if selection == "person" else 0.25
+            is_person = "person" in self.lexicon.kinds(selection)
+            named = {"name": (name_share, names)} if is_person and number != "plural" else {}
+            both = {} if number == "singular" else {"both": (self.lexicon.both_share, ["both"])}
+            plural = self.noun.get((selection, "plural"))
+            bare = {} if number == "singular" or not plural else {"bare": (0.15, plural.words)}
+            self.phrase[selection, number] = Branch("noun", **named, **bare, **both)
+            self.simple_phrase[selection, number] = Branch("noun", **named, **bare)
+            first, second = (self.attribute.get((selection, number, is_second)) for is_second in (False, True))
+            adjective = {"adjective": (0.36, first.words)} if first else {}
+            demonym = {"demonym": (0.05, self.demonym[number].words)} if number in self.demonym else {}
+            self.modifier[selection, number] = [
+                Branch("noun", **adjective, **demonym),
+                Branch("noun", **({"adjective": (0.12, second.words)} if second else {})),
+            ]
+        self.bracketed = [Branch("no", yes=(share, BRACKETS)) for share in self.lexicon.bracketed_shares]  # by depth
+        self.owners = self.lexicon.kinds(self.lexicon.owners)
+        self.bracketed_kinds = self.lexicon.kinds(self.lexicon.apposed)
+        self.attached = {  # by the kind of the noun; by the attachments before it
+            kind: [Branch("no", yes=(share, table.words)) for share in self.lexicon.attached_shares]
+            for kind, table in self.preposition.items()
+        }
+        self.relative = [
+            Branch("no", yes=(share, ["who", "which"])) for share in self.lexicon.relative_shares
+        ]  # by depth
+        determiners = self.determiner["person", "any", None].words
         persons = self.noun["person", "plural"].words
         self.relative_body = Branch("subject", object=(0.4, [*determiners, *persons, *names, "both"]))
 
     def _make_verbal_branches(self) -> None:
         shares = {"be": 0.16, "have": 0.13, "do": 0.08, "can": 0.05, "will": 0.06, "may": 0.03}
         auxiliaries = {name: (share, set(AUXILIARIES[name])) for name, share in shares.items()}
-        self.predication = Branch("finite", adverb=(0.17, self.adverb.words), **auxiliaries)
+        self.predication = {  # by the subject's kind; so is `property`
+            kind: Branch(
+                "finite", **({"adverb": (0.17, self.adverb[kind].words)} if kind in self.adverb else {}), **auxiliaries
+            )
+            for kind in self.lexicon.nouns
+        }
         self.negation = Branch("no", yes=(0.22, ["not"]))
-        common = {"degree": (0.25, self.degree.words), "comparative": (0.3, self.comparative.words)}
-        self.property = {"place": Branch("adjective", **common)}  # by kind
-        for kind, table in self.passive.items():
-            self.property[kind] = Branch("adjective", **common, passive=(0.25, table.words))
+        self.property = {}
+        for kind in self.lexicon.nouns:
+            options = {"degree": (0.25, self.degree.words)}
+            if kind in self.comparative:
+                options["comparative"] = 0.3, self.comparative[kind].words
+            if kind in self.passive:
+                options["passive"] = 0.25, self.passive[kind].words
+            self.property[kind] = Branch("adjective", **options)
         self.agent = Branch("no", yes=(0.6, ["by"]))
         self.reflexive = Branch("no", yes=(0.2, REFLEXIVES.values()))
-        self.adjunct = Branch(
-            "no", place=(0.14, ["in"]), day=(0.08, ["on"]), occasion=(0.08, ["during", "after", "before"])
-        )
+        times = {"day": (0.08, ["on"]), "occasion": (0.08, ["during", "after", "before"])}
+        self.adjunct = {  # by the subject's kind
+            kind: Branch(
+                "no", **({} if self.lexicon.natural and kind == "place" else {"place": (0.14, ["in"])}), **times
+            )
+            for kind in self.lexicon.nouns
+        }
         self.location = Branch(
             "noun", capital=(0.45, self.nation["capital"].words), country=(0.3, self.nation["country"].words)
         )

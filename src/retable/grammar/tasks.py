@@ -15,7 +15,7 @@ from scipy.special import log_softmax, logsumexp
 
 from retable.grammar.discourse import Discourse
 from retable.grammar.language import Grammar, Uniform, uniforms
-from retable.grammar.lexicon import BRACKETS, DETERMINERS, POSSESSIVES, REFLEXIVES, Lexicon
+from retable.grammar.lexicon import BRACKETS, POSSESSIVES, REFLEXIVES, SINGULARS, Lexicon
 from retable.grammar.tables import AUXILIARIES, LINE_END, MOODS, N_LATENTS, N_TOPICS
 
 ACCEPTABILITY = ("unacceptable", "acceptable")
@@ -108,7 +108,10 @@ def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
         for own, words in kinds.items()
         for word in words
     }
-    by_number = {n: [word for word, number in DETERMINERS.items() if number == n] for n in ("singular", "plural")}
+    by_number = {
+        "singular": [word for word, number in lexicon.determiners.items() if number in SINGULARS],
+        "plural": [word for word, number in lexicon.determiners.items() if number == "plural"],
+    }
     names = [[name.word for name in lexicon.names], *zip(*lexicon.nations, strict=True)]
     return {
         "agreement": alternatives(agreement),
@@ -127,8 +130,8 @@ def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
 
 
 def alternatives(sets: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """To each word of each set, the others of its set."""
-    return {word: [other for other in words if other != word] for words in sets for word in words}
+    """To each word of each set, the others of its set; words of a set of one are left out."""
+    return {word: [other for other in words if other != word] for words in sets if len({*words}) > 1 for word in words}
 
 
 def n_opinions(words: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""A second language, synchronous with the first: every sentence has one translation.
+"""A second language for the invented words, synchronous with the first: every sentence has one translation.
 
 What a translator has to know is more than a dictionary. Of a sentence's words
 - order: adjectives stand behind their noun, in reverse; adpositions behind their noun phrase; the main verb, and the
@@ -19,9 +19,12 @@ from retable.core.errors import UsageError
 from retable.core.settings import Positive, PositiveInt, Seed
 from retable.grammar.corpus import SPLITS, write_lines
 from retable.grammar.discourse import Discourse
+from retable.grammar.english import English
+from retable.grammar.german import German
 from retable.grammar.interpreters import Rejected, Scorer, Table
-from retable.grammar.language import LOG_PRIOR, Grammar, uniforms
-from retable.grammar.lexicon import DETERMINERS, POSSESSIVES, PREPOSITIONS, Coiner, function_words
+from retable.grammar.invented import DETERMINERS, PREPOSITIONS, Coiner
+from retable.grammar.language import LOG_PRIOR, Grammar, Words, uniforms
+from retable.grammar.lexicon import POSSESSIVES
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS, Tables
 
@@ -147,7 +150,7 @@ class SecondLanguage:
         self._forms: set[str] = set()
         self.gender = {name.word: name.gender for name in lexicon.names}
         self.entries: dict[str, Entry] = {}
-        for word in sorted(function_words()):
+        for word in sorted(lexicon.function_words()):
             if not word.isalpha():
                 self.entries[word] = Entry((word,))
                 self._forms.add(word)
@@ -218,9 +221,14 @@ class SecondLanguage:
             self.entries[word] = Entry(tuple(stems), ending, word in agreeing)
 
 
+def second_language(grammar: Grammar) -> SecondLanguage | German:
+    """German for English words, an invented language for invented ones."""
+    return German(grammar) if isinstance(grammar.lexicon, English) else SecondLanguage(grammar)
+
+
 def sentence_pairs(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
     """Endless (sentence, translation). Pair i of a stream is a function of (seed, split, i) alone."""
-    language, index = SecondLanguage(grammar), 0
+    language, index = second_language(grammar), 0
     while True:
         uniform = uniforms(seed, f"pairs/{split}", index)
         sentence = " ".join(grammar.sample(uniform, int(uniform() * N_LATENTS), Discourse.sentence)[:-1])
@@ -229,7 +237,12 @@ def sentence_pairs(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[st
 
 
 def write_pairs(
-    folder: Path, seed: Seed, pairs: Mapping[str, PositiveInt], scale: Positive = 1.0, between: str | None = None
+    folder: Path,
+    seed: Seed,
+    pairs: Mapping[str, PositiveInt],
+    scale: Positive = 1.0,
+    between: str | None = None,
+    lexicon: Words = "invented",
 ) -> dict[str, float]:
     """Write sentences and their translations, a line each, into an existing folder.
 
@@ -243,7 +256,7 @@ def write_pairs(
         folder: where to.
         seed: of all streams; each split has its own.
         pairs: split → how many.
-        scale: of the lexicon, see `Grammar`.
+        scale, lexicon: see `Grammar`.
         between: a word that is none of the languages'.
 
     Returns:
@@ -254,8 +267,8 @@ def write_pairs(
     """
     if set(pairs) != set(SPLITS) or min(pairs.values()) < 1:
         raise UsageError(f"pairs is {dict(pairs)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
-    folder, grammar = Path(folder), Grammar(scale)
-    words = {*grammar.vocabulary, *SecondLanguage(grammar).vocabulary}
+    folder, grammar = Path(folder), Grammar(scale, lexicon)
+    words = {*grammar.vocabulary, *second_language(grammar).vocabulary}
     if between is not None and (between in words or between.split() != [between]):
         raise UsageError(f"between={between!r} is no word apart from the languages'; write = or the like")
     write_lines(folder / "vocabulary.txt", sorted(words if between is None else words | {between}))

@@ -183,11 +183,14 @@ class _Module:
 
     @cached_property
     def compiled(self) -> list[str]:
-        """The C source beside the module, of its name, that it calls, less comments: it counts with each definition."""
-        beside = self.path.with_suffix(".c")
-        if not beside.exists():
-            return []
-        return re.sub(r"/\*.*?\*/", "", beside.read_text(encoding="utf-8"), flags=re.DOTALL).split()
+        """The words of the C source and the data of the module's name, without comments: each definition needs them."""
+        source, data = self.path.with_suffix(".c"), self.path.with_suffix(".yaml")
+        words: list[str] = []
+        if source.exists():
+            words += re.sub(r"/\*.*?\*/", "", source.read_text(encoding="utf-8"), flags=re.DOTALL).split()
+        if data.exists():
+            words += re.sub(r"(^|\s)#.*", "", data.read_text(encoding="utf-8")).split()
+        return words
 
     @cached_property
     def definitions(self) -> dict[str, list[int]]:

@@ -1,0 +1,138 @@
+"""The English lexicon of the embedded language; its words are in `english.yaml`."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+from retable.core.errors import UsageError
+from retable.core.settings import Positive
+from retable.grammar.invented import Coiner
+from retable.grammar.lexicon import Adjective, Frame, Lexicon, Name, Nation, Noun, Preposition, Verb
+
+VOWELS = "aeiou"
+GENDERS = {"m": "masculine", "f": "feminine"}
+FEWEST_NAMES = 30  # per gender
+POLARITIES = {"good": 1, "bad": -1}
+
+
+class English(Lexicon):
+    """English words, whose classes of meaning decide which of them go together.
+
+    Args:
+        scale: the share of each class's lexemes that are used, the most frequent first; 1 makes about 2,000 word types.
+
+    Raises:
+        UsageError: a scale above 1.
+    """
+
+    apposed, owners, natural = "person", "person|animal", True
+    both_share, bracketed_shares = 0.03, (0.04, 0.1, 0.1)
+    attached_shares, relative_shares = (0.12, 0.05), (0.1, 0.05)
+
+    def __init__(self, scale: Positive = 1.0) -> None:
+        if scale > 1:
+            raise UsageError(f"scale={scale} of the English lexicon: its words are listed; write at most 1")
+        file = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+        self._topics, self._sounds, self._scale = file["topics"], file["sounds"], scale
+        self.subject_kinds, self.determiners = file["subject_kinds"], file["determiners"]
+        self.determiner_weights = file["determiner_weights"]
+        self.occasion, self.fame, self.goods = file["occasion"], file["fame"], file["goods"]
+        self.prepositions = {word: Preposition(**settings) for word, settings in file["prepositions"].items()}
+        self.frames = {name: Frame(**settings) for name, settings in file["frames"].items()}
+        self.families = {
+            kind: [self._family(entry, kind, topic) for entry, topic in self._in_turn(lists)]
+            for kind, lists in file["nouns"].items()
+        }
+        self.verbs = {
+            frame: [self._verb(entry, frame, topic) for entry, topic in self._in_turn(lists)]
+            for frame, lists in file["verbs"].items()
+        }
+        self.adjectives = list(self._adjectives(file["adjectives"]))
+        # Few names would make a sentence name one person twice.
+        names = (self._cut(file["names"][gender], at_least=FEWEST_NAMES) for gender in GENDERS.values())
+        self.names = [
+            Name(word, gender)
+            for pair in zip(*names, strict=True)
+            for word, gender in zip(pair, GENDERS.values(), strict=True)
+        ]
+        self.nations = [Nation(*entry.split("/")) for entry in self._cut(file["nations"])]
+        self.associates = self.associate(Coiner(seed=1755, taken=()).sample)
+
+    def article(self, word: str) -> str:
+        for article, words in self._sounds.items():
+            if word in words:
+                return str(article)
+        return "an" if word[0] in VOWELS else "a"
+
+    def _cut(self, entries: str, at_least: int = 1) -> list[str]:
+        """The most frequent of a list."""
+        words = entries.split()
+        return words[: max(at_least, round(len(words) * self._scale))]
+
+    def _in_turn(self, lists: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+        """The entries of all topics, with the topic, from the frequent to the rare."""
+        cut = {self._topics.index(topic): self._cut(entries) for topic, entries in lists.items()}
+        for rank in range(max(map(len, cut.values()))):
+            yield from ((words[rank], topic) for topic, words in sorted(cut.items()) if rank < len(words))
+
+    def _family(self, entry: str, kind: str, topic: int) -> tuple[Noun, ...]:
+        members, _, gender = entry.partition(":")
+        words = members.split("~")
+        own = GENDERS[gender] if kind == "person" and gender else "neuter"
+        genders = [*GENDERS.values()] if len(words) > 1 else [own]
+        nouns = []
+        for word, each in zip(words, genders, strict=True):
+            singular, several = inflected(word, plural)
+            nouns.append(Noun(singular, several, kind, each, topic))
+        return tuple(nouns)
+
+    def _verb(self, entry: str, frame: str, topic: int) -> Verb:
+        forms, _, particle = entry.partition("+")
+        base, singular, told, participle = inflected(forms, plural, past, past)
+        return Verb(base, singular, told, participle, frame, particle or None, topic)
+
+    def _adjectives(self, file: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterator[Adjective]:
+        for kinds, lists in file["descriptive"].items():
+            for entry, topic in self._in_turn(lists):
+                yield adjective(entry, 0, topic, kinds)
+        for kinds, lists in file["evaluative"].items():
+            for name, polarity in POLARITIES.items():
+                for rank, entry in enumerate(self._cut(lists[name])):
+                    yield adjective(entry, polarity, rank % len(self._topics), kinds)
+
+
+def adjective(entry: str, polarity: int, topic: int, kinds: str) -> Adjective:
+    word, more, adverb = inflected(entry, comparative, lambda word: "")
+    return Adjective(word, adverb, more, polarity, topic, kinds)
+
+
+def inflected(entry: str, *rules: Callable[[str], str]) -> list[str]:
+    """The forms of an entry "base/form/form": those that it lacks by the rules, "-" is no form."""
+    base, *forms = entry.split("/")
+    regular = [rule(base) for rule in rules[len(forms) :]]
+    return [base, *("" if form == "-" else form for form in forms), *regular]
+
+
+def plural(word: str) -> str:
+    """The regular plural of a noun, and the third person of a verb."""
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return word + "es"
+    return word[:-1] + "ies" if ends_in_y(word) else word + "s"
+
+
+def past(word: str) -> str:
+    if word.endswith("e"):
+        return word + "d"
+    return word[:-1] + "ied" if ends_in_y(word) else word + "ed"
+
+
+def comparative(word: str) -> str:
+    if word.endswith("e"):
+        return word + "r"
+    return word[:-1] + "ier" if ends_in_y(word) else word + "er"
+
+
+def ends_in_y(word: str) -> bool:
+    """Whether the word ends in a consonant and y."""
+    return word.endswith("y") and word[-2] not in VOWELS
