@@ -47,7 +47,7 @@ def made_by(stage: str, metrics: dict) -> str:
 def writes_runs(root: Path) -> Write:
     """Return a function that writes a cell below `root`."""
 
-    def write(stage: str, out: str, system: str, seed: int | None, metrics: dict, record: dict = RECORD, **more) -> Path:
+    def write(stage: str, out: str, system: str, seed: int | None, metrics: dict, record=RECORD, **more) -> Path:
         cell = root / "outputs" / stage / out
         folder = cell / "measured" if stage == "evaluate" else cell
         folder.mkdir(parents=True)
