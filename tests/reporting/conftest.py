@@ -47,13 +47,9 @@ def made_by(stage: str, metrics: dict) -> str:
 def writes_runs(root: Path) -> Write:
     """Return a function that writes a cell below `root`."""
 
-<<<<<<< HEAD
     def write(
         stage: str, out: str, system: str, seed: int | None, metrics: dict, record: dict = RECORD, **more
     ) -> Path:
-=======
-    def write(stage: str, out: str, system: str, seed: int | None, metrics: dict, record=RECORD, **more) -> Path:
->>>>>>> 5d3139aac2ae213fb1709b226389d2e7e8727723
         cell = root / "outputs" / stage / out
         folder = cell / "measured" if stage == "evaluate" else cell
         folder.mkdir(parents=True)
