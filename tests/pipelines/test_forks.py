@@ -201,7 +201,8 @@ def test_a_signal_before_the_server_is_ready_leaves_nothing(number, monkeypatch,
 
 
 AMID_AN_IMPORT = """
-import importlib.abc, os, sys
+import importlib.abc, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts with & ignores it
 
 class Signals(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
