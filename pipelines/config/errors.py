@@ -130,8 +130,10 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
                "integer multiplication overflow", "Unable to allocate"), _LARGE),
     (_contains("InvalidCxxCompiler", "Failed to find C compiler"),  # of torch for a processor, of Triton for a GPU
      "compile=true needs the C++ compiler g++, which is not installed here; install it, or leave compile=true out"),
-    # Of Gloo, of NCCL, and of what holds the processes' addresses.
-    (_contains("gloo/transport/", "ncclRemoteError", "Did the remote server shutdown or crash"), PARTNER_LOST),
+    # Of Gloo, of NCCL, and of the store in the first process, by which the others find each other.
+    (_contains("gloo/transport/", "ncclRemoteError"), PARTNER_LOST),
+    (lambda error: type(error).__name__ == "DistNetworkError"
+     and _contains("Connection was likely closed", "Connection reset by peer", "Broken pipe")(error), PARTNER_LOST),
     (_is_errno(errno.ENAMETOOLONG), "a name is too long for a file; write a shorter out= or system= ({error})"),
     (lambda error: _is_of("dvc.exceptions")(error) and "dvc.lock'" in str(error), f"DVC: {{error}}; {LOCK_AGAIN}"),
     (lambda error: _is_of("dvc.exceptions")(error) and "dvc.yaml'" in str(error),
