@@ -12,7 +12,7 @@ from pipelines.config.project import CONF
 from pipelines.study.compose import composing, configuration
 from retable.core import artifacts
 from retable.core.digests import FORMAT, digest
-from retable.core.errors import UsageError, near
+from retable.core.errors import UsageError, closest, near
 from retable.core.publishing import check_path, exclusive, publish
 from retable.models.word2vec_format import read_word2vec, write_word2vec
 from retable.planning.cell import Cell
@@ -62,10 +62,10 @@ def import_cell(source: str, name: str) -> Path:
 
 def _is_task(name: str, where: str) -> bool:
     """Return whether word vectors are to be of a task, whose words have no corpus. UsageError for a name that is not a
-    corpus, and near that of a task."""
+    corpus, and nearest to that of a task."""
     corpora, tasks = Conf(CONF).names("corpus"), Conf(CONF).names("task")
-    if name not in (*corpora, *tasks) and not near(name, corpora) and (found := near(name, tasks)):
-        raise UsageError(f"{where}: there is no corpus or task {name!r}; write {' or '.join(found[:3])}")
+    if name not in (*corpora, *tasks) and not {*near(name, [*corpora, *tasks])[:1]} <= {*corpora}:
+        raise UsageError(f"{where}: there is no corpus or task {name!r}; {closest(name, tasks)}")
     return name in tasks and name not in corpora
 
 

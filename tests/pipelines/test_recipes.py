@@ -127,9 +127,9 @@ def test_a_batch_of_t5_has_the_published_shape():
 
 
 def test_published_rows_are_called_as_their_recipes():
-    """Else a row would stand twice in a table, as run and as published alone. One in bf16 is of the same recipe."""
+    """Else a row would stand twice in a table, as run and as published alone. Of a recipe are all its precisions."""
     references = read_references()
     adapted = "|".join(f"_{name}" for name in [r"ensemble_\d+", *Conf(CONF).names("adaptation")])
     for row in references[references["task"] == ""].itertuples():
-        base = re.sub(f"({adapted})?(_bf16)?(_kn5)?(_cache)?$", "", row.system) or row.system  # of a mixture
+        base = re.sub(f"({adapted})?(_bf16|_fp32)?(_kn5)?(_cache)?$", "", row.system) or row.system  # of a mixture
         assert (base in LANGUAGE_MODELS) != (row.not_run == "no recipe"), row.system
