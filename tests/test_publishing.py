@@ -104,6 +104,7 @@ def killed_at(operation: int) -> int:
     return process.exitcode
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("twice", "removed"),
     [(True, False), *(pytest.param(*each, marks=LONG) for each in ((False, True), (True, True), (False, False)))],

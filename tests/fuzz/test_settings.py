@@ -24,6 +24,8 @@ from tests.fuzz.bounds import blocks, check, refusal
 from tests.pipelines.checked import check as check_settings
 from tests.pipelines.checked import composed
 
+pytestmark = [] if "FUZZ_COUNT" in os.environ else pytest.mark.long
+
 COUNT, SEED = int(os.environ.get("FUZZ_COUNT", 150)), int(os.environ.get("FUZZ_SEED", 1))
 CASES = Path(__file__).with_name("cases.txt").read_text(encoding="utf-8").splitlines()
 TINY = ["corpus=grammar_tiny"]

@@ -27,6 +27,7 @@ def test_exact_points_give_the_law_back_from_the_papers_starts():
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_law_is_within_the_interval_of_noisy_points():
     N, D = models()
     losses = LAW.loss(N, D) * np.exp(2e-3 * np.random.default_rng(0).standard_normal(len(N)))

@@ -18,6 +18,8 @@ from retable.inference.systems import load_system
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 from tests.pipelines.conftest import TINY
 
+pytestmark = pytest.mark.long
+
 TRAINED, CELL = "grammar_tiny/elman-1", "cell=grammar_tiny/elman-1"
 TOKENS = Path("outputs/tokenize/grammar_tiny/word")
 SETTINGS = {"neural_cache": ["theta", "weight"], "dynamic": ["rate", "decay"]}  # test_plan.py runs dynamic_rms

@@ -14,6 +14,8 @@ from retable.corpora.squad import read_squad
 from retable.models.word2vec_format import write_word2vec
 from retable.training.weights import read_weights
 
+pytestmark = pytest.mark.long
+
 NAMES = ["Ada", "Grace", "Alan", "Emmy", "Kurt", "Alonzo"]
 PLACES = ["Rome", "Oslo", "New York", "São Paulo", "Lima"]
 

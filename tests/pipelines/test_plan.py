@@ -175,6 +175,7 @@ def test_what_one_cell_sets_is_not_anothers():
     assert found["b"]["length"] != 77 and found["a"]["batch_size"] != 4
 
 
+@pytest.mark.long
 def test_a_cell_depends_on_every_path_that_its_configuration_names():
     with compose.composing():
         for cell in read("smoke").cells.values():

@@ -18,6 +18,8 @@ from pipelines.config.project import CONF
 from pipelines.executors.client import python_of
 from retable.core.digests import write_digests
 
+pytestmark = pytest.mark.long
+
 ROOT = CONF.parent
 STUDY = {"corpus": "grammar_tiny", "systems": [{"of": ["kn3", "kn5"]}],
          "benchmarks": {"perplexity": "all", "phenomena": "all"}}  # fmt: skip

@@ -11,6 +11,8 @@ from retable.core.publishing import exclusive
 from retable.planning.cell import Cell
 from tests.pipelines.conftest import Project, track
 
+pytestmark = pytest.mark.long
+
 GRAMMAR = {"corpus": "grammar_tiny", "tokenizer": "word"}
 SMALL = {"epochs": "1", "checkpoint_every": "1000"}
 LSTM = {"recipe": "recurrent/lstm", "model.d_model": "8"}

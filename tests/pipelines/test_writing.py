@@ -22,6 +22,8 @@ from retable.generation.sampling import Greedy, Sampling, seeded
 from retable.inference.discriminator import load_discriminator
 from tests.pipelines.conftest import CELLS, TINY
 
+pytestmark = pytest.mark.long
+
 LSTM, STEERING = "pretrain/grammar_tiny/elman-1", "from_scratch/grammar_tiny/sentiment_prefixes-lstm_prefixes-1"
 T5 = ["tokenizer=word_marked", "model.d_model=16", "model.n_heads=2", "model.n_layers=1", "model.d_ff=16",
       "batches.batch_size=4", "batches.length=16", "+max_steps=6"]  # fmt: skip

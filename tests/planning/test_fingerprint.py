@@ -217,6 +217,7 @@ EDITS: list[tuple[dict[str, tuple[str, str]], set[str]]] = [
 ]
 
 
+@pytest.mark.long
 def test_edits_of_the_project_make_their_own_systems_stale(tmp_path):
     """And no docstring and no comment makes anything stale."""
     for name in ("pipelines", "src"):

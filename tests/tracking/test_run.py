@@ -46,6 +46,7 @@ def history(client: MlflowClient, run: tracking.Run, metric: str) -> list[tuple[
     return [(point.step, point.value) for point in client.get_metric_history(run.id, metric)]
 
 
+@pytest.mark.long
 def test_a_killed_stage_goes_on_in_its_run_with_parameters_tags_and_inputs(client):
     """A column of GLUE's MRPC has a name that MLflow does not allow in parameters."""
     given = {"model.d_model": "200", "init": "None", "long": "x" * 7000, "task.prompt.#1 String": "sentence1"}
@@ -269,6 +270,7 @@ def test_a_store_whose_making_broke_off_is_made_anew(tmp_path, monkeypatch):
     assert start("made anew").id is not None and store.exists()
 
 
+@pytest.mark.long
 def test_projects_that_start_at_once_on_a_new_store_share_it(tmp_path, monkeypatch):
     """The lock is the store's, not a project's: no table is made twice, and no run is lost."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/shared.db")
