@@ -1,5 +1,6 @@
 """Records of cells, and tables, figures and the report that are rendered from them."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +16,7 @@ from retable.planning.cell import Cell
 from retable.planning.conf import comment_of
 from retable.planning.graph import keys_of
 from retable.planning.schema import REPORTED
-from retable.planning.study import Study
+from retable.planning.study import Study, folder_of_more_seeds, more_seeds, read_study
 from retable.reporting.markup import Table, latex_table
 from retable.reporting.provenance import Making, write_runs
 from retable.reporting.records import read_results, write_record
@@ -60,6 +61,9 @@ def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> li
     results: dict[str, list[Result]] = {name: [] for name in STAGES}
     for cell in study.cells.values():
         results[cell.stage] += read_results(record_of(Path(f"{root}records"), cell))
+    further = _further_seeds(study, root)
+    for path, cell in further.items():
+        results[cell.stage] += read_results(path)
     for name, others in tries.items():
         results[name] += others
     sections: dict[str, Any] = {name: study.reported.get(name) for name in REPORTED if name != "bands"}
@@ -67,10 +71,35 @@ def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> li
     makings = {
         cell.place: Making(cell.command, f"{cell.stage}@{keys[place]}", cell.set) for place, cell in study.cells.items()
     }
+    makings |= {cell.place: Making(cell.command, "", cell.set) for cell in further.values()}
     cells = {result.name: result for listed in results.values() for result in listed}
     present = {name: found for name in cells if (found := read_record(Path("outputs", name)))}
     sections |= {"rates": study.rates, "makings": makings, "remote": remote()}
+    if further:
+        sections["tuned"] = " ".join(filter(None, (sections["tuned"], _seeds_line(study, further.values()))))
     sections["about"] = comment_of(Path(f"{root}{STUDY}"))
     tables = write_report(study.name, results, out, conf().tables(), present=present, **sections)
     write_runs(cells.values(), present, out)
     return tables
+
+
+def _further_seeds(study: Study, root: str) -> dict[Path, Cell]:
+    """The records of study `more_seeds` that add seeds to this study's systems, with their cells."""
+    if not (folder := folder_of_more_seeds(study, root)):
+        return {}
+    cells = more_seeds(study, read_study(conf(), Path(folder, STUDY)))
+    return {record_of(Path(folder, "records"), cell): cell for cell in cells}
+
+
+def _seeds_line(study: Study, cells: Iterable[Cell]) -> str:
+    """Which seeds of which systems come from the other study."""
+    systems: dict[str, set[int]] = {}
+    for cell in cells:
+        if "seed" in cell.settings:
+            systems.setdefault(cell.settings["system"], set()).add(int(cell.settings["seed"]))
+    by_seeds: dict[str, list[str]] = {}
+    for system, seeds in systems.items():
+        by_seeds.setdefault(", ".join(map(str, sorted(seeds))), []).append(system)
+    name = study.reported["more_seeds"]
+    parts = (f"seeds {seeds} of {', '.join(names)}" for seeds, names in by_seeds.items())
+    return f"The committed records of study {name} add {'; '.join(parts)}."

@@ -16,7 +16,7 @@ import yaml
 
 from retable.core.errors import UsageError
 from retable.core.stages import STAGES
-from retable.planning.study import Study
+from retable.planning.study import Study, folder_of_more_seeds
 
 REPORT_PLAN = "outputs/plan/report.yaml"
 _HEADER = "# Generated from {file} by `retable graph`.\n"
@@ -131,9 +131,14 @@ def pipeline_of(study: Study, params: Params, code: Sequence[str], library: str,
                 "outs": [f"outputs/{stage}/${{item.of.out}}"],
             },
         }
+    further = folder_of_more_seeds(study, root)
     stages["report"] = {
         "cmd": "python -m pipelines.report",
-        "deps": [REPORT_PLAN, *(f"outputs/{place}" for place in sorted(study.cells))],
+        "deps": [
+            REPORT_PLAN,
+            *(f"outputs/{place}" for place in sorted(study.cells)),
+            *([f"{further}/records"] if further else []),
+        ],
         # small, and kept in git; the old ones stay until the new ones are whole
         "outs": [{path: {"cache": False, "persist": True}} for path in (results, records)],
     }

@@ -131,6 +131,7 @@ class Reported(Keys):
     gains: list[Gain] = key("gains: [{task: sentiment, metric: accuracy, scratch: gpt, …}]")
     compare: list[Compared] = key("compare: [{systems: [gpt, lstm], metric: test/perplexity_word}]")
     tuned: Name = key("tuned: how the learning rates were found")
+    more_seeds: Name = key("more_seeds: history_seeds")
     chosen_by: dict[Name, Name] = key("chosen_by: {sentiment: accuracy}")
     scaling_laws: Name = key("scaling_laws: gpt_*")
     lacks: dict[Name, dict[Name, Name]] = key("lacks: {task: {snli: data/snli}}")

@@ -4,6 +4,7 @@ A study names systems by their recipes; stages, folders, commands and what a cel
 and from each other. It is checked when it is read: each mistake is one line that names the thing and what to write.
 """
 
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from retable.planning.schema import REPORTED, parse, require_systems
 
 _NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # `-S` of DVC splits names at . and =
 _PLACE = re.compile(r"[\w./+-]+", re.ASCII)
+_SEED = re.compile(r"-\d+(?=/|$)")  # at the end of a cell's name
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
 _OF_THE_MACHINE = {"hydra", "callbacks", "logger"}
 # What a cell's place, its inputs and what it can answer follow from, beside what is chosen for it.
@@ -39,6 +41,42 @@ class Study:
     cells: Mapping[str, Cell]
     reported: Mapping[str, Any]
     rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+def folder_of_more_seeds(study: Study, root: str) -> str:
+    """Return the folder of the study whose records add seeds to this study's report; "" without `more_seeds`.
+
+    `root` is the path in front of this study's files.
+    """
+    return os.path.normpath(f"{root}../{name}") if (name := study.reported.get("more_seeds")) else ""
+
+
+def more_seeds(study: Study, other: Study) -> list[Cell]:
+    """Return the cells of `other` that differ from a cell of `study` only in the seed.
+
+    Raises: UsageError: there are none, or one has other settings.
+    """
+    here = {_without_seeds(cell.place): cell for cell in study.cells.values()}
+    cells = [cell for place, cell in other.cells.items() if place not in study.cells and _without_seeds(place) in here]
+    for cell in cells:
+        own, its = (_settings_without_seeds(each) for each in (here[_without_seeds(cell.place)], cell))
+        if own != its:
+            key = min(key for key in {*own, *its} if own.get(key) != its.get(key))
+            raise UsageError(
+                f"study {study.name}, more_seeds: {cell.place} of study {other.name} has {key}={its.get(key)}, and the "
+                f"cell of this study {key}={own.get(key)}; give both studies the same settings"
+            )
+    if not cells:
+        raise UsageError(f"study {study.name}, more_seeds: study {other.name} has no further seed of these systems")
+    return cells
+
+
+def _settings_without_seeds(cell: Cell) -> dict[str, str]:
+    return {key: _without_seeds(value) for key, value in cell.settings.items() if key != "seed"}
+
+
+def _without_seeds(text: str) -> str:
+    return _SEED.sub("", text)
 
 
 def read_study(conf: Conf, file: Path) -> Study:
