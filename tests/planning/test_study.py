@@ -10,7 +10,7 @@ from retable.core.errors import UsageError
 from retable.planning.conf import Conf
 from retable.planning.graph import keys_of, params_of, params_text, pipeline_of, pipeline_text, settings_of
 from retable.planning.schema import REPORTED
-from retable.planning.study import Study, expand, read_study
+from retable.planning.study import Study, expand, folder_of_more_seeds, more_seeds, read_study
 
 ROOT = Path(__file__).parent.parent.parent
 CONF = Conf(ROOT / "conf")
@@ -222,6 +222,34 @@ def test_settings_are_in_params_as_they_are_said():
     }
 
 
+def test_more_seeds_are_the_cells_that_differ_only_in_the_seed():
+    tuned = {"of": "gpt", "as": "tuned", "init": "gpt", "task": "sst2"}
+    said = {"corpus": "ptb", "systems": [{"of": ["gpt", "kn5"]}, tuned], "benchmarks": {"perplexity": "all"}}
+    here, other = expand(CONF, "here", said | {"more_seeds": "seeds"}), expand(CONF, "seeds", said | {"seeds": 3})
+    places = ["pretrain/ptb/gpt", "pretrain/ptb/kn5", "finetune/ptb/sst2-tuned", "evaluate/ptb/gpt", "evaluate/ptb/kn5"]
+    found = {cell.place for cell in more_seeds(here, other)}
+    assert found == {f"{place}-{seed}" for place in places for seed in (2, 3)}
+    folders = [folder_of_more_seeds(here, root) for root in ("studies/here/", "")]
+    assert folders == ["studies/seeds", "../seeds"] and folder_of_more_seeds(other, "") == ""
+    pipeline = pipeline_of(here, params_of(here, dict.fromkeys(here.cells, ())), [], "", "studies/here/")
+    assert "studies/seeds/records" in pipeline["stages"]["report"]["deps"]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"seeds": 1}, "has no further seed of these systems"),
+        ({"seeds": 2, "set": {"epochs": 3}}, "pretrain/ptb/lstm-2 of study seeds has epochs=3, and the cell of this "),
+        ({"seeds": 2, "tokenizer": "bpe"}, "has tokenizer=bpe, and the cell of this study tokenizer=word; give both "),
+    ],
+)  # fmt: skip
+def test_more_seeds_have_the_same_settings(said, message):
+    here, other = (expand(CONF, name, {"corpus": "ptb", "systems": [{"of": "lstm"} | each]})
+                   for name, each in (("here", {}), ("seeds", said)))  # fmt: skip
+    with pytest.raises(UsageError, match=f"study here, more_seeds: .*{message}"):
+        more_seeds(here, other)
+
+
 def test_keys_stay_when_a_study_gets_another_corpus():
     said = {"corpus": ["ptb"], "systems": [{"of": "lstm"}, {"of": "bilstm", "task": "sst2"}]}
     one, two = (expand(CONF, "mine", said | {"corpus": corpora}) for corpora in (["ptb"], ["ptb", "wikitext2"]))
@@ -257,5 +285,5 @@ def test_dvc_shows_a_studys_scores_and_curves():
     assert shown["metrics"] == [f"studies/{DEFAULT}/results/metrics.json"]
     plots = {name: plot for each in shown["plots"] for name, plot in each.items()}
     assert all((ROOT / plot["template"]).is_file() for plot in plots.values())
-    assert "outputs/pretrain/grammar_small/lstm-2/curve.csv" in plots["pretrain/grammar_small"]["y"]
+    assert "outputs/pretrain/english_small/lstm-1/curve.csv" in plots["pretrain/english_small"]["y"]
     assert not any("kn5" in file for plot in plots.values() for file in plot["y"])
