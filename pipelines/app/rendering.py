@@ -15,13 +15,14 @@ from retable.core.stages import STAGES
 from retable.planning.cell import Cell
 from retable.planning.conf import comment_of
 from retable.planning.graph import keys_of
-from retable.planning.schema import REPORTED
 from retable.planning.study import Study, folder_of_more_seeds, more_seeds, read_study
 from retable.reporting.markup import Table, latex_table
 from retable.reporting.provenance import Making, write_runs
 from retable.reporting.records import read_results, write_record
 from retable.reporting.report import write_report
 from retable.reporting.results import Result
+
+NOT_RENDERED = ("bands", "more_seeds")  # keys of a study that the report's text does not contain
 
 
 def write_records(study: Study) -> None:
@@ -66,7 +67,7 @@ def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> li
         results[cell.stage] += read_results(path)
     for name, others in tries.items():
         results[name] += others
-    sections: dict[str, Any] = {name: study.reported.get(name) for name in REPORTED if name != "bands"}
+    sections: dict[str, Any] = {key: value for key, value in study.reported.items() if key not in NOT_RENDERED}
     keys = keys_of(study)
     makings = {
         cell.place: Making(cell.command, f"{cell.stage}@{keys[place]}", cell.set) for place, cell in study.cells.items()
@@ -76,7 +77,7 @@ def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> li
     present = {name: found for name in cells if (found := read_record(Path("outputs", name)))}
     sections |= {"rates": study.rates, "makings": makings, "remote": remote()}
     if further:
-        sections["tuned"] = " ".join(filter(None, (sections["tuned"], _seeds_line(study, further.values()))))
+        sections["tuned"] = " ".join(filter(None, (sections.get("tuned"), _seeds_line(study, further.values()))))
     sections["about"] = comment_of(Path(f"{root}{STUDY}"))
     tables = write_report(study.name, results, out, conf().tables(), present=present, **sections)
     write_runs(cells.values(), present, out)

@@ -84,6 +84,13 @@ def _waits_for_a_pointer(part: Any) -> bool:
     return False
 
 
+def with_claim(figure: Figure, claim: str) -> Figure:
+    """Return the figure with a finding as its title; its own title opens the subtitle."""
+    title = figure.to_dict().get("title", {})
+    own = [title] if isinstance(title, str) else [title.get("text", ""), title.get("subtitle", "")]
+    return figure.properties(title={"text": claim, "subtitle": ": ".join(filter(None, own))})
+
+
 def write_figure(figure: Figure, path: Path) -> None:
     """Write the SVG; equal figures give equal bytes."""
     path.write_text(svg_of(figure), encoding="utf-8")

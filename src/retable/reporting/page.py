@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from math import isnan
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -41,9 +42,23 @@ def report_page(
     tables: Sequence[Table],
     figures: Mapping[str, Figure],
     cells: Mapping[str, Sequence[Entry]],
+    again: str = "",
+    question: str = "",
+    answer: str = "",
+    main: Mapping[str, Figure] = MappingProxyType({}),
 ) -> str:
-    """The page. `frame` are the aggregates, for verdicts and sources; `figures` are by title, `cells` by what they are
-    of; `about` says what they are for, `summary` what all runs have in common."""
+    """Return the page.
+
+    Args:
+        about: what the study is for.
+        summary: what all runs have in common.
+        frame: the aggregates, for verdicts and sources.
+        figures: by title.
+        cells: by stage, corpus, system and task.
+        again: the command that makes it all again.
+        question, answer: of the study; they open the page.
+        main: the figures that follow the answer, by the finding that they show.
+    """
     environment = Environment(
         loader=PackageLoader("retable.reporting"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -56,12 +71,20 @@ def report_page(
         verdicts=verdicts(frame),
         failures=failures(frame),
         tables=[_table(table) for table in tables],
-        figures=[{"title": title, "spec": _json(figure.to_dict())} for title, figure in figures.items()],
+        question=question,
+        answer=answer,
+        again=again,
+        main=_charts(main),
+        figures=_charts(figures),
         cells=cells.items(),
         sources=[*_sources(frame)],
         css=Markup(_template("report.css")),
-        scripts=_scripts(drawn=bool(figures)),
+        scripts=_scripts(drawn=bool(figures or main)),
     )
+
+
+def _charts(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
+    return [{"title": title, "spec": _json(figure.to_dict())} for title, figure in figures.items()]
 
 
 def failures(frame: pd.DataFrame) -> list[str]:

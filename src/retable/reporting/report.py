@@ -12,17 +12,19 @@ from typing import Any
 import pandas as pd
 
 from retable.core.artifacts import write_json
+from retable.core.errors import UsageError
 from retable.core.escaping import markdown
 from retable.metrics.likelihood import LIKELIHOODS
 from retable.reporting import provenance
 from retable.reporting.ablations import ablation_rows
 from retable.reporting.alignments import alignment_figures
+from retable.reporting.answers import answered
 from retable.reporting.attention import attention_figures, heads_tables
 from retable.reporting.comparison import comparison_rows
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import gradients_rows, phenomena_tables, sampling_rows, scaling_rows
 from retable.reporting.elmo import elmo_rows
-from retable.reporting.figures import Figure, write_figure
+from retable.reporting.figures import Figure, with_claim, write_figure
 from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.label_efficiency import label_efficiency_figures, scores_by_labels
 from retable.reporting.lacking import lacking_rows
@@ -76,6 +78,9 @@ def write_report(
     makings: Mapping[str, Making] | None = None,
     remote: str | None = None,
     about: str = "",
+    question: str = "",
+    answer: str = "",
+    figure: Mapping[str, str] | None = None,
     present: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, from its results by stage, of evaluations those of their
@@ -92,7 +97,8 @@ def write_report(
     `compare` as `retable.reporting.comparison`, whose tables stand first; `rates` and `chosen_by` as
     `retable.reporting.rates` has them, `lacks` as `retable.reporting.lacking`,
     and `scaling_laws`, a pattern of systems, as the module of that name has it. `makings` say how each cell is made,
-    and `remote` where the repository is, and `about` what the study is for. `present` are the records of the cells that
+    and `remote` where the repository is, and `about` what the study is for. `question`, `answer` and `figure`, a title
+    by the name of a file, open the page; see `retable.reporting.answers`. `present` are the records of the cells that
     are on this machine, by name: the page has their runs.
     """
 
@@ -145,6 +151,8 @@ def write_report(
     ):
         tables += [write_table(table, rows, out) for table, rows in found]
     figures: dict[str, Figure] = {}
+    main: dict[str, Figure] = {}
+    claims = dict(figure or {})
     for title, name, drawn in (
         ("Test perplexity", "perplexity", perplexities(frame)),
         ("Label efficiency", "label-efficiency", by_labels),
@@ -160,19 +168,27 @@ def write_report(
         ("Alignment of a test sentence", "alignment", alignment_figures(everything)),
         *diagnostic_figures(everything),
     ):
-        for key, figure in drawn.items():
-            figures[f"{title}, {key}"] = figure
-            write_figure(figure, out / f"{name}-{key}.svg")
+        for key, chart in drawn.items():
+            if claim := claims.pop(f"{name}-{key}", ""):
+                main[claim] = chart = with_claim(chart, claim)
+            else:
+                figures[f"{title}, {key}"] = chart
+            write_figure(chart, out / f"{name}-{key}.svg")
+    if claims:
+        raise UsageError(f"figure: this study draws no {', '.join(claims)}; write the name of a file in results/")
     figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
     cells = [*{result.name: result for result in everything}.values()]  # one, of however many benchmarks
     here = [replace(cell, record=present[cell.name]) if cell.name in present else cell for cell in cells]
     made = entries(here, makings or {}, remote)
     falling = still_falling(cells)
     summary = " ".join([provenance.summary(here), *(f"{line}." for line in falling)])
-    page = report_page(f"Study {study}", about, summary, frame, tables, figures, made)
+    answer = answered(answer, frame)
+    again = f"make repro STUDY={study}"
+    page = report_page(f"Study {study}", about, summary, frame, tables, figures, made, again, question, answer, main)
     (out / "report.html").write_text(page, encoding="utf-8")
     write_judged(judged(frame), out)
-    text = report_markdown(study, about, [*provenance.origins(cells), *falling], frame, tables)
+    top = [*filter(None, (question and f"**{markdown(question)}** {markdown(answer)}", markdown(about)))]
+    text = report_markdown(study, top, [*provenance.origins(cells), *falling], frame, tables)
     (out / "report.md").write_text(text, encoding="utf-8")
     return tables
 
@@ -203,9 +219,11 @@ def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
     write_csv(pd.DataFrame(rows, columns=["system", "metric", "value"]), out / "metrics.csv")
 
 
-def report_markdown(study: str, about: str, origins: Iterable[str], frame: pd.DataFrame, tables: list[Table]) -> str:
-    """What the study is for, what made its cells, the verdicts and the tables."""
-    parts = [f"## Study {markdown(study)}", *[markdown(about)] * bool(about)]
+def report_markdown(
+    study: str, top: Sequence[str], origins: Iterable[str], frame: pd.DataFrame, tables: list[Table]
+) -> str:
+    """Return the report in Markdown: the paragraphs `top`, what made the cells, the verdicts and the tables."""
+    parts = [f"## Study {markdown(study)}", *top]
     parts += ["\n".join(f"- {markdown(line)}" for line in origins)]
     parts += [", ".join(f"{count} {meaning}" for _, count, meaning in verdicts(frame)) + "."] * any(verdicts(frame))
     parts += ["\n".join(f"- {markdown(line)}" for line in failures(frame))] * any(failures(frame))
