@@ -11,7 +11,7 @@ from retable.grammar import Grammar
 from retable.grammar.analogies import analogies
 from retable.grammar.discourse import Discourse
 from retable.grammar.english import English, comparative, past, plural
-from retable.grammar.interpreters import Branch, Table
+from retable.grammar.interpreters import REDRAWS, Branch, Table
 from retable.grammar.tables import LINE_END, N_LATENTS
 
 
@@ -163,10 +163,16 @@ class Enumerator:
         self.probability = self.probability * np.diff([0.0, *branch.cumulative])[place]
         return branch.names[place]
 
-    def draw(self, table: Table, recalled=()) -> str:
+    def draw(self, table: Table, recalled=(), used=()) -> str:
         place = self._decide(len(table.words))
-        word, known = table.words[place], [each for each in recalled if each in table.rows]
-        shares = np.array([np.diff([0.0, *column])[place] for column in table.cumulative])
+        word, known = table.words[place], [each for each in recalled if each in table.rows and each not in used]
+        columns = np.array([np.diff([0.0, *column]) for column in table.cumulative])  # (latents, words)
+        is_used = np.array([each in used for each in table.words])
+        shares, waiting = np.zeros(len(columns)), np.ones(len(columns))  # how likely it is that there is one more draw
+        for _ in range(REDRAWS):
+            shares = shares + waiting * columns[:, place] * (not is_used[place])
+            waiting = waiting * columns[:, is_used].sum(axis=1)
+        shares = shares + waiting * columns[:, place]
         if known:
             shares = table.recall * known.count(word) / len(known) + (1 - table.recall) * shares
         self.probability = self.probability * shares

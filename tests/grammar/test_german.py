@@ -33,7 +33,7 @@ BY_HAND = {
     "the old horse sleeps .": "das alte pferd schläft .",
     "the men say that anna has bought no red coat .": "die männer sagen , dass anna keinen roten mantel gekauft hat .",
     "the dog which sleeps has gone to the school .": "der hund , der schläft , ist zu der schule gegangen .",
-    "the dog which anna observed sleeps .": "der hund , den anna beobachtete , schläft .",
+    "the dog which anna observed slept .": "der hund , den anna beobachtete , schlief .",
     "if anna sleeps , then the dog eats the bread .": "wenn anna schläft , dann isst der hund das brot .",
     "when anna slept , the dog was very young .": "sobald anna schlief , war der hund sehr jung .",
     "both the man and the women sleep .": "sowohl der mann als auch die frauen schlafen .",
@@ -43,6 +43,7 @@ BY_HAND = {
     "france is the land of the french people .": "frankreich ist das land der französischen leute .",
     "russia , the home of the russian people , prospered .": "russland , die heimat der russischen leute , erblühte .",
     "as for anna , the pilot knew that anna slept .": "apropos anna , die pilotin wusste , dass anna schlief .",
+    "as for tom , this strong shepherd knew that tom slept .": "apropos tom , dieser starke hirte wusste , dass tom schlief .",
     "we think that anna is good and tom is not bad .": "wir denken , dass anna gut ist und tom nicht schlecht ist .",
 }
 

@@ -69,7 +69,7 @@ def test_the_likelihood_is_the_mean_over_the_latent_classes(grammar: Grammar):
 
 DOCUMENTS = {
     "invented": "3c0776f5f250532e96ca06408cdd81e2f18b800ad68a9416316f2b2552926406",
-    "english": "32fb4c69c753f83257d2535f31919464d80d21388ccc9b2d8ea7c820f7da7e24",
+    "english": "3860201e15764b0e394ee03dc469f63d3c3208acd8fc9e533f1f106880aac46c",
 }
 
 
@@ -103,7 +103,7 @@ def test_from_the_first_impossible_token_on_scores_are_minus_infinity(grammar: G
         ("did the {p} {vp} ?", "did the {p} {vp} ."),
         ("yesterday , the {p} {past} .", "yesterday , the {p} {v} ."),
         ("{capital} is the capital of {country} .", "{capital} is the capital of {abroad} ."),
-        ("as for {name} , the {p} {say} that {name} {v} .", "as for {name} , the {p} {say} that {man} {v} ."),
+        ("as for {name} , the {p} {say} that {name} {past} .", "as for {name} , the {p} {say} that {man} {past} ."),
     ],
 )
 def test_rules(grammar: Grammar, good: str, bad: str):
@@ -141,7 +141,7 @@ def test_what_decides_each_word(grammar: Grammar):
     sentences = [
         f"the {person.singular} ( a {other.singular} )/N who/A {greet.past}/A himself/A {handle.past}/A his/A "
         f"{thing.singular} .",
-        f"he/A was/A not {lexicon.adjectives[0].word} in {nation.capital} .",
+        f"he/A was/A not {greet.participle} in {nation.capital} .",
         f"if both {man.word} and/N the {other.plural}/R {rest.past}/A ,/N then/N these {thing.plural}/R "
         f"had/A not {next(v for v in lexicon.verbs['fade'] if not v.particle).participle} .",
         f"did/A {man.word}/R {rest.base} on monday ?/N",

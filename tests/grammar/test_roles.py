@@ -38,8 +38,8 @@ class Reader(Scorer):
         super().emit(word)
         self.tokens.append(word)
 
-    def draw(self, table, recalled=()):
-        self.tokens.append(super().draw(table, recalled))
+    def draw(self, table, recalled=(), used=()):
+        self.tokens.append(super().draw(table, recalled, used))
         return self.tokens[-1]
 
 
@@ -118,12 +118,12 @@ WITH_ONE = """
 [A1 the cup] is [AM-NEG not] [V shut up] [A0 by Kim] [AM-TMP after the party] .
 [A1 the idea] is [V studied] .
 [A1 Kim] [V is] [AM-NEG not] [A2 newer than the man] .
-[A1 Kim] [V is] [A2 very new] [AM-LOC in France] .
+[A1 Kim] [V is] [A2 very new] .
 [AM-LOC in the town near a town] , [A0 Kim] [V sleeps] .
 does [A0 the man] [V greet] [A1 Kim] [AM-LOC in Paris] ?
 [A1 Paris] [V is] [A2 the capital of France] .
 [A1 France] [V is] [A2 the land of the French people] .
-[A0 Paris] [V has] [A1 the dog] .
+[A0 Paris] [V has] [A1 the town] .
 [A1 Paris , the French capital ,] [V prospers] .
 [A0 she] [V sleeps] .
 [A1 it] [V fades] .

@@ -114,7 +114,7 @@ def test_write_corpus(tmp_path: Path, lexicon_name: Words):
 
 TEXT = {
     "invented": "e57f5e41c4e9c2ec0b1a62dc7ba7836174f70b76fe8c34824b3cf796cfefc1e8",
-    "english": "d584df3336c426353b17fffc812f7be782fd04ad31feb5fdcf2240d804a382f6",
+    "english": "9b6c85e3b0ca21f6e2d32c0c30db2a94dd8be01f460057790f61ba6e1b68f9ed",
 }
 
 

@@ -236,9 +236,10 @@ class Reader:
             probabilities, log_latents, related, uniform,
         )  # fmt: skip
         self._log_branches = 0.0
-        # One entry a draw: its row, and p(word | latent) = recalled + fresh × probabilities[row]; and how it was drawn.
-        self._draws: list[tuple[int, float, float]] = []
-        self._proposals: list[tuple[int, float, float]] = []
+        # One entry a draw: its row, and p(word | latent) = recalled + fresh × probabilities[row], where fresh is a number
+        # or (K,); and how it was drawn.
+        self._draws: list[tuple[int, float, np.ndarray | float]] = []
+        self._proposals: list[tuple[int, float, np.ndarray | float]] = []
         if done < seen:
             cumulative = list(accumulate(np.exp(log_latents).tolist()))
             self._latent = bisect(cumulative[:-1], uniform() * cumulative[-1])
@@ -277,24 +278,24 @@ class Reader:
                 self.log_ratio += log(1 - CHOICES + CHOICES * (name == truth) / q)
         return name
 
-    def draw(self, table: Any, recalled: Sequence[str] = ()) -> str:
+    def draw(self, table: Any, recalled: Sequence[str] = (), used: Sequence[str] = ()) -> str:
         word = self._next()
         if recalled:
-            recalled = [other for other in recalled if other in table.rows]
+            recalled = [other for other in recalled if other in table.rows and other not in used]
         if word is None:
-            word = self._text[self.n_read] = self._drawn(table, recalled)
+            word = self._text[self.n_read] = self._drawn(table, recalled, used)
         row = table.rows.get(word)
         if row is None:
             raise Rejected
         if self.n_read >= self._done:
-            share, fresh = 0.0, 1.0
+            share, fresh = 0.0, table.weight(word, used) if used else 1.0
             if recalled:
-                share, fresh = table.recall * recalled.count(word) / len(recalled), 1 - table.recall
+                share, fresh = table.recall * recalled.count(word) / len(recalled), (1 - table.recall) * fresh
             self._draws.append((row, share, fresh))
             if self.n_read < self._seen:
                 if related := self._related.of(table):
                     share = (1 - RELATED) * share + RELATED * (word in related) / len(related)
-                    fresh *= 1 - RELATED
+                    fresh = fresh * (1 - RELATED)
                 self._proposals.append((row, share, fresh))
         self.n_read += 1
         return word
@@ -317,20 +318,21 @@ class Reader:
             self._text[self.n_read] = fill
         return self._text[self.n_read]
 
-    def _drawn(self, table: Any, recalled: Sequence[str]) -> str:
+    def _drawn(self, table: Any, recalled: Sequence[str], used: Sequence[str]) -> str:
         uniform, related = self._uniform, self._related.of(table)
         if related and uniform() < RELATED:
             return related[int(uniform() * len(related))]
         if recalled and uniform() < table.recall:
             return recalled[int(uniform() * len(recalled))]
-        return table.words[bisect(table.cumulative[self._latent], uniform())]
+        return str(table.draw(self._latent, uniform, used))
 
-    def _log_draws(self, draws: Sequence[tuple[int, float, float]]) -> np.ndarray | float:
+    def _log_draws(self, draws: Sequence[tuple[int, float, np.ndarray | float]]) -> np.ndarray | float:
         """(K,)."""
         if not draws:
             return 0.0
         rows, recalled, fresh = zip(*draws, strict=True)
-        p = np.array(fresh)[:, None] * self._probabilities[list(rows)] + np.array(recalled)[:, None]
+        weights = np.stack([np.broadcast_to(each, len(self._log_latents)) for each in fresh])
+        p = weights * self._probabilities[list(rows)] + np.array(recalled)[:, None]
         return np.log(p).sum(axis=0)
 
 

@@ -3,7 +3,7 @@
 from retable.grammar.interpreters import Sampler, Scorer
 from retable.grammar.lexicon import PRONOUNS
 from retable.grammar.syntax import Referent, Syntax
-from retable.grammar.tables import LINE_END, Tables
+from retable.grammar.tables import LINE_END, PAST_JUDGES, Tables
 
 QUESTION_NUMBERS = {"does": "singular", "do": "plural", "did": "any"}
 
@@ -34,6 +34,7 @@ class Discourse(Syntax):
             self.emit(LINE_END)
             return False
         document_tense = self.tense
+        self.said, self.opening = [], {"time": "day", "place": "place"}.get(opening, "")
         getattr(self, f"{opening}_sentence")()
         if document_tense != "open":
             self.tense = document_tense
@@ -83,19 +84,24 @@ class Discourse(Syntax):
 
     def when_sentence(self) -> None:
         self.emit("when")
-        self.clause()
+        self.condition()
         self.emit(",")
         self.mark("nesting")
         self.clause_sentence()
 
     def if_sentence(self) -> None:
         self.emit("if")
-        self.clause()
+        self.condition()
         self.emit(",")
         self.mark("nesting")
         self.emit("then")
         self.mark("nesting")
         self.clause_sentence()
+
+    def condition(self) -> None:
+        self.is_condition = True
+        self.clause()
+        self.is_condition = False
 
     def question_sentence(self) -> None:
         auxiliary = self.draw(self.tables.question[self.tense])
@@ -141,7 +147,9 @@ class Discourse(Syntax):
 
     def opinion_sentence(self) -> None:
         self.draw(self.tables.we)
-        self.draw(self.tables.judge)
+        judge = self.draw(self.tables.judge[self.tense])
+        if self.tables.lexicon.natural and judge in PAST_JUDGES:
+            self.settle_tense("past")
         self.emit("that")
         self.opinion()
         for branch in self.tables.opinions:

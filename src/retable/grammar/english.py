@@ -8,7 +8,7 @@ import yaml
 from retable.core.errors import UsageError
 from retable.core.settings import Positive
 from retable.grammar.invented import Coiner
-from retable.grammar.lexicon import Adjective, Frame, Lexicon, Name, Nation, Noun, Preposition, Verb
+from retable.grammar.lexicon import Adjective, Frame, Homonym, Lexicon, Name, Nation, Noun, Preposition, Verb
 
 VOWELS = "aeiou"
 GENDERS = {"m": "masculine", "f": "feminine"}
@@ -29,6 +29,8 @@ class English(Lexicon):
     apposed, owners, natural = "person", "person|animal", True
     both_share, bracketed_shares = 0.03, (0.04, 0.1, 0.1)
     attached_shares, relative_shares = (0.12, 0.05), (0.1, 0.05)
+    bracket_weights = (8, 1, 1)
+    past_shares = {"past": 1.0, "present": 0.0}
 
     def __init__(self, scale: Positive = 1.0) -> None:
         if scale > 1:
@@ -37,7 +39,9 @@ class English(Lexicon):
         self._topics, self._sounds, self._scale = file["topics"], file["sounds"], scale
         self.subject_kinds, self.determiners = file["subject_kinds"], file["determiners"]
         self.determiner_weights = file["determiner_weights"]
-        self.occasion, self.fame, self.goods = file["occasion"], file["fame"], file["goods"]
+        self.occasion, self.fame, self.location, self.goods = (
+            file[name] for name in ("occasion", "fame", "location", "goods")
+        )
         self.prepositions = {word: Preposition(**settings) for word, settings in file["prepositions"].items()}
         self.frames = {name: Frame(**settings) for name, settings in file["frames"].items()}
         self.families = {
@@ -57,6 +61,7 @@ class English(Lexicon):
             for word, gender in zip(pair, GENDERS.values(), strict=True)
         ]
         self.nations = [Nation(*entry.split("/")) for entry in self._cut(file["nations"])]
+        self.homonyms = [self._homonym(entry) for entry in file["homonyms"].split()]
         self.associates = self.associate(Coiner(seed=1755, taken=()).sample)
 
     def article(self, word: str) -> str:
@@ -91,6 +96,11 @@ class English(Lexicon):
         forms, _, particle = entry.partition("+")
         base, singular, told, participle = inflected(forms, plural, past, past)
         return Verb(base, singular, told, participle, frame, particle or None, topic)
+
+    def _homonym(self, entry: str) -> Homonym:
+        word, _, senses = entry.partition("=")
+        slots = [sense.split("-") for sense in senses.split("/")]
+        return Homonym(word, plural(word), tuple((kind, self._topics.index(topic)) for kind, topic in slots))
 
     def _adjectives(self, file: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterator[Adjective]:
         for kinds, lists in file["descriptive"].items():

@@ -25,7 +25,14 @@ from retable.grammar.syntax import MAX_DEPTH, Referent
 from retable.grammar.tables import LINE_END, Tables
 
 # The case after a word, of the noun phrase that follows.
-CASES = {"than": "nominative", "about": "accusative", "for": "accusative", "without": "accusative", "has": "accusative"}
+CASES = {
+    "than": "nominative",
+    ",": "nominative",
+    "about": "accusative",
+    "for": "accusative",
+    "without": "accusative",
+    "has": "accusative",
+}
 CASES |= dict.fromkeys(("in", "to", "by", "during", "after", "before", "of", "from", "with"), "dative")
 CASES |= dict.fromkeys(("near", "behind", "beside", "under"), "dative")
 # Endings by case, for masculine, feminine, neuter and plural: of "dieser", and of adjectives without a determiner.
@@ -119,8 +126,8 @@ class Reading(Discourse):
         if word in ("that", "when", "if"):
             self._is_final = True
 
-    def _draw(self, table: Table, recalled: Sequence[str] = ()) -> str:
-        word = self._scorer.draw(table, recalled)
+    def _draw(self, table: Table, recalled: Sequence[str] = (), used: Sequence[str] = ()) -> str:
+        word = self._scorer.draw(table, recalled, used)
         self._add(word)
         return word
 
@@ -290,9 +297,9 @@ class Reading(Discourse):
         self._predicate, self._case, self._owner = predicate, case, owner
         return closed
 
-    def property(self, subject: Referent, negated: bool, depth: int) -> None:
+    def property(self, subject: Referent, negated: bool, depth: int) -> bool:
         predicate = self._predicate
-        _, words = self._apart(lambda: super(Reading, self).property(subject, negated, depth))
+        is_state, words = self._apart(lambda: super(Reading, self).property(subject, negated, depth))
         verb = self.tables.verb_of.get(words[0].source)
         if verb:
             predicate.lexeme = verb
@@ -300,6 +307,7 @@ class Reading(Discourse):
             words = words[1:]
         predicate.goal = words
         self._predicate = predicate
+        return bool(is_state)
 
     def relative_clause(self, head: Referent, depth: int) -> None:
         before, case = self._predicate, self._case

@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 # What decides a word: the words beside it, the number, gender or tense of a word elsewhere, what is still open, or what
 # the text has mentioned before.
 PHENOMENA = ("local", "agreement", "nesting", "repetition")
+REDRAWS = 40  # of a word that the sentence has already, in a language that avoids it
 
 
 class Table:
@@ -34,11 +35,31 @@ class Table:
         self.words = list(words)
         self.rows = {word: first_row + i for i, word in enumerate(words)}
         self.recall = recall
+        self._probabilities, self._first_row = probabilities, first_row
         columns: dict[bytes, list[float]] = {}  # classes that do not differ share one list
         self.cumulative = [
             columns.setdefault(column.tobytes(), [*np.cumsum(column)[:-1].tolist(), 1.0])
             for column in np.ascontiguousarray(probabilities.T)
         ]
+
+    def draw(self, latent: int, uniform: Callable[[], float], used: Sequence[str] = ()) -> str:
+        """A word; one of those `used` is drawn again, `REDRAWS` times at most."""
+        word = self.words[bisect(self.cumulative[latent], uniform())]
+        for _ in range(REDRAWS):
+            if word not in used:
+                break
+            word = self.words[bisect(self.cumulative[latent], uniform())]
+        return word
+
+    def weight(self, word: str, used: Sequence[str]) -> NDArray | float:
+        """What multiplies the word's probability where `used` ones are drawn again: one number, or (latents,)."""
+        places = [self.rows[each] - self._first_row for each in dict.fromkeys(used) if each in self.rows]
+        if not places:
+            return 1.0
+        repeated = self._probabilities[places].sum(axis=0)
+        if word in used:
+            return np.asarray(repeated**REDRAWS)
+        return np.asarray((1 - repeated ** (REDRAWS + 1)) / (1 - repeated))  # 1 + repeated + … + repeated^REDRAWS
 
 
 class Branch:
@@ -82,14 +103,15 @@ class Sampler:
     def choose(self, branch: Branch) -> str:
         return branch.names[bisect(branch.cumulative, self._uniform())]
 
-    def draw(self, table: Table, recalled: Sequence[str] = ()) -> str:
-        """A word: with probability `table.recall` one of those recalled that the table knows, else any."""
+    def draw(self, table: Table, recalled: Sequence[str] = (), used: Sequence[str] = ()) -> str:
+        """A word: with probability `table.recall` one of those recalled that the table knows, else any. Those `used`
+        are not recalled, and drawn again."""
         if recalled:
-            recalled = [word for word in recalled if word in table.rows]
+            recalled = [word for word in recalled if word in table.rows and word not in used]
         if recalled and self._uniform() < table.recall:
             word = recalled[int(self._uniform() * len(recalled))]
         else:
-            word = table.words[bisect(table.cumulative[self._latent], self._uniform())]
+            word = table.draw(self._latent, self._uniform, used)
         self.tokens.append(word)
         return word
 
@@ -117,8 +139,9 @@ class Scorer:
         self._log_prior = log_prior
         self._log_branches = [0.0] * len(self._tokens)
         self._phenomena = ["local"] * len(tokens)
-        # One entry a draw: its token, its row, and p(token | latent) = recalled + fresh × probabilities[row].
-        self._draws: list[tuple[int, int, float, float]] = []
+        # One entry a draw: its token, its row, and p(token | latent) = recalled + fresh × probabilities[row], where fresh
+        # is a number or (latents,).
+        self._draws: list[tuple[int, int, float, NDArray | float]] = []
 
     def emit(self, word: str) -> None:
         if self._tokens[self.n_read] != word:
@@ -130,18 +153,19 @@ class Scorer:
         self._log_branches[self.n_read] += log_probability
         return name
 
-    def draw(self, table: Table, recalled: Sequence[str] = ()) -> str:
+    def draw(self, table: Table, recalled: Sequence[str] = (), used: Sequence[str] = ()) -> str:
         word = self._tokens[self.n_read]
         row = table.rows.get(word)
         if row is None:
             raise Rejected
         if recalled:
-            recalled = [other for other in recalled if other in table.rows]
+            recalled = [other for other in recalled if other in table.rows and other not in used]
+        weight = table.weight(word, used) if used else 1.0
         if recalled:
             share = table.recall * recalled.count(word) / len(recalled)
-            self._draws.append((self.n_read, row, share, 1 - table.recall))
+            self._draws.append((self.n_read, row, share, (1 - table.recall) * weight))
         else:
-            self._draws.append((self.n_read, row, 0.0, 1.0))
+            self._draws.append((self.n_read, row, 0.0, weight))
         self.n_read += 1
         return word
 
@@ -170,5 +194,5 @@ class Scorer:
         if not self._draws:
             return np.zeros((0, len(self._log_prior)))
         _, rows, recalled, fresh = zip(*self._draws, strict=True)
-        draws = np.array(fresh)[:, None] * self._probabilities[list(rows)] + np.array(recalled)[:, None]
-        return np.log(draws)
+        weights = np.stack([np.broadcast_to(each, len(self._log_prior)) for each in fresh])
+        return np.log(weights * self._probabilities[list(rows)] + np.array(recalled)[:, None])

@@ -123,11 +123,12 @@ class _Teller(Discourse):
         places.add(len(self.tokens) - 1)
         return verb
 
-    def property(self, subject: Referent, negated: bool, depth: int) -> None:
+    def property(self, subject: Referent, negated: bool, depth: int) -> bool:
         start = len(self.tokens)
-        super().property(subject, negated, depth)
-        if self.tokens[start] in self.tables.verb_of:
+        is_state = super().property(subject, negated, depth)
+        if not is_state:
             self.participles.add(start)
+        return is_state
 
     def finite_verb(self, table: dict[tuple[str, str], Table], subject: Referent) -> Verb:
         verb = super().finite_verb(table, subject)

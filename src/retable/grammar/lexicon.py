@@ -104,6 +104,12 @@ class Nation(NamedTuple):
     demonym: str
 
 
+class Homonym(NamedTuple):
+    singular: str
+    plural: str
+    senses: tuple[tuple[str, int], ...]  # kind and topic
+
+
 class Lexicon:
     """All lexemes, each list from the frequent to the rare, topics alternating; see `Invented` and `English`.
 
@@ -115,10 +121,16 @@ class Lexicon:
         occasion, fame: the selections of what something happens during, and of what a country has.
         goods: the kinds of nouns that go with a nation.
         apposed, owners: the selections of nouns that brackets may follow, and that a possessive may refer to.
+        location: the selection of where something happens.
         natural: whether sentences should make sense to a reader. Then a noun or a name is recalled only from earlier
-            sentences, a name has no relative clause, a place is in no other, and a second adjective is a descriptive
-            one after an evaluative one.
-        determiner_weights: how often each determiner is used.
+            sentences, and no content word is likely to come twice in one; a name has no relative clause, a place is in
+            no other, and a second adjective is a descriptive one after an evaluative one. A clause that says what its
+            subject is ends there, one after "if" or "when" is not about the future, what a sentence opens with says
+            once when or where it happens, "found" and "felt" are of the past, and "very" goes with no adjective
+            such as "annual", which has neither comparative nor adverb.
+        past_shares: how likely the past tense is in a document that has begun in the past, and in the present.
+        homonyms: spellings that two nouns may share, singular and plural, with the kind and topic of each.
+        determiner_weights, bracket_weights: how often each determiner and each kind of brackets is used.
         both_share, bracketed_shares, attached_shares, relative_shares: how often a noun phrase has "both" before it,
             or after it brackets, a preposition, or a relative clause; by the depth, or by the prepositions before it.
         families: by kind the nouns, a man and a woman of one family together, every other noun on its own.
@@ -136,8 +148,12 @@ class Lexicon:
     goods: Sequence[str]
     apposed: str = ANY
     owners: str = ANY
+    location: str = "place"
     natural: bool = False
+    past_shares: Mapping[str, float] = {"past": 0.96, "present": 0.05}
+    homonyms: Sequence[Homonym] = ()
     determiner_weights: Mapping[str, float]
+    bracket_weights: Sequence[float] = (3, 2, 1)
     both_share: float = 0.06
     bracketed_shares: Sequence[float] = (0.08, 0.35, 0.35)
     attached_shares: Sequence[float] = (0.28, 0.2)

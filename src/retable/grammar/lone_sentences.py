@@ -40,7 +40,7 @@ class LoneSentences:
             _Counting(grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)), places).document()
         self._pronouns: dict[str, Counter[Place]] = {pronoun: Counter() for pronoun in PRONOUNS.values()}
         self._others: Counter[Place] = Counter()
-        for (antecedent, tense), n in places.items():
+        for (antecedent, tense), n in (+places).items():
             self._others[antecedent and SOMETHING, tense] += n
             if antecedent:
                 self._pronouns[PRONOUNS[antecedent.agreement]][antecedent, tense] += n

@@ -173,9 +173,9 @@ class Teller(Discourse):
         self._last = proposition
         return closed
 
-    def property(self, subject: Referent, negated: bool, depth: int) -> None:
+    def property(self, subject: Referent, negated: bool, depth: int) -> bool:
         proposition, start = self._last, self._here
-        super().property(subject, negated, depth)
+        is_state = super().property(subject, negated, depth)
         verb = self.tables.verb_of.get(self.tokens[start])
         if verb is None:
             proposition.append(Chunk("A2", start, self._here))
@@ -185,6 +185,7 @@ class Teller(Discourse):
             if self._here > end:
                 proposition.append(Chunk("A0", end, self._here))
         self._last = proposition
+        return is_state
 
     def adjunct(self, kind: str) -> None:
         proposition, start = self._last, self._here

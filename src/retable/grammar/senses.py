@@ -1,6 +1,6 @@
 """A corpus with ambiguous words: spellings that two nouns of different kinds and topics share.
 
-It is the embedded language with some nouns respelt, so which noun was meant is known of every word. What the grammar
+The spellings are coined, or, where the lexicon has some, homonyms such as "bat", the animal and the thing. It is the embedded language with some nouns respelt, so which noun was meant is known of every word. What the grammar
 knows of probabilities is not: a text has a reading for every choice of senses, their sum is not computed, and a text
 with a shared spelling is outside the vocabulary of `Grammar`, which calls it impossible. So this corpus has no scores.
 """
@@ -17,6 +17,9 @@ from retable.grammar.corpus import SPLITS, until, write_lines
 from retable.grammar.invented import Coiner
 from retable.grammar.language import Grammar, Words
 from retable.grammar.lexicon import Lexicon, Noun
+
+
+Spelling = tuple[str, str]  # singular and plural
 
 
 class Sense(NamedTuple):
@@ -84,18 +87,45 @@ def write_senses(
 
 def shared_spellings(lexicon: Lexicon, ambiguous: int) -> dict[str, Sense]:
     """Every form of the ambiguous nouns, the most frequent of each kind first, with its spelling and sense."""
-    coiner = Coiner(seed=1916, taken=sorted(lexicon.words()))
+    pairs = homonyms(lexicon) if lexicon.homonyms else coined(lexicon)
     senses: dict[str, Sense] = {}
-    for pair in islice(unlike_pairs(lexicon), ambiguous):
-        stem = coiner.stem(2)
-        while not coiner.is_new((stem, f"{stem}s")):
-            stem = coiner.stem(2)
-        for noun in pair:
+    for (singular, plural), nouns in islice(pairs, ambiguous):
+        for noun in nouns:
             name = f"{noun.kind}-{noun.topic}"
-            senses |= {noun.singular: Sense(stem, name), noun.plural: Sense(f"{stem}s", name)}
+            senses |= {noun.singular: Sense(singular, name), noun.plural: Sense(plural, name)}
     if len(senses) < 4 * ambiguous:
         raise UsageError(f"ambiguous={ambiguous}: the lexicon has {len(senses) // 4} pairs of nouns; write no more")
     return senses
+
+
+def coined(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, Noun]]]:
+    """New words, each with two nouns of different kinds and topics."""
+    coiner = Coiner(seed=1916, taken=sorted(lexicon.words()))
+    for pair in unlike_pairs(lexicon):
+        stem = coiner.stem(2)
+        while not coiner.is_new((stem, f"{stem}s")):
+            stem = coiner.stem(2)
+        yield (stem, f"{stem}s"), pair
+
+
+def homonyms(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, ...]]]:
+    """The lexicon's homonyms, each with two nouns of its senses that sound alike after an article, the most frequent that
+    no other one has; those for which the lexicon lacks a noun are left out."""
+    taken: set[Noun] = set()
+    for singular, plural, senses in lexicon.homonyms:
+        fitting = [
+            [
+                noun
+                for noun in lexicon.nouns[kind]
+                if noun.topic == topic and noun.plural and noun not in taken
+                if lexicon.article(noun.singular) == lexicon.article(singular)
+            ]
+            for kind, topic in senses
+        ]
+        if all(fitting):
+            nouns = tuple(own[0] for own in fitting)
+            taken.update(nouns)
+            yield (singular, plural), nouns
 
 
 def unlike_pairs(lexicon: Lexicon) -> Iterator[tuple[Noun, Noun]]:

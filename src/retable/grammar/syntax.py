@@ -5,6 +5,7 @@ their discipline: every continuation is recognised by its first word, and what e
 the word.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from retable.grammar.interpreters import Sampler, Scorer, Table
@@ -32,7 +33,7 @@ class Referent(NamedTuple):
 class Syntax:
     """The state of a text, and the phrases and clauses that use it.
 
-    The words so far settle all of it: `tense` (a key of `tables.PAST`), and the forms of the nouns, names and
+    The words so far settle all of it: `tense` (a key of `Tables.past`), and the forms of the nouns, names and
     nations mentioned.
     """
 
@@ -46,6 +47,9 @@ class Syntax:
         self.nations: list[str] = []
         self.earlier_nouns: list[str] = []  # of the sentences before this one; so are the names
         self.earlier_names: list[str] = []
+        self.said: list[str] = []  # forms of the sentence's content words, where it avoids to say them again
+        self.opening = ""  # an adjunct that the sentence opens with, "place" or "day"
+        self.is_condition = False  # whether the clause is one after "if" or "when"
 
     # Clauses
 
@@ -65,15 +69,15 @@ class Syntax:
         return subject
 
     def verb_phrase(self, subject: Referent, depth: int, bare: bool = False) -> bool:
-        """Whether the phrase ended with a clause of its own, which took all that can follow."""
+        """Whether nothing can follow the phrase: it ended with a clause of its own, which took that, or, in a natural
+        language, said what the subject is."""
         tables, kind = self.tables, subject.kind
-        form = self.choose(tables.predication[kind])
+        form = self.choose(tables.predication[kind, self.is_condition])
         if form == "be":
-            self.property(subject, self.copula(subject), depth)
-            return False
+            return self.property(subject, self.copula(subject), depth) and tables.lexicon.natural
         if form in ("finite", "adverb"):
             if form == "adverb":
-                self.draw(tables.adverb[kind], tables.associates.get(subject.word, ()))
+                self.describe(tables.adverb[kind], tables.associates.get(subject.word, ()))
             verb = self.finite_verb(tables.verb[kind], subject)
         else:
             self.auxiliary(form, subject)
@@ -103,25 +107,28 @@ class Syntax:
             self.noun_phrase(frame.complement, owner=owner, depth=depth, favoured_by=verb.base)
         return False
 
-    def property(self, subject: Referent, negated: bool, depth: int) -> None:
-        """What follows a form of "be"."""
+    def property(self, subject: Referent, negated: bool, depth: int) -> bool:
+        """What follows a form of "be"; whether it says what the subject is, not what is done to it."""
         tables, associates = self.tables, self.tables.associates.get(subject.word, ())
         form = self.choose(tables.property[subject.kind])
         if form == "comparative":
-            self.draw(tables.comparative[subject.kind], associates)
+            self.describe(tables.comparative[subject.kind], associates)
             self.emit("than")
             self.noun_phrase(subject.kind, depth=depth)
         elif form == "passive":
-            verb = tables.verb_of[self.draw(tables.passive[subject.kind])]
+            verb = tables.verb_of[self.draw(tables.passive[subject.kind], (), self.said)]
+            self.remember(verb.forms)
             if verb.particle:
                 self.emit(verb.particle)
             if self.choose(tables.agent) == "yes":
                 self.emit("by")
                 self.noun_phrase(tables.lexicon.frames[verb.frame].agent or "", depth=depth)
+        elif form == "degree":
+            self.draw(tables.degree)
+            self.describe(tables.graded[subject.kind, negated], associates)
         else:
-            if form == "degree":
-                self.draw(tables.degree)
-            self.draw(tables.predicate[subject.kind, negated], associates)
+            self.describe(tables.predicate[subject.kind, negated], associates)
+        return form != "passive"
 
     def copula(self, subject: Referent) -> bool:
         """A form of "be"; whether it was negated."""
@@ -136,7 +143,7 @@ class Syntax:
 
     def adjunct(self, kind: str) -> None:
         """Where or when a noun of that `kind` does something."""
-        form = self.choose(self.tables.adjunct[kind])
+        form = self.choose(self.tables.adjunct[kind, self.opening])
         if form == "place":
             self.location()
         elif form == "day":
@@ -150,7 +157,7 @@ class Syntax:
         self.emit("in")
         form = self.choose(self.tables.location)
         if form == "noun":
-            self.noun_phrase("place")
+            self.noun_phrase(self.tables.lexicon.location)
         else:
             self.nation_word(self.tables.nation[form])
 
@@ -216,7 +223,7 @@ class Syntax:
             if modifier == "noun":
                 break
             if modifier == "adjective":
-                favoured_by = self.draw(tables.attribute[kind, number, n_before > 0])
+                favoured_by = self.describe(tables.attribute[kind, number, n_before > 0])
                 adjective = tables.adjective_of[favoured_by]
                 kind, is_evaluative = tables.narrowed[kind, adjective.kinds], adjective.polarity != 0
             else:
@@ -227,26 +234,29 @@ class Syntax:
     def noun(self, kind: str, number: str, favoured_by: str) -> Referent:
         tables = self.tables
         known = self.earlier_nouns if tables.lexicon.natural else self.nouns
-        word = self.draw(tables.noun[kind, number], [*known, *tables.associates.get(favoured_by, ())])
+        word = self.draw(tables.noun[kind, number], [*known, *tables.associates.get(favoured_by, ())], self.said)
         if word in known:
             self.mark("repetition")
         noun = tables.noun_of[word]
+        self.remember(noun.forms)
         self.nouns = [*self.nouns[len(noun.forms) - MEMORY :], *noun.forms]
         return Referent(noun.kind, "plural" if word == noun.plural else noun.gender, word)
 
     def name(self) -> Referent:
         known = self.earlier_names if self.tables.lexicon.natural else self.names
-        word = self.draw(self.tables.name, known)
+        word = self.draw(self.tables.name, known, self.said)
         if word in known:
             self.mark("repetition")
         self.names.append(word)
+        self.remember([word])
         return Referent("person", self.tables.gender_of[word], word)
 
     def nation_word(self, table: Table) -> str:
-        word = self.draw(table, self.nations)
+        word = self.draw(table, self.nations, self.said)
         if word in self.nations:
             self.mark("repetition")
         self.nations = [*self.nations[-6:], *self.tables.nation_of[word]]
+        self.remember(self.tables.nation_of[word])
         return word
 
     def bracket(self, head: Referent, depth: int = 0) -> None:
@@ -282,13 +292,29 @@ class Syntax:
 
     # Words
 
+    def remember(self, forms: Sequence[str]) -> None:
+        """The sentence has a content word with these forms."""
+        if self.tables.lexicon.natural:
+            self.said += forms
+
+    def describe(self, table: Table, favoured: Sequence[str] = ()) -> str:
+        """An adjective or an adverb; evaluative ones may come twice in a sentence, for each is worth a vote."""
+        word = self.draw(table, favoured, self.said)
+        adjective = self.tables.descriptive_of.get(word)
+        self.remember(adjective.forms if adjective else ())
+        return word
+
     def verb(self, table: Table, subject: Referent) -> Verb:
-        return self.tables.verb_of[self.draw(table, self.tables.associates.get(subject.word, ()))]
+        word = self.draw(table, self.tables.associates.get(subject.word, ()), self.said)
+        verb = self.tables.verb_of[word]
+        self.remember(verb.forms)
+        return verb
 
     def finite_verb(self, table: dict[tuple[str, str], Table], subject: Referent) -> Verb:
-        word = self.draw(table[subject.number, self.tense], self.tables.associates.get(subject.word, ()))
+        word = self.draw(table[subject.number, self.tense], self.tables.associates.get(subject.word, ()), self.said)
         self.mark("agreement")
         verb = self.tables.verb_of[word]
+        self.remember(verb.forms)
         self.settle_tense("past" if word == verb.past else "present")
         return verb
 

@@ -1,6 +1,7 @@
 """Every distribution and every choice of the embedded language, computed once from its lexicon."""
 
 from collections.abc import Collection, Sequence
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +27,10 @@ LINE_END = "\n"
 MIN_SENTENCES, MAX_SENTENCES = 3, 12  # of a document
 MAX_OPINIONS = 5  # of a sentence
 
-# Probability of the past tense: before the document's first verb, after it (a document keeps to its tense,
-# mostly), and in a sentence that opens with an adverb of time.
-PAST = {"open": 0.6, "past": 0.96, "present": 0.05, "yesterday": 1.0, "nowadays": 0.0}
+# Probability of the past tense: before the document's first verb, and in a sentence that opens with an adverb of time.
+# After the first verb it is the lexicon's `past_shares`.
+PAST = {"open": 0.6, "yesterday": 1.0, "nowadays": 0.0}
+PAST_JUDGES = ("found", "felt")
 HOME_SHARE = 0.75  # of a topic's content words that are its own; the others come from all topics alike
 ZIPF_SHIFT = 3.0  # of the r-th word of a class and topic, r from 0: 1 / (r + shift)
 CONSISTENT_SHARE = 0.83  # of the evaluative words that fit the mood (or, after "not", contradict it)
@@ -56,11 +58,12 @@ class Tables:
     def __init__(self, lexicon: Lexicon) -> None:
         self._blocks: list[NDArray] = []
         self._n_rows = 0
-        self.lexicon = lexicon
+        self.lexicon, self.past = lexicon, PAST | lexicon.past_shares
         self.associates = lexicon.associates
         self.noun_of = {form: noun for nouns in lexicon.nouns.values() for noun in nouns for form in noun.forms}
         self.verb_of = {form: verb for verbs in lexicon.verbs.values() for verb in verbs for form in verb.forms}
         self.adjective_of = {each.word: each for each in lexicon.adjectives}
+        self.descriptive_of = {form: each for each in lexicon.adjectives if not each.polarity for form in each.forms}
         self.gender_of = {name.word: name.gender for name in lexicon.names}
         self.nation_of = {word: nation for nation in lexicon.nations for word in nation}
         self._make_nominal_tables()
@@ -131,12 +134,12 @@ class Tables:
             words = [word for word, each in lexicon.prepositions.items() if kind in lexicon.kinds(each.heads)]
             if words:
                 self.preposition[kind] = self._table(words, zipf(len(words)))
-        self.bracket = self._table(list(BRACKETS), [3, 2, 1])
+        self.bracket = self._table(list(BRACKETS), lexicon.bracket_weights)
 
     def _selections(self) -> list[str]:
         """The selections of nouns that a text can ask for: those of its phrases, narrowed by adjectives."""
         lexicon = self.lexicon
-        found = dict.fromkeys([ANY, *lexicon.subject_kinds, lexicon.occasion, lexicon.fame])
+        found = dict.fromkeys([ANY, *lexicon.subject_kinds, lexicon.occasion, lexicon.fame, lexicon.location])
         found |= dict.fromkeys(each.objects for each in lexicon.prepositions.values())
         for frame in lexicon.frames.values():
             found |= dict.fromkeys(each for each in (frame.complement, frame.agent) if each not in (None, "clause"))
@@ -203,6 +206,7 @@ class Tables:
                     self.attribute[selection, number, is_second] = attribute
         self.predicate: dict[tuple[str, bool], Table] = {}  # by kind and negation; so is `evaluation`
         self.evaluation: dict[tuple[str, bool], Table] = {}
+        self.graded: dict[tuple[str, bool], Table] = {}  # as `predicate`, after "very"
         self.comparative: dict[str, Table] = {}  # by kind; so is `adverb`
         self.adverb: dict[str, Table] = {}
         for kind in lexicon.subject_kinds:
@@ -211,6 +215,9 @@ class Tables:
                 for tables, share, recall in ((self.predicate, 0.5, RECALL_PROPERTIES), (self.evaluation, 1.0, 0.0)):
                     if chosen := table(own, "word", share, negated, recall):
                         tables[kind, negated] = chosen
+                has_degrees = [each for each in own if each.comparative or each.adverb or not lexicon.natural]
+                if chosen := table(has_degrees, "word", 0.5, negated, RECALL_PROPERTIES):
+                    self.graded[kind, negated] = chosen
             for by_kind, form in ((self.comparative, "comparative"), (self.adverb, "adverb")):
                 having = [adjective for adjective in own if getattr(adjective, form)]
                 if chosen := table(having, form, 0.25, recall=RECALL_PROPERTIES):
@@ -235,7 +242,7 @@ class Tables:
             return {
                 (number, tense): table(frames, {"past": past, form: 1 - past})
                 for number, form in present.items()
-                for tense, past in PAST.items()
+                for tense, past in self.past.items()
             }
 
         subjects, objects = dict[str, tuple[str, ...]](), dict[str, tuple[str, ...]]()
@@ -261,16 +268,20 @@ class Tables:
             (name, number, tense): self._table(forms, [1 - past, past])
             for name, words in AUXILIARIES.items()
             for number, forms in (("singular", words[0::2]), ("plural", words[1::2]))
-            for tense, past in PAST.items()
+            for tense, past in self.past.items()
         }
         self.question = {
             tense: self._table(["does", "do", "did"], [0.6 * (1 - past), 0.4 * (1 - past), past])
-            for tense, past in PAST.items()
+            for tense, past in self.past.items()
         }
         self.occasion = self._table(["during", "after", "before"], [2, 2, 1])
         self.weekday = self._table(WEEKDAYS, np.ones(len(WEEKDAYS)))
         self.we = self._table(["i", "we"], [2, 1])
-        self.judge = self._table(["think", "believe", "found", "felt"], [4, 3, 2, 1])
+        judges = {"think": 4, "believe": 3, "found": 2, "felt": 1}
+        present = {word: weight for word, weight in judges.items() if word not in PAST_JUDGES}
+        usual, now = (self._table(list(each), list(each.values())) for each in (judges, present))
+        is_strict = lexicon.natural
+        self.judge = {tense: now if is_strict and not past else usual for tense, past in self.past.items()}  # by tense
 
     def _make_nominal_branches(self) -> None:
         names = self.name.words
@@ -310,14 +321,14 @@ class Tables:
     def _make_verbal_branches(self) -> None:
         shares = {"be": 0.16, "have": 0.13, "do": 0.08, "can": 0.05, "will": 0.06, "may": 0.03}
         auxiliaries = {name: (share, set(AUXILIARIES[name])) for name, share in shares.items()}
-        self.predication = {  # by the subject's kind; so is `property`
-            kind: Branch(
-                "finite", **({"adverb": (0.17, self.adverb[kind].words)} if kind in self.adverb else {}), **auxiliaries
-            )
-            for kind in self.lexicon.nouns
-        }
+        self.predication = {}  # by the subject's kind, and whether the clause is a condition
+        for kind, is_condition in product(self.lexicon.nouns, (False, True)):
+            excluded = ("will", "may") if is_condition and self.lexicon.natural else ()
+            options = {name: option for name, option in auxiliaries.items() if name not in excluded}
+            adverb = {"adverb": (0.17, self.adverb[kind].words)} if kind in self.adverb else {}
+            self.predication[kind, is_condition] = Branch("finite", **adverb, **options)
         self.negation = Branch("no", yes=(0.22, ["not"]))
-        self.property = {}
+        self.property = {}  # by the subject's kind
         for kind in self.lexicon.nouns:
             options = {"degree": (0.25, self.degree.words)}
             if kind in self.comparative:
@@ -327,13 +338,12 @@ class Tables:
             self.property[kind] = Branch("adjective", **options)
         self.agent = Branch("no", yes=(0.6, ["by"]))
         self.reflexive = Branch("no", yes=(0.2, REFLEXIVES.values()))
-        times = {"day": (0.08, ["on"]), "occasion": (0.08, ["during", "after", "before"])}
-        self.adjunct = {  # by the subject's kind
-            kind: Branch(
-                "no", **({} if self.lexicon.natural and kind == "place" else {"place": (0.14, ["in"])}), **times
-            )
-            for kind in self.lexicon.nouns
-        }
+        adjuncts = {"place": (0.14, ["in"]), "day": (0.08, ["on"]), "occasion": (0.08, ["during", "after", "before"])}
+        self.adjunct = {}  # by the subject's kind, and by what the sentence opens with: "place", "day" or ""
+        for kind, opening in product(self.lexicon.nouns, ("", *adjuncts)):
+            excluded = {opening, "place" if kind in self.lexicon.kinds(self.lexicon.location) else ""}
+            fitting = [name for name in adjuncts if not (self.lexicon.natural and name in excluded)]
+            self.adjunct[kind, opening] = Branch("no", **{name: adjuncts[name] for name in fitting})
         self.location = Branch(
             "noun", capital=(0.45, self.nation["capital"].words), country=(0.3, self.nation["country"].words)
         )

@@ -64,8 +64,8 @@ class Parse(Discourse):
         self._scorer.emit(word)
         self.words.append(Read(self._scorer.n_read - 1, word))
 
-    def _draw(self, table: Table, recalled: Sequence[str] = ()) -> str:
-        word = self._scorer.draw(table, recalled)
+    def _draw(self, table: Table, recalled: Sequence[str] = (), used: Sequence[str] = ()) -> str:
+        word = self._scorer.draw(table, recalled, used)
         self.words.append(Read(self._scorer.n_read - 1, word, self._about))
         return word
 
@@ -105,10 +105,11 @@ class Parse(Discourse):
         self.words = [*before, *self.words, head]
         return closed
 
-    def property(self, *args: Any, **settings: Any) -> None:
+    def property(self, *args: Any, **settings: Any) -> bool:
         before = self._apart()
-        super().property(*args, **settings)
+        is_state = super().property(*args, **settings)
         self.words = before + self.words[1:] + self.words[:1]
+        return is_state
 
     # Agreement
 
