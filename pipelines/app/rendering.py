@@ -22,7 +22,7 @@ from retable.reporting.records import read_results, write_record
 from retable.reporting.report import write_report
 from retable.reporting.results import Result
 
-NOT_RENDERED = ("bands", "more_seeds")  # keys of a study that the report's text does not contain
+NOT_RENDERED = ("bands", "cost", "more_seeds")  # keys of a study that the report's text does not contain
 
 
 def write_records(study: Study) -> None:

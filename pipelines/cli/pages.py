@@ -1,8 +1,8 @@
-"""What pages show of the project's files: `python -m pipelines.cli.pages` writes it anew into README.md and docs/.
+"""Tables and files that pages show: `python -m pipelines.cli.pages` writes them again into README.md and docs/.
 
-A table between `<!-- name -->` and `<!-- end name -->` has some columns of a committed table, as `PIECES` lists them,
-or as `<!-- systems: page -->` the systems of a family of docs/systems.yaml. The block after "This is `file`:" is that
-whole file. People write the text around them.
+A table between `<!-- name -->` and `<!-- end name -->` has some columns of a committed table, as `PIECES` lists them.
+`<!-- systems: page -->` inserts the systems of a family of docs/systems.yaml, `<!-- studies -->` all studies. The block
+after "This is `file`:" is that whole file. The text around them is written by hand.
 """
 
 import re
@@ -81,7 +81,11 @@ def filled(text: str) -> str:
 
     def piece(found: re.Match[str]) -> str:
         name = found[1]
-        if name.startswith("systems: "):
+        if name == "studies":
+            from docs.studies_table import table_of_studies
+
+            table = table_of_studies()
+        elif name.startswith("systems: "):
             from docs.catalogue import table_of_systems  # which an installation without the checkout lacks
 
             table = table_of_systems(name.removeprefix("systems: "))

@@ -124,6 +124,7 @@ class Reported(Keys):
 
     question: str = key("question: Do language models improve in the order of history?")
     answer: str = key('answer: "Yes, from {kn5: test/perplexity_word|.2f} to {gpt: test/perplexity_word|.2f}."')
+    cost: str = key("cost: 5 minutes on two cores")
     figure: dict[Name, str] = key("figure: {phenomena-grammar_small: LSTMs learn nesting; n-grams do not}")
     notes: dict[Name, dict[Name, Name]] = key("notes: {ptb: {lstm: six epochs instead of the paper's 39}}")
     ablations: dict[Name, Ablation] = key("ablations: {pairs: {title: …, claim: …, metric: sst2/test/accuracy, …}}")
