@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
@@ -42,7 +42,6 @@ from retable.training.signals import Pruned, Stopped
 if TYPE_CHECKING:
     from retable.tracking.run import Run
 
-OPENED = "mlflow_key"  # of a scratch folder: a run of this key is open
 THREADS = "threads"  # of a scratch folder: on how many its checkpoints were computed
 REPLACED = "replaced"  # beside scratch folders: a cell that another is taking the place of
 
@@ -124,6 +123,7 @@ def run_folder(
                 yield record
             return
         if environment.is_job() and artifacts.read_record(making.out).get("key") == making.key:
+            shutil.rmtree(making.scratch, ignore_errors=True)  # a kill may have left it
             environment.report(there=True)
             raise ThereAlready
         with _scratch(making):
@@ -133,11 +133,13 @@ def run_folder(
                 with _costs() as costs, _written(making, log) as record:
                     yield record
                 known = [artifacts.read_record(each).get("mlflow_run_id") for each in making.cells]
-                made |= {"key": making.key, "mlflow_run_id": run and run.id}
+                made |= {"mlflow_run_id": run and run.id}
                 made |= {"upstream_runs": [each for each in known if each is not None], **costs, **record.costs}
                 artifacts.write_record(making.out, made)
             if run is not None:
-                _finish(run, making, record, made)
+                _finish(run, making, record)
+            # By the key a job knows that it has nothing to do: its run has ended, too. MLflow may answer only now.
+            artifacts.write_record(making.out, {**made, "key": making.key, "mlflow_run_id": run and run.id})
             shutil.rmtree(making.scratch)
     if not environment.is_job():  # the launcher shows the scores of all jobs
         print(f"{making.out}: {', '.join(_scores(making.out, record.metrics)) or 'made'}")
@@ -199,7 +201,9 @@ def _scratch(making: Making) -> Iterator[None]:
     """Give the cell its scratch folder, and remove those of other configurations, inputs or code. Where somebody debugs
     or a search ends the trial, its own goes, too."""
     try:
-        _give_up(each for each in making.bench.iterdir() if each != making.scratch or debugging(overrides()))
+        for left in making.bench.iterdir():
+            if re.fullmatch("[0-9a-f]{12}", left.name) and (left != making.scratch or debugging(overrides())):
+                shutil.rmtree(left)
         making.scratch.mkdir(exist_ok=True)
         require_one_mount(making.scratch, making.out)
         with _same_threads(making.scratch):
@@ -223,7 +227,6 @@ def _run(tracked: bool, making: Making, made: Mapping[str, Any]) -> Iterator["Ru
 
     project = os.path.relpath(artifacts.project_folder(), artifacts.root())
     tags = {"cell": _called(making.out), "folder": project, **making.facts, **made}
-    (making.scratch / OPENED).write_text(making.key, encoding="utf-8")
     run = start(run_spec(making.key, making.place, making.config, tags, making.digests, making.cells))
     try:
         yield run
@@ -235,7 +238,6 @@ def _run(tracked: bool, making: Making, made: Mapping[str, Any]) -> Iterator["Ru
         raise
     except Exception:
         run.fail()
-        (making.scratch / OPENED).unlink()
         raise
 
 
@@ -273,7 +275,7 @@ def _written(making: Making, log: Callable[[Any], None]) -> Iterator[RunFolder]:
         artifacts.write_json(folder / "run.json", making.facts | origins | record.extra)
 
 
-def _finish(run: "Run", making: Making, record: RunFolder, made: Mapping[str, Any]) -> None:
+def _finish(run: "Run", making: Making, record: RunFolder) -> None:
     """Close the cell's run in MLflow with its metrics and small files."""
     names = ("config.yaml", "metrics.json", "run.json", "curve.csv", *record.files)
     files = [making.out / name for name in names if (making.out / name).exists()]
@@ -281,8 +283,6 @@ def _finish(run: "Run", making: Making, record: RunFolder, made: Mapping[str, An
     scores = [] if making.stage in ("prepare", "tokenize") else artifacts.main_scores(metrics, 1)
     score = next((name for name in scores if "test" in name.split("/")), None)
     run.finish(metrics, [*files, artifacts.record_file(making.out)], score)
-    if run.id != made["mlflow_run_id"]:  # MLflow has answered only now
-        artifacts.write_record(making.out, {**made, "mlflow_run_id": run.id})
 
 
 def without_doubles(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -298,18 +298,6 @@ def without_doubles(metrics: Mapping[str, float]) -> dict[str, float]:
 
 def _bench(stage: str, place: str) -> Path:
     return Path("work", "debug/scratch" if debugging(overrides()) else "", stage, place)
-
-
-def _give_up(left: Iterable[Path]) -> None:
-    """Remove what killed runs left that had another configuration, inputs or code, and close their runs in MLflow.
-    Where that does not answer, the next making of the cell tries again."""
-    for scratch in (path for path in left if re.fullmatch("[0-9a-f]{12}", path.name)):
-        if (opened := scratch / OPENED).exists():
-            from retable.tracking.run import give_up
-
-            if not give_up(opened.read_text(encoding="utf-8")):
-                continue  # another time
-        shutil.rmtree(scratch)
 
 
 @contextlib.contextmanager

@@ -342,10 +342,12 @@ def generate(
 
 @app.command()
 def sync() -> None:
-    """Send MLflow the runs that it did not take when they were made."""
-    from retable.tracking.run import n_waiting, send_waiting
+    """Send MLflow the runs that it did not take when they were made, and close those of killed commands."""
+    from retable.tracking.run import end_killed, n_waiting, send_waiting
 
     sent = send_waiting()
+    if ended := end_killed():
+        print(f"closed as KILLED: {ended}")
     if left := n_waiting():
         raise UsageError(f"{left} of {left + sent} runs wait on; MLFLOW_TRACKING_URI says where MLflow is sought")
     print(f"sent: {sent}" if sent else "no run waits")

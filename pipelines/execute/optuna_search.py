@@ -121,7 +121,7 @@ class Search(Sweep):
         """Run trials as long as there are some to run."""
         while (trial := self._next()) is not None:
             try:
-                values = {key: suggested(trial, key, each) for key, each in self._space.items()}
+                values = trial.params
                 said = [f"{key}={value}" for key, value in values.items()]
                 suffix = f"+{self._name}.{trial.number}{called({}, [*map(rounded, said)], [*values])}"
                 try:
@@ -152,15 +152,26 @@ class Search(Sweep):
                     if left.number not in {each.number for each in self._of(TrialState.RUNNING)}:
                         self._release(left.number)  # another worker has told of it meanwhile
                         continue
-                    return optuna.Trial(self._study, left._trial_id)
+                    self._seed_for(left.number)
+                    return self._drawn(optuna.Trial(self._study, left._trial_id))
             counted = len(self._study.get_trials(deepcopy=False)) - self._failed
             if counted >= self._n_trials and not self._of(TrialState.WAITING):
                 return None
-            # Seeded anew for each: a search that goes on would else draw again what it drew first.
-            self._study.sampler = self._sampler(seed=int(digest_of([self._seed, len(self._study.trials)])[:8], 16))
+            self._seed_for(len(self._study.trials))
             trial = self._study.ask()
             self._claim(trial.number)
-            return trial
+            return self._drawn(trial)
+
+    def _seed_for(self, number: int) -> None:
+        """Seed the sampler for a trial. A search that goes on would else draw again what it drew first, and a trial
+        that was left undrawn other values than those of an undisturbed search."""
+        self._study.sampler = self._sampler(seed=int(digest_of([self._seed, number])[:8], 16))
+
+    def _drawn(self, trial: optuna.Trial) -> optuna.Trial:
+        """The trial with all its values, which the sampler of another trial must not draw."""
+        for key, each in self._space.items():
+            suggested(trial, key, each)
+        return trial
 
     def _tell(self, trial: optuna.Trial, job: Job) -> None:
         trial.set_user_attr("cell", str(job.cell or ""))

@@ -102,6 +102,7 @@ class Project:
         """Of scratch and locks: logs may stay, and what is kept of cells."""
         return sorted(path for path in (self.folder / "work").glob("*") if path.name not in KEPT)
 
-    def check_finished(self) -> None:
+    def unfinished(self) -> list[str]:
+        """The names of the runs of which one or more are not finished."""
         finished = RunStatus.to_string(RunStatus.FINISHED)
-        assert {status for runs in self.runs().values() for status, *_ in json.loads(runs)} == {finished}
+        return [name for name, runs in self.runs().items() if {status for status, *_ in json.loads(runs)} != {finished}]

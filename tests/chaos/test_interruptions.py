@@ -101,7 +101,7 @@ def test_a_command_ended_anywhere_and_run_again_is_as_undisturbed(forks, tmp_pat
         if code != 0 or project.left():
             finds.append(f"{name} again: {code}, and left {project.left()}\n{said}")
     compare([project.files(), project.runs()], [undisturbed.files(), undisturbed.runs()], finds)
-    project.check_finished()
+    finds += [f"{name} is not finished" for name in project.unfinished()]
     assert not finds, "\n".join(finds)
 
 
@@ -189,6 +189,6 @@ def test_a_study_ended_anywhere_and_made_again_is_as_undisturbed(forks, tmp_path
         if code != 0 or project.left():
             finds.append(f"{name} again: {code}, and left {project.left()}\n{said}")
         compare(made(project), undisturbed, finds)
-        project.check_finished()
+        finds += [f"{name} again: {open_} is not finished" for open_ in project.unfinished()]
         unmake(project)
     assert not finds, "\n".join(finds)

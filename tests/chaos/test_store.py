@@ -40,7 +40,7 @@ def test_eight_stages_at_once_make_one_store(folder, forks):
     for code, said in ended:
         assert code == 0 and "MLflow takes nothing" not in said, said
     project = projects[names[0]]
-    project.check_finished()
+    assert not project.unfinished()
     found = project.runs()
     assert sorted(found) == [f"run pretrain {name}-1" for name in names]
     assert all(len(json.loads(runs)) == 1 for runs in found.values())

@@ -2,11 +2,13 @@
 
 import io
 import shutil
+import sys
 import threading
 import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import optuna
 import pandas as pd
@@ -14,16 +16,19 @@ import pytest
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from mlflow.tracking import MlflowClient
+from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 from rich.console import Console
 
+from pipelines.app import run_folder
 from pipelines.config.project import CONF
 from pipelines.execute.adopt import adopt, changed, written_at
 from pipelines.execute.grid import Grid, leave, show
 from pipelines.execute.launcher import Devices, in_parallel
 from pipelines.execute.optuna_search import Search, corners, distribution, rounded
 from pipelines.execute.progress import StudyProgress
-from retable.core.artifacts import write_json
+from retable.core import artifacts
+from retable.core.artifacts import read_json, write_json
 from retable.core.errors import UsageError
 from retable.planning.conf import Conf, flat
 from tests.pipelines.conftest import ROOT, Project
@@ -209,6 +214,7 @@ def test_a_trial_that_another_worker_has_told_of_meanwhile_is_not_run_again(tmp_
     told, left = study.ask(), study.ask()
     search = Search.__new__(Search)
     search._study, search._n_trials, search._failed, search._claims = study, 2, 0, {}
+    search._space, search._seed, search._sampler = {}, 1, optuna.samplers.RandomSampler
     search._asking, search._alone = threading.Lock(), nullcontext
 
     def claim(number: int) -> bool:
@@ -219,6 +225,54 @@ def test_a_trial_that_another_worker_has_told_of_meanwhile_is_not_run_again(tmp_
 
     search._claim, search._release = claim, search._claims.pop
     assert search._next().number == left.number and [*search._claims] == [left.number]
+
+
+def test_a_trial_that_was_left_undrawn_has_the_values_of_an_undisturbed_search():
+    """A worker was killed between asking for a trial and drawing its values."""
+    storage = optuna.storages.InMemoryStorage()
+
+    def values(name: str, left: int | None) -> list[dict[str, Any]]:
+        search = Search.__new__(Search)
+        search._study = optuna.create_study(storage=storage, study_name=name)
+        search._n_trials, search._failed, search._seed, search._sampler = 4, 0, 1, optuna.samplers.RandomSampler
+        search._space = {"lr": FloatDistribution(1e-3, 1e-2, log=True), "width": IntDistribution(8, 512)}
+        search._asking, search._alone, search._claim = threading.Lock(), nullcontext, lambda number: True
+        while True:
+            if len(search._study.trials) == left:
+                search._study.ask()
+            if (trial := search._next()) is None:
+                return [each.params for each in search._study.trials]
+            search._study.tell(trial, 1.0)
+
+    undisturbed = values("undisturbed", None)
+    assert len({each["lr"] for each in undisturbed}) == 4
+    assert all(values(f"left at {n}", n) == undisturbed for n in range(4))
+
+
+@pytest.mark.parametrize("moment", ["write_record", "_finish", "rmtree"])
+def test_a_job_that_ends_behind_its_cell_ends_its_run_when_it_runs_again(sweeping, monkeypatch, moment):
+    """Killed where its cell stands, and its run is open still or its scratch folder not removed."""
+    command = ["pretrain", "corpus=grammar_tiny", "recipe=counted/unigram"]
+    where = {"write_record": artifacts, "_finish": run_folder, "rmtree": shutil}[moment]
+    remove = shutil.rmtree
+
+    def ends(path, *said, **named):
+        if moment != "rmtree":
+            sys.exit(137)
+        if Path(path).parent.name == "unigram-1+job":
+            Path(path, "left").touch()
+            sys.exit(137)
+        remove(path, *said, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(where, moment, ends)
+        assert sweeping.run(*command, RETABLE_JOB_SUFFIX="+job").returncode == 137
+    cell = sweeping.folder / "outputs/pretrain/grammar_tiny/unigram-1+job"
+    assert (cell / "metrics.json").exists()
+    sweeping.succeed(*command, RETABLE_JOB_SUFFIX="+job")
+    (run,) = [run for run in runs(sweeping) if run.info.run_name == "unigram-1+job"]
+    assert run.info.status == "FINISHED" and run.data.metrics.keys() >= read_json(cell / "metrics.json").keys()
+    assert not [*sweeping.folder.glob("work/pretrain")]
 
 
 @pytest.mark.long

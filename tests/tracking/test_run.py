@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import sqlite3
 import sys
 import threading
@@ -448,14 +449,75 @@ def test_a_command_that_needs_the_store_says_in_one_line_that_it_does_not_answer
         assert "\n" not in str(refused.value) and "w0rd" not in str(refused.value)
 
 
-def test_a_run_that_nothing_goes_on_with_is_closed(client, monkeypatch):
-    run, done = start("given up"), start("done")
-    done.finish({}, [])
+def opened(project: Path, *keys: str) -> multiprocessing.Process:
+    """A process of a project that has runs open, the second of a key as one that goes on with the first."""
+    processes = multiprocessing.get_context("fork")
+    ready = processes.Event()
+
+    def work() -> None:
+        project.mkdir(exist_ok=True)
+        os.environ["DVC_ROOT"] = str(project)
+        _open = [start(key) for key in keys]
+        ready.set()
+        signal.pause()
+
+    process = processes.Process(target=work, daemon=True)
+    process.start()
+    assert ready.wait(60)
+    return process
+
+
+def status(client: MlflowClient, key: str) -> str:
+    (run,) = runs(client, key)
+    return run.info.status
+
+
+def test_the_next_command_closes_the_runs_of_dead_processes_and_no_others(own, tmp_path, monkeypatch):
+    """Others have the same store, and may have a run of the same key: in this project, or on another machine."""
+    client, _ = own
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    monkeypatch.setenv("DVC_ROOT", str(here))
+    others = [opened(elsewhere, "shared", "elsewhere"), opened(here, "beside")]
+    killed = opened(here, "alone", "shared", "resumed", "resumed", "beside")
+    with_end = start("ended")
+    with_end.finish({}, [])
+    for key in ("alone", "shared", "resumed", "beside", "elsewhere"):
+        assert status(client, key) == "RUNNING"
+    killed.kill()
+    killed.join()
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "delete_tag", fails)
+        resumed = start("resumed")
+    assert {status(client, key) for key in ("alone", "shared", "resumed")} == {"RUNNING"}  # MLflow did not answer
+    resumed.finish({}, [])
+    expected = {"alone": "KILLED", "shared": "RUNNING", "resumed": "FINISHED", "beside": "RUNNING", "ended": "FINISHED",
+                "elsewhere": "RUNNING"}  # fmt: skip
+    assert {key: status(client, key) for key in expected} == expected
+    for process in others:
+        process.kill()
+        process.join()
+    assert tracking.end_killed() == 1 and not (here / tracking.OPEN).exists()
+    assert (status(client, "beside"), status(client, "shared")) == ("KILLED", "RUNNING")  # whose machine is another
+    monkeypatch.setenv("DVC_ROOT", str(elsewhere))
+    start("next").finish({}, [])
+    assert {status(client, key) for key in ("shared", "elsewhere")} == {"KILLED"}
+    every = (run.data.tags for key in (*expected, "next") for run in runs(client, key))
+    assert not [tag for tags in every for tag in tags if tag.startswith(tracking.OPEN_BY)]
+
+
+def test_a_run_whose_end_waits_is_no_killed_one(own, monkeypatch):
+    """What MLflow has taken last stands, and the run has no tag of who had it open."""
+    client, _ = own
+    run = start("ends without")
     with monkeypatch.context() as patch:
         patch.setattr(MlflowClient, "set_terminated", fails)
-        assert not tracking.give_up("given up")
-    assert tracking.give_up("given up") and tracking.give_up("done") and tracking.give_up("never begun")
-    assert [client.get_run(each.id).info.status for each in (run, done)] == ["KILLED", "FINISHED"]
+        run.finish({"steps": 1}, [])
+    assert tracking.send_waiting() == 1 and tracking.end_killed() == 0
+    (stored,) = runs(client, "ends without")
+    assert stored.info.status == "FINISHED" and not [
+        tag for tag in stored.data.tags if tag.startswith(tracking.OPEN_BY)
+    ]
+    assert not tracking.n_waiting() and not (tracking.root() / tracking.OPEN).exists()
 
 
 def cell(name: str, run: str | None) -> Path:

@@ -1,14 +1,17 @@
 """A cell's run in MLflow, as far as that answers; what it does not take waits for it."""
 
+import contextlib
 import fcntl
 import json
 import os
 import re
+import socket
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunStatus, RunTag
 from mlflow.tracking import MlflowClient
@@ -28,6 +31,8 @@ from retable.tracking.store import (
 )
 
 WAITING = Path("work/mlflow")  # what MLflow did not take
+OPEN = Path("work/open")  # a mark for each run that a process has open
+OPEN_BY = "retable.open."  # the tag that a run has as long as a mark of this name stands somewhere
 SCORE = "score"  # the metric by which a list of runs is sorted
 SCORED_BY = "retable.score"  # the tag with the name of the metric that this is
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # a task may call a column "#1 String", and a metric have a try's name
@@ -101,8 +106,8 @@ class Run:
 
     id: str | None = None
 
-    def __init__(self, opening: RunSpec, points: Iterable[tuple[int, str, float]] = ()):
-        self._opening, self._points = opening, [*points]
+    def __init__(self, opening: RunSpec, points: Iterable[tuple[int, str, float]] = (), mark: "_Mark | None" = None):
+        self._opening, self._points, self._mark = opening, [*points], mark
         self._taken: list[tuple[int, str, float]] = []
         self._measured: str | None = None
         self._monitor: Any = None
@@ -140,10 +145,14 @@ class Run:
     ) -> None:
         if self._monitor is not None:
             self._monitor.finish()
-        if self._send(ending := Ending(RunStatus.to_string(status), dict(metrics or {}), files, dict(tags or {}))):
-            send_waiting()
-        else:
+        sent = self._send(ending := Ending(RunStatus.to_string(status), dict(metrics or {}), files, dict(tags or {})))
+        if not sent:
             _wait(self._opening, self._taken + self._points, ending, self.id)
+        if self._mark is not None:
+            self._mark.leave(remove=sent)
+        if sent:
+            send_waiting()
+            end_killed()
 
     def _send(self, ending: "Ending | None" = None) -> bool:
         """Whether MLflow has taken what is to be logged, and the end."""
@@ -153,7 +162,8 @@ class Run:
             if self.id is not None and self._silent_until is not None and not is_known(client, self.id):
                 self._begin_again()
             if self.id is None:
-                self.id, self._measured = _open(client, experiment, self._opening)
+                by = self._mark.tag if self._mark else {}
+                self.id, self._measured = _open(client, experiment, self._opening, by)
                 self._monitor = _monitor(client, self.id) if self._opening.monitored and ending is None else None
             self._log(client, self.id)
             if ending is not None:
@@ -205,27 +215,73 @@ class Run:
         if self._measured is not None:
             _score(client, self._measured, ending)
         _terminate(client, run_id, ending.status)
+        if self._mark is not None:
+            _untag(client, run_id, self._mark.path.name)
+
+
+class _Mark:
+    """A file that this process holds locked as long as it has a run open; the kernel frees it, whatever ends that.
+
+    It has a name of its own, which is a tag of the run: others may have the same run open, on other machines too.
+    """
+
+    def __init__(self, key: str):
+        while True:
+            self.path = root() / OPEN / uuid4().hex
+            with contextlib.suppress(FileNotFoundError):  # another process has removed the folder, which was empty
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+                if self.path.exists():  # else one that was looking for killed ones came between
+                    os.write(self._file, key.encode())
+                    break
+                os.close(self._file)
+        self.tag = {f"{OPEN_BY}{self.path.name}": f"process {os.getpid()} on {socket.gethostname()}"}
+
+    def leave(self, remove: bool) -> None:
+        """Hold it no longer; one that is not removed is of a run whose end MLflow has not taken."""
+        if remove:
+            self.path.unlink(missing_ok=True)
+        os.close(self._file)
 
 
 def start(opening: RunSpec) -> Run:
     """The run of what begins now; what waits of an earlier try, it brings again."""
     _waiting(opening.key).unlink(missing_ok=True)
-    run = Run(opening)
+    run = Run(opening, mark=_Mark(opening.key))
     run.log([])
+    if run.id is not None:
+        end_killed()
     return run
 
 
-def give_up(key: str) -> bool:
-    """Close the run of `key`, where a killed try left it open and nothing will go on with it; whether MLflow could be
-    asked."""
-    try:
-        client, experiment = open_store()
-        for run_id in begun(client, experiment, key):
-            if client.get_run(run_id).info.status == RunStatus.to_string(RunStatus.RUNNING):
-                _terminate(client, run_id, RunStatus.to_string(RunStatus.KILLED))
-    except NO_ANSWER:
-        return False
-    return True
+def end_killed() -> int:
+    """Close the runs that killed processes of this project left open; how many. Those that another process has open,
+    here or on another machine, stay so; where MLflow does not answer, the next call tries again."""
+    ended = 0
+    for path in (root() / OPEN).glob("*"):
+        with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("r+", encoding="utf-8") as mark:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                client, experiment = open_store()
+                for run_id in begun(client, experiment, mark.read()):
+                    _untag(client, run_id, path.name)
+                    run = client.get_run(run_id)
+                    is_running = run.info.status == RunStatus.to_string(RunStatus.RUNNING)
+                    if is_running and not any(tag.startswith(OPEN_BY) for tag in run.data.tags):
+                        _terminate(client, run_id, RunStatus.to_string(RunStatus.KILLED))
+                        ended += 1
+            except NO_ANSWER:
+                break
+            path.unlink()
+    with contextlib.suppress(OSError):  # there is none, or some runs are open
+        (root() / OPEN).rmdir()
+    return ended
+
+
+def _untag(client: MlflowClient, run_id: str, mark: str) -> None:
+    if (tag := f"{OPEN_BY}{mark}") in client.get_run(run_id).data.tags:
+        client.delete_tag(run_id, tag)
 
 
 def _written(path: Path) -> int:
@@ -288,19 +344,19 @@ def _opening_of(said: Mapping[str, Any]) -> RunSpec:
     return RunSpec(**{**said, "data_sets": data_sets, "group": said["group"] and Group(**said["group"])})
 
 
-def _open(client: MlflowClient, experiment: str, opening: RunSpec) -> tuple[str, str | None]:
+def _open(client: MlflowClient, experiment: str, opening: RunSpec, by: Mapping[str, str]) -> tuple[str, str | None]:
     """The ids of the run, the one that a killed or an earlier try began or else a new one, and of that which it
-    measures."""
+    measures. The tag `by` says who has it open."""
     upstream = [read_record(Path(cell)).get("mlflow_run_id") for cell in opening.upstream]
     runs = [run for run in upstream if run is not None]
     measured = runs[0] if opening.measures and upstream[:1] == runs[:1] and runs and is_known(client, runs[0]) else None
-    tags = opening.tags | {"retable.upstream": ",".join(runs)}
+    tags = opening.tags | {"retable.upstream": ",".join(runs)} | by
     if parent := opening.parent or measured or (opening.group and _group(client, experiment, opening.group)):
         tags["mlflow.parentRunId"] = parent
     if there := begun(client, experiment, opening.key):
         run_id = there[0]
-        client.update_run(run_id, status=RunStatus.to_string(RunStatus.RUNNING))
         client.log_batch(run_id, tags=[RunTag(tag, value) for tag, value in tags.items()])
+        client.update_run(run_id, status=RunStatus.to_string(RunStatus.RUNNING))
         return run_id, measured
     name = opening.measures if measured and opening.measures else opening.name
     run_id = create(client, experiment, name, opening.key, tags)
