@@ -1,6 +1,7 @@
 """Commands ended at any moment, by `kill -9` or asked to, and run again: nothing is lost, doubled or left behind.
 
 CHAOS_SEED and CHAOS_ENDS (how many, of all commands together) make it another or a longer try: the nightly one has 300.
+CHAOS_SECONDS is the time in which a command must end, 300 by default.
 Of few ends, each is of another command, which is drawn; what these don't need is not run. With -s each is said at once.
 """
 
@@ -124,6 +125,7 @@ def compare(found: list[dict[str, Any]], expected: list[dict[str, Any]], finds: 
     for one, other in zip(found, expected, strict=True):
         finds += [f"{name}: {one.get(name)} for {other.get(name)}" for name in sorted(one.keys() | other.keys())
                   if one.get(name) != other.get(name)]  # fmt: skip
+    print(*finds, sep="\n", flush=True)  # a command that hangs later ends the test
 
 
 STUDY = {
