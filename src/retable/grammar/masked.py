@@ -174,7 +174,7 @@ class Filler(Scorer):
     def choose(self, branch: Branch) -> str:
         return self._sampler.choose(branch) if self.n_read in self._free else super().choose(branch)
 
-    def draw(self, table: Table, recalled: Sequence[str] = (), used: Sequence[str] = ()) -> str:
+    def draw(self, table: Table, recalled: Sequence[str] = (), used: Collection[str] = ()) -> str:
         if self.n_read in self._free:
             self._tokens[self.n_read] = self._sampler.draw(table, recalled, used)
         return super().draw(table, recalled, used)
