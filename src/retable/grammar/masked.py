@@ -200,7 +200,8 @@ def interchangeable(lexicon: Lexicon) -> list[list[str]]:
     for verb in (verb for verbs in lexicon.verbs.values() for verb in verbs):
         add(verb, verb.frame, verb.particle, verb.past == verb.participle)
     for adjective in lexicon.adjectives:
-        add(adjective, adjective.polarity == 0, adjective.kinds, lexicon.article(adjective.word))
+        has_degrees = bool(adjective.comparative or adjective.adverb)
+        add(adjective, adjective.polarity == 0, adjective.kinds, has_degrees, lexicon.article(adjective.word))
     for name in lexicon.names:
         classes["name", name.gender].append(name.word)
     for role in ("country", "capital"):
