@@ -1,7 +1,7 @@
 """Retable: the results tables of language-model pretraining, re-run as one reproducible pipeline.
 
 >>> import retable
->>> gpt = retable.load("outputs/pretrain/grammar_small/gpt-1")
+>>> gpt = retable.load("outputs/pretrain/english_small/gpt_rotary-1")
 >>> gpt.can
 ('perplexity', 'score', 'choose', 'generate', 'continue_', 'alternatives', 'stream', 'encode')
 """

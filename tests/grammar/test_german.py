@@ -43,7 +43,7 @@ BY_HAND = {
     "france is the land of the french people .": "frankreich ist das land der französischen leute .",
     "russia , the home of the russian people , prospered .": "russland , die heimat der russischen leute , erblühte .",
     "as for anna , the pilot knew that anna slept .": "apropos anna , die pilotin wusste , dass anna schlief .",
-    "as for tom , this strong shepherd knew that tom slept .": "apropos tom , dieser starke hirte wusste , dass tom schlief .",
+    "as for tom , an old shepherd knew that tom slept .": "apropos tom , ein alter hirte wusste , dass tom schlief .",
     "we think that anna is good and tom is not bad .": "wir denken , dass anna gut ist und tom nicht schlecht ist .",
 }
 

@@ -8,6 +8,7 @@ from scipy.special import logsumexp, softmax
 
 from retable.core.errors import UsageError
 from retable.grammar import Grammar
+from retable.grammar.interpreters import Table
 from retable.grammar.language import tokens_of, uniforms
 from retable.grammar.masked import MaskedWords, interchangeable
 from retable.grammar.tables import LINE_END
@@ -91,6 +92,23 @@ def test_refilling_keeps_the_distribution_and_changes_structures(
     assert np.isfinite(gains).all()
     assert abs(np.mean(gains)) < 4 * np.std(gains) / np.sqrt(len(gains))
     assert np.mean(np.array(gains) != 0) > 0.2 and any(classes)
+
+
+def tables_of(found) -> list[Table]:
+    """All tables in an object, which may be a dictionary or a list."""
+    if isinstance(found, Table):
+        return [found]
+    if isinstance(found, dict | list):
+        return [table for each in (found.values() if isinstance(found, dict) else found) for table in tables_of(each)]
+    return []
+
+
+def test_interchangeable_words_are_in_the_same_tables(whole: Grammar):
+    tables = tables_of(vars(whole.tables))
+    assert len(tables) > 50
+    for words in interchangeable(whole.lexicon):
+        for table in tables:
+            assert len({word in table.rows for word in words}) == 1, (words[:5], table.words[:5])
 
 
 class TwoWords(MaskedWords):

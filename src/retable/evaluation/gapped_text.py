@@ -16,7 +16,7 @@ K latent classes of a document.
 
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from math import comb, exp, log
@@ -236,8 +236,8 @@ class Reader:
             probabilities, log_latents, related, uniform,
         )  # fmt: skip
         self._log_branches = 0.0
-        # One entry a draw: its row, and p(word | latent) = recalled + fresh × probabilities[row], where fresh is a number
-        # or (K,); and how it was drawn.
+        # One entry a draw: its row, and p(word | latent) = recalled + fresh × probabilities[row], where fresh is a
+        # number or (K,); and how it was drawn.
         self._draws: list[tuple[int, float, np.ndarray | float]] = []
         self._proposals: list[tuple[int, float, np.ndarray | float]] = []
         if done < seen:
@@ -278,7 +278,7 @@ class Reader:
                 self.log_ratio += log(1 - CHOICES + CHOICES * (name == truth) / q)
         return name
 
-    def draw(self, table: Any, recalled: Sequence[str] = (), used: Sequence[str] = ()) -> str:
+    def draw(self, table: Any, recalled: Sequence[str] = (), used: Collection[str] = ()) -> str:
         word = self._next()
         if recalled:
             recalled = [other for other in recalled if other in table.rows and other not in used]
@@ -318,7 +318,7 @@ class Reader:
             self._text[self.n_read] = fill
         return self._text[self.n_read]
 
-    def _drawn(self, table: Any, recalled: Sequence[str], used: Sequence[str]) -> str:
+    def _drawn(self, table: Any, recalled: Sequence[str], used: Collection[str]) -> str:
         uniform, related = self._uniform, self._related.of(table)
         if related and uniform() < RELATED:
             return related[int(uniform() * len(related))]

@@ -30,7 +30,7 @@ class English(Lexicon):
     both_share, bracketed_shares = 0.03, (0.04, 0.1, 0.1)
     attached_shares, relative_shares = (0.12, 0.05), (0.1, 0.05)
     bracket_weights = (8, 1, 1)
-    past_shares = {"past": 1.0, "present": 0.0}
+    past_shares: Mapping[str, float] = {"past": 1.0, "present": 0.0}
 
     def __init__(self, scale: Positive = 1.0) -> None:
         if scale > 1:

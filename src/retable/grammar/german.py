@@ -8,7 +8,7 @@ What a translator has to know is more than a dictionary. Of a sentence's words
 Articles are not contracted ("in dem"), and verbs have no separable prefixes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -25,14 +25,7 @@ from retable.grammar.syntax import MAX_DEPTH, Referent
 from retable.grammar.tables import LINE_END, Tables
 
 # The case after a word, of the noun phrase that follows.
-CASES = {
-    "than": "nominative",
-    ",": "nominative",
-    "about": "accusative",
-    "for": "accusative",
-    "without": "accusative",
-    "has": "accusative",
-}
+CASES = dict.fromkeys(("than", ","), "nominative") | dict.fromkeys(("about", "for", "without", "has"), "accusative")
 CASES |= dict.fromkeys(("in", "to", "by", "during", "after", "before", "of", "from", "with"), "dative")
 CASES |= dict.fromkeys(("near", "behind", "beside", "under"), "dative")
 # Endings by case, for masculine, feminine, neuter and plural: of "dieser", and of adjectives without a determiner.
@@ -126,7 +119,7 @@ class Reading(Discourse):
         if word in ("that", "when", "if"):
             self._is_final = True
 
-    def _draw(self, table: Table, recalled: Sequence[str] = (), used: Sequence[str] = ()) -> str:
+    def _draw(self, table: Table, recalled: Sequence[str] = (), used: Collection[str] = ()) -> str:
         word = self._scorer.draw(table, recalled, used)
         self._add(word)
         return word

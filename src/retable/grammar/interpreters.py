@@ -42,7 +42,7 @@ class Table:
             for column in np.ascontiguousarray(probabilities.T)
         ]
 
-    def draw(self, latent: int, uniform: Callable[[], float], used: Sequence[str] = ()) -> str:
+    def draw(self, latent: int, uniform: Callable[[], float], used: Collection[str] = ()) -> str:
         """A word; one of those `used` is drawn again, `REDRAWS` times at most."""
         word = self.words[bisect(self.cumulative[latent], uniform())]
         for _ in range(REDRAWS):
@@ -51,9 +51,9 @@ class Table:
             word = self.words[bisect(self.cumulative[latent], uniform())]
         return word
 
-    def weight(self, word: str, used: Sequence[str]) -> NDArray | float:
+    def weight(self, word: str, used: Collection[str]) -> NDArray | float:
         """What multiplies the word's probability where `used` ones are drawn again: one number, or (latents,)."""
-        places = [self.rows[each] - self._first_row for each in dict.fromkeys(used) if each in self.rows]
+        places = [self.rows[each] - self._first_row for each in used if each in self.rows]
         if not places:
             return 1.0
         repeated = self._probabilities[places].sum(axis=0)
@@ -103,7 +103,7 @@ class Sampler:
     def choose(self, branch: Branch) -> str:
         return branch.names[bisect(branch.cumulative, self._uniform())]
 
-    def draw(self, table: Table, recalled: Sequence[str] = (), used: Sequence[str] = ()) -> str:
+    def draw(self, table: Table, recalled: Sequence[str] = (), used: Collection[str] = ()) -> str:
         """A word: with probability `table.recall` one of those recalled that the table knows, else any. Those `used`
         are not recalled, and drawn again."""
         if recalled:
@@ -139,8 +139,8 @@ class Scorer:
         self._log_prior = log_prior
         self._log_branches = [0.0] * len(self._tokens)
         self._phenomena = ["local"] * len(tokens)
-        # One entry a draw: its token, its row, and p(token | latent) = recalled + fresh × probabilities[row], where fresh
-        # is a number or (latents,).
+        # One entry a draw: its token, its row, and p(token | latent) = recalled + fresh × probabilities[row], where
+        # fresh is a number or (latents,).
         self._draws: list[tuple[int, int, float, NDArray | float]] = []
 
     def emit(self, word: str) -> None:
@@ -153,7 +153,7 @@ class Scorer:
         self._log_branches[self.n_read] += log_probability
         return name
 
-    def draw(self, table: Table, recalled: Sequence[str] = (), used: Sequence[str] = ()) -> str:
+    def draw(self, table: Table, recalled: Sequence[str] = (), used: Collection[str] = ()) -> str:
         word = self._tokens[self.n_read]
         row = table.rows.get(word)
         if row is None:

@@ -174,7 +174,7 @@ class Filler(Scorer):
     def choose(self, branch: Branch) -> str:
         return self._sampler.choose(branch) if self.n_read in self._free else super().choose(branch)
 
-    def draw(self, table: Table, recalled: Sequence[str] = (), used: Sequence[str] = ()) -> str:
+    def draw(self, table: Table, recalled: Sequence[str] = (), used: Collection[str] = ()) -> str:
         if self.n_read in self._free:
             self._tokens[self.n_read] = self._sampler.draw(table, recalled, used)
         return super().draw(table, recalled, used)
@@ -200,7 +200,8 @@ def interchangeable(lexicon: Lexicon) -> list[list[str]]:
     for verb in (verb for verbs in lexicon.verbs.values() for verb in verbs):
         add(verb, verb.frame, verb.particle, verb.past == verb.participle)
     for adjective in lexicon.adjectives:
-        add(adjective, adjective.polarity == 0, adjective.kinds, lexicon.article(adjective.word))
+        has_degrees = bool(adjective.comparative or adjective.adverb)
+        add(adjective, adjective.polarity == 0, adjective.kinds, has_degrees, lexicon.article(adjective.word))
     for name in lexicon.names:
         classes["name", name.gender].append(name.word)
     for role in ("country", "capital"):

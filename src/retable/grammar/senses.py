@@ -1,8 +1,9 @@
 """A corpus with ambiguous words: spellings that two nouns of different kinds and topics share.
 
-The spellings are coined, or, where the lexicon has some, homonyms such as "bat", the animal and the thing. It is the embedded language with some nouns respelt, so which noun was meant is known of every word. What the grammar
-knows of probabilities is not: a text has a reading for every choice of senses, their sum is not computed, and a text
-with a shared spelling is outside the vocabulary of `Grammar`, which calls it impossible. So this corpus has no scores.
+The spellings are coined, or, where the lexicon has some, homonyms such as "bat", the animal and the thing. The corpus
+is the embedded language with some nouns respelt, so which noun was meant is known of every word. What the grammar knows
+of probabilities is not: a text has a reading for every choice of senses, their sum is not computed, and a text with a
+shared spelling is outside the vocabulary of `Grammar`, which calls it impossible. So this corpus has no scores.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,6 @@ from retable.grammar.corpus import SPLITS, until, write_lines
 from retable.grammar.invented import Coiner
 from retable.grammar.language import Grammar, Words
 from retable.grammar.lexicon import Lexicon, Noun
-
 
 Spelling = tuple[str, str]  # singular and plural
 
@@ -109,8 +109,8 @@ def coined(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, Noun]]]:
 
 
 def homonyms(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, ...]]]:
-    """The lexicon's homonyms, each with two nouns of its senses that sound alike after an article, the most frequent that
-    no other one has; those for which the lexicon lacks a noun are left out."""
+    """The lexicon's homonyms, each with a noun of either sense: the most frequent one that is no other's, and that has
+    the homonym's article. One for which a small lexicon lacks a noun is left out."""
     taken: set[Noun] = set()
     for singular, plural, senses in lexicon.homonyms:
         fitting = [

@@ -47,7 +47,7 @@ class Syntax:
         self.nations: list[str] = []
         self.earlier_nouns: list[str] = []  # of the sentences before this one; so are the names
         self.earlier_names: list[str] = []
-        self.said: list[str] = []  # forms of the sentence's content words, where it avoids to say them again
+        self.said: dict[str, None] = {}  # forms of the sentence's content words, where it avoids to say them again
         self.opening = ""  # an adjunct that the sentence opens with, "place" or "day"
         self.is_condition = False  # whether the clause is one after "if" or "when"
 
@@ -295,7 +295,7 @@ class Syntax:
     def remember(self, forms: Sequence[str]) -> None:
         """The sentence has a content word with these forms."""
         if self.tables.lexicon.natural:
-            self.said += forms
+            self.said |= dict.fromkeys(forms)
 
     def describe(self, table: Table, favoured: Sequence[str] = ()) -> str:
         """An adjective or an adverb; evaluative ones may come twice in a sentence, for each is worth a vote."""

@@ -58,7 +58,7 @@ class Tables:
     def __init__(self, lexicon: Lexicon) -> None:
         self._blocks: list[NDArray] = []
         self._n_rows = 0
-        self.lexicon, self.past = lexicon, PAST | lexicon.past_shares
+        self.lexicon, self.past = lexicon, {**PAST, **lexicon.past_shares}
         self.associates = lexicon.associates
         self.noun_of = {form: noun for nouns in lexicon.nouns.values() for noun in nouns for form in noun.forms}
         self.verb_of = {form: verb for verbs in lexicon.verbs.values() for verb in verbs for form in verb.forms}
@@ -323,19 +323,19 @@ class Tables:
         auxiliaries = {name: (share, set(AUXILIARIES[name])) for name, share in shares.items()}
         self.predication = {}  # by the subject's kind, and whether the clause is a condition
         for kind, is_condition in product(self.lexicon.nouns, (False, True)):
-            excluded = ("will", "may") if is_condition and self.lexicon.natural else ()
-            options = {name: option for name, option in auxiliaries.items() if name not in excluded}
+            absent = ("will", "may") if is_condition and self.lexicon.natural else ()
+            options = {name: option for name, option in auxiliaries.items() if name not in absent}
             adverb = {"adverb": (0.17, self.adverb[kind].words)} if kind in self.adverb else {}
             self.predication[kind, is_condition] = Branch("finite", **adverb, **options)
         self.negation = Branch("no", yes=(0.22, ["not"]))
         self.property = {}  # by the subject's kind
         for kind in self.lexicon.nouns:
-            options = {"degree": (0.25, self.degree.words)}
+            forms = {"degree": (0.25, self.degree.words)}
             if kind in self.comparative:
-                options["comparative"] = 0.3, self.comparative[kind].words
+                forms["comparative"] = 0.3, self.comparative[kind].words
             if kind in self.passive:
-                options["passive"] = 0.25, self.passive[kind].words
-            self.property[kind] = Branch("adjective", **options)
+                forms["passive"] = 0.25, self.passive[kind].words
+            self.property[kind] = Branch("adjective", **forms)
         self.agent = Branch("no", yes=(0.6, ["by"]))
         self.reflexive = Branch("no", yes=(0.2, REFLEXIVES.values()))
         adjuncts = {"place": (0.14, ["in"]), "day": (0.08, ["on"]), "occasion": (0.08, ["during", "after", "before"])}

@@ -10,7 +10,7 @@ What a translator has to know is more than a dictionary. Of a sentence's words
 A word becomes one word. Punctuation is shared; nothing else is.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,7 +64,7 @@ class Parse(Discourse):
         self._scorer.emit(word)
         self.words.append(Read(self._scorer.n_read - 1, word))
 
-    def _draw(self, table: Table, recalled: Sequence[str] = (), used: Sequence[str] = ()) -> str:
+    def _draw(self, table: Table, recalled: Sequence[str] = (), used: Collection[str] = ()) -> str:
         word = self._scorer.draw(table, recalled, used)
         self.words.append(Read(self._scorer.n_read - 1, word, self._about))
         return word
