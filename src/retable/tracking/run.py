@@ -344,7 +344,7 @@ def _opening_of(said: Mapping[str, Any]) -> RunSpec:
     return RunSpec(**{**said, "data_sets": data_sets, "group": said["group"] and Group(**said["group"])})
 
 
-def _open(client: MlflowClient, experiment: str, opening: RunSpec, by: Mapping[str, str]) -> tuple[str, str | None]:
+def _open(client: MlflowClient, experiment: str, opening: RunSpec, by: dict[str, str]) -> tuple[str, str | None]:
     """The ids of the run, the one that a killed or an earlier try began or else a new one, and of that which it
     measures. The tag `by` says who has it open."""
     upstream = [read_record(Path(cell)).get("mlflow_run_id") for cell in opening.upstream]
