@@ -201,6 +201,8 @@ def essence(source: str) -> str:
         ("def f(x):\n match x:\n  case A(y=a): return a", "def f(x):\n match x:\n  case A(y=b): return b"),
         ("def f():\n if g():\n  a: int = 1", "def f():\n if g():\n  a: float = 1"),
         ("def f() -> int:\n a: int\n a = 1", "def f():\n a = 1"),
+        ("def f(x):\n a = x.eval()\n return a, vars(x)", "def f(x):\n b = x.eval()\n return b, vars(x)"),
+        ("def f(x):\n a = inspect.signature(x)\n return a", "def f(x):\n b = inspect.signature(x)\n return b"),
     ],
 )  # fmt: skip
 def test_a_renaming_of_local_names_changes_nothing(source, renamed):
@@ -253,6 +255,7 @@ def test_a_renaming_of_local_names_changes_nothing(source, renamed):
         ("def f():\n a = 1\n return locals()", "def f():\n b = 1\n return locals()"),
         ("def f():\n a = 1\n return vars()", "def f():\n b = 1\n return vars()"),
         ("def f():\n a = 1\n return eval('a')", "def f():\n b = 1\n return eval('a')"),
+        ("def f():\n a = 1\n return builtins.eval('a')", "def f():\n b = 1\n return builtins.eval('a')"),
         ("def f(): return inspect.signature(lambda a: a)", "def f(): return inspect.signature(lambda b: b)"),
         ("def f(x):\n a = 1\n return x.query('c > @a')", "def f(x):\n b = 1\n return x.query('c > @a')"),
         ("def f():\n import a\n return a", "def f():\n import b\n return b"),
@@ -299,7 +302,6 @@ SCOPES = (*FUNCTIONS, *COMPREHENSIONS, ast.Lambda, ast.ClassDef)
 # The part of each node that is a name of its scope.
 NAMES = {ast.Name: "id", ast.arg: "arg", ast.ExceptHandler: "name", ast.MatchAs: "name", ast.MatchStar: "name",
          ast.MatchMapping: "rest"} | dict.fromkeys(FUNCTIONS, "name")  # fmt: skip
-READERS = {"locals", "vars", "dir", "eval", "exec", "signature", "query", "_getframe"}
 
 
 class Uses:
@@ -315,7 +317,8 @@ class Uses:
         self.codes = {each.co_firstlineno: each for each in _codes(code)}
         self.keywords = {node.arg for node in ast.walk(statement) if isinstance(node, ast.keyword)}
         read = {getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(statement)}
-        self.reads_names, self.reads_locals = "__name__" in read, bool(read & READERS)
+        self.reads_names, self.reads_parameters = "__name__" in read, "signature" in read
+        self.reads_locals = "_getframe" in read or any(_evaluates(each) for each in ast.walk(statement))
         self._visit(statement, ())
 
     def _owner(self, name: str, scopes: tuple[ast.AST, ...]) -> ast.AST | None:
@@ -343,8 +346,8 @@ class Uses:
             public = decorators or (not isinstance(node, ast.Lambda) and (
                 not scopes or isinstance(scopes[-1], ast.ClassDef)))  # fmt: skip
             for each in node.args.args + node.args.kwonlyargs:
-                given = each in node.args.kwonlyargs or each.arg in self.keywords
-                self._use(each, each.arg, inside, keep=bool(public or node.args.kwarg or given))
+                given = each in node.args.kwonlyargs or each.arg in self.keywords or node.args.kwarg
+                self._use(each, each.arg, inside, keep=bool(public or given or self.reads_parameters))
         elif isinstance(node, ast.ClassDef):
             outside = [*node.decorator_list, *node.bases, *node.keywords]
             self._use(node, node.name, scopes, keep=True)
@@ -376,6 +379,10 @@ class Uses:
             elif (owner, name) in new:
                 setattr(node, NAMES[type(node)], new[owner, name])
         return len(free)
+
+
+def _evaluates(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("eval", "exec")
 
 
 def _number(node: ast.AST, line: int, lines: Iterator[int]) -> None:

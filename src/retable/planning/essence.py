@@ -13,8 +13,8 @@ Local names are numbered by first use, so a consistent renaming leaves the text 
   any call, and all next to `**kw`, which would accept an old name. Calls by keyword from another definition are not
   seen: after a renaming they fail, and give another number only if two parameters exchange their names.
 - Names that code can read as text: inner classes, decorated inner functions with their parameters, inner functions of
-  a definition that reads `__name__`, and all names of one that uses `locals`, `eval`, `exec`, `inspect.signature` or
-  similar. The text of f"{x=}" contains the name already.
+  a definition that reads `__name__`, their parameters where it uses `inspect.signature`, and all names where it uses
+  `locals`, `eval`, `exec` or similar. The text of f"{x=}" contains the name already.
 - Names bound in a class or by an import, attributes, keywords, and global names.
 
 Scopes follow Python's reference, "Naming and binding". The module symtable is not used: from Python 3.12 on it merges
@@ -26,11 +26,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-# Names of functions and attributes that read local names, or names of parameters, as text.
-_READERS = {
-    *("locals", "eval", "exec", "currentframe", "_getframe", "f_locals", "__code__", "__kwdefaults__"),
-    *("signature", "getfullargspec", "getcallargs", "getsource"),
-}
+_READ_LOCALS = {"locals", "currentframe", "_getframe", "f_locals", "getsource"}
+_READ_PARAMETERS = {"signature", "getfullargspec", "getcallargs", "__code__", "__kwdefaults__"}
 _PRINTERS = {"print", "warn", "warnings.warn", "tqdm"}
 _IGNORED = {"ctx", "kind", "type_comment"}  # the first follows from the place of a name
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -60,7 +57,7 @@ class Essence(ast.NodeVisitor):
         self.names: set[str] = set()
         self.imports: list[ast.Import | ast.ImportFrom] = []
         self._keywords: set[str] = set()
-        self._reads_locals = self._reads_names = False
+        self._reads_locals = self._reads_parameters = self._reads_names = False
         self._survey(statement)
         self._out: list[str] = []
         self._scope: _Scope | None = None
@@ -78,10 +75,11 @@ class Essence(ast.NodeVisitor):
                 self._keywords.add(node.arg or "")
             elif isinstance(node, ast.Name | ast.Attribute):
                 name = node.id if isinstance(node, ast.Name) else node.attr
-                self._reads_locals |= name in _READERS
+                self._reads_locals |= name in _READ_LOCALS
+                self._reads_parameters |= name in _READ_PARAMETERS
                 self._reads_names |= name in ("__name__", "__qualname__")
             elif isinstance(node, ast.Call):
-                self._reads_locals |= _reads_own_names(node)
+                self._reads_locals |= _reads_locals(node)
 
     def generic_visit(self, node: ast.AST) -> None:
         self._out.append(f"{type(node).__name__}(")
@@ -189,7 +187,7 @@ class Essence(ast.NodeVisitor):
                     scope.local[name] = name if self._is_read(node) else scope.local.get(name, "")
         only = {each.arg for each in arguments.kwonlyargs} | self._keywords
         for each in (*arguments.args, *arguments.kwonlyargs):
-            if is_public or arguments.kwarg or each.arg in only:
+            if is_public or self._reads_parameters or arguments.kwarg or each.arg in only:
                 scope.local[each.arg] = each.arg
         if self._reads_locals:
             scope.local = {name: name for name in scope.local}
@@ -365,13 +363,15 @@ def _words(node: ast.AST) -> Iterator[ast.AST]:
             yield from _words(text)
 
 
-def _reads_own_names(call: ast.Call) -> bool:
-    """Return whether a call is `vars()` or `dir()` without an object, or pandas' `query("@name …")`."""
+def _reads_locals(call: ast.Call) -> bool:
+    """Return whether a call is `eval`, `exec`, `vars()` or `dir()` without an object, or pandas' `query("@name …")`."""
     match call.func:
+        case ast.Name(id="eval" | "exec") | ast.Attribute(value=ast.Name(id="builtins"), attr="eval" | "exec"):
+            return True
         case ast.Name(id="vars" | "dir"):
             return not call.args
         case ast.Attribute(attr="query" | "eval"):
-            return any(_words(each) for each in call.args)
+            return any(any(_words(each)) for each in call.args)
     return False
 
 
