@@ -196,6 +196,10 @@ def essence(source: str) -> str:
         ("def f():\n a = 1\n def g():\n  nonlocal a\n  a = 2\n g()\n return a",
          "def f():\n b = 1\n def g():\n  nonlocal b\n  b = 2\n g()\n return b"),
         ("def f():\n a = 1\n class A:\n  b = a\n return A", "def f():\n c = 1\n class A:\n  b = c\n return A"),
+        ("def f():\n a = 1\n class A:\n  a = 2\n  b = a\n return a",
+         "def f():\n c = 1\n class A:\n  a = 2\n  b = a\n return c"),
+        ("def f():\n a = 1\n class A:\n  a = 2\n  def g(self): return a",
+         "def f():\n c = 1\n class A:\n  a = 2\n  def g(self): return c"),
         ("def f(x):\n match x:\n  case [a, *b, {'k': c, **d}] as e: return a, b, c, d, e",
          "def f(x):\n match x:\n  case [b, *c, {'k': d, **e}] as a: return b, c, d, e, a"),
         ("def f(x):\n match x:\n  case A(y=a): return a", "def f(x):\n match x:\n  case A(y=b): return b"),
@@ -233,11 +237,21 @@ def test_a_renaming_of_local_names_changes_nothing(source, renamed):
         ("def f():\n a = 1\n return b", "def f():\n b = 1\n return b"),  # a global name becomes local
         ("def f():\n global a\n a = 1", "def f():\n a = 1"),
         ("def f():\n global a\n a = 1", "def f():\n global b\n b = 1"),
+        ("def f():\n global a\n import a", "def f():\n import a"),
         ("def f():\n a = 1\n def g(): a = 2\n g()\n return a", "def f():\n a = 1\n def g(): b = 2\n g()\n return b"),
         ("def f():\n a = 1\n def g():\n  nonlocal a\n  a = 2\n g()\n return a",
          "def f():\n a = 1\n def g():\n  a = 2\n g()\n return a"),
         ("def f():\n a = 1\n def g():\n  nonlocal a\n  a = 2\n g()\n return a",
          "def f():\n a = 1\n def g():\n  global a\n  a = 2\n g()\n return a"),
+        ("def f():\n a = b = 1\n def g():\n  nonlocal a\n  a = 2\n g()\n return a",
+         "def f():\n a = b = 1\n def g():\n  nonlocal b\n  b = 2\n g()\n return a"),
+        ("X = [a for a in g()]", "X = [a for a in h()]"),
+        ("X = [a for a in g() if a]", "X = [a for a in g() if not a]"),
+        ("X = [a for b in g() for a in b]", "X = [a for b in g() for a in h(b)]"),
+        ("def f(): return [a for a in g()], a", "def f(): return [b for b in g()], b"),
+        ("def f(a=1): pass", "def f(a=2): pass"),
+        ("def f(*, a=1): pass", "def f(*, a=2): pass"),
+        ("@a\ndef f(): pass", "@b\ndef f(): pass"),
         ("def f():\n a = b = 1\n return lambda: a", "def f():\n a = b = 1\n return lambda: b"),
         ("def f():\n a = 1\n return lambda a: a", "def f():\n a = 1\n return lambda b: a"),
         ("X = [[a for b in g()] for a in h()]", "X = [[b for b in g()] for a in h()]"),
@@ -271,9 +285,24 @@ def test_another_binding_changes_it(source, other):
 
 
 @pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("def f(a): return a.b, c.d.e(), g", {"c.d.e", "g"}),
+        ("def f():\n import a.b\n return a.b.c", {"a.b.c"}),
+        ("def f():\n global a\n a = 1\n return a", {"a"}),
+        ("class A:\n a: B = c.d", {"c.d"}),
+        ("def f(a: B = c) -> D:\n raise E(f'{g(a)}')", {"c", "E"}),
+    ],
+)
+def test_names_from_outside_are_followed(source, names):
+    assert Essence(ast.parse(source).body[0]).names == names
+
+
+@pytest.mark.parametrize(
     ("same", "statement", "other"),
     [
         (True, "raise ValueError('a' + str(x))", "raise ValueError(f'{g(x)} b') from x"),
+        (True, "raise ValueError('%s' % x)", "raise ValueError('%d' % g())"),
         (True, "raise UsageError(x)", "raise UsageError(g(), y)"),
         (True, "raise SettingError(x, 'a')", "raise SettingError(x, ', '.join(x) if x else f'{x}')"),
         (True, "assert x, 'a'", "assert x, g()"),

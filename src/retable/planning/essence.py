@@ -194,10 +194,8 @@ class Essence(ast.NodeVisitor):
         return scope
 
     def _is_read(self, node: ast.AST) -> bool:
-        """Return whether code may read as text the name that `node` binds in a function."""
-        if isinstance(node, _Function):
-            return self._reads_names or bool(node.decorator_list)
-        return isinstance(node, ast.ClassDef)
+        """Return whether code may read as text the name of a function that `node` binds."""
+        return isinstance(node, _Function) and (self._reads_names or bool(node.decorator_list))
 
     def visit_FunctionDef(self, node: _Function) -> None:
         is_public = self._scope is None or self._scope.is_class or bool(node.decorator_list)
