@@ -1,24 +1,22 @@
 """Which code a cell's numbers come of: the definitions that its stage and its configuration reach, and their digest.
 
 Names are followed, not files: from a function, class or constant to those that its body names, through the project's
-imports. A definition counts by its syntax tree without what can't change a number: docstrings, comments, places in
-the file, annotations of functions, messages of `raise UsageError(…)`; and by what its names stand for. So a
-definition that moves keeps its digest, and an edit elsewhere in its file changes nothing. A class counts whole, since
-its methods are called on objects whose class only shows at run time. Apache Hamilton's cache keys functions alike, by
-their code without docstrings and comments.
+imports. A definition counts by its essence (`essence.py`), which has no docstrings, comments, messages and local names,
+and by what its names stand for. So a definition that moves keeps its digest, and an edit elsewhere in its file changes
+nothing. A class counts whole, since its methods are called on objects whose class only shows at run time. Apache
+Hamilton's cache keys functions alike, by their code without docstrings and comments.
 """
 
 import ast
 import hashlib
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from retable.core.errors import UsageError
+from retable.planning.essence import Essence, bindings
 
 # What records a run, reports mistakes, or reads a study, whose cells stand in its report's plan: it decides no number.
 # Nor does what fills in a configuration, on which a cell depends as it then is.
@@ -99,10 +97,10 @@ class Code:
         if place not in self._names:
             name, definition = place
             module, found = self._modules[name], set()
-            for node in module.statements(definition):
-                inner = dict(_imports(node, name, module.is_package, inner=True))
-                outer = self._imports(name) | dict.fromkeys(module.definitions, "")
-                for chain in _chains(node):
+            outer = self._imports(name) | dict.fromkeys(module.definitions, "")
+            for essence in module.essences(definition):
+                inner = dict(_imports(essence.imports, name, module.is_package))
+                for chain in essence.names:
                     first, dot, rest = chain.partition(".")
                     places = self._look_up(name, inner, chain)
                     origin = inner.get(first) or outer.get(first) or ""
@@ -147,7 +145,7 @@ class Code:
         found = self._modules[module]
         if found.imports is None:
             nodes = found.tree.body
-            found.imports = {k: v for node in nodes for k, v in _imports(node, module, found.is_package, inner=False)}
+            found.imports = dict(_imports(nodes, module, found.is_package))
         return found.imports
 
     def _stars(self, module: str) -> list[str]:
@@ -161,10 +159,9 @@ class Code:
     def _digest(self, place: Place) -> str:
         if place not in self._digests:
             module, definition = place
-            plain = (_without_annotation(node) or node for node in self._modules[module].parsed_again(definition))
-            dumps = [_dumped(_Essence().visit(node)) for node in plain]
-            dumps += self._modules[module].compiled
-            self._digests[place] = hashlib.sha256("\n".join(dumps).encode()).hexdigest()
+            texts = [essence.text for essence in self._modules[module].essences(definition)]
+            texts += self._modules[module].compiled
+            self._digests[place] = hashlib.sha256("\n".join(texts).encode()).hexdigest()
         return self._digests[place]
 
 
@@ -172,6 +169,7 @@ class Code:
 class _Module:
     path: Path
     imports: dict[str, str] | None = field(default=None, init=False)  # of the module's own level, by the name they bind
+    _essences: dict[int, Essence] = field(default_factory=dict, init=False)  # by the statement's place in the module
 
     @property
     def is_package(self) -> bool:
@@ -210,61 +208,11 @@ class _Module:
     def stars(self) -> list[ast.ImportFrom]:
         return [node for node in self.tree.body if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
 
-    def statements(self, definition: str) -> list[ast.stmt]:
-        """Those that define it; for "", those that act."""
-        return [self.tree.body[place] for place in (self.definitions[definition] if definition else self.effects)]
-
-    def parsed_again(self, definition: str) -> list[ast.stmt]:
-        """Copies of `statements` to be changed."""
-        return [ast.parse(ast.unparse(node)).body[0] for node in self.statements(definition)]
-
-
-class _Essence(ast.NodeTransformer):
-    """Leaves of a statement what can change a number."""
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg)
-        for argument in filter(None, every):
-            argument.annotation = None
-        node.body = [plain for each in node.body if (plain := _without_annotation(each)) is not None]
-        return self._body(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return self._body(node)
-
-    def visit_Import(self, node: ast.Import) -> None:
-        return None  # what it brings counts where it is named
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        return None
-
-    def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name) and node.exc.func.id == "UsageError":
-            node.exc.args = []
-        return node
-
-    def _body(self, node: Any) -> ast.AST:
-        if ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:]
-        self.generic_visit(node)
-        return node
-
-
-def _dumped(node: ast.AST) -> str:
-    """As Python 3.11 has it: later ones know parameters of types, 3.13 leaves out what is empty."""
-    for each in ast.walk(node):
-        if getattr(each, "type_params", None) == []:
-            del vars(each)["type_params"]
-    return ast.dump(node, **({"show_empty": True} if sys.version_info >= (3, 13) else {}))
-
-
-def _without_annotation(node: ast.stmt) -> ast.stmt | None:
-    """An annotated assignment of a function as a plain one; None where nothing is assigned."""
-    if not isinstance(node, ast.AnnAssign):
-        return node
-    return None if node.value is None else ast.Assign([node.target], node.value)
+    def essences(self, definition: str) -> list[Essence]:
+        """Those of the statements that define it; for "", of those that act."""
+        places = self.definitions[definition] if definition else self.effects
+        self._essences |= {place: Essence(self.tree.body[place]) for place in {*places} - self._essences.keys()}
+        return [self._essences[place] for place in places]
 
 
 def _module_name(package: str, path: Path, folder: Path) -> str:
@@ -276,17 +224,8 @@ def _module_name(package: str, path: Path, folder: Path) -> str:
 
 def _bound(node: ast.stmt) -> Iterator[str]:
     """The names that a statement of a module's own level binds, imports apart."""
-    match node:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.Import() | ast.ImportFrom():
-            return
-        case ast.If() if _is_for_types(node) or _is_main(node):
-            return
-        case _:
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                    yield inner.id
+    if not (isinstance(node, ast.If) and (_is_for_types(node) or _is_main(node))):
+        yield from (name for name, each in bindings([node]) if not isinstance(each, ast.Import | ast.ImportFrom))
 
 
 def _acts(node: ast.stmt) -> bool:
@@ -312,15 +251,15 @@ def _is_main(node: ast.If) -> bool:
     return "'__main__'" in ast.dump(node.test)
 
 
-def _imports(node: ast.stmt, module: str, is_package: bool, inner: bool) -> Iterator[tuple[str, str]]:
-    """The names that imports bind, with what they stand for: those inside the statement, or the statement itself."""
-    for each in ast.walk(node) if inner else [node]:
-        if isinstance(each, ast.Import):
-            for alias in each.names:
+def _imports(nodes: Iterable[ast.stmt], module: str, is_package: bool) -> Iterator[tuple[str, str]]:
+    """The names that the imports among statements bind, with what they stand for."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
                 yield (alias.asname, alias.name) if alias.asname else (first := alias.name.partition(".")[0], first)
-        elif isinstance(each, ast.ImportFrom):
-            source = _source(each, module, is_package)
-            for alias in each.names:
+        elif isinstance(node, ast.ImportFrom):
+            source = _source(node, module, is_package)
+            for alias in node.names:
                 yield alias.asname or alias.name, f"{source}.{alias.name}"
 
 
@@ -330,27 +269,3 @@ def _source(node: ast.ImportFrom, module: str, is_package: bool) -> str:
         return node.module or ""
     up = module.split(".")[: len(module.split(".")) - node.level + is_package]
     return ".".join([*up, *([node.module] if node.module else [])])
-
-
-def _chains(node: ast.stmt) -> set[str]:
-    """The names that a statement reads, each with the attributes that follow it: `np`, `np.random.default_rng`."""
-    found: set[str] = set()
-    _collect(_Essence().visit(ast.parse(ast.unparse(node)).body[0]), found)
-    return found
-
-
-def _collect(node: ast.AST, found: set[str]) -> None:
-    if isinstance(node, ast.AnnAssign):
-        for part in filter(None, (node.target, node.value)):
-            _collect(part, found)
-        return
-    parts: list[str] = []
-    inner = node
-    while isinstance(inner, ast.Attribute):
-        parts.append(inner.attr)
-        inner = inner.value
-    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
-        found.add(".".join([inner.id, *reversed(parts)]))
-        return
-    for child in ast.iter_child_nodes(node):
-        _collect(child, found)
