@@ -61,7 +61,7 @@ class BERT(MarkedEncoder):
         super().__init__()
         for name, value, known in (("norm", norm, ("post", "pre")), ("positions", positions, ("learnt", "rotary"))):
             if value not in known:
-                raise UsageError(f"a BERT does not have {name}={value}; write one of {', '.join(known)}")
+                raise UsageError(f"{name}={value} is not an option of BERT; write one of {', '.join(known)}")
         if sinusoids and positions == "rotary":
             raise UsageError("rotary positions have no table to start as sinusoids; write sinusoids=false")
         d_embedding = d_embedding or d_model

@@ -126,4 +126,4 @@ class GPT(LeftToRight):
 
 def _require(name: str, value: str, known: list[str]) -> None:
     if value not in known:
-        raise UsageError(f"a GPT does not have {name}={value}; write one of {', '.join(known)}")
+        raise UsageError(f"{name}={value} is not an option of GPT; write one of {', '.join(known)}")

@@ -161,4 +161,4 @@ def reverse(sequences: Tensor, lengths: Tensor) -> Tensor:
 
 def _require(name: str, value: str, known: Any) -> None:
     if value not in known:
-        raise UsageError(f"an RNN encoder-decoder does not have {name}={value}; write one of {', '.join(known)}")
+        raise UsageError(f"{name}={value} is not an option of an RNN encoder-decoder; write one of {', '.join(known)}")

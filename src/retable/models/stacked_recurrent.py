@@ -60,7 +60,7 @@ class StackedRecurrent(LeftToRight):
     ):
         super().__init__()
         if cell not in CELLS:
-            raise UsageError(f"a recurrent stack does not have cell={cell}; write one of {', '.join(CELLS)}")
+            raise UsageError(f"cell={cell} is not an option of a recurrent stack; write one of {', '.join(CELLS)}")
         self.d_model, self.init_range, self.residual = d_model, init_range, residual
         self.embedding = OneHot(vocab_size) if one_hot else nn.Embedding(vocab_size, d_model)
         widths = [vocab_size if one_hot else d_model, *[d_model] * (n_layers - 1)]

@@ -269,4 +269,4 @@ def _initialise_all(model: T5 | OneStackT5) -> None:
 
 def _require(activation: str) -> None:
     if activation not in ACTIVATIONS:
-        raise UsageError(f"a T5 does not have activation={activation}; write one of {', '.join(ACTIVATIONS)}")
+        raise UsageError(f"activation={activation} is not an option of T5; write one of {', '.join(ACTIVATIONS)}")

@@ -117,7 +117,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
     ):
         super().__init__()
         if norm not in ("post", "pre"):
-            raise UsageError(f"a Transformer does not have norm={norm}; write post or pre")
+            raise UsageError(f"norm={norm} is not an option of the Transformer; write post or pre")
         self.d_model, self.max_length = d_model, max_length
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.register_buffer("sinusoids", sinusoids(max_length, d_model), persistent=False)
