@@ -40,7 +40,7 @@ MISTAKES = [
     (lambda: m.TransformerXL(V, D, 1, 3, 12, 4, 4, 0.0, 0.0), "d_model=8 must be even and a multiple of n_heads=3"),
     (lambda: m.StackedRecurrent(V, D, 1, 0.1, True, True, "rnn"), "cell=rnn is not .* one of elman, gru, lstm"),
     (lambda: m.FixedWindow(V, 4, 1, 3, 5, False, 0.0, 0.5), "order=1 is out of range; write 2 or more"),
-    (lambda: m.BiLSTM(V, 4, 9, 1, 0.0), "d_output=9 must be even"),
+    (lambda: m.BiLSTM(V, 4, 9, 1, 0.0), "a width of 9 must be even"),
     (lambda: rnn(d_model=6, cell="rnn"), "cell=rnn is not an option .* one of lstm, gru"),
     (lambda: rnn(d_model=6, reading="backward"), "reading=backward is not .* one of both, forward, reversed"),
     (lambda: rnn(d_model=6, attention="dot"), "attention=dot is not .* one of none, bilinear, additive"),

@@ -21,7 +21,7 @@ def initialise(word: str, width: int) -> None:
 MISTAKES = {
     "heads": (lambda: Attention(8, 3, 0.0), ValueError, "d_model=8 must be a multiple of n_heads=3"),
     "causal heads": (lambda: CausalSelfAttention(8, 3, 0.0), ValueError, "d_model=8 must be a multiple of n_heads=3"),
-    "odd width": (lambda: BidirectionalLSTM(3, 9), ValueError, "d_output=9 must be even"),
+    "odd width": (lambda: BidirectionalLSTM(3, 9), ValueError, "a width of 9 must be even"),
     "odd sinusoids": (lambda: rotations(5, 5), ValueError, "width of 5"),
     "layers": (lambda: ScalarMix(3)([torch.zeros(1, 1, 1)] * 2, torch.tensor([1])), ValueError, "zip"),
     "dimensions": (lambda: initialise("a", 3), UsageError, "of 3 dimensions do not fit an embedding of 4"),

@@ -22,7 +22,7 @@ class BidirectionalLSTM(nn.Module):
     def __init__(self, d_input: int, d_output: int, n_layers: int = 1, dropout: float = 0.0):
         super().__init__()
         if d_output % 2:
-            raise ValueError(f"d_output={d_output} must be even: each direction gets half of it")
+            raise ValueError(f"a width of {d_output} must be even: each direction gets half of it")
         widths = [d_input, *[d_output] * (n_layers - 1)]
         lstms = [nn.LSTM(width, d_output // 2, batch_first=True) for width in widths for _ in ("forth", "back")]
         self.forth, self.back = nn.ModuleList(lstms[::2]), nn.ModuleList(lstms[1::2])
