@@ -110,9 +110,9 @@ class BERT(MarkedEncoder):
         segments: Tensor | None = None,
         first: int | None = None,
     ) -> list[Tensor]:
-        """Return the hidden states of all layers: the input of the first block, then each block's output.
+        """Return the hidden states (B, T, D) of all layers: the input of the first block, then each block's output.
 
-        With `first`, the last layer has states only for the first so many positions.
+        Arguments are those of `forward`. With `first`, the last layer has states only for the first so many positions.
         """
         T = input_ids.shape[1]
         if self.max_length < T:

@@ -117,7 +117,7 @@ class BiDAF(Reader):
 
 
 class Matches(nn.Module):
-    """A mark for each word that also occurs in another text: as it is written, and in any case.
+    """A mark for each word that also occurs in another text: in the same case, and in any case.
 
     Chen et al. 2017, section 3.2, "exact match", which compares lemmas too. `words` are the spellings of all ids.
     """

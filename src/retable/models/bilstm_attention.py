@@ -34,11 +34,11 @@ class BiLSTMAttention(BiLSTM, PairEncoder):
         self, input_ids: Tensor, lengths: Tensor, other_ids: Tensor, other_lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the states (B, T, D) and (B, U, D) of ids (B, T) and (B, U), zero on padding."""
-        own, its = self(input_ids, lengths), self(other_ids, other_lengths)
-        similarity = own @ its.mT  # (B, T, U)
+        own, other = self(input_ids, lengths), self(other_ids, other_lengths)
+        similarity = own @ other.mT  # (B, T, U)
         return (
-            self._model(own, attend(similarity, its, other_lengths), lengths),
-            self._model(its, attend(similarity.mT, own, lengths), other_lengths),
+            self._model(own, attend(similarity, other, other_lengths), lengths),
+            self._model(other, attend(similarity.mT, own, lengths), other_lengths),
         )
 
     def _model(self, hidden: Tensor, seen: Tensor, lengths: Tensor) -> Tensor:

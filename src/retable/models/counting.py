@@ -98,8 +98,12 @@ def count(
 ) -> list[Counts]:
     """Count the n-grams of each order in a stream (length,).
 
-    `check` maps a block of tokens to int64 words (block,). Temporary files take 24 bytes of disk per token, then 24 per
-    distinct n-gram.
+    Args:
+        check: maps a block of tokens to int64 words (block,); raises an error for invalid tokens.
+        boundary: the word that ends every sentence.
+    Returns: the n-grams of order 1, 2, … `order`.
+
+    Temporary files take 24 bytes of disk per token, then 24 per distinct n-gram.
     """
     packing = Packing(vocab_size, order)
     runs, ends = Growing(packing.width), [0]
@@ -149,7 +153,13 @@ def up_to(rows: np.ndarray, bound: tuple[int, ...]) -> int:
 
 
 def tell_apart(merged: Iterator[np.ndarray], packing: Packing, radix: int, order: int) -> list[Counts]:
-    """Read the n-grams of all orders off sorted rows."""
+    """Read the n-grams of all orders off sorted rows.
+
+    Args:
+        merged: blocks of sorted rows (n, C + 1), as `merge` yields them.
+        radix: vocab_size + 1.
+    Returns: the n-grams of order 1, 2, … `order`.
+    """
     unigrams = np.zeros(radix, np.int64)
     keys, counts = ([Growing() for _ in range(order)] for _ in range(2))
     path, nodes, sums = np.full(order, -1), np.full(order, -1), np.zeros(order, np.int64)
@@ -187,9 +197,13 @@ def whole_contexts(levels: Sequence[Counts]) -> list[int]:
 
 @compiled
 def pack(words, n, opens, boundary, start, order, bits, per, width):
-    """Pack the rows (m, width) that start at the first n words, and at `<s>` (`start`) before each sentence.
+    """Pack the rows that start at each of the first n words, and at `<s>` before each sentence.
 
-    `opens`: the first word begins a sentence. `words` contains order - 1 further words if the text does.
+    Args:
+        words: the n words, and the next order - 1 words if the text has them.
+        opens: whether the first word begins a sentence.
+        start: the id of `<s>`.
+    Returns: rows (m, width).
     """
     m = n + opens
     for i in range(n - 1):
@@ -208,7 +222,10 @@ def pack(words, n, opens, boundary, start, order, bits, per, width):
 
 @compiled
 def pack_one(row, word, words, i, boundary, order, bits, per):
-    """Write the first word and those from place i on into `row`: `order` words, or up to the sentence's end."""
+    """Write `word`, then the words from place i on, into `row` (C + 1,), with count 1.
+
+    A row has `order` words, or fewer if the sentence ends.
+    """
     left = order
     for column in range(len(row) - 1):
         packed = 0
@@ -268,9 +285,12 @@ def add_up(rows):
 def grow(rows, bits, per, radix, path, nodes, sums, unigrams, found):
     """Find the n-grams of each order from 2 up that are new in these sorted rows.
 
-    Writes their keys and the count of the n-gram before each to `found` (2, order, rows), and returns their number per
-    order, (order,). State kept from block to block: for the last n-gram of each order its word in `path`, its number in
-    `nodes` and its count so far in `sums`; and the counts of all `unigrams` (radix,).
+    Args:
+        path, nodes, sums: (order,), kept from block to block: last word, number and count so far of each order's last
+        n-gram.
+        unigrams: (radix,), kept from block to block: counts of all words.
+        found: (2, order, rows), filled with the new n-grams' keys and, for each, the count of the n-gram before it.
+    Returns: number of new n-grams per order, (order,).
     """
     sizes = np.zeros(len(path), np.int64)
     mask = (1 << bits) - 1
@@ -303,7 +323,10 @@ def grow(rows, bits, per, radix, path, nodes, sums, unigrams, found):
 
 @compiled
 def begins(keys, n_contexts, radix):
-    """Find where the n-grams of each context begin among sorted keys, and the end: (n_contexts + 1,)."""
+    """Find where the n-grams of each context begin among sorted keys (nodes,), and where the last end.
+
+    Returns: places (n_contexts + 1,).
+    """
     starts = np.empty(n_contexts + 1, np.int64)
     context = 0
     for i in range(len(keys)):
@@ -316,14 +339,19 @@ def begins(keys, n_contexts, radix):
 
 @compiled
 def find_suffixes(keys, suffixes, shorter, starts, radix):
-    """Find the nodes, int64 (nodes,), of all words but the first of these n-grams.
+    """Find the node of all words but the first of each n-gram, one order below.
 
-    suffixes: the same of their contexts; shorter: the keys one order below; starts: where each context's n-grams begin
-    there. The last words of a context's n-grams ascend and are among those of its suffix, which ascend too. So each
-    search
-    starts at the last result, in steps that double.
+    Args:
+        keys: (nodes,), those of the n-grams, as in `NGrams`.
+        suffixes: (n_contexts,), the suffix nodes of their contexts.
+        shorter: keys one order below.
+        starts: where the n-grams of each context begin in `shorter`, see `begins`.
+    Returns: int64 (nodes,).
+
+    The last words of a context's n-grams ascend and occur after its suffix too, where they also ascend. So each search
+    starts at the previous result, in steps that double.
     """
-    found = np.empty(len(keys), np.int64)
+    nodes = np.empty(len(keys), np.int64)
     context, place, first = -1, 0, 0
     for i in range(len(keys)):
         if keys[i] // radix != context:
@@ -339,5 +367,5 @@ def find_suffixes(keys, suffixes, shorter, starts, radix):
             step //= 2
             if place + step < len(shorter) and shorter[place + step] <= key:
                 place += step
-        found[i] = place
-    return found
+        nodes[i] = place
+    return nodes

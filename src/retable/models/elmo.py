@@ -1,14 +1,16 @@
 """ELMo: a forward and a backward LSTM language model over one input layer.
 
-Peters et al. 2018, "Deep contextualized word representations", arXiv 1802.05365, section 3; Peters et al. 2017;
+Peters et al. 2018, "Deep contextualized word representations", arXiv 1802.05365, section 3; Peters et al. 2017 and
 Jozefowicz et al. 2016. Word vectors are composed of characters (`nn/character_cnn.py`, with a projection), so that any
 word has one, or looked up in a table. Each direction is a stack of LSTMs with projections and residual links between
 layers. Dropout acts on the input of every layer, which the residual link passes on, and on the top. Weights start as in
 the authors' code (bilm-tf), which is more detailed than the paper.
 
-Departures: torch's LSTM does not clip cells and projections (theirs: at ±3), and has two bias vectors per gate, the
-second starting at 0; characters pass a tanh (theirs: a ReLU); a word is its UTF-8 bytes; the tokenizer's own token,
-spelt like any word, separates sentences.
+Departures:
+- torch's LSTM does not clip cells and projections (theirs: at ±3), and has two bias vectors per gate, the second
+  starting at 0.
+- Characters pass a tanh (theirs: a ReLU). A word is its UTF-8 bytes.
+- The tokenizer's own token, spelt like any word, separates sentences.
 
 B batch, T time, D d_model, C d_cell, L n_layers, V vocabulary.
 

@@ -1,4 +1,4 @@
-"""GPT with three special tokens of its own around the texts of a task: start, delimiter, extract.
+"""GPT with three added special tokens around the texts of a task: start, delimiter, extract.
 
 Radford et al. 2018, section 3.3 and figure 1; `_start_`, `_delimiter_` and `_classify_` of the authors' code. The
 tokens are added for fine-tuning: the tokenizer and pretraining do not have them. Their embeddings start random like

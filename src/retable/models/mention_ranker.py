@@ -5,12 +5,14 @@ kept, and each is scored with the spans before it as antecedents. The softmax ov
 `elmo`, the layers of a pretrained ELMo, mixed into one vector per word, are part of the input (Peters et al. 2018,
 arXiv 1802.05365, section 4).
 
-Departures: no features of speaker and genre; word vectors, random or given, are fine-tuned; the character convolution
-passes a tanh; the LSTM also reads the marks of a sentence's ends, and has PyTorch's initial weights; documents are not
-cut in training.
+Departures:
+- There are no features of speaker and genre. Word vectors, random or given, are fine-tuned.
+- The character convolution passes a tanh.
+- The LSTM also reads the marks of a sentence's ends, and has PyTorch's initial weights.
+- Documents are not cut in training.
 
-S sentences, T time, W words of all documents, E width of a word, D of its state; M spans, L the widest, G width of a
-span's representation; N kept spans, K antecedents, P pairs, F width of a feature, H hidden units.
+S sentences, T time, W words of all documents, E width of a word, D of its state, M spans, L the widest, G width of a
+span's representation, N kept spans, K antecedents, P pairs, F width of a feature, H hidden units.
 
 System F6 of docs/systems.yaml.
 """
@@ -186,7 +188,7 @@ class PairScore(nn.Module):
 
 
 def feed_forward(d_input: int, d_hidden: int, dropout: float) -> nn.Sequential:
-    """Build w · FFNN(x): two hidden layers and a score."""
+    """Build w · FFNN(x): two hidden layers of `d_hidden` units and a score, for inputs (…, d_input)."""
     layers: list[nn.Module] = []
     for width in (d_input, d_hidden):
         layers += [nn.Linear(width, d_hidden), nn.ReLU(), Dropout(dropout)]

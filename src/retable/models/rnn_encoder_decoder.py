@@ -153,7 +153,7 @@ class RNNEncoderDecoder(EncoderDecoder):
 
 
 def reverse(sequences: Tensor, lengths: Tensor) -> Tensor:
-    """Reverse each row's first `length` steps of (B, S, ...); the padding after them stays."""
+    """Reverse the first `lengths` (B,) steps of each row of (B, S, ...); padding keeps its place."""
     places = torch.arange(sequences.shape[1], device=sequences.device).expand(sequences.shape[:2])
     places = torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
     return sequences[torch.arange(len(sequences), device=sequences.device)[:, None], places]

@@ -52,12 +52,15 @@ class ExtractiveOracle(SentenceRule):
 
 
 def overlap(sentences: Sequence[str], others: Sequence[str]) -> float:
-    """Compute the mean of the F1 of words and of neighbouring word pairs; sentences are joined first."""
+    """Compute the mean F1 of words and of neighbouring word pairs of two lists of sentences, from 0 to 1.
+
+    The sentences of a list are joined first.
+    """
     words, other_words = (WORD.findall(" ".join(each).lower()) for each in (sentences, others))
     return (f1(Counter(words), Counter(other_words)) + f1(Counter(pairwise(words)), Counter(pairwise(other_words)))) / 2
 
 
-def f1(these: Counter, those: Counter) -> float:
-    """Compute the F1 of two bags: twice their shared count divided by the sum of their sizes; 0 if disjoint."""
-    shared = (these & those).total()
-    return 2 * shared / (these.total() + those.total()) if shared else 0.0
+def f1(one: Counter, other: Counter) -> float:
+    """Compute the F1 of two bags: twice the shared count divided by the sum of their sizes; 0 if disjoint."""
+    shared = (one & other).total()
+    return 2 * shared / (one.total() + other.total()) if shared else 0.0

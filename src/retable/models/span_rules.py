@@ -88,7 +88,9 @@ class RightSpan(SpanRule):
 def candidates(words: Sequence[str], sentences: Sequence[tuple[int, int]], longest: int) -> Iterator[Candidate]:
     """Yield each sentence's runs of at most `longest` words that begin and end with content words.
 
-    If no word of the text is a content word, all words count as such.
+    `sentences` are pairs of a sentence's first word and the word after its last. If no word of the text is a content
+    word,
+    all words count as such.
     """
     content = [word[0].isalnum() and word.lower() not in FUNCTION_WORDS for word in words]
     if not any(content):
@@ -101,7 +103,7 @@ def candidates(words: Sequence[str], sentences: Sequence[tuple[int, int]], longe
 
 
 def overlap(words: Sequence[str], candidate: Candidate, question: Sequence[str]) -> int:
-    """Count the question's words and word pairs that occur in the candidate's sentence outside it."""
+    """Count the question's distinct words and word pairs that occur in the candidate's sentence outside it."""
     sides = words[candidate.begin : candidate.first], words[candidate.last + 1 : candidate.end]
     own = {part for side in sides for part in (*side, *pairwise(side))}
     return len(own & {*question, *pairwise(question)})

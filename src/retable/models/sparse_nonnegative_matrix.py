@@ -259,7 +259,7 @@ class LeaveOneOut:
         return float(loss), (d_a, d_b, d_c, d_uniform)
 
     def learn(self, steps: int, lr: float) -> None:
-        """Train by AdaGrad (Duchi, Hazan and Singer 2011), each step on the whole text."""
+        """Train the tables for `steps` steps of AdaGrad (Duchi, Hazan and Singer 2011) on the whole text."""
         tables = self.a, self.b, self.c, self.uniform
         squares = [np.full(len(table), INITIAL**2) for table in tables]
         for _ in range(steps):
@@ -269,9 +269,11 @@ class LeaveOneOut:
 
 
 def feature_types(order: int, max_skip: int, max_skip_words: int) -> list[tuple[int, ...]]:
-    """List the places of each type's words, 1 for the word right before; n-grams first, then skip-grams.
+    """List the offsets of each feature type's words, 1 for the word right before; n-grams come first.
 
-    Skip-grams have `remote` words, `skip` left-out places and `adjacent` words (r, s and a of the papers).
+    Arguments are those of SparseNonnegativeMatrix. Skip-grams have `remote` words, `skip` left-out places and
+    `adjacent`
+    words (r, s and a of the papers).
     """
     n_grams = [tuple(range(1, n)) for n in range(1, order + 1)]
     skip_grams = [
@@ -289,7 +291,7 @@ def bucket(counts: np.ndarray) -> np.ndarray:
 
 
 def find(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Find the places of `wanted` among ascending keys; −1 for a missing one."""
+    """Find the places of `wanted` in `keys`, which ascend; −1 for a missing one."""
     if not len(keys):
         return np.full(len(wanted), -1)
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

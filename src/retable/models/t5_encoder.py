@@ -1,6 +1,6 @@
 """T5's encoder without its decoder, to be fine-tuned as a classifier.
 
-The paper does not have it: its T5 writes labels as text. This model shows what the encoder has learnt.
+The paper does not have it: its T5 writes labels as text. It measures the encoder's features without a decoder's help.
 
 B batch, T time, D d_model.
 """

@@ -4,10 +4,10 @@ arXiv 1603.01354; as in Lample et al. 2016, with a convolution in place of their
 and characters go through a bidirectional LSTM; the objective adds the softmax or CRF. For sub-words, which have no
 characters to convolve, and for words without spelling, use models/bilstm.py.
 
-With a vector per word that marks the predicate, the model labels semantic roles (F6 of docs/systems.yaml; Zhou and Xu
-2015, with a CRF; the mark is that of He et al. 2017, section 2.2).
+With a vector per word that marks the predicate, the model labels semantic roles (F6 of docs/systems.yaml): Zhou and Xu
+2015, with a CRF. The mark is that of He et al. 2017, section 2.2.
 
-Departures: the convolution's maxima pass a tanh, and there is no dropout on characters; see nn/character_cnn.py.
+Departures: the convolution's maxima pass a tanh, and characters have no dropout; see nn/character_cnn.py.
 
 B batch, T time, D d_model, E d_embedding, F features of the convolutions, P d_predicate.
 

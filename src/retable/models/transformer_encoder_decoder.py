@@ -32,11 +32,11 @@ class Link(nn.Module):
         self.norm, self.dropout, self.pre = nn.LayerNorm(d_model), Dropout(dropout), norm == "pre"
 
     def enter(self, hidden: Tensor) -> Tensor:
-        """Compute the layer's input."""
+        """Compute the layer's input from the states (B, T, D)."""
         return self.norm(hidden) if self.pre else hidden
 
     def leave(self, hidden: Tensor, out: Tensor) -> Tensor:
-        """Add a layer's output `out` to its residual input `hidden`."""
+        """Add a layer's output `out` to its residual input `hidden`, both (B, T, D)."""
         hidden = hidden + self.dropout(out)
         return hidden if self.pre else self.norm(hidden)
 

@@ -5,9 +5,11 @@ over a window of word vectors, that is one convolution along the sentence, give 
 linear layer on top and the loss: a softmax per word (section 3.4.1) or, with `crf=true`, the sentence's likelihood
 under transition scores (section 3.4.2). Half a window of PADDING, a learnt vector, precedes and follows each sentence.
 
-Departures: spelling is read by a convolution over characters (Santos and Zadrozny 2014, whose tagger is otherwise the
-same), where the paper has tables of capitals and suffixes; marks of the sentence's ends come before PADDING, as in the
-other taggers; there is dropout.
+Departures:
+- Spelling is read by a convolution over characters (Santos and Zadrozny 2014, whose tagger is otherwise the same). The
+  paper has tables of capitals and suffixes.
+- Marks of the sentence's ends come before PADDING, as in the other taggers.
+- There is dropout.
 
 B batch, T time, D d_model, I the width of the input.
 

@@ -88,7 +88,7 @@ def padding_mask(lengths: Tensor, length: int) -> Tensor:
 
 
 def padding_mask_if_any(lengths: Tensor, length: int) -> Tensor | None:
-    """Return `padding_mask`, or None if no row is padded.
+    """Return `padding_mask` of lengths (B,), or None if no row is padded.
 
     Attention without a mask saves more time than this check costs.
     """

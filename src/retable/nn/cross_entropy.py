@@ -168,7 +168,7 @@ def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels:
 
 
 def logits_of(hidden: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute the logits (N, V) in fp32."""
+    """Compute the logits (N, V) in fp32 of hidden (N, D), table (V, D) and bias (V,)."""
     return _with_bias(product(hidden, table), bias)
 
 
@@ -178,7 +178,7 @@ def _with_bias(logits: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def row_chunks(hidden: Tensor, vocab_size: int) -> list[slice]:
-    """Split the rows into slices with a bounded number of logits each."""
+    """Split the rows of `hidden` (N, D) into slices with a bounded number of logits each."""
     return _slices(0, len(hidden), _chunk_size(hidden, vocab_size))
 
 

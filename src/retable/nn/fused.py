@@ -73,7 +73,7 @@ def add_column_sums_(sums: Tensor, rows: Tensor, shares: Tensor) -> None:
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """Compute `torch.nn.functional.gelu`."""
+    """Compute `torch.nn.functional.gelu`: exactly, or by tanh with approximate="tanh"."""
     return _GELU.apply(x, approximate == "tanh") if serves(x.device, x.dtype) else F.gelu(x, approximate=approximate)
 
 

@@ -36,7 +36,10 @@ def laid_out(weight: Tensor, n_rows: int) -> Times:
 
 
 def times(weight: Tensor, rows: Tensor) -> Times:
-    """Return the faster function to multiply rows like these with weightᵀ: oneDNN's or torch's."""
+    """Return the faster function to multiply rows like these, (N, I), with weightᵀ: oneDNN's or torch's.
+
+    The result for rows (N, I) and weight (O, I) is (N, O).
+    """
     return laid_out(weight, len(rows)) if pays(rows, weight) else partial(_plain, weight)
 
 

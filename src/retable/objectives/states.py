@@ -10,7 +10,7 @@ from retable.models.base import BothDirections, Encoder, EncoderDecoder, LeftToR
 
 
 def states_of(model: Model, input_ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-    """Return the states (B, T, D), or one vector per sequence (B, D), of ids padded after `lengths`.
+    """Return the states (B, T, D), or one vector per sequence (B, D), of ids (B, T) padded after `lengths`.
 
     `segments` (B, T) are used only by a MarkedEncoder.
     """
