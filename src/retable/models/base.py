@@ -27,7 +27,7 @@ class Model(nn.Module):
     frozen: bool = False  # whether the weights taken from a pretrained model stay fixed
 
     def initialise(self, module: nn.Module) -> None:
-        """Set the first weights of a layer, also of an objective's head. Default: keep PyTorch's."""
+        """Set the initial weights of a layer, also of an objective's head. Default: keep PyTorch's."""
 
     @property
     def input_embedding(self) -> nn.Embedding | None:
@@ -40,7 +40,7 @@ class Model(nn.Module):
 
     @property
     def pretrained(self) -> Mapping[str, nn.Module]:
-        """Return the modules that take a pretrained model's weights, by the prefix of their names there."""
+        """Return the modules that take the weights of a pretrained model, by prefix of the weights' names."""
         return {"": self}
 
     def leave_pooler(self) -> None:
@@ -214,8 +214,7 @@ class WindowModel(VectorModel):
     """A vector model that learns from windows of text.
 
     `forward` maps centres (R, C), contexts (R, J) and pairs (R, C, J) to the vectors that predict, (R, C, D), the ids
-    of
-    the predicted words, and a mask of which vector predicts which word.
+    of the predicted words, and a mask of which vector predicts which word.
     """
 
     predicts: ClassVar[Literal["centre", "context"]]
@@ -224,8 +223,7 @@ class WindowModel(VectorModel):
         """Return table, units, offsets (V + 1,) and scales (V,), from which each word's input is composed.
 
         The input of word w is scales[w] times the sum of table[units[offsets[w] : offsets[w + 1]]]. The table is not a
-        copy:
-        it shares memory with the weights.
+        copy: it shares memory with the weights.
         """
         raise NotImplementedError
 

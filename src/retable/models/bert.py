@@ -33,11 +33,9 @@ class BERT(MarkedEncoder):
         initializer_range: σ of the initial weights. The authors' 0.02 is for widths of 768 and more. At a width D,
             0.02 · √(768 / D) gives outputs of the same size relative to a layer's input: 0.05 at 128.
         positions: `learnt`, one vector per position; or `rotary`, where attention depends on the distance of two tokens
-            and
-            nothing is learnt. A learnt table takes long to distinguish neighbours; see recipe bert_rotary.
+            and nothing is learnt. A learnt table takes long to distinguish neighbours; see recipe bert_rotary.
         sinusoids: start the learnt positions as sinusoids of that σ instead of at random. With sinusoids one matrix
-            finds
-            the neighbour of any position; random vectors must be learnt one by one.
+            finds the neighbour of any position; random vectors must be learnt one by one.
     """
 
     max_length: int

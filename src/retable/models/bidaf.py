@@ -140,8 +140,7 @@ class AttentionFlow(nn.Module):
     """Attention from the context to the question and back: G = [h; ũ; h ∘ ũ; h ∘ h̃] (equations 1 to 4).
 
     ũ is the mean of the question's states by their similarity to a context word. h̃ is the mean of the context's states
-    by
-    their greatest similarity to the question.
+    by their greatest similarity to the question.
     """
 
     def __init__(self, d_hidden: int):

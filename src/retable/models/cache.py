@@ -3,6 +3,7 @@
 R. Kuhn and R. De Mori, "A Cache-Based Natural Language Model for Speech Recognition", IEEE Transactions on Pattern
 Analysis and Machine Intelligence 12 (1990). They use one cache per part of speech; here one cache serves all words, as
 in the published perplexities of "+ cache". It is meant to be mixed with another model.
+
 System C1 of docs/systems.yaml.
 """
 
@@ -17,7 +18,7 @@ from retable.core.settings import PositiveInt
 
 
 class UnigramCache:
-    """A model that predicts each of the last `size` tokens with equal probability, across sentences.
+    """A model that predicts each of the last `size` tokens with equal probability, across sentence ends.
 
     One more token, spread evenly over the vocabulary, counts as cached, so that the first token has a distribution too.
     """

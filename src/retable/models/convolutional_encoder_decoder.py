@@ -124,8 +124,8 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
         """Return the state before the first target token, for sources (B, S) padded after their lengths (B,).
 
         The state: per decoder layer, the first inputs of its next convolution (1, B, C, k − 1), None at first; the
-        number of
-        target tokens so far (1, B); the source's keys and values (1, B, S, D); and the sources' lengths (1, B).
+        number of target tokens so far (1, B); the source's keys and values (1, B, S, D); and the sources' lengths
+        (1, B).
         """
         places = torch.arange(source_ids.shape[1], device=source_ids.device)
         embedded = self._embed(source_ids, places.expand_as(source_ids), self.source_positions)

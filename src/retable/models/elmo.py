@@ -89,8 +89,7 @@ class ELMo(BothDirections):
         """Return the top hidden states (B, T, D) of one direction for ids (B, T), and the next state.
 
         The ids are in the order in which the direction reads them: for `backward`, from the end of the text. The state
-        is
-        hidden (L, B, D) and cell (L, B, C); None: zeros.
+        is hidden (L, B, D) and cell (L, B, C); None: zeros.
         """
         stack = self.backward_stack if backward else self.forward_stack
         hidden, state = stack(self.embed(input_ids), state)

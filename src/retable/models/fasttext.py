@@ -19,10 +19,8 @@ class FastText(WindowModel):
     """A skip-gram model that composes a word's vector of units: its own vector and those of its character n-grams.
 
     The paper adds them up. fastText's code takes the mean of the n units but moves each by the mean's whole gradient,
-    which
-    is not the gradient of any loss. Here the sum is divided by √n. So a gradient step moves the composed vector as far
-    as
-    in fastText's code, and a learning rate has the same effect for words of any length and for skip-gram.
+    which is not the gradient of any loss. Here the sum is divided by √n. So a gradient step moves the composed vector
+    as far as in fastText's code, and a learning rate has the same effect for words of any length and for skip-gram.
 
     fastText's code draws noise ∝ count^0.5, where word2vec and gensim have 0.75: set objective.power=0.5.
 

@@ -69,8 +69,7 @@ class GatedConvolution(LeftToRight):
     """A left-to-right model whose hidden states each see as many tokens as the layers span together.
 
     `blocks` lists the layers of each block as [k, D], as in the paper's table 1. Narrow layers of k = 1, followed by a
-    wide
-    one, make a block a bottleneck.
+    wide one, make a block a bottleneck.
     """
 
     def __init__(

@@ -5,8 +5,10 @@ IEEE Transactions on Acoustics, Speech, and Signal Processing 35 (1987); Chen an
 that these leave open follow SRILM's `ngram-count`, the source of the published perplexities: unigrams, and n-grams seen
 more than 7 times, keep their counts; n-grams of three and more words that are seen once are left out. A count keeps its
 value if the counts of counts give no valid discount for it.
+
 Departure: SRILM leaves words without probability if a context's seen words take all of it. Here the total of such a
 context is one more, also in orders without discounts.
+
 System C1 of docs/systems.yaml.
 """
 

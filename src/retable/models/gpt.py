@@ -29,8 +29,7 @@ class GPT(LeftToRight):
 
     Args:
         separate_documents: let no token attend beyond the last `boundary` token up to it. Documents in one window are
-            then
-            independent, except for their positions.
+            then independent, except for their positions.
         initializer_range: σ of the initial weights; for small widths see BERT's.
     """
 

@@ -2,6 +2,7 @@
 
 S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), sections 2.3, 2.5
 and 2.6. As in `KneserNey`, there is no count cut-off, and unigrams are interpolated with the uniform distribution.
+
 System C1 of docs/systems.yaml.
 """
 
@@ -27,9 +28,8 @@ class WittenBell(Interpolated):
 class AbsoluteDiscounting(Interpolated):
     """An n-gram model that subtracts D = n₁ / (n₁ + 2 n₂) from every count.
 
-    n₁ and n₂ are the numbers of n-grams of the order that occur once and twice. If none occurs once, D is 1/2: with D =
-    0
-    unseen words would have no probability.
+    n₁ and n₂ are the numbers of n-grams of the order that occur once and twice. If none occurs once, D is 1/2: with
+    D = 0 unseen words would have no probability.
     """
 
     def _shared(self, n: int, counts: np.ndarray) -> float:
@@ -70,8 +70,7 @@ class JelinekMercer(Interpolated):
         """Fit λ per order and bucket, float64 (order, BUCKETS), by EM on N held-out words.
 
         Half a pseudo-count on each side keeps λ from 0 and 1. A bucket without held-out contexts takes the λ of the
-        bucket
-        below.
+        bucket below.
         """
         levels = self._count(text)
         self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # for `_walk`

@@ -111,8 +111,7 @@ class BackoffModel:
         """Compute the log-probability of every token after a context (length,), float64 (vocab_size,), in nats.
 
         The context is the sentence so far, empty at its start. A whole stream is accepted too: only the tokens after
-        its
-        last `boundary` count.
+        its last `boundary` count.
         """
         words = self._words(context)
         ends = np.flatnonzero(words == self.boundary)

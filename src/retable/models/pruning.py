@@ -3,9 +3,11 @@
 A. Stolcke, "Entropy-based Pruning of Backoff Language Models", DARPA Broadcast News Transcription and Understanding
 Workshop (1998): an n-gram is removed if removing only it raises the model's perplexity by less than a given share.
 Back-off weights are normalised again. N-grams that are prefixes of kept ones stay.
+
 Departure: the probability of a context is its frequency in the training text. The paper takes it from the model, but
 Kneser-Ney's lower orders are not probabilities of contexts (C. Chelba et al., "Study on Interaction between Entropy
 Pruning and Kneser-Ney Smoothing", Interspeech 2010).
+
 System C1 of docs/systems.yaml.
 """
 
@@ -21,8 +23,7 @@ class Pruned(BackoffModel):
     """The model of `estimator(vocab_size=…, boundary=…)` without the n-grams that matter least.
 
     An n-gram is removed if that raises perplexity by less than the share `threshold`. The estimator must list, with
-    each
-    n-gram, the n-gram without its first word, as all estimators of this project do.
+    each n-gram, the n-gram without its first word, as all estimators of this project do.
     """
 
     def __init__(
@@ -46,9 +47,8 @@ class Pruned(BackoffModel):
         """Remove n-grams from the list, and compute all back-off weights again.
 
         p is the probability of an n-gram's last word after its context h, q that after h without its first word. `left`
-        and
-        `over` are the probabilities that p and q give to all words that h does not list; left / over is the weight of
-        h.
+        and `over` are the probabilities that p and q give to all words that h does not list; left / over is the weight
+        of h.
         """
         walk = zip(self._walk(words), self.tables[:-1], strict=True)
         seen = [np.bincount(h[h >= 0], minlength=len(table.keys)) for (h, _), table in walk]

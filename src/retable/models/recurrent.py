@@ -82,8 +82,7 @@ class LSTM(Recurrent):
     """A long short-term memory network.
 
     `d_cell` gives cells of another width, which a matrix projects to states of `d_model` (LSTMP: Sak, Senior and
-    Beaufays
-    2014, section 2.2).
+    Beaufays 2014, section 2.2).
     """
 
     def __init__(

@@ -86,10 +86,8 @@ class RNNEncoderDecoder(EncoderDecoder):
         """Return the state before the first target token, for sources (B, S) padded after their lengths (B,).
 
         The state: the decoder's recurrent state, (L, B, D) or a pair of them; the input fed to its next step (1, B, D);
-        the
-        encoder's states (1, B, S, D), their keys (1, B, S, D) and the sources' lengths (1, B). Parts that the model
-        does not
-        use are None.
+        the encoder's states (1, B, S, D), their keys (1, B, S, D) and the sources' lengths (1, B). Parts that the model
+        does not use are None.
         """
         if self.reading == "reversed":
             source_ids = reverse(source_ids, source_lengths)

@@ -57,8 +57,7 @@ class SlidingWindow(SpanRule):
     """A rule that chooses the span whose sentence and words share most with the question.
 
     First it keeps the candidates of at most `longest` words whose sentence, without them, shares most words and pairs
-    of
-    words with the question. Among these it takes the one with the highest `window` sum; the first one of equals.
+    of words with the question. Among these it takes the one with the highest `window` sum; the first one of equals.
     """
 
     def __init__(self, longest: PositiveInt, dropout: Rate = 0.0):
@@ -89,8 +88,7 @@ def candidates(words: Sequence[str], sentences: Sequence[tuple[int, int]], longe
     """Yield each sentence's runs of at most `longest` words that begin and end with content words.
 
     `sentences` are pairs of a sentence's first word and the word after its last. If no word of the text is a content
-    word,
-    all words count as such.
+    word, all words count as such.
     """
     content = [word[0].isalnum() and word.lower() not in FUNCTION_WORDS for word in words]
     if not any(content):

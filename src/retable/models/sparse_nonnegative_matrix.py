@@ -42,9 +42,8 @@ class SparseNonnegativeMatrix:
 
     Args:
         order: n-gram features have 0 to `order` − 1 words.
-        max_skip: skip-gram features leave out 1 to `max_skip` words, between the words next to the predicted one (if
-            any)
-            and one or more earlier words; 0 for no skip-grams.
+        max_skip: skip-gram features leave out 1 to `max_skip` words, between the words next to the predicted one
+            (if any) and one or more earlier words; 0 for no skip-grams.
         max_skip_words: the most words of a skip-gram feature.
         steps, lr: of AdaGrad.
 
@@ -79,8 +78,7 @@ class SparseNonnegativeMatrix:
         """Estimate the model from a stream (N,), and discard any earlier estimate.
 
         Costs two sorts of the N · K features, about 40 bytes of memory for each, and `steps` passes over them. For
-        930,000
-        tokens on one core, a step takes 0.5 s with 5 types and 1.7 s with 14.
+        930,000 tokens on one core, a step takes 0.5 s with 5 types and 1.7 s with 14.
         """
         words = self._words(tokens)
         if not len(words):
@@ -107,8 +105,7 @@ class SparseNonnegativeMatrix:
         """Compute the log-probability of every token after a context (length,), float64 (V,), in nats.
 
         The context is the sentence so far, empty at its start. A whole stream is accepted too: only the tokens after
-        its
-        last `boundary` count.
+        its last `boundary` count.
         """
         reach = max(max(offsets, default=0) for offsets in self.types)
         words = self._words(np.append(np.asarray(context, np.int64)[max(len(context) - reach, 0) :], self.boundary))
@@ -233,10 +230,8 @@ class LeaveOneOut:
         """Compute the mean −log p of a left-out token, in nats, and its gradient by a, b, c and uniform.
 
         Leaving out token t with link (i, t) takes 1 from C_it and C_i*. That changes the bucket and weight of the whole
-        row: w
-        are the row's weights, `own` is the weight of (i, t) in place of w, both with the factor 1 / (C_i* − 1). A
-        feature that
-        occurs only at this token disappears.
+        row: w are the row's weights, `own` is the weight of (i, t) in place of w, both with the factor 1 / (C_i* − 1).
+        A feature that occurs only at this token disappears.
         """
         lexical = self.b[self.row] + self.c[self.lexical]
         share = np.divide(1.0, self.total - 1, out=np.zeros(len(self.total)), where=self.total > 1)
@@ -272,8 +267,7 @@ def feature_types(order: int, max_skip: int, max_skip_words: int) -> list[tuple[
     """List the offsets of each feature type's words, 1 for the word right before; n-grams come first.
 
     Arguments are those of SparseNonnegativeMatrix. Skip-grams have `remote` words, `skip` left-out places and
-    `adjacent`
-    words (r, s and a of the papers).
+    `adjacent` words (r, s and a of the papers).
     """
     n_grams = [tuple(range(1, n)) for n in range(1, order + 1)]
     skip_grams = [

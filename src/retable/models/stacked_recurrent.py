@@ -32,8 +32,7 @@ class StackedRecurrent(LeftToRight):
     Args:
         init_range: bound of the uniform initial weights, except for the first state and the norms.
         dropout: rate on the non-recurrent connections: from embedding to first layer, between layers, from last layer
-            to
-            softmax.
+            to softmax.
         variational: use one dropout mask for all times.
         recurrent_dropout: rate on units of h_{t−1}, the same units at all times.
         first_state: train the state before the first token, from zero; otherwise it is zero.

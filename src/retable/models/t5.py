@@ -126,8 +126,7 @@ class Stack(nn.Module):
         """Transform states (B, U, D), and return them with the blocks' caches extended by these positions.
 
         `mask` broadcasts to (B, 1, U, S + U) and is True where a position may attend; None: everywhere. Without `pasts`
-        no
-        caches are kept.
+        no caches are kept.
         """
         U = hidden.shape[1]
         bias = self.positions(U, U if mask is None else mask.shape[3])
@@ -185,8 +184,7 @@ class T5(EncoderDecoder):
         """Return the state before the first output, for inputs (B, T) padded after their lengths (B,).
 
         The state: per block, a cache of the outputs' keys and values, () at first; per block, the inputs' keys and
-        values
-        (2, B, H, T, K); and the inputs' lengths (1, B).
+        values (2, B, H, T, K); and the inputs' lengths (1, B).
         """
         memories = tuple(torch.stack(memory) for memory in self._memories(input_ids, lengths))
         return ((),) * len(memories), memories, lengths[None]

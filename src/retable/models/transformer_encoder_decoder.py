@@ -148,8 +148,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
         """Return the state before the first target token, for sources (B, S) padded after their lengths (B,).
 
         The state: per layer, a cache of the target's keys and values, () at first, or None if they are not to be kept;
-        per
-        layer, the source's keys and values (2, B, H, S, K); and the sources' lengths (1, B).
+        per layer, the source's keys and values (2, B, H, S, K); and the sources' lengths (1, B).
         """
         mask = padding_mask(source_lengths, source_ids.shape[1])
         hidden = self._embed(source_ids, 0)

@@ -28,8 +28,7 @@ class TransformerXL(LeftToRight):
 
     In training a token sees its segment up to itself and the `memory` positions before the segment. In evaluation it
     sees `evaluation_memory` positions before itself, wherever the text is cut into segments. `variational` uses one
-    dropout
-    mask for all positions, as section 4.1 does on the Penn Treebank.
+    dropout mask for all positions, as section 4.1 does on the Penn Treebank.
     """
 
     def __init__(
@@ -72,8 +71,7 @@ class TransformerXL(LeftToRight):
         """Return the hidden states (B, T, D) of ids (B, T) that follow the memory `state`, and the next memory.
 
         The memory (L, B, M, D) contains each layer's inputs at the last positions: at most `memory` positions in
-        training,
-        `evaluation_memory` in evaluation.
+        training, `evaluation_memory` in evaluation.
         """
         B, T = input_ids.shape
         hidden = self.dropout(self.embedding(input_ids) * self.d_model**0.5)
@@ -154,8 +152,7 @@ def shift(scores: Tensor) -> Tensor:
     """Map scores (…, T, S) by distance, S−1 to 0 in every row, to scores by key, 0 to S−1.
 
     Row i moves left by T−1−i, for all rows at once by a reshape (appendix B). Values that enter on the right belong to
-    keys
-    after the query and must be masked.
+    keys after the query and must be masked.
     """
     *rest, T, S = scores.shape
     return F.pad(scores, (1, 0)).view(*rest, S + 1, T)[..., 1:, :].reshape(*rest, T, S)

@@ -13,10 +13,8 @@ class BidirectionalLSTM(nn.Module):
     """LSTM layers with D / 2 units per direction; the backward one starts at each row's last token.
 
     Dropout acts between layers. Rows are not packed: on a CPU the gradient of packed rows takes time quadratic in T,
-    since
-    each step's gradient is written into zeros for all steps. Packing took 2.5 times as long for 64 sentences of 27
-    words,
-    3.3 times for 32 of 60 words.
+    since each step's gradient is written into zeros for all steps. Packing took 2.5 times as long for 64 sentences of
+    27 words, 3.3 times for 32 of 60 words.
     """
 
     def __init__(self, d_input: int, d_output: int, n_layers: int = 1, dropout: float = 0.0):

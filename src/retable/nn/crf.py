@@ -27,8 +27,7 @@ class CRF(nn.Module):
     """A CRF whose scores all start at 0: an independent softmax at each position.
 
     allowed: (K + 1, K + 1), True where a tag may follow another, see `allowed_transitions`. The last row contains the
-        tags
-        that may begin a sequence, the last column those that may end one. None allows all.
+        tags that may begin a sequence, the last column those that may end one. None allows all.
     """
 
     _penalty: Tensor
@@ -96,8 +95,7 @@ class _LogPartition(torch.autograd.Function):
     Autograd through the forward algorithm keeps (B, K, K) numbers per step, and takes 2.3 to 3.8 times as long
     (benchmarks/tagging.md). Here one loop computes both recursions: the backward one is the forward one of the mirrored
     rows. States are scaled to a sum of 1 at every step, in fp64, where the square of exp(LEAST) is not 0. So no sum is
-    0,
-    even if every sequence is forbidden.
+    0, even if every sequence is forbidden.
     """
 
     @staticmethod

@@ -24,9 +24,8 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, la
         hidden (N, D), weight (V, D), bias (V,), labels (N,).
 
     The gradient is computed together with the loss, a few rows of logits at a time: memory for V·D numbers, not N·V,
-    and
-    each logit is computed once. Differentiable once. Under autocast, products are in its type, sums and exponentials in
-    fp32.
+    and each logit is computed once. Differentiable once. Under autocast, products are in its type, sums and
+    exponentials in fp32.
     """
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype

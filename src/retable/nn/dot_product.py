@@ -27,16 +27,13 @@ def dot_product_attention(
     Args:
         queries: (B, H, T, K); keys, values: (B, H, S, K).
         mask: broadcasts to (B, H, T, S); True where a query may attend, or a number to add to its score. Every query
-            must
-            see a key.
+            must see a key.
         causal: let the first query see the first key, and each later query one more.
         scale: by default 1 / √K.
 
     torch's own kernel does not store scores and is faster in fp32. In bf16 on a CPU it takes three to five times as
-    long as
-    separate products, and twice as long for a single query, as in decoding (benchmarks/language_models.md). For dropout
-    or
-    a learnt term of the scores torch has no CPU kernel.
+    long as separate products, and twice as long for a single query, as in decoding (benchmarks/language_models.md). For
+    dropout or a learnt term of the scores torch has no CPU kernel.
     """
     T, S = queries.shape[2], keys.shape[2]
     learnt = mask is not None and mask.requires_grad and scale == 1

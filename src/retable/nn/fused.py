@@ -167,10 +167,8 @@ def lstm_step_(gates: Tensor, recurrent: Tensor, bias: Tensor, before: Tensor, c
     """Compute one LSTM step of B rows, and write `cell` and `hidden` (B, H).
 
     `gates` (B, 4H), the input's product with the weights, in the order input, forget, cell, output, is overwritten with
-    the
-    gates' values, after `recurrent` (B, 4H) and `bias` (4H,) are added. `before` (B, H) are the previous cells. bias
-    and
-    cells are fp32, the others bf16; all are dense.
+    the gates' values, after `recurrent` (B, 4H) and `bias` (4H,) are added. `before` (B, H) are the previous cells.
+    bias and cells are fp32, the others bf16; all are dense.
     """
     assert COMPILED is not None
     tensors = (gates, recurrent, bias, before, cell, hidden)

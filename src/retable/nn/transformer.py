@@ -21,10 +21,8 @@ class Cache:
     """The keys and values of the S positions that a layer has read: `tensor` (2, B, H, S, K).
 
     `extended` and `select` return new caches. Only `select` with `last` makes this one unusable. The first extended
-    cache
-    takes over the memory, which has spare room, so that decoding copies it every ROOM tokens and not at each token. A
-    cache
-    is for decoding: gradients pass through at most one of its steps.
+    cache takes over the memory, which has spare room, so that decoding copies it every ROOM tokens and not at each
+    token. A cache is for decoding: gradients pass through at most one of its steps.
     """
 
     def __init__(self, memory: Tensor, length: int):
@@ -52,8 +50,7 @@ class Cache:
         """Return a cache of these rows (R,), in their order.
 
         With `last`, each row must differ from the row whose place it takes in at most its last `last` positions. Only
-        these are
-        copied, in the memory of this cache, after which this cache and those it was made from cannot be used.
+        these are copied, in the memory of this cache, after which this cache and those it was made from cannot be used.
         """
         memory = self._memory
         if last is None or memory is None:
@@ -100,8 +97,7 @@ def rotate(heads: Tensor, rotation: Tensor) -> Tensor:
     """Rotate each pair of neighbours in (B, H, T, K) by its position's angle, in fp32.
 
     `rotation` (2, T, K / 2). The product of two rotated vectors depends only on the distance of their positions (Su et
-    al.
-    2021, section 3.2).
+    al. 2021, section 3.2).
     """
     cos, sin = rotation
     x, y = heads.float().unflatten(3, (-1, 2)).unbind(4)
@@ -182,9 +178,8 @@ class Block(nn.Module):
     """A layer of attention and a feed-forward layer, each with a residual link and a LayerNorm.
 
     `norm="pre"` normalises the input of a layer (Radford et al. 2019, section 2.3), "post" the residual sum (Vaswani et
-    al.
-    2017, section 3.1). The feed-forward layer is four times as wide as the model. If gated, it has two thirds of that
-    width, for an equal number of parameters (Shazeer 2020, section 3).
+    al. 2017, section 3.1). The feed-forward layer is four times as wide as the model. If gated, it has two thirds of
+    that width, for an equal number of parameters (Shazeer 2020, section 3).
     """
 
     def __init__(

@@ -46,10 +46,8 @@ class WeightDropped(nn.RNNBase):
     """One recurrent layer with dropout on the hidden-to-hidden matrix, with a new mask per batch.
 
     The mask is on entries (DropConnect: Merity, Keskar and Socher 2018, section 2) or, with `units`, on columns. A
-    dropped
-    column is a unit of h_{t−1} that no gate sees at any time: Gal and Ghahramani's recurrent dropout, with one mask for
-    all
-    rows of the batch, so that fused kernels can run it. The parameter stays the whole matrix.
+    dropped column is a unit of h_{t−1} that no gate sees at any time: Gal and Ghahramani's recurrent dropout, with one
+    mask for all rows of the batch, so that fused kernels can run it. The parameter stays the whole matrix.
     """
 
     def __init__(self, cell: str, d_input: int, d_hidden: int, rate: float, units: bool = False):

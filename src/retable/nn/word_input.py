@@ -18,8 +18,8 @@ class WordInput(nn.Module):
     """A layer that maps word ids to E + F dimensions; `words` (W) are the spellings, in the order of ids.
 
     The first `vocab_size` words have vectors. The others, too rare or new to learn one, have the vector of `unknown`
-    and
-    differ only by their characters. With `folds_case`, words that differ only in case share the vector of the first.
+    and differ only by their characters. With `folds_case`, words that differ only in case share the vector of the
+    first.
     """
 
     _spelling: Tensor
@@ -49,8 +49,7 @@ class WordInput(nn.Module):
         """Map ids (…) to vectors (…, E + F).
 
         Each distinct word is convolved once. Spellings are cut after the longest word and one window of padding, which
-        gives
-        the same maximum as more padding.
+        gives the same maximum as more padding.
         """
         words, places = input_ids.unique(return_inverse=True)
         spelling = self._spelling[words]

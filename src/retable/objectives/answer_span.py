@@ -25,8 +25,7 @@ class AnswerSpan(Objective):
     """A model with two softmaxes over the places of a context: the start and the end of the answer.
 
     A reader gives two states per token of the context. An encoder reads the question and the context as one sequence;
-    the
-    softmaxes are over words, and use the state of a word's first token for the start and of its last for the end.
+    the softmaxes are over words, and use the state of a word's first token for the start and of its last for the end.
     """
 
     def __init__(self, model: Model, dropout: float):

@@ -22,11 +22,9 @@ class CausalLM(LanguageModelling):
     Args:
         tie: share the softmax's weights with the input embedding (Press and Wolf 2017; Inan et al. 2017).
         reduction: "mean" averages over time and batch. "time_sum" sums over time and averages over the batch, as the
-            code
-            of Zaremba et al. (2014), whose learning rate and clipping threshold need it.
+            code of Zaremba et al. (2014), whose learning rate and clipping threshold need it.
         projection: if not 0, put a matrix P before the softmax and add projection · ‖P‖₂ to the loss (Press and Wolf
-            2017,
-            section 4).
+            2017, section 4).
 
     The model's `penalty` is added to the loss. A subclass with another output layer overrides `nats` for training, and
     `log_prob_of` and `log_softmax` for prediction.

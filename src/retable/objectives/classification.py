@@ -26,26 +26,21 @@ class Classification(Objective):
     The summary depends on the model. BERT, which has `pool`, uses the state of [CLS] (Devlin et al. 2019, section 3.2),
     other encoders the maximum over time. A left-to-right model uses its last position, the only one that has read
     everything (Radford et al. 2018, section 3.2). A model such as a bag of words gives one vector per sequence.
-    `pooling`
-    selects another summary.
+    `pooling` selects another summary.
 
     BERT and left-to-right models read a pair as one sequence. The latter can read it in both orders, and the two
-    summaries
-    are added (Radford et al. 2018, section 3.3). Other models read the two sequences separately, or with attention to
-    each
-    other if they have `read_pair`. The label is then predicted from [u, v, |u − v|, u ⊙ v] of the summaries u and v
-    (Conneau et al. 2017, section 3.1).
+    summaries are added (Radford et al. 2018, section 3.3). Other models read the two sequences separately, or with
+    attention to each other if they have `read_pair`. The label is then predicted from [u, v, |u − v|, u ⊙ v] of the
+    summaries u and v (Conneau et al. 2017, section 3.1).
 
     Args:
         auxiliary: weight of a left-to-right model's language-model loss on the examples; 0.5 for GPT (Radford et al.
-            2018,
-            section 3.2). As in the authors' code, the loss is the mean over examples of the mean over tokens, and the
-            softmax is the input embedding.
+            2018, section 3.2). As in the authors' code, the loss is the mean over examples of the mean over tokens, and
+            the softmax is the input embedding.
         pairs: whether an example is a pair.
         d_hidden: width of a tanh layer before the linear one; None for no such layer.
         pooling: "max" or "mean" of the states over time (Conneau et al. 2017); for encoders also "token", the state of
-            the
-            mark before the sentence, or "last", each direction's last state of an LSTM. None: see above.
+            the mark before the sentence, or "last", each direction's last state of an LSTM. None: see above.
     """
 
     def __init__(

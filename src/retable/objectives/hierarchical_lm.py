@@ -31,10 +31,8 @@ class HierarchicalLM(CausalLM, PartlyRead):
     """A softmax in which a word's probability is the product along its path in a binary tree.
 
     At an inner node with logit s the path takes branch d with probability σ((1 − 2d)·s). A token costs as many logits
-    as
-    its path has inner nodes, about log₂ V. Ids should be sorted by falling frequency; otherwise paths are longer, and
-    the
-    distribution is still normalised.
+    as its path has inner nodes, about log₂ V. Ids should be sorted by falling frequency; otherwise paths are longer,
+    and the distribution is still normalised.
     """
 
     _nodes: Tensor

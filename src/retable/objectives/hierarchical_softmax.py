@@ -18,8 +18,7 @@ class HierarchicalSoftmax(WindowPrediction):
     """The loss −log p(o | v), with a word's probability as the product along its path in a binary tree.
 
     At inner node n the path takes branch d with probability σ((1 − 2d)·u_n·v), as in word2vec.c. The probabilities of
-    all
-    words sum to 1.
+    all words sum to 1.
 
     counts: occurrences of each word (V,), from which the tree is built. A word of count 0 is not in the tree.
 

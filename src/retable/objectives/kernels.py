@@ -283,8 +283,7 @@ def alias_table(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute threshold (V,) uint32 and alias (V,) int32 of Walker's alias method (1977; Vose 1991).
 
     A uniform place v is the outcome with probability threshold[v] / 2³², otherwise alias[v] is. A draw takes constant
-    time
-    and the table 8 bytes per word; word2vec.c's table takes 400 MB, to which it rounds the probabilities.
+    time and the table 8 bytes per word; word2vec.c's table takes 400 MB, to which it rounds the probabilities.
     """
     share = probabilities / probabilities.sum() * len(probabilities)
     threshold, alias = np.ones(len(share)), np.arange(len(share), dtype=np.int32)

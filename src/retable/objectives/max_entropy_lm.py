@@ -33,8 +33,7 @@ class MaxEntropyLM(CausalLM):
     """A causal LM whose softmax adds weights of n-grams, n from 2 to `order`; its bias is the unigrams' weights.
 
     `table_size` is the number of weights of all n-grams, which start at 0. Like a recurrent state, the history
-    continues
-    from batch to batch and across sentences. It is empty before a stream's first token.
+    continues from batch to batch and across sentences. It is empty before a stream's first token.
     """
 
     def __init__(

@@ -19,16 +19,12 @@ class NegativeSampling(WindowPrediction):
     """The loss −log σ(u_o·v_c) − Σ_k log σ(−u_k·v_c) of a pair (c, o), with words k of noise: equation 4.
 
     Noise is not drawn per pair: all pairs of a step share `pool` draws, each weighted with negatives / pool. The
-    expected
-    loss and gradient of a pair are those of equation 4, and one matrix product replaces `negatives` reads per pair.
-    Each
-    pair sees more noise, but the pairs of a step see the same. As in equation 4, and unlike in word2vec.c, a draw that
-    is
-    the pair's own word counts like any other.
+    expected loss and gradient of a pair are those of equation 4, and one matrix product replaces `negatives` reads per
+    pair. Each pair sees more noise, but the pairs of a step see the same. As in equation 4, and unlike in word2vec.c, a
+    draw that is the pair's own word counts like any other.
 
     counts: occurrences of each word (V,). The noise is ∝ counts^power. A word of count 0 is never drawn: give the line
-        end
-        count 0.
+        end count 0.
 
     Raises: UsageError: a count is negative, or all are 0.
     """

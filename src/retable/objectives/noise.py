@@ -22,13 +22,11 @@ class NoiseLM(CausalLM, CountsWords, PartlyRead):
     """A causal LM whose training loss compares labels with words of noise; predictions use the full softmax.
 
     Each word is noise independently of the others, with the chance count^`power` times a constant, at most 1. The
-    expected
-    number of words is `samples`. One draw serves the whole batch. Words that the text lacks count as 1, so that their
-    scores are lowered like others'.
+    expected number of words is `samples`. One draw serves the whole batch. Words that the text lacks count as 1, so
+    that their scores are lowered like others'.
 
     The papers draw K words with replacement. Without replacement no draw is spent on the tenth "the", the expected
-    number
-    of each word is exact, and with `samples` = V the noise is the whole vocabulary.
+    number of each word is exact, and with `samples` = V the noise is the whole vocabulary.
     """
 
     _chance: Tensor

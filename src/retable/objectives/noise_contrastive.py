@@ -23,9 +23,8 @@ class NoiseContrastive(NoiseLM):
     """The loss −log p / (p + ν) for the label and −log ν / (p + ν) for each word of noise.
 
     p = exp(logit) / Z, and ν is a word's expected number in the noise. Z, one number for all contexts, is constant or,
-    with
-    `learn_normaliser`, trained. p is not normalised, but training drives its sum to 1. The constant Z = V replaces the
-    paper's Z = 1 with biases that start at −log V.
+    with `learn_normaliser`, trained. p is not normalised, but training drives its sum to 1. The constant Z = V replaces
+    the paper's Z = 1 with biases that start at −log V.
     """
 
     log_normaliser: Tensor

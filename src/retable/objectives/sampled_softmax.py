@@ -17,8 +17,7 @@ class SampledSoftmax(NoiseLM):
     """The loss −log softmax over the label and the noise, with logits corrected for a word's chance to be noise.
 
     Noise that is the label itself, an accidental hit, is left out. For any number of samples, the expected gradient is
-    0 if
-    the model's probabilities are the data's.
+    0 if the model's probabilities are the data's.
     """
 
     def nats(self, hidden: Tensor, labels: Tensor) -> Tensor:

@@ -26,8 +26,7 @@ class Tagging(Objective):
     """A model with a state per token, a linear layer over `tags`, and with `crf` a CRF on top.
 
     scheme: IOB1, IOB2 or IOBES; the CRF gives malformed sequences probability 0. The training data must be written in
-        the
-        scheme; metrics/spans.py converts it.
+        the scheme; metrics/spans.py converts it.
     """
 
     def __init__(

@@ -42,8 +42,7 @@ class WindowPrediction(VectorLearning):
         """Compute the loss of a batch, summed over its pairs; the metric `loss` is its mean in nats per pair.
 
         Because of the sum, the learning rate is per pair, as in word2vec, for any batch size. Where gradients are
-        averaged over
-        processes, multiply the rate by their number.
+        averaged over processes, multiply the rate by their number.
 
         Raises: UsageError: the loss is not finite.
         """

@@ -33,12 +33,11 @@ class WordByWord(SelfUpdating):
 
     Args:
         threads: number of threads that share every batch, as processes do. Each trains on a part of the batch with a
-            copy
-            of the same weights, then all changes are added up. So a seed gives the same bytes for the same number of
-            threads and processes. (word2vec.c and gensim share the weights without locks, after Hogwild!; with
+            copy of the same weights, then all changes are added up. So a seed gives the same bytes for the same number
+            of threads and processes. (word2vec.c and gensim share the weights without locks, after Hogwild!; with
             vocabularies of a few thousand words, two cores then mostly wait for each other's cache lines.) Copies of
-            the
-            rows that a batch may move take time, and processes exchange the tables: large tables need large batches.
+            the rows that a batch may move take time, and processes exchange the tables: large tables need large
+            batches.
     Raises: UsageError: the objective has no such update.
     """
 
