@@ -84,7 +84,7 @@ class PartlyRead(Objective):
     """An objective whose training uses only a part of its matrices for each token."""
 
     def unread_weights(self) -> float:
-        """Count the weights that are not multiplied for a training token, on average."""
+        """Count the weights of the objective's matrices that a training token does not use, on average."""
         raise NotImplementedError
 
 
@@ -128,7 +128,7 @@ def embedding_of(model: Model) -> nn.Embedding:
 
 
 def tie_softmax(head: nn.Linear, model: Model) -> None:
-    """Set the weights of the softmax layer `head` to the model's input embedding, as one parameter.
+    """Make the softmax layer `head` share the weights of the model's input embedding.
 
     Raises: UsageError: the model has no embedding, or its shape differs.
 

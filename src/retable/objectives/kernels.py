@@ -183,7 +183,7 @@ def outcomes(n):
 
 @inlined
 def follow(hidden, gradient, step, word, offsets, scales):
-    """Add a pair's step to the gradient, and move `hidden`, the input of `word`, as the table's rows will move it.
+    """Add a pair's step to the gradient, and move `hidden`, the input of `word`, by the sum of its rows' moves.
 
     CBOW's input, of several words, predicts once and is not used again.
     """
