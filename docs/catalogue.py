@@ -25,6 +25,7 @@ GROUPS = ("recipe", "tokenizer", "objective", "corruption", "task", "benchmark",
 STAGES = ("mix", "scaling")  # root files whose comments name an id
 _BESIDE = ("corpora", "data", "grammar", "training")  # packages that configurations name for many systems
 _IDS = re.compile(r"[A-J]\d+[a-z]?(?:(?:, | with )[A-J]\d+[a-z]?)*(?=\W)")
+_SYSTEMS = re.compile(r"Systems?\s(.*?)\sof\sdocs/systems\.yaml", re.DOTALL)
 
 # Of each table the number that a system is shown by: its name, the metrics that may be it, and its scale.
 HEADLINES: Mapping[str, tuple[str, tuple[str, ...], float]] = {
@@ -147,9 +148,13 @@ def comment_of(path: Path) -> str:
 
 
 def ids_of(comment: str) -> tuple[str, ...]:
-    """The ids that a comment or docstring begins with: `F5 with D1: …`, `B3, B7, of 200 dimensions: …`."""
-    found = _IDS.match(comment)
-    return tuple(re.findall(r"[A-J]\d+[a-z]?", found[0])) if found else ()
+    """Find the ids of systems in a comment or docstring.
+
+    They come first (`F5 with D1: …`, `B3, B7, of 200 dimensions: …`) or in a sentence `Systems C3 and C4 of
+    docs/systems.yaml.`
+    """
+    ids = _SYSTEMS.search(comment) or _IDS.match(comment)
+    return tuple(re.findall(r"[A-J]\d+[a-z]?", ids[0])) if ids else ()
 
 
 def read_settings(conf: Conf) -> list[Setting]:
@@ -250,7 +255,7 @@ class Catalogue:
         return self._studies["gallery"].reported["lacks"]
 
     def _code(self, system: System) -> list[str]:
-        """Modules whose docstrings begin with the id, what its configurations name, and what docs/systems.yaml adds."""
+        """List modules whose docstrings name the id, what its configurations name, and what docs/systems.yaml adds."""
         named = {name for name, ids in self._modules.items() if system.id in ids}
         for setting in system.settings:
             said = self.said(setting)

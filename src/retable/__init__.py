@@ -17,7 +17,7 @@ __all__ = ["__version__", "compare", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """What takes its time to import, when it is asked for: `import retable` alone takes a few milliseconds."""
+    """Import `load`, `compare` or the version on first use: `import retable` stays fast."""
     if name == "load":
         from retable.inference.load import load
 

@@ -127,7 +127,7 @@ def test_a_file_that_is_no_model_is_refused_and_changes_nothing(name, tmp_path):
     (tmp_path / "text").write_bytes(b"not a model")
     before = model.log_prob(OTHER_TEXT)
     for path in ("missing", "cut", "text"):
-        with pytest.raises(UsageError, match=f"{path} is no saved"):
+        with pytest.raises(UsageError, match=f"{path} is not a saved"):
             model.load(tmp_path / path)
     np.testing.assert_array_equal(model.log_prob(OTHER_TEXT), before)
 

@@ -168,10 +168,11 @@ def test_what_people_wrote_families_and_packages_are_in_the_navigation():
     ("comment", "ids"),
     [
         ("C1: counted", ("C1",)), ("F5 with D1: a tagger", ("F5", "D1")), ("B3, B7, of 200 dimensions", ("B3", "B7")),
-        ("C4p, C12: large", ("C4p", "C12")), ("BERT's masks", ()),
+        ("C4p, C12: large", ("C4p", "C12")), ("BERT's masks", ()), ("A.\n\nSystem C9 of docs/systems.yaml.", ("C9",)),
+        ("A4 paper. Systems C3, C4 and C4p\nof docs/systems.yaml.", ("C3", "C4", "C4p")), ("Like D1 of the paper.", ()),
     ],
 )  # fmt: skip
-def test_a_comment_begins_with_its_ids(comment, ids):
+def test_a_comment_or_docstring_names_its_ids(comment, ids):
     assert ids_of(comment) == ids
 
 

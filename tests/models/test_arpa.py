@@ -125,21 +125,21 @@ def test_words_that_no_file_can_hold_are_refused(tmp_path):
     [
         ("ngram 1=4", "ngram 2=4", "numbers of its 1-grams"),
         ("ngram 3=2", "ngram 3=3", "not all of the 3 lines"),
-        ("ngram 3=2", "ngram 3=1", r"a b </s> stands where \\end\\ should"),
-        ("\\2-grams:", "\\3-grams:", r"\\2-grams: should"),
+        ("ngram 3=2", "ngram 3=1", r"expected \\end\\ but got -?\S+ a b </s>"),
+        ("\\2-grams:", "\\3-grams:", r"expected \\2-grams: but got \\3-grams:"),
         ("</s>\n-1.0", "<t>\n-1.0", "lack </s>"),
         ("-0.6\ta", "-0.6\tb", "twice"),
-        ("-0.2\ta a", "-0.2\ta b", "2-grams hold one twice"),
+        ("-0.2\ta a", "-0.2\ta b", "2-grams contain one twice"),
         ("-0.2\ta a", "-0.2\ta c", "not in its 1-grams"),
         ("-0.2\ta a", "-0.2\ta", "not all of the 3 lines"),
         ("-0.2\ta a", "minus\ta a", "could not convert"),
-        ("\n\\end\\", "", "the end of the file stands where"),
+        ("\n\\end\\", "", r"expected \\end\\ but got the end of the file"),
     ],
 )
 def test_unsound_files_are_refused(tmp_path, old, new, complaint):
     assert BY_HAND.count(old) == 1
     (tmp_path / "model.arpa").write_text(BY_HAND.replace(old, new))
-    with pytest.raises(UsageError, match=rf"model\.arpa is no sound ARPA file: .*{complaint}"):
+    with pytest.raises(UsageError, match=rf"model\.arpa is not a valid ARPA file: .*{complaint}"):
         read_arpa(tmp_path / "model.arpa")
     with pytest.raises(UsageError, match="does not exist; give an ARPA file"):
         read_arpa(tmp_path / "missing.arpa")

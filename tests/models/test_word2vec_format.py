@@ -37,7 +37,7 @@ MALFORMED = {
         (b"1 2\nthe 1 2 3\n", "word 1 of 1: 3 values after 'the'"),
         (b"1 2\nthe 1 two\n", "word 1 of 1: could not convert"),
         (b"1 1\n\xff 1\n", "word 1 of 1: 'utf-8' codec"),
-        (b"2 1\nthe 1\nthe 2\n", "the word 'the' comes twice"),
+        (b"2 1\nthe 1\nthe 2\n", "the word 'the' occurs twice"),
     ],
     "vectors.bin": [
         (b"1 2\nthe", "word 1 of 1: the file ends before"),

@@ -26,12 +26,12 @@ MISTAKES = {
     "layers": (lambda: ScalarMix(3)([torch.zeros(1, 1, 1)] * 2, torch.tensor([1])), ValueError, "zip"),
     "dimensions": (lambda: initialise("a", 3), UsageError, "of 3 dimensions do not fit an embedding of 4"),
     "language": (lambda: initialise("z", 4), UsageError, "none of the model's 5 words has a vector"),
-    "scheme": (lambda: allowed_transitions(["O"], "BIO"), UsageError, "no scheme=BIO; write one of IOB1, IOB2, IOBES"),
+    "scheme": (lambda: allowed_transitions(["O"], "BIO"), UsageError, "unknown scheme=BIO; write .* IOB1, IOB2, IOBES"),
     **{
         f"tag {tag}": (
             lambda tag=tag: allowed_transitions(["O", "B-x", tag], "IOB2"),
             UsageError,
-            f"'{tag}' is no tag of scheme=IOB2",
+            f"'{tag}' is not a tag of scheme=IOB2",
         )
         for tag in ("E-x", "NN", "Ox", "Bx", "")
     },

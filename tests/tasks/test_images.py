@@ -69,7 +69,7 @@ def test_lenet_equals_its_maps_by_scipy():
 
 def test_what_reads_no_images_is_refused():
     task, _ = made("pixels")
-    with pytest.raises(UsageError, match="BagOfWords reads no images; take recipe=images/vit"):
+    with pytest.raises(UsageError, match="BagOfWords does not read images; take recipe=images/vit"):
         task.require(BagOfWords, 0)
-    with pytest.raises(UsageError, match="images of 6 can't be halved twice"):
+    with pytest.raises(UsageError, match="images of 6 pixels cannot be halved twice"):
         LeNet(6, 1, 2, 4, 0.0)

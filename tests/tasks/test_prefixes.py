@@ -71,7 +71,7 @@ def test_processes_average_to_the_mean_over_all_beginnings(build, tokenizer, wor
 
 def test_what_has_no_beginnings_is_refused(build):
     build().require(LSTM, 0)
-    with pytest.raises(UsageError, match="BiLSTM has no state of each beginning of a text"):
+    with pytest.raises(UsageError, match="BiLSTM does not have a state for each beginning"):
         build().require(BiLSTM, 0)
     with pytest.raises(UsageError, match="a beginning is of one sentence, and tells a class"):
         build(sentences=["sentence", "label"]).require(LSTM, 0)

@@ -1,12 +1,13 @@
-"""C1: additive smoothing of n-grams: every count is k more than it was; add-one with k = 1 (Laplace), add-k otherwise
-(Lidstone).
+"""Additive smoothing of n-grams: add-one (Laplace, k = 1) and add-k (Lidstone).
 
 S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section 2.1:
-p(w | h) = (c(hw) + k) / (c(h) + k V), where h are the order − 1 words before w, or all from `<s>` on where there are
-fewer. What has one order alone stands in the tables of a back-off model so: an n-gram after a context that could be
-longer has 1/V, and that context the weight 1; a context that could not has the weight k V / (c(h) + k V).
+p(w | h) = (c(hw) + k) / (c(h) + k V), where h are the order − 1 words before w, or all from `<s>` on if there are
+fewer. The tables are those of a back-off model, although only one order has counts: after a context that could be
+longer an n-gram has probability 1/V and the context weight 1; other contexts have weight k V / (c(h) + k V).
 
 V vocabulary.
+
+System C1 of docs/systems.yaml.
 """
 
 import numpy as np
@@ -19,8 +20,10 @@ GRID = 2.0 ** (-np.arange(97) / 4)  # 1 down to 6e-8
 
 
 class Additive(BackoffModel):
-    """N-gram model over token ids. Without a `k` that of `GRID` is taken under which the last tenth of the text is the
-    likeliest, by counts of the rest; those of the whole text then take their place.
+    """An n-gram model over token ids that adds k to every count.
+
+    Without `k` the value of `GRID` is used that gives the last tenth of the text the highest probability with counts of
+    the rest; then the whole text is counted.
     """
 
     def __init__(self, vocab_size: PositiveInt, order: PositiveInt, boundary: int, k: Positive | None = None):
@@ -28,9 +31,12 @@ class Additive(BackoffModel):
         self.given, self.k = k, k or 1.0
 
     def estimate(self, tokens: np.ndarray) -> None:
-        """Estimates the model on a stream (length,), in place of what it held; without a `k` in twice the time."""
+        """Estimate the model from a stream (length,), and discard any earlier estimate.
+
+        Without `k` this takes twice the time.
+        """
         if self.given is None:
-            cut = -(-len(tokens) * 9 // 10)  # perhaps within a sentence, whose rest is one to the words held out
+            cut = -(-len(tokens) * 9 // 10)  # may split a sentence; its rest then counts as a held-out sentence
             self.k = self._fit(tokens[:cut], self._words(tokens[cut:]))
         super().estimate(tokens)
 
@@ -50,15 +56,15 @@ class Additive(BackoffModel):
         return probability, np.where(whole, added / total, 1)
 
     def _fit(self, text: np.ndarray, held_out: np.ndarray) -> float:
-        """The likeliest k for held-out words (length,), or 1 where there are none."""
+        """Return the k that gives held-out words (length,) the highest probability, or 1 without such words."""
         levels = self._count(text)
         self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # for `_walk`
-        counts, totals = np.zeros((2, len(held_out)))  # of each word after its context, and of that
+        counts, totals = np.zeros((2, len(held_out)))  # of each word after its context, and of the context
         walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # contexts, n-grams
         for level, first, (contexts, nodes) in zip(levels, self.whole, walk, strict=True):
             known = np.flatnonzero(contexts >= first)
-            found = known[nodes[known] >= 0]
+            seen = known[nodes[known] >= 0]
             totals[known] = level.of_context(level.counts)[contexts[known]]
-            counts[found] = level.counts[nodes[found]]
+            counts[seen] = level.counts[nodes[seen]]
         nats = [(np.log(totals + k * self.vocab_size) - np.log(counts + k)).sum() for k in GRID]
         return float(GRID[np.argmin(nats)])

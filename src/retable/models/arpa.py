@@ -1,8 +1,8 @@
-r"""N-gram models as ARPA files, the text format that KenLM, SRILM and the other n-gram toolkits share.
+"""N-gram models as ARPA files, the text format of KenLM, SRILM and other n-gram toolkits.
 
-A line has log10 of the probability of an n-gram's last word after the others, the n-gram, and, below the
+A line contains log10 of the probability of an n-gram's last word after the others, the n-gram, and, below the
 highest order, log10 of its back-off weight as a context. An interpolated model is written with interpolated
-probabilities, so that backing off gives what interpolating gave.
+probabilities: backing off then gives the same values.
 """
 
 import codecs
@@ -18,26 +18,27 @@ from retable.core.errors import UsageError, require_file
 from retable.models.ngram import BackoffModel, NGrams
 
 LOG_10 = np.log(10)
-ROUNDING = 1e-4  # that log10 of a probability may be above 0, of which some toolkits write few digits
-CHUNK = 1 << 11  # lines at a time; with 1 << 16 a third of the time to read goes to garbage collection
+ROUNDING = 1e-4  # highest log10 of a probability that is accepted: some toolkits write few digits
+CHUNK = 1 << 11  # lines read at a time; with 1 << 16 garbage collection takes a third of the time
 
 
 def write_arpa(model: BackoffModel, words: Sequence[str], path: str | Path) -> None:
-    """Writes a model as an ARPA file, laid out as KenLM does, in UTF-8. Takes about 0.5 µs an n-gram.
+    """Write a model as an ARPA file in UTF-8, in KenLM's layout. Takes about 0.5 µs per n-gram.
 
-    `words` spells every id; that of the model's boundary is written `</s>`, however it is spelt. Readers take
-    words that are not in the file for `<unk>`, which is there only if it is one of `words`. Raises UsageError
-    for words that such a file cannot hold.
+    Args:
+        words: the spelling of every id, in order. The model's boundary is always written `</s>`. Readers map other
+            words to `<unk>`, which the file contains only if `words` does.
+    Raises: UsageError: a word is empty, has white space, or occurs twice; the number of words is not the model's.
     """
     spelling = np.array([*words, "<s>"], object)
     if len(spelling) != model.radix:
-        raise UsageError(f"{len(words)} words came with a model of {model.vocab_size}; give the word of every id")
+        raise UsageError(f"got {len(words)} words for a model of {model.vocab_size}; give one word per id")
     spelling[model.boundary] = "</s>"
     if len(set(spelling)) != len(spelling):
-        raise UsageError("a word stands twice among those for an ARPA file, which has its own <s> and </s>; rename it")
+        raise UsageError("a word occurs twice, or is <s> or </s>, which an ARPA file adds itself; rename it")
     for word in spelling:
         if word.encode().split() != [word.encode()]:
-            raise UsageError(f"the word {word!r} is empty or has white space, which no ARPA file can hold; rename it")
+            raise UsageError(f"the word {word!r} is empty or has white space, which ARPA files do not allow; rename it")
     listed = [np.flatnonzero(~np.isnan(table.log_prob)) for table in model.tables]
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.write("\\data\\\n")
@@ -61,7 +62,7 @@ def _format(model: BackoffModel, n: int, nodes: np.ndarray, spelling: np.ndarray
 
 
 def _unroll(model: BackoffModel, n: int, nodes: np.ndarray) -> list[np.ndarray]:
-    """The ids of the first words of these n-grams, of their second words, and so on."""
+    """Return the ids of these n-grams' words: one array of first words, one of second words, and so on."""
     words = []
     for table in reversed(model.tables[:n]):
         nodes, last = np.divmod(table.keys[nodes], model.radix)
@@ -70,7 +71,7 @@ def _unroll(model: BackoffModel, n: int, nodes: np.ndarray) -> list[np.ndarray]:
 
 
 class ArpaModel:
-    """An ARPA file's n-gram model: `model`, over ids, and `words`, how ids are spelt, `</s>` among them."""
+    """The model of an ARPA file: `model` over ids, and `words`, the spelling of each id, with `</s>`."""
 
     def __init__(self, model: BackoffModel, words: Sequence[str]):
         self.model = model
@@ -79,9 +80,9 @@ class ArpaModel:
         self._unknown = self._ids.get("<unk>", self._ids.get("<UNK>"))
 
     def encode(self, words: Iterable[str]) -> np.ndarray:
-        """Ids, int64 (length,), of a stream of words; that of `<unk>` for a word outside the vocabulary.
+        """Encode a stream of words as ids, int64 (length,). Unknown words get the id of `<unk>`.
 
-        Raises UsageError for such a word where the model has no `<unk>`.
+        Raises: UsageError: a word is unknown and the model has no `<unk>`.
         """
         ids = [self._ids.get(word, self._unknown) for word in words]
         if None in ids:
@@ -89,15 +90,16 @@ class ArpaModel:
         return np.array(ids, np.int64)
 
     def log_prob(self, words: Iterable[str]) -> np.ndarray:
-        """Log-probability in nats, float64 (length,), of each word of sentences that `</s>` ends."""
+        """Compute the log-probability of each word, float64 (length,), in nats. Each sentence ends with `</s>`."""
         return self.model.log_prob(self.encode(words))
 
 
 def read_arpa(path: str | Path) -> ArpaModel:
-    """Reads an ARPA file, of any toolkit. Takes about 1.5 µs an n-gram.
+    """Read an ARPA file of any toolkit. Takes about 1.5 µs per n-gram.
 
-    It may leave out back-off weights (they are 1 then), n-grams that longer ones begin with, `<s>`, `<unk>`.
-    Raises UsageError for a file that is missing, or not as an ARPA file should be.
+    The file may leave out back-off weights (then they are 1), n-grams that longer ones begin with, `<s>` and `<unk>`.
+
+    Raises: UsageError: the file is missing, unreadable, or malformed.
     """
     require_file(path, "give an ARPA file")
     try:
@@ -106,7 +108,7 @@ def read_arpa(path: str | Path) -> ArpaModel:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}; give an ARPA file") from error
     except ValueError as error:
-        raise UsageError(f"{path} is no sound ARPA file: {error}") from error
+        raise UsageError(f"{path} is not a valid ARPA file: {error}") from error
 
 
 def _read(file: BinaryIO) -> ArpaModel:
@@ -115,13 +117,13 @@ def _read(file: BinaryIO) -> ArpaModel:
     spelling = [line[1] for line in lines if line[1] != b"<s>"]
     ids = {word: index for index, word in enumerate([*spelling, b"<s>"])}  # <s> is vocab_size
     if len(ids) != len(spelling) + 1 or b"</s>" not in ids:
-        raise ValueError("its 1-grams lack </s> or hold a word twice")
+        raise ValueError("its 1-grams lack </s> or contain a word twice")
     sections = [_parse([lines], 1, ids)]
     sections += [_parse(_lines(file, n, size), n, ids) for n, size in enumerate(sizes[1:], start=2)]
     _expect(file, b"\\end\\")
 
     model = BackoffModel(len(spelling), len(sizes), boundary=ids[b"</s>"])
-    # Level by level: the n-grams of order n and the first n words of longer ones are the nodes of table n.
+    # The nodes of table n are the n-grams of order n and the first n words of longer ones.
     nodes = [words[0] for words, _, _ in sections]
     keys = np.arange(model.radix)
     for n, (_, log_prob, backoff) in enumerate(sections, start=1):
@@ -134,13 +136,13 @@ def _read(file: BinaryIO) -> ArpaModel:
         table.log_prob[own] = log_prob
         table.backoff[own] = backoff
         if np.count_nonzero(~np.isnan(table.log_prob)) < len(own):
-            raise ValueError(f"its {n}-grams hold one twice, or a probability that is no number")
+            raise ValueError(f"its {n}-grams contain one twice, or a probability that is not a number")
         model.tables[n - 1] = table if n < model.order else table._replace(backoff=table.backoff[:0])
     return ArpaModel(model, [word.decode() for word in spelling])
 
 
 def _header(file: BinaryIO) -> list[int]:
-    """The number of n-grams of each order. Leaves the file after its last line."""
+    """Read the number of n-grams of each order, up to the header's last line."""
     sizes: list[int] = []
     for line in file:
         entry = re.fullmatch(rb"ngram\s+(\d+)\s*=\s*(\d+)", line.removeprefix(codecs.BOM_UTF8).strip())
@@ -154,14 +156,14 @@ def _header(file: BinaryIO) -> list[int]:
 
 
 def _expect(file: BinaryIO, title: bytes) -> None:
-    """Goes past the next line with something on it, which must be this."""
+    """Read up to the next line that is not empty. Raises ValueError if it is not `title`."""
     line = next((line.strip() for line in file if line.strip()), b"the end of the file")
     if line != title:
-        raise ValueError(f"{line[:60].decode(errors='replace')} stands where {title.decode()} should")
+        raise ValueError(f"expected {title.decode()} but got {line[:60].decode(errors='replace')}")
 
 
 def _lines(file: BinaryIO, n: int, size: int) -> Iterator[list[list[bytes]]]:
-    """The fields of a section's lines, in chunks: n + 2 a line, or n + 1 where it has no weight."""
+    """Yield the fields of a section's lines in chunks: n + 2 per line, or n + 1 without a back-off weight."""
     _expect(file, b"\\%d-grams:" % n)
     for begin in range(0, size, CHUNK):
         # as bytes, which split at ASCII white space only: text would split at a no-break space within a word
@@ -174,7 +176,7 @@ def _lines(file: BinaryIO, n: int, size: int) -> Iterator[list[list[bytes]]]:
 def _parse(
     chunks: Iterable[list[list[bytes]]], n: int, ids: Mapping[bytes, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ids, int64 (n, size), and in nats, float64 (size,), log-probabilities and log back-off weights."""
+    """Parse ids, int64 (n, size), log-probabilities and log back-off weights, float64 (size,), in nats."""
     words, log_prob, backoff = [np.empty((n, 0), np.int64)], [np.empty(0)], [np.empty(0)]
     for lines in chunks:
         first, *columns = zip_longest(*lines, fillvalue=b"0")

@@ -1,11 +1,13 @@
-"""C4a: AWD-LSTM, the LSTM of Merity, Keskar and Socher (2018, arXiv 1708.02182): regularised in every place.
+"""AWD-LSTM, an LSTM with regularisation on all its parts.
 
-Weight drop (section 2), variational dropout, embedding dropout, an embedding smaller than the layers between
-(sections 4.2 to 4.4), and penalties on what the last layer gives and on how it changes (AR and TAR, section 4.6). The
-rest of the recipe is outside: averaging in training/averaging.py, lengths of many kinds in JitteredStreams, weight
-decay in the optimizer.
+Merity, Keskar and Socher (2018, arXiv 1708.02182): weight drop (section 2), variational dropout, embedding dropout, an
+embedding smaller than the layers (sections 4.2 to 4.4), and penalties on the last layer's output and on its changes (AR
+and TAR, section 4.6). Other parts of the recipe are elsewhere: averaging in training/averaging.py, random sequence
+lengths in JitteredStreams, weight decay in the optimizer.
 
 B batch, T time, D the embedding's width, H that of the layers between, V vocabulary.
+
+System C4a of docs/systems.yaml.
 """
 
 from itertools import pairwise
@@ -21,15 +23,18 @@ from retable.nn.variational import LockedDropout, WeightDropped
 
 
 class AWDLSTM(LeftToRight):
-    """Token ids to hidden states, left to right; the last layer is as wide as the embedding, to share its weights.
+    """A left-to-right model whose last layer is as wide as the embedding, to share its weights.
 
-    Rates, with the options of the authors' code: `dropout` (dropout) on what the last layer gives, `dropout_between`
-    (dropouth) on what the others give, `dropout_input` (dropouti) on the embedded words, all with one mask for all
-    times; `dropout_words` (dropoute) takes away all of a word's occurrences in a batch; `dropout_weights` (wdrop) drops
-    entries of the hidden-to-hidden matrices.
+    Args (with the options of the authors' code):
+        dropout: rate on the last layer's output (dropout).
+        dropout_between: rate on the other layers' outputs (dropouth).
+        dropout_input: rate on the embedded words (dropouti). These three use one mask for all times.
+        dropout_words: share of the vocabulary whose occurrences in a batch are all dropped (dropoute).
+        dropout_weights: rate on entries of the hidden-to-hidden matrices (wdrop).
+        alpha: weight of the mean square of the last hidden states after dropout, in the loss.
+        beta: weight of the mean square of their differences from one time to the next, before dropout.
 
-    After a batch in training `penalty` is what it adds to the loss: `alpha` times the mean square of the hidden states,
-    dropped out as they are, and `beta` times that of their differences from one time to the next before dropout.
+    After a training batch, `penalty` is the sum of the last two terms.
     """
 
     def __init__(
@@ -57,16 +62,16 @@ class AWDLSTM(LeftToRight):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Uniform ±0.1 embeddings and softmax weights, zero biases; the LSTM layers start as PyTorch's do."""
+        """Draw embeddings and softmax weights within ±0.1; biases are 0; LSTM layers keep PyTorch's weights."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.uniform_(module.weight, -0.1, 0.1)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """(B, T) ids and the state before them to (B, T, D) hidden states and the state after them.
+        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
 
-        The state: of each layer hidden and cell, (1, B, H), of the last (1, B, D).
+        The state: per layer, hidden and cell, (1, B, H) each; for the last layer, (1, B, D).
         """
         dropped = self.dropouts[0](self._embed(input_ids))
         raw, after = dropped, []
@@ -78,7 +83,7 @@ class AWDLSTM(LeftToRight):
         return dropped, tuple(after)
 
     def _embed(self, input_ids: Tensor) -> Tensor:
-        """(B, T) to (B, T, D): Gal and Ghahramani's embedding dropout, a mask over words instead of places."""
+        """Embed ids (B, T) as (B, T, D), with Gal and Ghahramani's dropout of words, not of places."""
         embedded = self.embedding(input_ids)
         if not self.training or not self.dropout_words:
             return embedded
@@ -86,7 +91,7 @@ class AWDLSTM(LeftToRight):
         return embedded * F.embedding(input_ids, mask)
 
     def _activation_penalty(self, raw: Tensor, dropped: Tensor) -> Tensor:
-        """AR and TAR of the last layer's output (B, T, D), before and after dropout."""
+        """Compute AR and TAR of the last layer's output (B, T, D), before and after dropout."""
         penalty = self.alpha * dropped.pow(2).mean()
         if raw.shape[1] > 1:
             penalty = penalty + self.beta * (raw[:, 1:] - raw[:, :-1]).pow(2).mean()

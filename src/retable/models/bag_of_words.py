@@ -1,5 +1,6 @@
-"""Bags of words: sequences as sets with multiplicity, for classification. The linear baseline, and the neural bag and
-deep averaging network of Iyyer et al. (2015), "Deep Unordered Composition Rivals Syntactic Methods".
+"""Bags of words for classification: the linear baseline and the deep averaging network.
+
+Iyyer et al. (2015), "Deep Unordered Composition Rivals Syntactic Methods", with the neural bag of words.
 
 B batch, T time, D d_model, V vocabulary.
 """
@@ -12,9 +13,9 @@ from retable.models.base import SequenceEncoder
 
 
 class BagOfWords(SequenceEncoder):
-    """How often each word occurs: Σ τ(w) with one-hot τ. The objective's head makes it f(X) = b + a·Σ τ(w).
+    """An encoder that counts each word: Σ τ(w) with one-hot τ. With a head it is f(X) = b + a·Σ τ(w).
 
-    dropout: the share of words left out while it trains, as in `DeepAveraging`.
+    dropout: share of words left out in training, as in `DeepAveraging`.
     """
 
     def __init__(self, vocab_size: PositiveInt, dropout: Rate):
@@ -23,20 +24,20 @@ class BagOfWords(SequenceEncoder):
         self.dropout = dropout
 
     def initialise(self, module: nn.Module) -> None:
-        """From 0: logistic regression has one optimum."""
+        """Set all weights to 0: logistic regression has one optimum."""
         for parameter in module.parameters():
             nn.init.zeros_(parameter)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, padded behind each row's length, to counts (B, V)."""
+        """Count the words of ids (B, T) padded after each row's length: (B, V)."""
         kept = _kept(input_ids, lengths, self.dropout if self.training else 0.0)
         return kept.new_zeros(len(input_ids), self.d_model).scatter_add(1, input_ids, kept)
 
 
 class DeepAveraging(SequenceEncoder):
-    """The mean of the words' vectors, and `n_layers` layers on it, with tanh; 0 leave the neural bag of words.
+    """An encoder with `n_layers` tanh layers over the mean word vector; 0 layers give the neural bag of words.
 
-    dropout: the share of words left out of the mean while it trains, the paper's word dropout (section 2.3).
+    dropout: share of words left out of the mean in training, the paper's word dropout (section 2.3).
     """
 
     def __init__(self, vocab_size: PositiveInt, d_model: PositiveInt, n_layers: NonNegativeInt, dropout: Rate):
@@ -50,14 +51,14 @@ class DeepAveraging(SequenceEncoder):
         )
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, padded behind each row's length, to one vector a sequence (B, D)."""
+        """Encode ids (B, T) padded after each row's length as one vector per sequence, (B, D)."""
         kept = _kept(input_ids, lengths, self.dropout if self.training else 0.0)
         total = (self.embedding(input_ids) * kept[:, :, None]).sum(1)
         return self.layers(total / kept.sum(1, keepdim=True).clamp(min=1))
 
 
 def _kept(input_ids: Tensor, lengths: Tensor, dropout: float) -> Tensor:
-    """1.0 for the words (B, T) that count, 0.0 for padding and for the share `dropout` of words that is left out."""
+    """Return 1.0 for words that count, (B, T), and 0.0 for padding and the dropped share of words."""
     kept = torch.arange(input_ids.shape[1], device=input_ids.device) < lengths[:, None]
     if dropout:
         kept = kept & (torch.rand(kept.shape, device=kept.device) >= dropout)

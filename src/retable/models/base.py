@@ -1,8 +1,9 @@
-"""What a model is to the objectives and tasks that it serves: each says its kind by its class, and its facts by name.
+"""Base classes of models: what objectives and tasks can ask of each kind of model.
 
-These are classes and no `typing.Protocol`s, for a kind is asked of a class before anything is built, and has defaults.
+They are classes and not `typing.Protocol`s: the kind of a model class is checked before an instance is built, and the
+attributes have defaults.
 
-B batch, T time, D d_model; R rows of windows, C centres, J contexts, V words; of images C channels, H height, W width.
+B batch, T time, D d_model; R rows of windows, C centres, J contexts, V words; for images C channels, H height, W width.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,51 +12,57 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor, nn
 
-# How a sentence, or a pair of them, stands in what a model reads: see data/layouts.py.
+# How one sentence or a pair of sentences is laid out in a model's input: see data/layouts.py.
 Layout = Literal["apart", "in segments", "left to right", "as text"]
 
 
 class Model(nn.Module):
-    """A network that objectives are put on top of; `d_model` is the width of the states that it gives."""
+    """A network that objectives add a head to. `d_model` is the width of its hidden states."""
 
     layout: ClassVar[Layout] = "apart"
-    spelt: ClassVar[bool] = False  # it reads any words at all, by their spelling, and asks for `words` and `unknown`
-    marks_predicates: ClassVar[bool] = False  # it can be told a predicate, if its `d_predicate` is not 0
+    spelt: ClassVar[bool] = False  # reads the spelling of any word; the constructor takes `words` and `unknown`
+    marks_predicates: ClassVar[bool] = False  # takes the place of a predicate as input, if `d_predicate` is not 0
     d_model: int
-    max_length: int | None = None  # of what it reads, in tokens
-    frozen: bool = False  # it keeps what it has of a pretrained model as that was
+    max_length: int | None = None  # longest input, in tokens; None: any length
+    frozen: bool = False  # whether the weights taken from a pretrained model stay fixed
 
     def initialise(self, module: nn.Module) -> None:
-        """The first weights of a layer, an objective's too; here PyTorch's own stand."""
+        """Set the initial weights of a layer, also of an objective's head. Default: keep PyTorch's."""
 
     @property
     def input_embedding(self) -> nn.Embedding | None:
-        """The table of its words' vectors, in which given ones may begin and which a softmax may share; here the layer
-        that it calls `embedding`. None where it has none."""
+        """Return the table of word vectors, or None for a model without one. Default: the layer `embedding`.
+
+        Given word vectors can be loaded into it, and a softmax can share its weights.
+        """
         table = dict(self.named_children()).get("embedding")
         return table if isinstance(table, nn.Embedding) else None
 
     @property
     def pretrained(self) -> Mapping[str, nn.Module]:
-        """What takes the weights of a pretrained model, by what their names begin with."""
+        """Return the modules that take the weights of a pretrained model, by prefix of the weights' names."""
         return {"": self}
 
     def leave_pooler(self) -> None:
-        """Freeze what a summary of its own alone depends on, where an objective asks for none: distributed training
-        waits for gradients of all the rest."""
+        """Freeze the weights that only the model's own summary uses, for objectives that do not use it.
+
+        Distributed training waits for a gradient of every weight that is not frozen.
+        """
 
 
 class LeftToRight(Model):
-    """(B, T) ids and the state before them to (B, T, D) states, which have seen nothing behind them, and the state
-    after."""
+    """A model that reads from left to right: no hidden state depends on later tokens.
+
+    `forward` maps (B, T) ids and the state before them to (B, T, D) hidden states and the state after them.
+    """
 
     layout = "left to right"
-    start: Any = None  # the state before the first token, from which on it is kept; None: zeros, or whatever it takes
-    penalty: Tensor | None = None  # what it adds to the loss of its last batch, until that is taken
+    start: Any = None  # the state to pass with the first token so that later states are kept; None: the model's default
+    penalty: Tensor | None = None  # a term for the loss of the last batch; the objective sets it back to None
 
 
 class DelimitedLeftToRight(LeftToRight):
-    """A left-to-right model that reads start a delimiter b extract, of tokens that are its own and no tokenizer's."""
+    """A left-to-right model that reads: start, a, delimiter, b, extract. These tokens are its own."""
 
     start_id: int
     delimiter_id: int
@@ -63,156 +70,172 @@ class DelimitedLeftToRight(LeftToRight):
 
 
 class Encoder(Model):
-    """(B, T) ids, padded behind each row's length, to (B, T, D) states that have seen the whole sequence."""
+    """A model whose hidden states have each seen the whole sequence.
 
-    two_ends: ClassVar[bool] = False  # one half of a state has read up to its token, the other from the end back to it
+    `forward` maps (B, T) ids, padded after each row's length (B,), to (B, T, D) hidden states.
+    """
+
+    two_ends: ClassVar[bool] = False  # half of a state has read from the start to its token, half from the end
 
 
 class MarkedEncoder(Encoder):
-    """An encoder that reads [CLS] a [SEP] b [SEP], with segments, and has a summary of its own."""
+    """An encoder of [CLS] a [SEP] b [SEP] with segments, which gives one summary per sequence."""
 
     layout = "in segments"
     embedding: nn.Embedding
-    positions: nn.Embedding | None  # None where it knows them otherwise
+    positions: nn.Embedding | None  # None if positions are not a learnt table
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """(B, T) ids, padded behind each row's length, to the states (B, T, D) of all layers, the one without context
-        first."""
+        """Return the states (B, T, D) of all layers, the layer without context first."""
         raise NotImplementedError
 
     def pool(self, hidden: Tensor) -> Tensor:
-        """(B, T, D) states to the summaries (B, D)."""
+        """Map states (B, T, D) to one summary per sequence, (B, D)."""
         raise NotImplementedError
 
     def summary(self, input_ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-        """`pool` of the states of (B, T) ids, and no other state of the last layer is computed than it reads."""
+        """Compute `pool` for ids (B, T), without the states of the last layer that it does not read."""
         raise NotImplementedError
 
 
 class PairEncoder(Encoder):
-    """An encoder that reads the two sentences of a pair with an eye on each other."""
+    """An encoder that reads the two sentences of a pair together, each with attention to the other."""
 
     def read_pair(
         self, input_ids: Tensor, lengths: Tensor, other_ids: Tensor, other_lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The states of both, each padded behind its row's length."""
+        """Return the states of both sentences, (B, T, D) and (B, U, D), each padded after its lengths."""
         raise NotImplementedError
 
 
 class SequenceEncoder(Model):
-    """(B, T) ids, padded behind each row's length, to one vector a sequence (B, D)."""
+    """A model that maps (B, T) ids, padded after each row's length, to one vector per sequence, (B, D)."""
 
 
 class ImageEncoder(Model):
-    """(B, C, H, W) images to one vector an image (B, D)."""
+    """A model that maps (B, C, H, W) images to one vector per image, (B, D)."""
 
 
 class BothDirections(Model):
-    """A left-to-right and a right-to-left model whose states never meet."""
+    """A left-to-right and a right-to-left model that share no hidden states."""
 
-    reads_spelling: bool = False  # it reads any words at all, by `layers_of_words`
+    reads_spelling: bool = False  # whether `layers_of_words` accepts words outside the vocabulary
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """(B, T) ids, padded behind each row's length, to the states (B, T, 2D) of all layers, the one without context
-        first."""
+        """Return all layers' states (B, T, 2D), the input layer first, for ids padded after `lengths`."""
         raise NotImplementedError
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """`layers` of any words at all, by their spelling; T is the longest sentence's."""
+        """Compute `layers` for any words from their spelling. T is the longest sentence's length."""
         raise NotImplementedError
 
 
 class EncoderDecoder(Model):
-    """A stack that reads and another that writes."""
+    """A model with a stack that reads the source and a stack that writes the target."""
 
     layout = "as text"
     encoder: nn.Module
-    aligns: bool = False  # its attention says what it looks at of the source
+    aligns: bool = False  # whether `align` works: its attention gives a weight to each source token
 
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
-        """(B, T) sources, padded behind their lengths, to the state before the first token that is written."""
+        """Return the state before the first target token, for sources (B, T) padded after their lengths."""
         raise NotImplementedError
 
     def decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """(B, U) tokens after those of `state` to (B, U, D) and the state after them."""
+        """Return hidden states (B, U, D) of the target tokens (B, U) that follow `state`, and the next state."""
         raise NotImplementedError
 
     def memory(self, source_ids: Tensor, source_lengths: Tensor) -> Tensor:
-        """The states (B, T, D) of the stack that reads."""
+        """Return the hidden states (B, T, D) of the encoder."""
         raise NotImplementedError
 
     def align(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """Where it `aligns`, (B, U, T): the attention of each step of the target to each token of the source."""
+        """Return the attention of each target step to each source token, (B, U, T), if `aligns` is True."""
         raise NotImplementedError
 
 
 class Reader(Model):
-    """A context's and a question's ids to two states (B, T, D) a token of the context: an answer starts, or ends,
-    there."""
+    """A model that maps the ids of a context and a question to two states per context token.
+
+    Both are (B, T, D): the first scores the start of the answer, the second its end.
+    """
 
 
 class SpanRule(Model):
-    """A rule that answers questions in words, and learns nothing; `dropout`, which every task gives its model, is of no
-    use to it."""
+    """A rule that answers questions with a span of the context, without learning.
+
+    Its constructor takes `dropout`, which every task passes to its model, and ignores it.
+    """
 
     spelt = True
     d_model = 0
 
     def find(self, question: Any) -> tuple[int, int]:
-        """The first and the last of a context's words that answer a question (`data.questions.QuestionInWords`)."""
+        """Return the places of the first and the last context word of the answer.
+
+        `question` is a `data.questions.QuestionInWords`.
+        """
         raise NotImplementedError
 
 
 class SentenceRule(Model):
-    """A rule that takes summaries from the sentences of their documents, and learns nothing; of `dropout` as a
-    `SpanRule`."""
+    """A rule that builds a summary from sentences of the document, without learning.
+
+    Its constructor takes `dropout`, which every task passes to its model, and ignores it.
+    """
 
     spelt = True
     d_model = 0
 
     def find(self, document: Any) -> list[int]:
-        """The places of the sentences of a document (`data.summaries.InSentences`) that are its summary, in order."""
+        """Return the places of the summary's sentences in a `data.summaries.InSentences`, in order."""
         raise NotImplementedError
 
 
 class SpanRanker(Model):
-    """Sentences of documents to spans and the scores of their antecedents."""
+    """A model that finds spans in the sentences of documents and scores their antecedents."""
 
 
 class VectorModel(Model):
-    """A vector a word, the same wherever it stands."""
+    """A model with one vector per word, the same in every context."""
 
-    composes: ClassVar[bool] = False  # it makes a `vector` of any string
+    composes: ClassVar[bool] = False  # whether `vector` accepts any string
 
     def vectors(self) -> Tensor:
-        """The words' vectors (V, D), without gradient."""
+        """Return the words' vectors (V, D), without gradient."""
         raise NotImplementedError
 
     def vector(self, word: str) -> np.ndarray:
-        """Where it `composes`, the vector (D,) of any string."""
+        """Return the vector (D,) of any string, if `composes` is True."""
         raise NotImplementedError
 
 
 class WindowModel(VectorModel):
-    """Centres (R, C), contexts (R, J) and pairs (R, C, J) of them to the vectors (R, C, D) of what predicts, the words
-    that are predicted, and which goes with which."""
+    """A vector model that learns from windows of text.
+
+    `forward` maps centres (R, C), contexts (R, J) and pairs (R, C, J) to the vectors that predict, (R, C, D), the ids
+    of the predicted words, and a mask of which vector predicts which word.
+    """
 
     predicts: ClassVar[Literal["centre", "context"]]
 
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
-        """table, units, offsets (V + 1,), scales (V,): the input of word w is scales[w] times the sum of
-        table[units[offsets[w] : offsets[w + 1]]]. The table is the weights themselves."""
+        """Return table, units, offsets (V + 1,) and scales (V,), from which each word's input is composed.
+
+        The input of word w is scales[w] times the sum of table[units[offsets[w] : offsets[w + 1]]]. The table is not a
+        copy: it shares memory with the weights.
+        """
         raise NotImplementedError
 
 
 class CooccurrenceModel(VectorModel):
-    """A vector and a bias a word, of which counts of pairs of words are told."""
+    """A vector and a bias per word, fitted to co-occurrence counts."""
 
     word: nn.Embedding
     word_bias: nn.Embedding
 
 
 def blocks_of(module: nn.Module) -> list[nn.Module]:
-    """The members of every list of modules that is called `blocks`: one like the other, one behind the other."""
+    """Return all members of the module lists named `blocks`, in order."""
     lists = [part for name, part in module.named_modules() if name.rpartition(".")[2] == "blocks"]
     return [block for each in lists for block in each.children()]

@@ -1,12 +1,15 @@
-"""D2: BERT, the encoder that reads from both sides (Devlin, Chang, Lee and Toutanova 2019, arXiv 1810.04805, sec. 3).
+"""BERT, the bidirectional Transformer encoder (Devlin, Chang, Lee and Toutanova 2019, section 3).
 
-An input is the sum of a token's, its position's and its segment's embedding (figure 2). ELECTRA's two encoders are
-BERTs too (Clark et al. 2020): the small ones' embeddings have another width than the model, and a matrix projects them.
+arXiv 1810.04805. The input is the sum of a token's, its position's and its segment's embedding (figure 2). ELECTRA's
+two encoders are BERTs too (Clark et al. 2020): in small ones the embeddings have another width than the model, and a
+matrix projects them.
 
-Departures, all optional: the norm before the layers (`norm="pre"`), with one more behind the last; no pooler; positions
-that begin as sinusoids; rotary ones in place of a table (`positions="rotary"`; Su et al. 2021).
+Departures, all optional: pre-norm (`norm="pre"`), with one more norm after the last layer; no pooler; positions
+that start as sinusoids; rotary positions in place of a table (`positions="rotary"`; Su et al. 2021).
 
 B batch, T time, D d_model, E d_embedding.
+
+System D2 of docs/systems.yaml.
 """
 
 from typing import Literal
@@ -24,14 +27,15 @@ from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
 
 
 class BERT(MarkedEncoder):
-    """Token ids to hidden states that have seen the whole sequence, of at most `max_length` tokens.
+    """An encoder of at most `max_length` tokens with segments and a pooler.
 
-    initializer_range: σ of the first weights. The authors' 0.02 is for widths of 768 and more; what a layer makes of
-        its input is as large at a width D with 0.02 · √(768 / D), which is 0.05 at 128.
-    positions: `learnt`, a vector each; or `rotary`, by which attention is told how far apart two tokens are, not where
-        they stand, and nothing is learnt. A learnt table takes long to tell neighbours; see recipe bert_rotary.
-    sinusoids: whether the learnt positions begin as sinusoids of that σ, by which one matrix finds a neighbour from
-        anywhere, and not at random, where each place has to learn its own.
+    Args:
+        initializer_range: σ of the initial weights. The authors' 0.02 is for widths of 768 and more. At a width D,
+            0.02 · √(768 / D) gives outputs of the same size relative to a layer's input: 0.05 at 128.
+        positions: `learnt`, one vector per position; or `rotary`, where attention depends on the distance of two tokens
+            and nothing is learnt. A learnt table takes long to distinguish neighbours; see recipe bert_rotary.
+        sinusoids: start the learnt positions as sinusoids of that σ instead of at random. With sinusoids one matrix
+            finds the neighbour of any position; random vectors must be learnt one by one.
     """
 
     max_length: int
@@ -55,15 +59,15 @@ class BERT(MarkedEncoder):
         super().__init__()
         for name, value, known in (("norm", norm, ("post", "pre")), ("positions", positions, ("learnt", "rotary"))):
             if value not in known:
-                raise UsageError(f"a BERT has no {name}={value}; write one of {', '.join(known)}")
+                raise UsageError(f"{name}={value} is not an option of BERT; write one of {', '.join(known)}")
         if sinusoids and positions == "rotary":
-            raise UsageError("rotary positions have no table that begins as sinusoids; write sinusoids=false")
+            raise UsageError("rotary positions have no table to start as sinusoids; write sinusoids=false")
         d_embedding = d_embedding or d_model
         self.d_model, self.max_length, self.initializer_range = d_model, max_length, initializer_range
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         self.positions = nn.Embedding(max_length, d_embedding) if positions == "learnt" else None
         turns = transformer.rotations(max_length, d_model // n_heads) if positions == "rotary" else None
-        self.register_buffer("rotations", turns, persistent=False)  # known, so no file of weights needs to hold it
+        self.register_buffer("rotations", turns, persistent=False)  # fixed: files of weights do not contain it
         self.segments = nn.Embedding(2, d_embedding)
         self.embedding_norm = nn.LayerNorm(d_embedding, NORM_EPS)
         self.dropout = Dropout(dropout)
@@ -77,7 +81,7 @@ class BERT(MarkedEncoder):
             self.positions.weight.data.copy_(begin)
 
     def initialise(self, module: nn.Module) -> None:
-        """Weights of N(0, σ²) cut off at two deviations, zero biases; also for an objective's head."""
+        """Draw weights from N(0, σ²) cut off at two deviations, and set biases to 0; also for the head."""
         if isinstance(module, nn.Linear | nn.Embedding):
             std = self.initializer_range
             nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
@@ -85,10 +89,12 @@ class BERT(MarkedEncoder):
             nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """(B, T) ids to (B, T, D) hidden states.
+        """Return the hidden states (B, T, D) of ids (B, T).
 
-        Nobody looks at what is behind a row's length, (B,); without `lengths` no row is padded. `segments` (B, T) are 0
-        and 1, and all 0 where they are left out. Raises UsageError where a sequence is too long.
+        Args:
+            lengths: (B,), after which rows are padding that no position attends to; None if no row is padded.
+            segments: (B, T), 0 or 1; None for 0 everywhere.
+        Raises: UsageError: a sequence is longer than `max_length`.
         """
         return self.layers(input_ids, lengths, segments)[-1]
 
@@ -102,8 +108,10 @@ class BERT(MarkedEncoder):
         segments: Tensor | None = None,
         first: int | None = None,
     ) -> list[Tensor]:
-        """As `forward`, but the hidden states of all layers: what goes into the first block, what comes out of each.
-        With `first` the last are those of so many positions alone."""
+        """Return the hidden states (B, T, D) of all layers: the input of the first block, then each block's output.
+
+        Arguments are those of `forward`. With `first`, the last layer has states only for the first so many positions.
+        """
         T = input_ids.shape[1]
         if self.max_length < T:
             raise UsageError(
@@ -124,7 +132,7 @@ class BERT(MarkedEncoder):
         return [*states[:-1], self.norm(hidden)]
 
     def pool(self, hidden: Tensor) -> Tensor:
-        """(B, T, D) to (B, D), a summary of each sequence: the state of [CLS], through the pooler if there is one."""
+        """Return the state of [CLS] for states (B, T, D), through the pooler if there is one: (B, D)."""
         first = hidden[:, 0]
         return first if self.pooler is None else torch.tanh(self.pooler(first))
 

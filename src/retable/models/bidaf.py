@@ -1,18 +1,20 @@
-"""F4: BiDAF, the reader that attends from a paragraph to a question and back (Seo et al. 2017, "Bidirectional Attention
-Flow for Machine Comprehension", arXiv 1611.01603, section 2).
+"""BiDAF, a reader with attention from a paragraph to a question and back.
 
-Its six layers: characters and words, with a highway network; a contextual LSTM over each side; the attention flow; two
-LSTM layers of modelling; and, for the answer's end, one more LSTM. The softmaxes over places are the objective's.
+Seo et al. 2017, "Bidirectional Attention Flow for Machine Comprehension", arXiv 1611.01603, section 2. Six layers:
+characters and words, with a highway network; a contextual LSTM over each text; the attention flow; two LSTM layers of
+modelling; and one more LSTM for the answer's end. The softmaxes over places belong to the objective.
 
-The paper's words have GloVe's vectors, in lower case, which know beforehand that a question's word is the text's. What
-a few thousand questions can't teach in their place, `folds_case` and `matches` say. With `elmo` the layers of a
-pretrained ELMo, mixed into one vector a word, stand beside the highway network's output (Peters et al. 2018, arXiv
-1802.05365, section 3.3).
+The paper uses GloVe vectors of lower-case words, from which a word of the question and one of the text are known to be
+the same. A few thousand questions do not teach that; `folds_case` and `matches` provide it. With `elmo`, the layers of
+a pretrained ELMo, mixed into one vector per word, are concatenated with the highway network's output (Peters et al.
+2018, arXiv 1802.05365, section 3.3).
 
 Departures: the convolution's maxima pass a tanh, and there is no dropout on characters (nn/character_cnn.py); highway
-gates start closed. A paragraph is one sequence to an ELMo, too.
+gates start closed. An ELMo also reads a paragraph as one sequence.
 
 B batch, T time of the context, J of the question, H d_hidden (the paper's 2d, both directions together).
+
+System F4 of docs/systems.yaml.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,11 +33,13 @@ from retable.nn.word_input import WordInput, folded
 
 
 class BiDAF(Reader):
-    """A context's and a question's word ids to the states of the context that tell where an answer starts and ends.
+    """A reader that maps word ids of a context and a question to states for the answer's start and end.
 
-    vocab_size, words, unknown, filters, folds_case: see WordInput. dropout: on the input of every LSTM layer.
-    matches: tell each word of either text whether the other has it, see Matches.
-    elmo: makes an ELMo of `words=…`. While `frozen`, it keeps its weights, and its dropout is off.
+    Args:
+        vocab_size, words, unknown, filters, folds_case: see WordInput.
+        dropout: on the input of every LSTM layer.
+        matches: mark each word of either text that also occurs in the other, see Matches.
+        elmo: called with `words`, creates an ELMo. While `frozen`, its weights are fixed and its dropout is off.
     """
 
     spelt = True
@@ -90,7 +94,10 @@ class BiDAF(Reader):
     def forward(
         self, context_ids: Tensor, context_lengths: Tensor, question_ids: Tensor, question_lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """(B, T) and (B, J) ids, padded behind each row's length, to the states [G; M] and [G; M²], both (B, T, 5H)."""
+        """Return the states [G; M] and [G; M²], both (B, T, 5H), of a context (B, T) and a question (B, J).
+
+        Both are ids padded after each row's length.
+        """
         context = self._read(context_ids, context_lengths, question_ids, question_lengths)
         question = self._read(question_ids, question_lengths, context_ids, context_lengths)
         attended = self.attention(context, question, context_lengths, question_lengths)  # G
@@ -99,7 +106,7 @@ class BiDAF(Reader):
         return torch.cat([attended, modelled], dim=2), torch.cat([attended, ending], dim=2)
 
     def _read(self, ids: Tensor, lengths: Tensor, other_ids: Tensor, other_lengths: Tensor) -> Tensor:
-        """(B, T) ids, and those of the other text, to (B, T, H), zero on padding."""
+        """Encode ids (B, T), given those of the other text, as (B, T, H), zero on padding."""
         words = self.highway(self.input(ids))
         if self.elmo is not None:
             words = torch.cat([words, self.mix(self.elmo.layers(ids, lengths), lengths)], dim=2)
@@ -110,8 +117,10 @@ class BiDAF(Reader):
 
 
 class Matches(nn.Module):
-    """Of each word of a text, whether another text has it as it is written, and in whatever case (Chen et al. 2017,
-    section 3.2, "exact match", which knows a word's lemma too). `words` are the spellings of all ids."""
+    """A mark for each word that also occurs in another text: in the same case, and in any case.
+
+    Chen et al. 2017, section 3.2, "exact match", which compares lemmas too. `words` are the spellings of all ids.
+    """
 
     _folded: Tensor
 
@@ -120,26 +129,29 @@ class Matches(nn.Module):
         self.register_buffer("_folded", folded(words), persistent=False)
 
     def forward(self, ids: Tensor, other_ids: Tensor, other_lengths: Tensor) -> Tensor:
-        """(B, T) ids and (B, J) others, padded behind each row's length, to (B, T, 2), 1 for yes and 0 for no."""
+        """Compare ids (B, T) with ids (B, J), padded after each row's length: (B, T, 2), 1 for a match, otherwise 0."""
         real = torch.arange(other_ids.shape[1], device=ids.device) < other_lengths[:, None]
         pairs = ((ids, other_ids), (self._folded[ids], self._folded[other_ids]))
-        found = [((own[:, :, None] == other[:, None]) & real[:, None]).any(dim=2) for own, other in pairs]
-        return torch.stack(found, dim=2).float()
+        matches = [((own[:, :, None] == other[:, None]) & real[:, None]).any(dim=2) for own, other in pairs]
+        return torch.stack(matches, dim=2).float()
 
 
 class AttentionFlow(nn.Module):
-    """Each word of the context with the question's words that it goes with, and with the context's that the question
-    goes with: G = [h; ũ; h ∘ ũ; h ∘ h̃] (equations 1 to 4)."""
+    """Attention from the context to the question and back: G = [h; ũ; h ∘ ũ; h ∘ h̃] (equations 1 to 4).
+
+    ũ is the mean of the question's states by their similarity to a context word. h̃ is the mean of the context's states
+    by their greatest similarity to the question.
+    """
 
     def __init__(self, d_hidden: int):
         super().__init__()
         self.similarity = nn.Linear(3 * d_hidden, 1, bias=False)
 
     def forward(self, context: Tensor, question: Tensor, context_lengths: Tensor, question_lengths: Tensor) -> Tensor:
-        """(B, T, H), (B, J, H) and their lengths to (B, T, 4H)."""
+        """Return G (B, T, 4H) from the states of a context (B, T, H) and of a question (B, J, H)."""
         in_context = torch.arange(context.shape[1], device=context.device) < context_lengths[:, None]
         in_question = torch.arange(question.shape[1], device=question.device) < question_lengths[:, None]
-        # w · [h; u; h ∘ u] of all pairs, part by part: no (B, T, J, 3H) is made.
+        # w · [h; u; h ∘ u] of all pairs, part by part, without a tensor (B, T, J, 3H).
         of_context, of_question, of_both = self.similarity.weight[0].chunk(3)
         similarity = (context @ of_context)[:, :, None] + (question @ of_question)[:, None]
         similarity = similarity + (context * of_both) @ question.mT  # (B, T, J)

@@ -12,7 +12,7 @@ from retable.nn.dropout import Dropout
 
 
 class BiLSTM(Encoder):
-    """Token ids to hidden states that have read the whole sentence: each position sees both sides."""
+    """An encoder whose hidden states have read the whole sentence, half of each state per direction."""
 
     two_ends = True
 
@@ -32,5 +32,5 @@ class BiLSTM(Encoder):
         self.layers = BidirectionalLSTM(d_embedding, d_model, n_layers, dropout)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states, zero on padding."""
+        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding."""
         return self.dropout(self.layers(self.dropout(self.embedding(input_ids)), lengths))

@@ -1,8 +1,8 @@
-"""The sentence encoder of GLUE's baseline with attention between the two sentences of a pair (Wang et al. 2018, arXiv
-1804.07461, section 5.1: between all pairs of words, after Seo et al. 2017, and a second BiLSTM behind it).
+"""The sentence encoder of GLUE's baseline with attention between the sentences of a pair.
 
-Each word stands beside the mean of the other sentence's states, weighted by the softmax of how much they are like its
-own: by the dot product, as in the authors' code. The same second BiLSTM reads both sentences.
+Wang et al. 2018, arXiv 1804.07461, section 5.1: attention between all pairs of words, after Seo et al. 2017, then a
+second BiLSTM. Each word's state is concatenated with the mean of the other sentence's states, weighted by a softmax of
+dot products, as in the authors' code. The same second BiLSTM reads both sentences.
 
 B batch, T time, U time of the other sentence, D d_model.
 """
@@ -17,7 +17,7 @@ from retable.nn.bidirectional_lstm import BidirectionalLSTM
 
 
 class BiLSTMAttention(BiLSTM, PairEncoder):
-    """Two sequences of token ids to the states of both, each read with an eye on the other."""
+    """An encoder that reads two sentences, each with attention to the other."""
 
     def __init__(
         self,
@@ -33,12 +33,12 @@ class BiLSTMAttention(BiLSTM, PairEncoder):
     def read_pair(
         self, input_ids: Tensor, lengths: Tensor, other_ids: Tensor, other_lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """(B, T) and (B, U) ids, padded behind each row's length, to (B, T, D) and (B, U, D), zero on padding."""
-        own, its = self(input_ids, lengths), self(other_ids, other_lengths)
-        similarity = own @ its.mT  # (B, T, U)
+        """Return the states (B, T, D) and (B, U, D) of ids (B, T) and (B, U), zero on padding."""
+        own, other = self(input_ids, lengths), self(other_ids, other_lengths)
+        similarity = own @ other.mT  # (B, T, U)
         return (
-            self._model(own, attend(similarity, its, other_lengths), lengths),
-            self._model(its, attend(similarity.mT, own, lengths), other_lengths),
+            self._model(own, attend(similarity, other, other_lengths), lengths),
+            self._model(other, attend(similarity.mT, own, lengths), other_lengths),
         )
 
     def _model(self, hidden: Tensor, seen: Tensor, lengths: Tensor) -> Tensor:
@@ -46,6 +46,9 @@ class BiLSTMAttention(BiLSTM, PairEncoder):
 
 
 def attend(similarity: Tensor, states: Tensor, lengths: Tensor) -> Tensor:
-    """(B, T, U) similarities to `states` (B, U, D), padded behind each row's length, to weighted means (B, T, D)."""
+    """Return weighted means (B, T, D) of `states` (B, U, D), by a softmax of similarities (B, T, U).
+
+    States are padded after `lengths` (B,).
+    """
     padding = torch.arange(states.shape[1], device=states.device) >= lengths[:, None]
     return similarity.masked_fill(padding[:, None], float("-inf")).softmax(dim=2) @ states

@@ -1,6 +1,6 @@
 """Continuous bag of words (Mikolov et al. 2013a, "Efficient Estimation of Word Representations", section 3.1).
 
-R rows, C centres a row, J contexts a row, D d_model, V vocabulary.
+R rows, C centres per row, J contexts per row, D d_model, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from retable.models.base import WindowModel
 
 
 class CBOW(WindowModel):
-    """The mean of the vectors of a window predicts the word in its middle.
+    """A model in which the mean vector of a window predicts the word in its middle.
 
-    Each word of the window gets its share of the mean's gradient. word2vec.c and gensim give it the whole, which is no
-    gradient of any loss (İrsoy et al. 2021, "Corrected CBOW Performs as well as Skip-gram").
+    Each word of the window gets its share of the mean's gradient. word2vec.c and gensim give it the whole gradient,
+    which is not the gradient of any loss (İrsoy et al. 2021, "Corrected CBOW Performs as well as Skip-gram").
     """
 
     predicts = "centre"
@@ -29,20 +29,23 @@ class CBOW(WindowModel):
         nn.init.uniform_(self.context.weight, -0.5 / d_model, 0.5 / d_model)  # as in word2vec.c
 
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The windows of (R, C) centres among (R, J) contexts, (R, C, J) pairs, to the vectors (R, C, D) that predict,
-        the words (R, C) that are predicted, and which goes with which (R, C, C): a window with its centre, unless it
-        is empty."""
+        """Return the windows' mean vectors (R, C, D), the ids that they predict (R, C), and a mask (R, C, C).
+
+        `centres` (R, C) and `contexts` (R, J) are ids, `pairs` (R, C, J) marks the contexts of each centre. The mask
+        pairs each window with its centre, unless the window is empty.
+        """
         size = pairs.sum(-1, keepdim=True)  # (R, C, 1)
         vectors = self.context(contexts)  # (R, J, D)
         hidden = (pairs / size.clamp(min=1)).to(vectors.dtype) @ vectors
         return hidden, centres, torch.diag_embed(size.squeeze(-1) > 0)
 
     def vectors(self) -> Tensor:
-        """The words' vectors (V, D), without gradient."""
         return self.context.weight.detach()
 
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
-        """table (V, D), units (V,), offsets (V + 1,), scales (V,): the input of word w is scales[w] times the sum of
-        table[units[offsets[w] : offsets[w + 1]]], here row w alone. The table is the weights themselves."""
+        """Return table (V, D), units (V,), offsets (V + 1,) and scales (V,): see `WindowModel.inputs`.
+
+        The input of word w is row w of the table.
+        """
         n = len(self.context.weight)
         return self.context.weight.detach(), np.arange(n, dtype=np.int32), np.arange(n + 1), np.ones(n, np.float32)

@@ -1,8 +1,11 @@
-"""C5: an LSTM language model that reads words as characters and predicts words (Kim et al. 2016, arXiv 1508.06615).
+"""An LSTM language model that reads words as characters and predicts words.
 
-Dropout acts on the input of all LSTM layers but the first, and of the softmax (the paper's section on optimization).
+Kim et al. 2016, arXiv 1508.06615. Dropout acts on the input of the softmax and of all LSTM layers except the first (the
+paper's section on optimization).
 
 B batch, T time, D d_model, V vocabulary, L symbols of a word.
+
+System C5 of docs/systems.yaml.
 """
 
 from collections.abc import Sequence
@@ -18,10 +21,12 @@ from retable.nn.dropout import Dropout
 
 
 class CharacterLSTM(LeftToRight):
-    """Token ids to hidden states, left to right; `words` are the tokens' spellings, in the order of their ids.
+    """A left-to-right model; `words` are the tokens' spellings, in the order of their ids.
 
-    filters: (width, features) pairs of the convolutions; see CharacterCNN.
-    init_range: the bound of the uniform initialisation, of the highway gates' biases about −2, of all else about 0.
+    Args:
+        filters: (width, features) pairs of the convolutions; see CharacterCNN.
+        init_range: the bound of the uniform initial weights: around −2 for the highway gates' biases, otherwise around
+            0.
     """
 
     _spelling: Tensor
@@ -39,7 +44,7 @@ class CharacterLSTM(LeftToRight):
     ):
         super().__init__()
         self.d_model, self.init_range = d_model, init_range
-        # Enough padding for each filter to see nothing but padding in every word, the longest too.
+        # Enough padding that each filter sees a window of padding only, also in the longest word.
         spelling = spell(words, padding=max(width for width, _ in filters))
         self.register_buffer("_spelling", spelling, persistent=False)  # (V, L)
         self.cnn = CharacterCNN(d_character, filters, n_highway)
@@ -49,19 +54,18 @@ class CharacterLSTM(LeftToRight):
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Uniform weights and biases, zeros for padding; also for the softmax layer that an objective puts on top."""
+        """Draw weights and biases uniformly, and set padding to 0; also for the objective's softmax layer."""
         for parameter in module.parameters(recurse=False):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
         if isinstance(module, nn.Embedding):
             nn.init.zeros_(module.weight.data[PADDING])
-        if isinstance(module, Highway):  # whose layers had their turn before it
+        if isinstance(module, Highway):  # `apply` has already set its layers
             nn.init.uniform_(module.gate.bias, -2 - self.init_range, -2 + self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """(B, T) ids and the state before them to (B, T, D) hidden states and the state after them.
+        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
 
-        The state: hidden and cell, (n_layers, B, D) each. Each distinct word is convolved once, however often it stands
-        there.
+        The state: hidden and cell, (n_layers, B, D) each. Each distinct word is convolved once.
         """
         words, places = input_ids.unique(return_inverse=True)
         vectors = F.embedding(places, self.cnn(self._spelling[words]))

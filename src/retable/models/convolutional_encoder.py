@@ -1,9 +1,11 @@
-"""The convolutional sentence encoder (Kim 2014, "Convolutional Neural Networks for Sentence Classification", arXiv
-1408.5882, section 2), of one channel: its word vectors are tuned ("non-static"), or with `freeze_embedding=true` not.
+"""The convolutional sentence encoder (Kim 2014, arXiv 1408.5882, section 2).
 
-A sentence stands between width − 1 zero vectors on either side, as in the author's code, so that the shortest has a
-window and each word is in as many. Departures: dropout is on the word vectors too, not on the features alone, where the
-objective has it; AdamW's weight decay stands for the bound on the norm of the last layer's rows.
+"Convolutional Neural Networks for Sentence Classification", with one channel: word vectors are fine-tuned
+("non-static"), or fixed with `freeze_embedding=true`. As in the author's code, width − 1 zero vectors precede and
+follow the sentence, so that the shortest one has a window and each word is in equally many.
+
+Departures: dropout is also on the word vectors, not only on the features, where the objective has it; AdamW's weight
+decay replaces the bound on the norm of the last layer's rows.
 
 B batch, T time, E d_embedding, F features of all widths.
 """
@@ -18,9 +20,9 @@ from retable.nn.dropout import Dropout
 
 
 class ConvolutionalEncoder(SequenceEncoder):
-    """Token ids to one vector a sequence: of each feature the maximum over time, relu(w · x_{i:i+h−1} + b).
+    """An encoder that takes each feature's maximum over time of relu(w · x_{i:i+h−1} + b).
 
-    widths: of the windows, h; there are `n_features` of each.
+    widths: the widths h of the windows; there are `n_features` features of each width.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class ConvolutionalEncoder(SequenceEncoder):
         self.filters = nn.ModuleList(nn.Conv1d(d_embedding, n_features, width) for width in widths)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, padded behind each row's length, to (B, F)."""
+        """Encode ids (B, T) padded after each row's length as one vector per sequence, (B, F)."""
         words = self.dropout(self.embedding(input_ids))
         padding = torch.arange(input_ids.shape[1], device=input_ids.device) >= lengths[:, None]
         words = words.masked_fill(padding[:, :, None], 0.0).mT  # (B, E, T)

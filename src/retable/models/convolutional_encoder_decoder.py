@@ -1,14 +1,17 @@
-"""E4: the convolutional encoder-decoder (Gehring, Auli, Grangier, Yarats and Dauphin 2017, arXiv 1705.03122).
+"""The convolutional encoder-decoder (Gehring, Auli, Grangier, Yarats and Dauphin 2017).
 
-Both stacks are convolutions with gated linear units and residual links, on embeddings of words and of positions; those
-of the decoder end at the present word (sections 3.1 and 3.2). Each layer of the decoder looks at the source by itself
-(3.3): of its states h and the embeddings g of the target it makes queries W h + b + g, the keys are the encoder's
-outputs z, and the values z + e, of the embeddings e of the source. As in the authors' code, every sum of two is scaled
-by √½, what attention gives by √S (3.4), and layers have normalised weights (Salimans and Kingma 2016). The encoder's
-gradient is divided by twice the number of layers that look at it. One embedding serves both sides, whose vocabulary is
-one.
+arXiv 1705.03122. Both stacks are convolutions with gated linear units and residual links, on embeddings of words and of
+positions; those of the decoder end at the present word (sections 3.1 and 3.2). Each decoder layer has its own attention
+to the source (3.3). Its queries are W h + b + g for the layer's states h and the target's embeddings g; the keys are
+the encoder's outputs z; the values are z + e with the source's embeddings e.
+
+As in the authors' code, every sum of two is scaled by √½ and the attention's output by √S (3.4), and layers have
+normalised weights (Salimans and Kingma 2016). The encoder's gradient is divided by twice the number of decoder layers.
+Source and target share one vocabulary and one embedding.
 
 B batch, S time of the source, U time of the target, D d_model, C d_hidden, k kernel size.
+
+System E4 of docs/systems.yaml.
 """
 
 from typing import Any
@@ -24,26 +27,26 @@ from retable.models.base import EncoderDecoder
 from retable.models.gated_convolution import GatedLayer
 from retable.nn.dropout import Dropout
 
-HALF = 0.5**0.5  # the scale of a sum of two, which leaves their variance
+HALF = 0.5**0.5  # scale of a sum of two terms, so that it has their variance
 
 
 class EncoderLayer(nn.Module):
-    """A gated convolution round each place, and a residual link."""
+    """A layer with a gated convolution centred at each place, and a residual link."""
 
     def __init__(self, d_hidden: int, kernel_size: int, dropout: float):
         super().__init__()
         self.convolution = GatedLayer(d_hidden, d_hidden, kernel_size, dropout)
-        self.after = kernel_size // 2  # places that it sees of what comes later
+        self.after = kernel_size // 2  # number of later places that a state sees
 
     def forward(self, hidden: Tensor, padding: Tensor) -> Tensor:
-        """(B, C, S) to (B, C, S); `padding` (B, S) is True behind a row's length, where nothing is seen."""
+        """Transform states (B, C, S); `padding` (B, S) is True after a row's length and is read as zeros."""
         seen = F.pad(hidden.masked_fill(padding[:, None], 0.0), (0, self.after))
         out, _ = self.convolution(seen, None)
         return (hidden + out[:, :, self.after :]) * HALF
 
 
 class DecoderLayer(nn.Module):
-    """A gated convolution that ends at each place, attention to the source, and a residual link round both."""
+    """A layer with a causal gated convolution, attention to the source, and a residual link around both."""
 
     def __init__(self, d_model: int, d_hidden: int, kernel_size: int, dropout: float):
         super().__init__()
@@ -53,10 +56,12 @@ class DecoderLayer(nn.Module):
     def forward(
         self, hidden: Tensor, past: Tensor | None, embedded: Tensor, keys: Tensor, values: Tensor, lengths: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, C, U) and the last inputs before it, as of GatedLayer, to (B, C, U), the last inputs, and the shares of
-        attention (B, U, S).
+        """Transform states (B, C, U), and return them, the next state and the attention weights (B, U, S).
 
-        embedded: (B, U, D); keys, values: (B, S, D), padded behind `lengths` (B,).
+        Args:
+            past: the last inputs before `hidden`, see GatedLayer.
+            embedded: the target's embeddings (B, U, D).
+            keys, values: (B, S, D), padded after `lengths` (B,).
         """
         out, past = self.convolution(hidden, past)
         h = out.mT
@@ -68,11 +73,14 @@ class DecoderLayer(nn.Module):
 
 
 class ConvolutionalEncoderDecoder(EncoderDecoder):
-    """Source and target so far to the target's hidden states; either side has at most `max_length` tokens."""
+    """An encoder-decoder that maps the source and the target so far to hidden states of the target.
+
+    Source and target have at most `max_length` tokens each.
+    """
 
     aligns = True
     max_length: int
-    encoder: Any  # an nn.ModuleList, of whose layers mypy knows nothing
+    encoder: Any  # an nn.ModuleList; mypy does not know its layers' type
 
     def __init__(
         self,
@@ -86,7 +94,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
     ):
         super().__init__()
         if kernel_size % 2 == 0:
-            raise UsageError(f"model.kernel_size={kernel_size} has no middle; write an odd number")
+            raise UsageError(f"model.kernel_size={kernel_size} has no middle place; write an odd number")
         self.d_model, self.max_length, self.dropped = d_model, max_length, dropout
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.source_positions, self.target_positions = (nn.Embedding(max_length, d_model) for _ in range(2))
@@ -99,23 +107,25 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
             self.initialise(table)
 
     def initialise(self, module: nn.Module) -> None:
-        """N(0, 0.1²) embeddings; for the softmax on top N(0, p / inputs) weights, of whose inputs dropout keeps the
-        share p, and zero biases (section 3.5)."""
+        """Draw N(0, 0.1²) embeddings; for the softmax, N(0, p / inputs) weights and zero biases (section 3.5).
+
+        p is the share of inputs that dropout keeps.
+        """
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=0.1)
         if isinstance(module, nn.Linear):
             _draw(module, self.dropped)
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """(B, S) sources, padded behind their lengths (B,), and (B, U) targets so far to hidden states (B, U, D)."""
+        """Return hidden states (B, U, D) of targets (B, U), given sources (B, S) padded after their lengths (B,)."""
         return self.decode(target_ids, self.encode(source_ids, source_lengths))[0]
 
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
-        """(B, S) sources, padded behind their lengths (B,), to the state before the target's first token.
+        """Return the state before the first target token, for sources (B, S) padded after their lengths (B,).
 
-        The state: of each layer of the decoder the inputs that its next convolution begins with, (1, B, C, k − 1), None
-        at first; how many tokens of the target there were (1, B); the source's keys and values (1, B, S, D); and the
-        sources' lengths (1, B).
+        The state: per decoder layer, the first inputs of its next convolution (1, B, C, k − 1), None at first; the
+        number of target tokens so far (1, B); the source's keys and values (1, B, S, D); and the sources' lengths
+        (1, B).
         """
         places = torch.arange(source_ids.shape[1], device=source_ids.device)
         embedded = self._embed(source_ids, places.expand_as(source_ids), self.source_positions)
@@ -133,13 +143,15 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
         )
 
     def decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """(B, U) target tokens after those of `state` to hidden states (B, U, D) and the state after them."""
+        """Return hidden states (B, U, D) of the target tokens (B, U) that follow `state`, and the next state.
+
+        Raises: UsageError: the target is longer than `max_length`.
+        """
         hidden, _, state = self._decode(target_ids, state)
         return hidden, state
 
     def align(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """(B, U, S): what share of its attention each step of the target gives to each token of the source, on average
-        over the layers."""
+        """Return the attention of each target step to each source token, (B, U, S), the mean over layers."""
         return self._decode(target_ids, self.encode(source_ids, source_lengths))[1]
 
     def _decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
@@ -155,7 +167,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
         return hidden, torch.stack(looks).mean(dim=0), (tuple(after), places[None, :, -1] + 1, keys, values, lengths)
 
     def _embed(self, ids: Tensor, places: Tensor, positions: nn.Embedding) -> Tensor:
-        """(B, T) ids at their places (B, T) to (B, T, D)."""
+        """Embed ids (B, T) at their places (B, T) as (B, T, D)."""
         if self.max_length <= (last := int(places.max())):
             raise UsageError(
                 f"a sequence of {last + 1} tokens exceeds the model's max_length={self.max_length}; train it with "
@@ -165,12 +177,12 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
 
 
 def slowed(x: Tensor, share: float) -> Tensor:
-    """x, of whose gradient only a share goes on (section 3.4)."""
+    """Return x with its gradient multiplied by `share` (section 3.4)."""
     return x.detach() + share * (x - x.detach())
 
 
 def _linear(d_in: int, d_out: int, dropout: float = 0.0) -> nn.Module:
-    """A layer with normalised weights; `dropout` is that of its inputs."""
+    """Create a linear layer with normalised weights, for inputs with a rate of `dropout`."""
     layer = nn.Linear(d_in, d_out)
     _draw(layer, dropout)
     return weight_norm(layer)

@@ -1,12 +1,12 @@
-"""The n-grams of a text, counted by sorted runs on disk, in memory that does not grow with the text.
+"""Counts of a text's n-grams by external sorting, in memory that does not grow with the text.
 
 After K. Heafield et al., "Scalable Modified Kneser-Ney Language Model Estimation", ACL (2013), with one sort for all
-orders: every n-gram begins the longest one that starts where it starts, so a row for each place in the text, `<s>`
-among them, sorted from the first word on, holds the n-grams of all orders, in the order of their tables. Blocks of rows
-are sorted and equal rows added up to runs, the runs are merged, and what the merged rows begin with is told apart.
+orders. Every n-gram is the beginning of the longest one that starts at the same place. So one row per place in the
+text, `<s>` included, sorted from the first word on, contains the n-grams of all orders in the order of their tables.
+Blocks of rows are sorted, equal rows are added up to runs, runs are merged, and the n-grams of each order are read off.
 
-Columns that are as long as a text has n-grams are in temporary files without a name, mapped into memory: what of them
-is in memory the operating system may take back, and nothing is left of them whatever happens.
+Columns as long as the number of n-grams are temporary files without a name, mapped into memory. The operating system
+can page them out, and they disappear when the process ends, also after a crash.
 
 C columns of a row, words packed `per` to a column of `bits` each, 0 for none and w + 1 for word w; then a count.
 """
@@ -19,21 +19,21 @@ from tempfile import TemporaryFile
 import numpy as np
 from numba import njit
 
-# Rows sorted at a time, and n-grams estimated at a time. Of 20 million tokens 5-grams took as long with 1 << 18 and
-# 1 << 22, within the 15% between runs; the latter takes 60 MB more.
+# Rows sorted at a time, and n-grams estimated at a time. On 20 million tokens, 5-grams take as long with 1 << 18 as
+# with 1 << 22 (within the 15 % between runs); 1 << 22 takes 60 MB more.
 BLOCK = 1 << 20
-DIGIT = 11  # bits that a pass of the radix sort goes by: its 2,048 places to write to stay in the nearest cache
+DIGIT = 11  # bits per pass of the radix sort: its 2,048 write positions fit into the nearest cache
 
-compiled = njit(nogil=True, cache=True, error_model="numpy")  # no fastmath: sums are to be what NumPy makes them
+compiled = njit(nogil=True, cache=True, error_model="numpy")  # no fastmath: sums must equal NumPy's
 
 
 @dataclass(frozen=True)
 class Counts:
-    """The n-grams of one order after the contexts from `first` to `first + n_contexts`, the nodes of the order below.
+    """The n-grams of one order after the contexts `first` to `first + n_contexts`, nodes of the order below.
 
-    begin     the first of these n-grams in their table.
+    begin     the place of the first of these n-grams in their table.
     keys      int64 (nodes,), as in `NGrams`.
-    counts    int64 (nodes,): how often each stands in the text; 0 for unigrams that do not.
+    counts    int64 (nodes,): occurrences in the text; 0 for unigrams that do not occur.
     suffixes  int64 (nodes,): the node, one order below, of all words but the first; 0 in the lowest order.
     """
 
@@ -47,19 +47,22 @@ class Counts:
 
     @cached_property
     def contexts(self) -> np.ndarray:
-        """The context of each n-gram, int64 (nodes,), from 0 up."""
+        """Return the context of each n-gram, int64 (nodes,), counted from `first`."""
         return self.keys // self.radix - self.first
 
     def of_context(self, values: np.ndarray) -> np.ndarray:
-        """The sum of values (nodes,) after each context: float64 (n_contexts,)."""
+        """Compute the sum of values (nodes,) after each context: float64 (n_contexts,)."""
         return np.bincount(self.contexts, weights=values, minlength=self.n_contexts).astype(np.float64, copy=False)
 
     def part_of_context(self, values: np.ndarray, total: np.ndarray) -> np.ndarray:
-        """Such a sum as a part of total (n_contexts,): float64 (n_contexts,), 1 where the total is 0."""
+        """Compute `of_context` as a share of total (n_contexts,): float64 (n_contexts,), 1 if the total is 0."""
         return np.divide(self.of_context(values), total, out=np.ones_like(total), where=total > 0)
 
     def parts(self) -> Iterator["Counts"]:
-        """These n-grams in turn, by whole contexts: `BLOCK` of either at a time, or one context that has more."""
+        """Yield these n-grams in parts of whole contexts, at most `BLOCK` n-grams and contexts each.
+
+        A context with more than `BLOCK` n-grams is one part.
+        """
         first, begin = self.first, 0
         while first < self.first + self.n_contexts:
             stop = min(first + BLOCK, self.first + self.n_contexts)
@@ -72,7 +75,7 @@ class Counts:
 
 
 class Growing:
-    """An array (length,) or (length, width) that is added to, in a file without a name, then read."""
+    """An array (length,) or (length, width) that is first extended and then read, in a nameless file."""
 
     def __init__(self, *width: int, dtype: type = np.int64) -> None:
         self.file = TemporaryFile()  # noqa: SIM115 - open as long as the array grows
@@ -83,7 +86,7 @@ class Growing:
         self.length += len(values)
 
     def array(self) -> np.ndarray:
-        """What there is so far, mapped into memory."""
+        """Map the values so far into memory."""
         self.file.flush()
         if not self.length:
             return np.empty((0, *self.width), self.dtype)
@@ -93,9 +96,14 @@ class Growing:
 def count(
     tokens: np.ndarray, check: Callable[[np.ndarray], np.ndarray], vocab_size: int, order: int, boundary: int
 ) -> list[Counts]:
-    """The n-grams of each order in a stream (length,); `check` makes int64 words (block,) of a block of tokens.
+    """Count the n-grams of each order in a stream (length,).
 
-    Takes 24 bytes of disk a token, then as many a distinct n-gram, in the folder for temporary files.
+    Args:
+        check: maps a block of tokens to int64 words (block,); raises an error for invalid tokens.
+        boundary: the word that ends every sentence.
+    Returns: the n-grams of order 1, 2, … `order`.
+
+    Temporary files take 24 bytes of disk per token, then 24 per distinct n-gram.
     """
     packing = Packing(vocab_size, order)
     runs, ends = Growing(packing.width), [0]
@@ -111,7 +119,7 @@ def count(
 
 
 class Packing:
-    """How words are packed into rows: `bits` a word, `per` words a column, rows (width,) with their counts."""
+    """The layout of packed rows: `bits` per word, `per` words per column, `width` columns with the count."""
 
     def __init__(self, vocab_size: int, order: int) -> None:
         self.bits = (vocab_size + 1).bit_length()
@@ -120,9 +128,9 @@ class Packing:
 
 
 def merge(runs: list[np.ndarray]) -> Iterator[np.ndarray]:
-    """The rows of sorted runs, sorted, equal ones added up: `BLOCK` at a time at most.
+    """Merge sorted runs, add up equal rows, and yield at most `BLOCK` rows at a time.
 
-    Of each run a window is read, and of these rows all that are up to the least last one are next.
+    One window of each run is read. The rows up to the smallest last row of all windows come next.
     """
     while len(runs) > 1:
         windows = [run[: max(BLOCK // len(runs), 1)] for run in runs]
@@ -137,7 +145,7 @@ def merge(runs: list[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def up_to(rows: np.ndarray, bound: tuple[int, ...]) -> int:
-    """How many of sorted rows (n, C + 1) are up to a bound (C,)."""
+    """Count the sorted rows (n, C + 1) that are at most a bound (C,)."""
     below = np.ones(len(rows), bool)
     for column, value in zip(rows.T[-2::-1], bound[::-1], strict=True):
         below = (column < value) | ((column == value) & below)
@@ -145,21 +153,27 @@ def up_to(rows: np.ndarray, bound: tuple[int, ...]) -> int:
 
 
 def tell_apart(merged: Iterator[np.ndarray], packing: Packing, radix: int, order: int) -> list[Counts]:
-    """The n-grams of all orders that sorted rows begin with."""
+    """Read the n-grams of all orders off sorted rows.
+
+    Args:
+        merged: blocks of sorted rows (n, C + 1), as `merge` yields them.
+        radix: vocab_size + 1.
+    Returns: the n-grams of order 1, 2, … `order`.
+    """
     unigrams = np.zeros(radix, np.int64)
     keys, counts = ([Growing() for _ in range(order)] for _ in range(2))
     path, nodes, sums = np.full(order, -1), np.full(order, -1), np.zeros(order, np.int64)
     for rows in merged:
-        found = np.empty((2, order, len(rows)), np.int64)
-        sizes = grow(rows, packing.bits, packing.per, radix, path, nodes, sums, unigrams, found)
+        new = np.empty((2, order, len(rows)), np.int64)
+        sizes = grow(rows, packing.bits, packing.per, radix, path, nodes, sums, unigrams, new)
         for n in range(1, order):
-            keys[n].extend(found[0, n, : sizes[n]])
-            counts[n].extend(found[1, n, : sizes[n]])
+            keys[n].extend(new[0, n, : sizes[n]])
+            counts[n].extend(new[1, n, : sizes[n]])
     unigrams[-1] = 0  # <s> is context only
     root = np.zeros(radix, np.int64)
     levels = [Counts(radix, 0, 1, 0, np.arange(radix), unigrams, root)]
     for n in range(1, order):
-        counts[n].extend(sums[n : n + 1])  # of the last n-gram; the first entry was that of none
+        counts[n].extend(sums[n : n + 1])  # of the last n-gram; the first entry belongs to no n-gram
         own, below, suffixes = keys[n].array(), levels[-1], Growing()
         starts = begins(below.keys, below.n_contexts, radix)
         for begin in range(0, len(own), BLOCK):
@@ -170,22 +184,26 @@ def tell_apart(merged: Iterator[np.ndarray], packing: Packing, radix: int, order
 
 
 def whole_contexts(levels: Sequence[Counts]) -> list[int]:
-    """Of the contexts of 0 words, of 1, … the first node from which on they are all that a model of this order sees.
+    """Find, for contexts of 0, 1, … words, the first node from which on contexts cannot be longer.
 
-    Those are all of the greatest length, and of the others those that begin with `<s>`, the greatest id.
+    These are all contexts of the greatest length, and the shorter ones that begin with `<s>`, the greatest id.
     """
     radix = levels[0].radix
-    found = [1, radix - 1]
+    first = [1, radix - 1]
     for level in levels[1:]:
-        found.append(int(np.searchsorted(level.keys, found[-1] * radix)))
-    return [*found[: len(levels) - 1], 0]
+        first.append(int(np.searchsorted(level.keys, first[-1] * radix)))
+    return [*first[: len(levels) - 1], 0]
 
 
 @compiled
 def pack(words, n, opens, boundary, start, order, bits, per, width):
-    """The rows (m, width) that start at each of the first n words, and at `<s>`, `start`, before each sentence's first.
+    """Pack the rows that start at each of the first n words, and at `<s>` before each sentence.
 
-    `opens`: the first word is a sentence's first. `words` goes on for order - 1 words, where the text does.
+    Args:
+        words: the n words, and the next order - 1 words if the text has them.
+        opens: whether the first word begins a sentence.
+        start: the id of `<s>`.
+    Returns: rows (m, width).
     """
     m = n + opens
     for i in range(n - 1):
@@ -204,7 +222,10 @@ def pack(words, n, opens, boundary, start, order, bits, per, width):
 
 @compiled
 def pack_one(row, word, words, i, boundary, order, bits, per):
-    """Into `row` the first word and those from place i on: `order` words, or up to the sentence's end."""
+    """Write `word`, then the words from place i on, into `row` (C + 1,), with count 1.
+
+    A row has `order` words, or fewer if the sentence ends.
+    """
     left = order
     for column in range(len(row) - 1):
         packed = 0
@@ -224,7 +245,7 @@ def pack_one(row, word, words, i, boundary, order, bits, per):
 
 @compiled
 def sort(rows, spare):
-    """Rows (n, C + 1) in ascending order, by a radix sort from the last digit; uses up both arrays, of one shape."""
+    """Sort rows (n, C + 1) by a radix sort from the last digit. Both arrays, of one shape, are overwritten."""
     for column in range(rows.shape[1] - 2, -1, -1):
         for shift in range(0, 63, DIGIT):
             places = np.zeros((1 << DIGIT) + 1, np.int64)
@@ -245,7 +266,7 @@ def sort(rows, spare):
 
 @compiled
 def add_up(rows):
-    """Sorted rows, in place, with equal ones added up."""
+    """Merge equal ones of sorted rows in place, and add up their counts."""
     last = -1
     for i in range(len(rows)):
         same = last >= 0
@@ -262,11 +283,14 @@ def add_up(rows):
 
 @compiled
 def grow(rows, bits, per, radix, path, nodes, sums, unigrams, found):
-    """Into `found` (2, order, rows) the keys of the n-grams that are new in these sorted rows, of each order from 2 up,
-    and with each the count of the one before it. Returns how many of each order, (order,).
+    """Find the n-grams of each order from 2 up that are new in these sorted rows.
 
-    Kept from block to block: the last n-gram of each order, its word in `path`, its number in `nodes`, its count so far
-    in `sums`; and the counts of all `unigrams` (radix,).
+    Args:
+        path, nodes, sums: (order,), kept from block to block: last word, number and count so far of each order's last
+        n-gram.
+        unigrams: (radix,), kept from block to block: counts of all words.
+        found: (2, order, rows), filled with the new n-grams' keys and, for each, the count of the n-gram before it.
+    Returns: number of new n-grams per order, (order,).
     """
     sizes = np.zeros(len(path), np.int64)
     mask = (1 << bits) - 1
@@ -299,7 +323,10 @@ def grow(rows, bits, per, radix, path, nodes, sums, unigrams, found):
 
 @compiled
 def begins(keys, n_contexts, radix):
-    """Where the n-grams of each context begin among sorted keys, and where all end: (n_contexts + 1,)."""
+    """Find where the n-grams of each context begin among sorted keys (nodes,), and where the last end.
+
+    Returns: places (n_contexts + 1,).
+    """
     starts = np.empty(n_contexts + 1, np.int64)
     context = 0
     for i in range(len(keys)):
@@ -312,27 +339,33 @@ def begins(keys, n_contexts, radix):
 
 @compiled
 def find_suffixes(keys, suffixes, shorter, starts, radix):
-    """The nodes, int64 (nodes,), of all words but the first of these n-grams.
+    """Find the node of all words but the first of each n-gram, one order below.
 
-    suffixes: those of their contexts; shorter: the keys of their order less one, and starts, where in it the n-grams of
-    each context begin. The last words of a context's n-grams ascend, and so do those of its suffix, which has all of
-    them and others: each is looked for from the one before on, in steps that double.
+    Args:
+        keys: (nodes,), those of the n-grams, as in `NGrams`.
+        suffixes: (n_contexts,), the suffix nodes of their contexts.
+        shorter: keys one order below.
+        starts: where the n-grams of each context begin in `shorter`, see `begins`.
+    Returns: int64 (nodes,).
+
+    The last words of a context's n-grams ascend and occur after its suffix too, where they also ascend. So each search
+    starts at the previous result, in steps that double.
     """
-    found = np.empty(len(keys), np.int64)
+    nodes = np.empty(len(keys), np.int64)
     context, place, first = -1, 0, 0
     for i in range(len(keys)):
         if keys[i] // radix != context:
             context = keys[i] // radix
             place = starts[suffixes[context]]
             first = (suffixes[context] - context) * radix
-        wanted = keys[i] + first
+        key = keys[i] + first
         step = 1
-        while place + step < len(shorter) and shorter[place + step] <= wanted:
+        while place + step < len(shorter) and shorter[place + step] <= key:
             place += step
             step *= 2
         while step > 1:
             step //= 2
-            if place + step < len(shorter) and shorter[place + step] <= wanted:
+            if place + step < len(shorter) and shorter[place + step] <= key:
                 place += step
-        found[i] = place
-    return found
+        nodes[i] = place
+    return nodes

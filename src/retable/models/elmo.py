@@ -1,16 +1,20 @@
-"""D1: ELMo, a forward and a backward language model of LSTMs over one input layer (Peters et al. 2018, "Deep
-contextualized word representations", arXiv 1802.05365, section 3; Peters et al. 2017; Jozefowicz et al. 2016).
+"""ELMo: a forward and a backward LSTM language model over one input layer.
 
-Words are composed of their characters (`nn/character_cnn.py`, with a projection), so that any word has a vector, or
-looked up in a table. Each direction is a stack of LSTMs with projection, with a residual link from each layer to the
-next. Dropout acts on the input of every layer, the residual link's too, and on the top. Weights start as in the
-authors' code (bilm-tf), which tells more than the paper.
+Peters et al. 2018, "Deep contextualized word representations", arXiv 1802.05365, section 3; Peters et al. 2017 and
+Jozefowicz et al. 2016. Word vectors are composed of characters (`nn/character_cnn.py`, with a projection), so that any
+word has one, or looked up in a table. Each direction is a stack of LSTMs with projections and residual links between
+layers. Dropout acts on the input of every layer, which the residual link passes on, and on the top. Weights start as in
+the authors' code (bilm-tf), which is more detailed than the paper.
 
-Departures: torch's LSTM clips neither cells nor projections (theirs: both at ±3), and gives each gate two bias vectors,
-of which the second starts at 0; characters pass a tanh (theirs: a ReLU); a word is its bytes of UTF-8, and sentences
-are parted by the tokenizer's own token, spelt like any word.
+Departures:
+- torch's LSTM does not clip cells and projections (theirs: at ±3), and has two bias vectors per gate, the second
+  starting at 0.
+- Characters pass a tanh (theirs: a ReLU). A word is its UTF-8 bytes.
+- The tokenizer's own token, spelt like any word, separates sentences.
 
 B batch, T time, D d_model, C d_cell, L n_layers, V vocabulary.
+
+System D1 of docs/systems.yaml.
 """
 
 from collections.abc import Sequence
@@ -30,11 +34,12 @@ from retable.nn.dropout import Dropout
 
 
 class ELMo(BothDirections):
-    """Token ids to the hidden states of both directions; `words` are the tokens' spellings, in the order of their ids.
+    """A two-directional language model of token ids; `words` are the tokens' spellings, in the order of ids.
 
-    d_cell: width of the cells, which a matrix projects to d_model; as wide as d_model, there is no matrix.
-    filters: (width, features) pairs of the convolutions over characters of d_character dimensions, with n_highway
-        layers on top; see CharacterCNN. None takes a table of words instead.
+    Args:
+        d_cell: width of the LSTM cells, which a matrix projects to d_model; without a matrix if both are equal.
+        filters: (width, features) pairs of the convolutions over characters of d_character dimensions, with n_highway
+            layers on top, see CharacterCNN; None for a table of words.
     """
 
     _spelling: Tensor
@@ -65,7 +70,7 @@ class ELMo(BothDirections):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """bilm-tf's weights; also for the softmax layer that an objective puts on top."""
+        """Initialise weights as bilm-tf does; also for the objective's softmax layer."""
         if isinstance(module, nn.Embedding) and module.padding_idx is None:
             nn.init.xavier_uniform_(module.weight)
         elif isinstance(module, nn.Embedding):  # of characters
@@ -75,36 +80,36 @@ class ELMo(BothDirections):
             nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        if isinstance(module, Highway):  # whose layers had their turn before it
+        if isinstance(module, Highway):  # `apply` has already set its layers
             nn.init.constant_(module.gate.bias, -2.0)
         if isinstance(module, nn.LSTM):
             _initialise_lstm(module)
 
     def forward(self, input_ids: Tensor, state: Any, backward: bool) -> tuple[Tensor, Any]:
-        """(B, T) ids in the order in which one direction reads them, the backward one from a text's end, and its state
-        before them to the top hidden states (B, T, D) in this order and the state after them.
+        """Return the top hidden states (B, T, D) of one direction for ids (B, T), and the next state.
 
-        The state: hidden (L, B, D) and cell (L, B, C).
+        The ids are in the order in which the direction reads them: for `backward`, from the end of the text. The state
+        is hidden (L, B, D) and cell (L, B, C); None: zeros.
         """
         stack = self.backward_stack if backward else self.forward_stack
         hidden, state = stack(self.embed(input_ids), state)
         return self.dropout(hidden[-1]), state
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """(B, T) ids, padded behind each row's length, to L + 1 layers (B, T, 2D), zero on padding.
+        """Return the L + 1 layers (B, T, 2D) for ids (B, T) padded after each row's length, zero on padding.
 
-        The first is the input layer, twice; then come the two directions of each layer of LSTMs, forward first.
+        The first is the input layer, twice. The others are the forward and the backward states of each LSTM layer.
         """
         return self._layers(self.embed(input_ids), lengths)
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """`layers` of any words at all, by their spelling; T is the longest sentence's.
+        """Compute `layers` for any words from their spelling. T is the longest sentence's length.
 
-        UsageError where words have a table.
+        Raises: UsageError: this ELMo has a table of words.
         """
         if not self.reads_spelling:
             raise UsageError(
-                "this ELMo looks words up in a table, and spelling tells it nothing; take recipe=elmo/elmo"
+                "this ELMo looks words up in a table and cannot read their spelling; take recipe=elmo/elmo"
             )
         rows = {word: row for row, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
         table = self.cnn(spell(rows, padding=self._widest).to(self._spelling.device))
@@ -113,7 +118,7 @@ class ELMo(BothDirections):
         return self._layers(F.embedding(pad_sequence(places, batch_first=True), table), lengths)
 
     def embed(self, input_ids: Tensor) -> Tensor:
-        """(B, T) ids to (B, T, D) vectors without context. Each distinct word is convolved once."""
+        """Embed ids (B, T) as vectors (B, T, D) without context. Each distinct word is convolved once."""
         if not self.reads_spelling:
             return self.embedding(input_ids)
         words, places = input_ids.unique(return_inverse=True)
@@ -122,7 +127,7 @@ class ELMo(BothDirections):
     def _layers(self, vectors: Tensor, lengths: Tensor) -> list[Tensor]:
         time = torch.arange(vectors.shape[1], device=lengths.device)
         inside = time < lengths[:, None]  # (B, T)
-        turned = torch.where(inside, lengths[:, None] - 1 - time, time)  # each row's end first, padding still behind
+        turned = torch.where(inside, lengths[:, None] - 1 - time, time)  # each row in reverse, padding still last
 
         def turn(hidden: Tensor) -> Tensor:
             return hidden.take_along_dim(turned[:, :, None], dim=1)
@@ -134,7 +139,7 @@ class ELMo(BothDirections):
 
 
 class Stack(nn.Module):
-    """One direction: LSTMs of d_cell cells projected to d_model, a residual link round each but the first."""
+    """One direction: LSTMs of d_cell cells projected to d_model, with residual links from the second on."""
 
     def __init__(self, d_model: int, d_cell: int, n_layers: int, dropout: float):
         super().__init__()
@@ -145,7 +150,7 @@ class Stack(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Tensor, state: Any) -> tuple[list[Tensor], Any]:
-        """(B, T, D) and the state before it to each layer's (B, T, D) and the state after: (L, B, D), (L, B, C)."""
+        """Return each layer's states (B, T, D) and the next state: hidden (L, B, D) and cell (L, B, C)."""
         outputs, after = [], []
         for i, layer in enumerate(self.layers):
             below = self.dropout(hidden)
@@ -158,8 +163,11 @@ class Stack(nn.Module):
 
 
 def _initialise_lstm(layer: nn.LSTM) -> None:
-    """Glorot and Bengio's (2010) bounds for the matrix of input and state together, as TensorFlow keeps it, and for
-    the projection; biases 0 but the forget gate's, 1."""
+    """Set an LSTM's weights within the bounds of Glorot and Bengio (2010).
+
+    The bounds are those of the joint matrix of input and state, as in TensorFlow, and of the projection. Biases are 0,
+    except 1 for the forget gate.
+    """
     d_cell, d_state = layer.hidden_size, layer.proj_size or layer.hidden_size
     gates = (6 / (layer.input_size + d_state + 4 * d_cell)) ** 0.5
     for name, parameter in layer.named_parameters():
@@ -169,4 +177,4 @@ def _initialise_lstm(layer: nn.LSTM) -> None:
             nn.init.xavier_uniform_(parameter)
         else:
             nn.init.uniform_(parameter, -gates, gates)
-    nn.init.ones_(layer.get_parameter("bias_ih_l0").data[d_cell : 2 * d_cell])  # gates stand in the order i, f, g, o
+    nn.init.ones_(layer.get_parameter("bias_ih_l0").data[d_cell : 2 * d_cell])  # the order of gates is i, f, g, o

@@ -1,9 +1,9 @@
-"""ELMo in a task's model (Peters et al. 2018, arXiv 1802.05365, sections 3.2 and 3.3).
+"""A sentence encoder with ELMo features (Peters et al. 2018, arXiv 1802.05365, sections 3.2, 3.3).
 
-The layers of a pretrained ELMo, mixed into one vector a word, stand beside the task's own word vectors as the input of
-the task's recurrent network. With `layers` the mixture is of some of them, as in the paper's section 5.1.
+The layers of a pretrained ELMo, mixed into one vector per word, are concatenated with the task's own word vectors as
+the input of the task's recurrent network. `layers` selects some of them, as in the paper's section 5.1.
 
-Departures: the network is GLUE's sentence encoder, whose task needs no more; the loss has no λ‖s‖².
+Departures: the network is GLUE's sentence encoder; the loss has no λ‖s‖².
 
 B batch, T time, D d_model, E d_embedding, W d_model of the ELMo.
 """
@@ -23,10 +23,11 @@ from retable.nn.scalar_mix import ScalarMix
 
 
 class ELMoBiLSTM(Encoder):
-    """Token ids to the hidden states of a bidirectional LSTM over [x; ELMo(x)].
+    """A bidirectional LSTM encoder over [x; ELMo(x)].
 
-    elmo: makes the ELMo of `words=…`. While `frozen`, it keeps its weights, and its dropout is off.
-    layers: those that are mixed, 0 the one without context; None takes all.
+    Args:
+        elmo: called with `words`, creates the ELMo. While `frozen`, its weights are fixed and its dropout is off.
+        layers: the layers to mix, where 0 is the one without context; None for all.
     """
 
     two_ends = True
@@ -48,9 +49,9 @@ class ELMoBiLSTM(Encoder):
         n_elmo = len(self.elmo.forward_stack.layers) + 1
         self.mixed = list(range(n_elmo)) if layers is None else list(layers)
         if not self.mixed or not set(self.mixed) <= set(range(n_elmo)):
-            raise UsageError(f"model.layers={self.mixed} are no layers of this ELMo; it has 0 to {n_elmo - 1}")
+            raise UsageError(f"model.layers={self.mixed} are not layers of this ELMo; write some of 0 to {n_elmo - 1}")
         for stack in (self.elmo.forward_stack, self.elmo.backward_stack):
-            stack.layers[max(self.mixed) :].requires_grad_(False)  # nothing depends on those above the last mixed one
+            stack.layers[max(self.mixed) :].requires_grad_(False)  # layers above the last mixed one are not used
         self.mix = ScalarMix(len(self.mixed))
         self.embedding = nn.Embedding(len(words), d_embedding)
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
@@ -59,7 +60,6 @@ class ELMoBiLSTM(Encoder):
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:
-        """What takes the weights of a pretrained model, by what their names begin with."""
         return {"": self.elmo}
 
     def train(self, mode: bool = True) -> "ELMoBiLSTM":
@@ -69,11 +69,11 @@ class ELMoBiLSTM(Encoder):
         return self
 
     def features(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, padded behind each row's length, to their mixed layers (B, T, 2W), zero on padding."""
+        """Return the mixed ELMo layers (B, T, 2W) of ids (B, T) padded after each row's length, zero on padding."""
         layers = self.elmo.layers(input_ids, lengths)
         return self.mix([layers[k] for k in self.mixed], lengths)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states, zero on padding."""
+        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding."""
         words = torch.cat([self.embedding(input_ids), self.features(input_ids, lengths)], dim=2)  # (B, T, E + 2W)
         return self.dropout(self.layers(self.dropout(words), lengths))

@@ -1,13 +1,13 @@
-"""F5 with D1: the sequence tagger on the layers of a pretrained ELMo (Peters et al. 2018, arXiv 1802.05365, sections
-3.3 and 4, named entities).
+"""The sequence tagger on the layers of a pretrained ELMo.
 
-The layers of the ELMo, mixed into one vector a word, stand beside the word's own vector and what a convolution makes of
-its characters, as the input of the tagger's LSTM.
+Peters et al. 2018, arXiv 1802.05365, sections 3.3 and 4, named entities. The input of the tagger's LSTM is, per word,
+its own vector, a convolution over its characters, and the mixture of the ELMo's layers.
 
 Departures: those of models/tagger.py; the loss has no λ‖s‖².
 
-B batch, T time, D d_model, E d_embedding, F features of the convolutions, P d_predicate, W d_model of the
-ELMo.
+B batch, T time, D d_model, E d_embedding, F features of the convolutions, P d_predicate, W d_model of the ELMo.
+
+Systems F5 and D1 of docs/systems.yaml.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,10 +26,11 @@ from retable.nn.word_input import WordInput
 
 
 class ELMoTagger(Encoder):
-    """Word ids to a hidden state for each word; sentences stand between the ends that the ELMo was pretrained with.
+    """An encoder with one hidden state per word; sentences are enclosed by the end marks of the ELMo's training.
 
-    elmo: makes the ELMo of `words=…`. While `frozen`, it keeps its weights, and its dropout is off.
-    The others: see BiLSTMTagger.
+    Args:
+        elmo: called with `words`, creates the ELMo. While `frozen`, its weights are fixed and its dropout is off.
+        The others: see BiLSTMTagger.
     """
 
     spelt = marks_predicates = two_ends = True
@@ -65,7 +66,6 @@ class ELMoTagger(Encoder):
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:
-        """What takes the weights of a pretrained model, by what their names begin with."""
         return {"": self.elmo}
 
     def train(self, mode: bool = True) -> "ELMoTagger":
@@ -75,8 +75,10 @@ class ELMoTagger(Encoder):
         return self
 
     def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:
-        """(B, T) ids, padded behind each row's length, and with `d_predicate` the places (B,) of the predicates, to
-        (B, T, D) hidden states, zero on padding."""
+        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding.
+
+        `predicates` (B,) are the places of the predicates, needed if `d_predicate` is not 0.
+        """
         features = self.mix(self.elmo.layers(input_ids, lengths), lengths)  # (B, T, 2W)
         words = torch.cat([self.input(input_ids), features], dim=2)  # (B, T, E + F + 2W)
         if self.predicate is not None:

@@ -1,6 +1,6 @@
 """fastText's skip-gram (Bojanowski et al. 2017, "Enriching Word Vectors with Subword Information").
 
-R rows, C centres a row, J contexts a row, D d_model, V vocabulary, U units: the words and the buckets of n-grams.
+R rows, C centres per row, J contexts per row, D d_model, V vocabulary, U units: the words and the buckets of n-grams.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,16 @@ from retable.models.base import WindowModel
 
 
 class FastText(WindowModel):
-    """Skip-gram whose word vector is composed of units: the word's own and those of its character n-grams.
+    """A skip-gram model that composes a word's vector of units: its own vector and those of its character n-grams.
 
-    The paper sums them up. fastText's code takes the mean and moves each of the n units by the mean's whole gradient,
-    which is no gradient of any loss; here the sum is divided by √n, so that a gradient step moves the composed vector
-    exactly as far as that rule does, and a learning rate means the same for words of any length, and for skip-gram.
+    The paper adds them up. fastText's code takes the mean of the n units but moves each by the mean's whole gradient,
+    which is not the gradient of any loss. Here the sum is divided by √n. So a gradient step moves the composed vector
+    as far as in fastText's code, and a learning rate has the same effect for words of any length and for skip-gram.
 
-    Its noise is ∝ count^0.5 in fastText's code, where word2vec and gensim have 0.75: objective.power=0.5 with it.
+    fastText's code draws noise ∝ count^0.5, where word2vec and gensim have 0.75: set objective.power=0.5.
 
-    buckets: of n-grams, which share a vector where their hashes do; 2,000,000 in the paper.
+    Args:
+        buckets: number of vectors for n-grams, shared by n-grams whose hashes agree; 2,000,000 in the paper.
     """
 
     predicts = "context"
@@ -43,7 +44,7 @@ class FastText(WindowModel):
     ) -> None:
         super().__init__()
         if buckets < 1:
-            raise UsageError(f"buckets={buckets} leaves n-grams no vector; write 1 or more, or max_n=0 for no n-grams")
+            raise UsageError(f"buckets={buckets} is out of range; write 1 or more, or max_n=0 for no n-grams")
         self.d_model, self.min_n, self.max_n, self.buckets = d_model, min_n, max_n, buckets
         self._ids = {word: i for i, word in enumerate(words)}
         units = [[i, *self._ngrams(word)] for word, i in self._ids.items()]
@@ -58,33 +59,36 @@ class FastText(WindowModel):
         nn.init.uniform_(self.subwords.weight, -0.5 / d_model, 0.5 / d_model)  # as in word2vec.c
 
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The windows of (R, C) centres among (R, J) contexts, (R, C, J) pairs, to the vectors (R, C, D) that predict,
-        the words (R, J) that are predicted, and which goes with which (R, C, J)."""
+        """Return the centres' vectors (R, C, D), the contexts that they predict (R, J), and `pairs` (R, C, J).
+
+        `centres` (R, C) and `contexts` (R, J) are ids, `pairs` marks the contexts of each centre.
+        """
         return self._compose(centres.flatten()).view(*centres.shape, -1), contexts, pairs
 
     @torch.no_grad()
     def vectors(self) -> Tensor:
-        """The words' composed vectors (V, D), without gradient."""
+        """Return the words' composed vectors (V, D), without gradient."""
         return self._compose(torch.arange(len(self.scales), device=self._offsets.device))
 
     def vector(self, word: str) -> np.ndarray:
-        """The vector (D,) of any string; one that is not in the vocabulary has its n-grams alone, or, too short to have
-        any, 0."""
+        """Return the vector (D,) of any string.
+
+        A string outside the vocabulary has only its n-grams, or the vector 0 if it is too short for any.
+        """
         known = [self._ids[word]] if word in self._ids else []
         units = self.subwords.weight.detach()[known + self._ngrams(word)]
         return (units.sum(0) * max(len(units), 1) ** -0.5).cpu().numpy()
 
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
-        """table (U, D), units, offsets (V + 1,), scales (V,): the input of word w is scales[w] times the sum of
-        table[units[offsets[w] : offsets[w + 1]]]. The table is the weights themselves."""
+        """Return table (U, D), units, offsets (V + 1,) and scales (V,): see `WindowModel.inputs`."""
         return self.subwords.weight.detach(), self.units, self.offsets, self.scales
 
     def _ngrams(self, word: str) -> list[int]:
-        """The rows of a word's n-grams."""
+        """List the table rows of a word's n-grams."""
         return [len(self._ids) + hashed % self.buckets for hashed in ngram_hashes(word, self.min_n, self.max_n)]
 
     def _compose(self, words: Tensor) -> Tensor:
-        """(n,) ids to composed vectors (n, D)."""
+        """Compose the vectors (n, D) of word ids (n,)."""
         sizes = self._offsets[words + 1] - self._offsets[words]
         starts = sizes.cumsum(0) - sizes
         places = (self._offsets[words] - starts).repeat_interleave(sizes)
@@ -94,10 +98,10 @@ class FastText(WindowModel):
 
 
 def ngram_hashes(word: str, min_n: int, max_n: int) -> list[int]:
-    """fastText's 32-bit hashes of the n-grams of `<word>`, from each character on, the shorter first.
+    """Compute fastText's 32-bit hashes of the n-grams of `<word>`, by first character, shorter ones first.
 
-    FNV-1a over the bytes of UTF-8, but for one slip that its vectors depend on: a byte from 128 on is taken for a
-    negative number and spoils the upper bits too. A lone < or > is no n-gram.
+    FNV-1a over the UTF-8 bytes, with a quirk of fastText's code that its vectors depend on: a byte of 128 or more is
+    extended as a negative number, which changes the upper bits too. A single < or > does not count as an n-gram.
     """
     letters = [letter.encode() for letter in f"<{word}>"]
     hashes = []

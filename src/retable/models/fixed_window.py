@@ -1,11 +1,13 @@
-"""C2: the fixed-window neural language model (Bengio, Ducharme, Vincent and Jauvin 2003, section 2).
+"""The fixed-window neural language model (Bengio, Ducharme, Vincent and Jauvin 2003, section 2).
 
-The embeddings of the last n − 1 words side by side are x, and the scores of the next word b + W x + U tanh(d + H x)
-(equation 1). This is the part below the softmax: with `direct` connections its hidden state is [tanh(d + H x); x], so
-that an objective's head holds U and W side by side, otherwise tanh(d + H x) alone (W = 0). Before the first word stands
-the boundary of sentences, n − 2 times.
+x is the concatenation of the last n − 1 words' embeddings. The scores of the next word are b + W x + U tanh(d + H x)
+(equation 1). This is the part below the softmax. With `direct` connections its hidden state is [tanh(d + H x); x], and
+the head's weights are [U, W]; otherwise it is tanh(d + H x), so that W = 0. The text starts with n − 2 sentence
+boundaries.
 
 B batch, T time, N n − 1, E embedding, H hidden layer, D d_model: H, or with direct connections H + N·E.
+
+System C2 of docs/systems.yaml.
 """
 
 import torch
@@ -17,9 +19,9 @@ from retable.nn.dropout import Dropout
 
 
 class FixedWindow(LeftToRight):
-    """Token ids to hidden states, left to right, each of the last `order` − 1 tokens (n is the `order`).
+    """A left-to-right model whose hidden states see the last `order` − 1 tokens (n is the `order`).
 
-    `init_range` is the bound of the uniform initialisation; dropout acts on x and on the hidden layer.
+    `init_range` is the bound of the uniform initial weights. Dropout acts on x and on the hidden layer.
     """
 
     def __init__(
@@ -35,7 +37,7 @@ class FixedWindow(LeftToRight):
     ):
         super().__init__()
         if order < 2:
-            raise ValueError(f"order={order} leaves no word to predict from; it must be 2 or more")
+            raise ValueError(f"order={order} is out of range; write 2 or more, the predicted word included")
         self.boundary, self.words, self.direct, self.init_range = boundary, order - 1, direct, init_range
         self.d_model = d_hidden + direct * self.words * d_embedding
         self.embedding = nn.Embedding(vocab_size, d_embedding)
@@ -44,14 +46,14 @@ class FixedWindow(LeftToRight):
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Uniform weights and biases; also for the softmax layer that an objective puts on top."""
+        """Draw weights and biases uniformly; also for the objective's softmax layer."""
         for parameter in module.parameters(recurse=False):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
 
     def forward(self, input_ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(B, T) ids and the state before them to (B, T, D) hidden states and the state after them.
+        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
 
-        The state is the ids that the next window begins with, (1, B, N − 1).
+        The state contains the first ids of the next window, (1, B, N − 1).
         """
         before = input_ids.new_full((len(input_ids), self.words - 1), self.boundary) if state is None else state[0]
         ids = torch.cat([before, input_ids], dim=1)

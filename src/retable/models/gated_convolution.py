@@ -1,11 +1,13 @@
-"""C6: the gated convolutional language model (Dauphin, Fan, Auli and Grangier 2017, arXiv 1612.08083, section 2).
+"""The gated convolutional language model (Dauphin, Fan, Auli and Grangier 2017).
 
-A layer is h(X) = (X ∗ W + b) ⊗ σ(X ∗ V + c) (equation 1), its convolutions shifted so that they end at the present
-word; a block of layers stands round a residual link, and weights are normalised (Salimans and Kingma 2016). From the
-same authors' sequel (Gehring et al. 2017, sections 3.4 and 3.5): sums of a residual link are scaled by √½, and weights
-begin at the spread that keeps the variance of what goes through.
+arXiv 1612.08083, section 2. A layer is h(X) = (X ∗ W + b) ⊗ σ(X ∗ V + c) (equation 1); its convolutions end at the
+present word. Each block of layers has a residual link, and weights are normalised (Salimans and Kingma 2016).
+Two details follow the authors' sequel (Gehring et al. 2017, sections 3.4 and 3.5): residual sums are scaled by √½, and
+initial weights have the spread that keeps the variance from layer to layer.
 
-B batch, T time, C channels in, D channels out (last: d_model), k kernel width.
+B batch, T time, C input channels, D output channels (of the last layer: d_model), k kernel width.
+
+System C6 of docs/systems.yaml.
 """
 
 from collections.abc import Sequence
@@ -26,24 +28,24 @@ class GatedLayer(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, k: int, dropout: float):
         super().__init__()
-        # Half of what comes out are gates, about ½ at the beginning: four times the variance makes up for them.
+        # Half of the output are gates, initially about ½: four times the variance makes up for them.
         self.convolution = _convolution(d_in, 2 * d_out, k, variance=4 * (1 - dropout))
         self.dropout = Dropout(dropout)
         self.before = k - 1
 
     def forward(self, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(B, C, T) and the last k − 1 inputs before it, (1, B, C, k − 1), to (B, D, T) and the last k − 1 inputs.
+        """Convolve (B, C, T) to (B, D, T), and return also the last k − 1 inputs as the next state.
 
-        Before the first stand zeros.
+        The state (1, B, C, k − 1) contains the inputs before x; None: zeros.
         """
         x = self.dropout(x)
         x = F.pad(x, (self.before, 0)) if state is None else torch.cat([state[0], x], dim=2)
-        # A copy, so that the rest of the inputs needn't be kept along with the state.
+        # A copy, so that the state does not keep all inputs in memory.
         return F.glu(self.convolution(x), dim=1), x[None, ..., x.shape[2] - self.before :].clone()
 
 
 class ResidualBlock(nn.Module):
-    """Layers round a residual link, which is a projection where the channels change."""
+    """Layers with a residual link, which is a projection if the number of channels changes."""
 
     def __init__(self, d_in: int, layers: Sequence[tuple[int, int]], dropout: float):
         super().__init__()
@@ -55,7 +57,7 @@ class ResidualBlock(nn.Module):
         self.link = nn.Identity() if same else _convolution(d_in, widths[-1], k=1, variance=1.0)
 
     def forward(self, x: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """(B, C, T) and the layers' states, or None, to (B, D, T) and the layers' states."""
+        """Transform (B, C, T) to (B, D, T), and return also the layers' next states. State None: zeros."""
         below, after = self.link(x), []
         for layer, before in zip(self.layers, state or [None] * len(self.layers), strict=True):
             x, end = layer(x, before)
@@ -64,10 +66,10 @@ class ResidualBlock(nn.Module):
 
 
 class GatedConvolution(LeftToRight):
-    """Token ids to hidden states, left to right, each of as many tokens as the layers span together.
+    """A left-to-right model whose hidden states each see as many tokens as the layers span together.
 
-    `blocks` lists of each block the layers as [k, D], as the paper's table 1 does; layers of k = 1 in a block, narrow
-    before and wide after, make it a bottleneck.
+    `blocks` lists the layers of each block as [k, D], as in the paper's table 1. Narrow layers of k = 1, followed by a
+    wide one, make a block a bottleneck.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class GatedConvolution(LeftToRight):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """N(0, 0.1²) embeddings; N(0, 1 / inputs) weights, zero biases for the head that an objective puts on top."""
+        """Draw N(0, 0.1²) embeddings; for the objective's head, N(0, 1 / inputs) weights and zero biases."""
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=0.1)
         if isinstance(module, nn.Linear):
@@ -98,9 +100,9 @@ class GatedConvolution(LeftToRight):
                 nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """(B, T) ids and the state before them to (B, T, D) hidden states and the state after them.
+        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
 
-        The state: of every layer of every block the inputs that the next convolution begins with, (1, B, C, k − 1).
+        The state: per block and layer, the last inputs (1, B, C, k − 1), with which the next convolution begins.
         """
         x, after = self.embedding(input_ids).transpose(1, 2), []
         for block, before in zip(self.blocks, state or [None] * len(self.blocks), strict=True):
@@ -110,7 +112,7 @@ class GatedConvolution(LeftToRight):
 
 
 def _convolution(d_in: int, d_out: int, k: int, variance: float) -> nn.Module:
-    """A convolution with normalised weights, drawn so that it gives `variance` times the variance of its input."""
+    """Create a convolution with normalised weights, whose output has `variance` times its input's variance."""
     convolution = nn.Conv1d(d_in, d_out, k)
     nn.init.normal_(convolution.weight, std=(variance / (k * d_in)) ** 0.5)
     nn.init.zeros_(convolution.get_parameter("bias"))

@@ -14,7 +14,7 @@ from retable.models.base import CooccurrenceModel
 
 
 class GloVe(CooccurrenceModel):
-    """A vector w and a bias b a word, for w_i·w̃_j + b_i + b̃_j ≈ log X_ij."""
+    """A vector w and a bias b per word, for w_i·w̃_j + b_i + b̃_j ≈ log X_ij."""
 
     def __init__(self, words: Sequence[str], d_model: PositiveInt) -> None:
         super().__init__()
@@ -24,10 +24,10 @@ class GloVe(CooccurrenceModel):
         self.word_bias.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Uniform on ±0.5/D, biases too, as in GloVe's code."""
+        """Draw weights and biases uniformly within ±0.5/D, as GloVe's code does."""
         for parameter in module.parameters():
             nn.init.uniform_(parameter, -0.5 / self.d_model, 0.5 / self.d_model)
 
     def vectors(self) -> Tensor:
-        """The words' own vectors w (V, D), without gradient; the paper gives out w + w̃, see the objective."""
+        """Return the words' own vectors w (V, D), without gradient. The objective returns the paper's w + w̃."""
         return self.word.weight.detach()

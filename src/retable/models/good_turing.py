@@ -1,12 +1,15 @@
-"""C1: Katz's back-off n-gram model, with the counts discounted by Good and Turing's estimate.
+"""Katz's back-off n-gram model with Good-Turing discounts.
 
 S. M. Katz, "Estimation of Probabilities from Sparse Data for the Language Model Component of a Speech Recognizer",
-IEEE Transactions on Acoustics, Speech, and Signal Processing 35 (1987); Chen and Goodman 1998, section 2.4. What these
-leave open is as in SRILM's `ngram-count`, from which the published perplexities come: unigrams, and n-grams seen more
-than 7 times, keep their counts; n-grams of three words and more are left out if they are seen once; where the counts of
-counts give no sound discount for a count, it stays as it is.
-Departure: where a context's words take all of its probability and others may follow, its total is one more, of orders
-without discounts too. SRILM leaves words without probability there.
+IEEE Transactions on Acoustics, Speech, and Signal Processing 35 (1987); Chen and Goodman 1998, section 2.4. Details
+that these leave open follow SRILM's `ngram-count`, the source of the published perplexities: unigrams, and n-grams seen
+more than 7 times, keep their counts; n-grams of three and more words that are seen once are left out. A count keeps its
+value if the counts of counts give no valid discount for it.
+
+Departure: SRILM leaves words without probability if a context's seen words take all of it. Here the total of such a
+context is one more, also in orders without discounts.
+
+System C1 of docs/systems.yaml.
 """
 
 import numpy as np
@@ -17,12 +20,12 @@ from retable.models.ngram import BackoffModel
 
 
 class GoodTuring(BackoffModel):
-    """Back-off n-gram model over token ids: a listed n-gram has its discounted share, others that of a lower order.
+    """A back-off n-gram model over token ids: listed n-grams have discounted shares, others back off.
 
-    `minimum` is the count from which n-grams of three words and more are listed.
+    `minimum` is the lowest count at which n-grams of three and more words are listed.
     """
 
-    largest = 7  # the count up to which n-grams of two words and more are discounted; Katz's k, which he set to 5
+    largest = 7  # highest count that is discounted in n-grams of two and more words; Katz's k, 5 in his paper
 
     def __init__(self, vocab_size: PositiveInt, order: PositiveInt, boundary: int, minimum: PositiveInt = 2):
         super().__init__(vocab_size, order, boundary)
@@ -46,7 +49,7 @@ class GoodTuring(BackoffModel):
         share = discounted / (total + (spent & (seen < self.vocab_size)))[part.contexts]
 
         left, over = 1 - part.of_context(share), 1 - part.of_context(np.where(listed, lower, 0))
-        all_listed = part.of_context(listed) == self.vocab_size  # no other word could have what is left
+        all_listed = part.of_context(listed) == self.vocab_size  # no other word can take the remaining probability
         share /= np.where(all_listed, 1 - left, 1)[part.contexts]
         backoff = np.where(all_listed, 1, left) / np.where(all_listed, 1, over)
 
@@ -55,14 +58,14 @@ class GoodTuring(BackoffModel):
 
 
 def ratios(counts: np.ndarray, largest: int) -> np.ndarray:
-    """What is left of counts, as a share of them: (largest + 2,), of 0, 1, … to `largest`, and of those above."""
+    """Compute discounted counts as shares of the counts, for 0, 1, … `largest` and above: (largest + 2,)."""
     n = np.bincount(np.minimum(counts, largest + 2), minlength=largest + 3).tolist()
-    found = np.ones(largest + 2)
+    shares = np.ones(largest + 2)
     while largest and not n[largest + 1]:
         largest -= 1
     common = (largest + 1) * n[largest + 1] / n[1] if largest and n[1] else 1
     for r in range(1, largest + 1):
         turing = (r + 1) * n[r + 1] / (r * n[r]) if n[r] else 1
         if common < turing < 1:
-            found[r] = (turing - common) / (1 - common)
-    return found
+            shares[r] = (turing - common) / (1 - common)
+    return shares

@@ -1,11 +1,15 @@
-"""C7: GPT, the left-to-right Transformer (Radford et al. 2018; pre-norm and initialisation of Radford et al. 2019).
+"""GPT, the left-to-right Transformer (Radford et al. 2018; pre-norm and weights of Radford et al. 2019).
 
-By default GPT-2: learnt positions, LayerNorm before each layer and after the last, GELU, residual projections scaled
-down by the square root of their number (section 2.3). `norm`, `positions` and `activation` choose the others: GPT is
-"post", "learnt", "gelu"; the decoder of Vaswani et al. (2017) "post", "sinusoidal", "relu"; LLaMA's (Touvron et al.
-2023, section 2.2, but for its RMSNorm) "pre", "rotary", "swiglu", no biases.
+The default is GPT-2: learnt positions, LayerNorm before each layer and after the last, GELU, initial residual
+projections scaled down by the square root of their number (section 2.3). Other models by `norm`, `positions` and
+`activation`:
+- GPT: "post", "learnt", "gelu";
+- the decoder of Vaswani et al. (2017): "post", "sinusoidal", "relu";
+- LLaMA (Touvron et al. 2023, section 2.2), except its RMSNorm: "pre", "rotary", "swiglu", with bias=false.
 
 B batch, T time, S time before that, D d_model, H heads, K head size.
+
+System C7 of docs/systems.yaml.
 """
 
 from typing import Any, Literal
@@ -21,12 +25,12 @@ from retable.nn.transformer import ACTIVATIONS, Block, rotations, sinusoids
 
 
 class GPT(LeftToRight):
-    """Token ids to hidden states, left to right, at most `max_length` of them.
+    """A left-to-right Transformer over at most `max_length` tokens.
 
-    With `separate_documents` no token sees what stands before the last `boundary` token up to it: documents that share
-    a window are as if each stood alone, but for their positions.
-
-    initializer_range: σ of the first weights; for small widths see BERT's.
+    Args:
+        separate_documents: let no token attend beyond the last `boundary` token up to it. Documents in one window are
+            then independent, except for their positions.
+        initializer_range: σ of the initial weights; for small widths see BERT's.
     """
 
     max_length: int
@@ -58,7 +62,7 @@ class GPT(LeftToRight):
         self.separate_documents, self.boundary = separate_documents, boundary
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.positions = nn.Embedding(max_length, d_model) if positions == "learnt" else None
-        # Known tables, which no file of weights needs to hold.
+        # Fixed tables, which files of weights do not contain.
         sines = sinusoids(max_length, d_model) if positions == "sinusoidal" else None
         turns = rotations(max_length, d_model // n_heads) if positions == "rotary" else None
         self.register_buffer("sinusoids", sines, persistent=False)
@@ -70,23 +74,23 @@ class GPT(LeftToRight):
         for name, weight in self.named_parameters():
             if norm == "pre" and name.endswith(("attention.output.weight", "contract.weight")):
                 nn.init.normal_(weight, std=initializer_range * (2 * n_layers) ** -0.5)
-        if positions == "sinusoidal":  # its scale brings them to the variance of a wave, as in the authors' code
+        if positions == "sinusoidal":  # `forward` scales them to the variance of a sinusoid, as in the authors' code
             nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
 
     def initialise(self, module: nn.Module) -> None:
-        """N(0, σ²) weights, zero biases; also for the head that an objective puts on top."""
+        """Draw N(0, σ²) weights, and set biases to 0; also for the objective's head."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=self.initializer_range)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """(B, T) ids after those of `state` to (B, T, D) hidden states and the state after them.
+        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
 
-        The state is the keys and values of every layer, each a Cache of S + T positions, by which later ids attend to
-        these; it begins as (); behind them, where documents are separate, stand all ids (1, B, S + T). Without one
-        (None) none is kept: the ids are the whole context. Raises UsageError where the ids and those before them are
-        more than `max_length`.
+        The state is () at the start, later one Cache of S + T positions per layer and, with separate documents, all ids
+        (1, B, S + T). With None no state is kept: the ids are the whole context.
+
+        Raises: UsageError: S + T is more than `max_length`.
         """
         S = state[0].length if state else 0
         now = slice(S, S + input_ids.shape[1])
@@ -114,11 +118,11 @@ class GPT(LeftToRight):
         return self.norm(hidden), None if state is None else tuple(after)
 
     def _within_documents(self, ids: Tensor) -> Tensor:
-        """(B, S + T) ids to (B, 1, S + T, S + T): True where the second place is not later and of the same document."""
+        """Return, for ids (B, S + T), a mask (B, 1, S + T, S + T): True for earlier places of the same document."""
         documents = (ids == self.boundary).cumsum(dim=1)
         return (documents[:, None, :, None] == documents[:, None, None, :]).tril()
 
 
 def _require(name: str, value: str, known: list[str]) -> None:
     if value not in known:
-        raise UsageError(f"a GPT has no {name}={value}; write one of {', '.join(known)}")
+        raise UsageError(f"{name}={value} is not an option of GPT; write one of {', '.join(known)}")

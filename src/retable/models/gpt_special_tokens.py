@@ -1,10 +1,12 @@
-"""D3: GPT with three tokens of its own, start, delimiter and extract, which stand round and between the texts of a task
-(Radford et al. 2018, section 3.3 and figure 1; `_start_`, `_delimiter_` and `_classify_` of the authors' code).
+"""GPT with three added special tokens around the texts of a task: start, delimiter, extract.
 
-They come in at fine-tuning: the tokenizer has none of them, nor has pretraining seen them. Their embeddings are drawn
-as all first weights are, and learnt with the rest. The auxiliary language model predicts them as any token.
+Radford et al. 2018, section 3.3 and figure 1; `_start_`, `_delimiter_` and `_classify_` of the authors' code. The
+tokens are added for fine-tuning: the tokenizer and pretraining do not have them. Their embeddings start random like
+other weights, and are trained with the rest. The auxiliary language model predicts them like any token.
 
 V tokens of the tokenizer.
+
+System D3 of docs/systems.yaml.
 """
 
 from inspect import signature
@@ -17,13 +19,13 @@ from retable.models.gpt import GPT
 
 
 class PretrainedGPT(nn.ModuleDict):
-    """What a pretrained GPT has of one with special tokens, by the names that it has them under."""
+    """The parts of a GPT with special tokens that a pretrained GPT provides, under the same names."""
 
 
 class GPTWithSpecialTokens(GPT, DelimitedLeftToRight):
-    """A GPT of V + 3 tokens, of which the last are its own; the settings are those of the GPT."""
+    """A GPT of V + 3 tokens, the last three its own. It takes the settings of GPT."""
 
-    __signature__ = signature(GPT)  # by which settings are checked
+    __signature__ = signature(GPT)  # settings are checked against it
 
     def __init__(self, vocab_size: int, *settings: Any, **named: Any):
         super().__init__(vocab_size + 3, *settings, **named)
@@ -31,6 +33,6 @@ class GPTWithSpecialTokens(GPT, DelimitedLeftToRight):
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:
-        """All, and of the embeddings the first V, which share their memory."""
+        """Return all modules, with the first V embeddings as a view that shares their memory."""
         of_tokenizer = nn.Embedding.from_pretrained(self.embedding.weight.data[: self.start_id])
         return {"": PretrainedGPT({**dict(self.named_children()), "embedding": of_tokenizer})}

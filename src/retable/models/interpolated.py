@@ -1,7 +1,9 @@
-"""C1: interpolated n-gram models besides Kneser-Ney: Jelinek and Mercer's, Witten and Bell's, absolute discounting.
+"""Interpolated n-gram models: Jelinek-Mercer, Witten-Bell and absolute discounting.
 
 S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), sections 2.3, 2.5
-and 2.6. As in `KneserNey`, no count is cut off, and the uniform distribution stands below the unigrams.
+and 2.6. As in `KneserNey`, there is no count cut-off, and unigrams are interpolated with the uniform distribution.
+
+System C1 of docs/systems.yaml.
 """
 
 import numpy as np
@@ -13,7 +15,10 @@ BUCKETS = 64
 
 
 class WittenBell(Interpolated):
-    """A word that is new after h is as likely as it was so far: weight(h) = N(h) / (c(h) + N(h)), of N new words."""
+    """An n-gram model whose probability of a new word after h is the share of words that were new so far.
+
+    weight(h) = N(h) / (c(h) + N(h)), where N(h) is the number of distinct words after h.
+    """
 
     def _shares(self, part: Counts, shared: None) -> tuple[np.ndarray, np.ndarray]:
         total = part.of_context(part.counts) + part.of_context(part.counts > 0)
@@ -21,9 +26,10 @@ class WittenBell(Interpolated):
 
 
 class AbsoluteDiscounting(Interpolated):
-    """Every count is less by D = n₁ / (n₁ + 2 n₂), of n-grams of its order that are seen once and twice.
+    """An n-gram model that subtracts D = n₁ / (n₁ + 2 n₂) from every count.
 
-    Where none is seen once, D is 1/2: it may not be 0, which would leave unseen words without probability.
+    n₁ and n₂ are the numbers of n-grams of the order that occur once and twice. If none occurs once, D is 1/2: with
+    D = 0 unseen words would have no probability.
     """
 
     def _shared(self, n: int, counts: np.ndarray) -> float:
@@ -37,18 +43,18 @@ class AbsoluteDiscounting(Interpolated):
 
 
 class JelinekMercer(Interpolated):
-    """share(h, w) = λ c(hw) / c(h), weight(h) = 1 - λ, where λ is that of h's length and of the power of 2 in c(h).
+    """An n-gram model with share(h, w) = λ c(hw) / c(h) and weight(h) = 1 - λ.
 
-    EM fits λ on the last tenth of the text, to counts of the rest; those of the whole text then take their place. A
-    context that is never seen has λ = 0.
+    There is one λ per length of h and power of 2 in c(h). EM fits them on the last tenth of the text with counts of the
+    rest; then the whole text is counted. A context that was never seen has λ = 0.
     """
 
     def estimate(self, tokens: np.ndarray) -> None:
-        """Estimates the model on a stream (length,), in place of what it held.
+        """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Costs twice the time of other n-gram models, and 50 bytes of memory a held-out token and order more.
+        Costs twice the time of other n-gram models, and 50 more bytes of memory per held-out token and order.
         """
-        cut = -(-len(tokens) * 9 // 10)  # perhaps within a sentence, whose rest is one to the words held out
+        cut = -(-len(tokens) * 9 // 10)  # may split a sentence; its rest then counts as a sentence of the held-out part
         self.lambdas = self._fit(tokens[:cut], self._words(tokens[cut:]))
         super().estimate(tokens)
 
@@ -61,10 +67,10 @@ class JelinekMercer(Interpolated):
         return own[part.contexts] * part.counts / total[part.contexts], 1 - own
 
     def _fit(self, text: np.ndarray, held_out: np.ndarray) -> np.ndarray:
-        """λ of each order and bucket, float64 (order, BUCKETS), by EM on N held-out words.
+        """Fit λ per order and bucket, float64 (order, BUCKETS), by EM on N held-out words.
 
-        Half a pseudo-count on each side keeps them from 0 and 1. Where no held-out word has such a context, λ is that
-        of the bucket below.
+        Half a pseudo-count on each side keeps λ from 0 and 1. A bucket without held-out contexts takes the λ of the
+        bucket below.
         """
         levels = self._count(text)
         self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # for `_walk`
@@ -74,9 +80,9 @@ class JelinekMercer(Interpolated):
         walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # contexts, n-grams
         for n, (level, (contexts, nodes)) in enumerate(zip(levels, walk, strict=True)):
             total = level.of_context(level.counts)
-            known, found = np.flatnonzero(contexts >= 0), np.flatnonzero(nodes >= 0)
+            known, seen = np.flatnonzero(contexts >= 0), np.flatnonzero(nodes >= 0)
             buckets[n, known] = bucket(total[contexts[known]])
-            estimates[n + 1, found] = level.counts[nodes[found]] / total[contexts[found]]
+            estimates[n + 1, seen] = level.counts[nodes[seen]] / total[contexts[seen]]
 
         def of_bucket(values: np.ndarray) -> np.ndarray:
             return np.stack([np.bincount(*row, minlength=BUCKETS) for row in zip(buckets, values, strict=True)])
@@ -86,7 +92,7 @@ class JelinekMercer(Interpolated):
         while change > 1e-4:
             lambdas[:, 0] = 0
             own = np.take_along_axis(lambdas, buckets, axis=1)
-            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # by all orders above
+            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # share that all higher orders leave
             chosen = np.vstack([ones, own]) * passed * estimates
             chosen /= chosen.sum(axis=0)
             reached = of_bucket(chosen.cumsum(axis=0)[1:])
@@ -98,5 +104,5 @@ class JelinekMercer(Interpolated):
 
 
 def bucket(total: np.ndarray) -> np.ndarray:
-    """Binary digits of a context's count: 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7."""
+    """Return the number of binary digits of a context's count: 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7."""
     return np.frexp(total)[1]

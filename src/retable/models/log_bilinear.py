@@ -1,12 +1,13 @@
-"""C2b: the log-bilinear language model (Mnih and Hinton 2007, "Three New Graphical Models for Statistical Language
-Modelling", section 4).
+"""The log-bilinear language model (Mnih and Hinton 2007, section 4).
 
-What comes next is predicted as a vector, r̂ = Σ_i C_i r_{w_i} + b_r, of the vectors r of the last words, and a word's
-score is r_w · r̂ + b_w. This is the part below the softmax, which an objective ties to the vectors, with a bias. Before
-the first word stands the boundary of sentences. Departures: dropout, on the vectors and on r̂; no weight decay, and
-AdamW in place of gradient descent with momentum.
+"Three New Graphical Models for Statistical Language Modelling". It predicts the next word's vector from the vectors r
+of the last words, r̂ = Σ_i C_i r_{w_i} + b_r; a word's score is r_w · r̂ + b_w. This is the part below the softmax,
+which the objective ties to the vectors, with a bias. The text starts with sentence boundaries. Departures: dropout, on
+the vectors and on r̂; no weight decay, and AdamW instead of gradient descent with momentum.
 
 B batch, T time, N context, D d_model.
+
+System C2b of docs/systems.yaml.
 """
 
 import torch
@@ -18,9 +19,9 @@ from retable.nn.dropout import Dropout
 
 
 class LogBilinear(LeftToRight):
-    """Token ids to the vectors that are predicted next, left to right, each from the last `context` tokens.
+    """A left-to-right model that predicts the next word's vector from the last `context` tokens.
 
-    `init_range` is the bound of the uniform initialisation.
+    `init_range` is the bound of the uniform initial weights.
     """
 
     def __init__(
@@ -35,19 +36,19 @@ class LogBilinear(LeftToRight):
         super().__init__()
         self.boundary, self.context, self.d_model, self.init_range = boundary, context, d_model, init_range
         self.embedding = nn.Embedding(vocab_size, d_model)
-        self.predict = nn.Linear(context * d_model, d_model)  # the C_i side by side, the farthest word's first, and b_r
+        self.predict = nn.Linear(context * d_model, d_model)  # all C_i, the farthest word's first, and b_r
         self.dropout = Dropout(dropout)
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Uniform weights and biases; also for the softmax layer that an objective puts on top."""
+        """Draw weights and biases uniformly; also for the objective's softmax layer."""
         for parameter in module.parameters(recurse=False):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
 
     def forward(self, input_ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(B, T) ids and the state before them to (B, T, D) predictions and the state after them.
+        """Return the predicted vectors (B, T, D) for ids (B, T) that follow `state`, and the next state.
 
-        The state is the ids that the next context begins with, (1, B, N − 1).
+        The state contains the first ids of the next context, (1, B, N − 1).
         """
         before = input_ids.new_full((len(input_ids), self.context - 1), self.boundary) if state is None else state[0]
         ids = torch.cat([before, input_ids], dim=1)

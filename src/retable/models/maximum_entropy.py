@@ -1,14 +1,16 @@
-"""C11: the maximum-entropy n-gram model: a softmax over n-grams of all orders as features.
+"""The maximum-entropy n-gram model: a softmax over n-grams of all orders as features.
 
-p(w | h) = exp s(hw) / Z(h), s(hw) the sum of the weights λ of the n-grams that end hw, one for each n-gram of the text
-(Rosenfeld 1996). What follows h follows h', h without its first word, too, so that Z(h) is Z(h') but for the words that
-follow h: one pass over the n-grams gives the likelihood and its gradient (Wu and Khudanpur 2000; Alumäe and Kurimo
-2010). And a word that does not follow h has p(w | h') Z(h') / Z(h): what comes out is a back-off model.
+p(w | h) = exp s(hw) / Z(h), where s(hw) sums the weights λ of the n-grams that end hw. Each n-gram of the text has one
+weight (Rosenfeld 1996). Words that follow h also follow h', h without its first word. So Z(h) differs from Z(h') only
+by the words that follow h, and one pass over the n-grams gives the likelihood and its gradient (Wu and Khudanpur 2000;
+Alumäe and Kurimo 2010). A word that does not follow h has p(w | h') Z(h') / Z(h): the result is a back-off model.
 
-The weights are those of the greatest log-likelihood less α |λ| + λ² / 2σ² of each (Chen 2009, whose α and σ² are the
-defaults), by OWL-QN (Andrew and Gao 2007): limited-memory BFGS for penalties with a corner at zero.
+The weights maximise the log-likelihood minus α |λ| + λ² / 2σ² per weight (Chen 2009, whose α and σ² are the defaults).
+The optimiser is OWL-QN (Andrew and Gao 2007), limited-memory BFGS for L1 penalties.
 
 K features.
+
+System C11 of docs/systems.yaml.
 """
 
 from collections.abc import Callable
@@ -19,14 +21,14 @@ from retable.core.settings import NonNegative, Positive, PositiveInt
 from retable.models.counting import Counts, whole_contexts
 from retable.models.ngram import BackoffModel, NGrams
 
-MEMORY = 10  # steps that the curvature is told from
-TOLERANCE = 1e-6  # of the loss: the last are ten steps that gain less each, on average
-MOST_STEPS = 10_000  # texts need some 200
-ROUNDING = np.finfo(np.float64).eps  # of the loss: no step that promises less can be seen to gain
+MEMORY = 10  # steps from which the curvature is estimated
+TOLERANCE = 1e-6  # share of the loss; stop after ten steps that gain less than this each, on average
+MOST_STEPS = 10_000  # texts need about 200
+ROUNDING = np.finfo(np.float64).eps  # share of the loss; a smaller expected gain is lost in rounding
 
 
 class MaximumEntropy(BackoffModel):
-    """N-gram model over token ids, whose n-grams of all orders have weights that are learnt together."""
+    """An n-gram model over token ids whose n-grams of all orders have jointly trained weights."""
 
     def __init__(
         self,
@@ -40,9 +42,9 @@ class MaximumEntropy(BackoffModel):
         self.alpha, self.variance = alpha, variance
 
     def estimate(self, tokens: np.ndarray) -> None:
-        """Estimates the model on a stream (length,), in place of what it held.
+        """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Costs some 200 passes over the distinct n-grams, and 250 bytes of memory for each.
+        Costs about 200 passes over the distinct n-grams, and 250 bytes of memory for each.
         """
         features = _Features(self._count(tokens))
 
@@ -58,11 +60,11 @@ class MaximumEntropy(BackoffModel):
             longest = n == self.order - 1
             backoff = np.empty(0) if longest else np.log(partition[n][level.suffixes] / partition[n + 1])
             self.tables.append(NGrams(np.array(level.keys), log_prob.astype(np.float32), backoff.astype(np.float32)))
-        self.tables[0].log_prob[self.vocab_size] = 0  # <s> is given
+        self.tables[0].log_prob[self.vocab_size] = 0  # <s> is context only
 
 
 class _Features:
-    """The n-grams of a text, (K,) in the order of their tables, as features; `counts` says how often each stands there.
+    """The n-grams of a text as features, (K,) in the order of their tables, with their `counts` there.
 
     The arrays of an order are those of its `Counts`; contexts of n words are the n-grams of order n.
     """
@@ -71,7 +73,7 @@ class _Features:
         self.levels = levels
         self.counts = np.concatenate([level.counts for level in levels]).astype(np.float64)
         self._cuts = np.cumsum([len(level.counts) for level in levels[:-1]])
-        # of contexts that could not be longer, how often each stands in the text, and how often n-grams after it
+        # For contexts that cannot be longer: occurrences of the context, and of each n-gram after it.
         self._predicting, predicted = [], []
         for level, first in zip(levels, whole_contexts(levels), strict=True):
             whole = np.arange(level.n_contexts) >= first
@@ -80,9 +82,9 @@ class _Features:
         self._predicted = np.concatenate(predicted)
 
     def scores(self, weights: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Of each order s of the n-grams, and Z of the contexts, from weights (K,)."""
+        """Compute, from weights (K,), s of each order's n-grams and Z of each order's contexts."""
         own = np.split(weights, self._cuts)
-        scores, partition = [own[0]], [np.exp(own[0][:-1]).sum(keepdims=True)]  # but for <s>, the last
+        scores, partition = [own[0]], [np.exp(own[0][:-1]).sum(keepdims=True)]  # without <s>, the last word
         for below, level, weight in zip(self.levels, self.levels[1:], own[1:], strict=False):
             lower = scores[-1][level.suffixes]
             scores.append(weight + lower)
@@ -91,19 +93,19 @@ class _Features:
         return scores, partition
 
     def nats(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
-        """−log p of the text, and its gradient (K,): how often the model expects each n-gram, less its count."""
+        """Compute −log p of the text, and its gradient (K,): expected minus observed count of each n-gram."""
         scores, partition = self.scores(weights)
         nats = sum(n @ np.log(z) for n, z in zip(self._predicting, partition, strict=True))
         nats -= self._predicted @ np.concatenate(scores)
         expected: list[np.ndarray] = []
-        share = np.zeros(len(self.levels[-1].keys))  # n(h) / Z(h) over all whole contexts that end as one does
+        share = np.zeros(len(self.levels[-1].keys))  # sum of n(h) / Z(h) over all whole contexts with this ending
         suffixes, taken, longer = np.empty(0, np.int64), np.empty(0), np.empty(0)
         backwards = (each[::-1] for each in (self.levels, self._predicting, partition, scores))
         for level, n, z, score in zip(*backwards, strict=True):
             share = n / z + np.bincount(level.suffixes, share, len(z))
             own = share[level.contexts]
-            alone = own - np.bincount(suffixes, taken, len(own))  # where no longer n-gram stands for one
-            longer = np.exp(score) * alone + np.bincount(suffixes, longer, len(own))
+            remaining = own - np.bincount(suffixes, taken, len(own))  # contexts in which no longer n-gram is listed
+            longer = np.exp(score) * remaining + np.bincount(suffixes, longer, len(own))
             suffixes, taken = level.suffixes, own
             expected.insert(0, longer)
         expected[0][-1] = 0  # of <s>
@@ -111,11 +113,13 @@ class _Features:
 
 
 def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np.ndarray, alpha: float) -> np.ndarray:
-    """The x (K,) of the least loss(x) + alpha · Σ |x|, sought from 0 on; `loss` is convex, and gives its gradient too.
+    """Minimise loss(x) + alpha · Σ |x| over x (K,) by OWL-QN, starting from 0.
 
-    curvature: (K,), its second derivatives by each x alone, or about as much.
+    Args:
+        loss: a convex function that returns its value and gradient (K,) at x.
+        curvature: approximate second derivatives of the loss by each x, (K,).
 
-    It ends after `MOST_STEPS`, or where a step is lost in rounding: on a line what a step promises shrinks with it.
+    Stops after `MOST_STEPS`, or when the expected gain of a shrinking step is below rounding.
     """
     x = np.zeros_like(curvature)
     value, gradient = loss(x)
@@ -139,21 +143,21 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
         while True:
             moved = x + size * direction
             moved[moved * orthant <= 0] = 0
-            reached, its = loss(moved)
+            reached, slopes = loss(moved)
             total = value + alpha * np.abs(x).sum()
             gained = total - reached - alpha * np.abs(moved).sum()
             promised = slope @ (x - moved)
             if gained >= 1e-4 * promised:
                 break
-            if not promised > ROUNDING * abs(total):  # nor is NaN
+            if not promised > ROUNDING * abs(total):  # written so that NaN stops the search too
                 return x
             size /= 2
         gains = [*gains[-9:], gained]
         if len(gains) == 10 and sum(gains) <= 10 * TOLERANCE * abs(total):
             return moved
-        step, change = moved - x, its - gradient
+        step, change = moved - x, slopes - gradient
         if (inner := step @ change) > 0:
             steps = [*steps[-MEMORY + 1 :], (step, change, inner)]
             scale = change @ (change / curvature) / inner
-        x, value, gradient = moved, reached, its
+        x, value, gradient = moved, reached, slopes
     return x

@@ -1,18 +1,20 @@
-"""F6: the span-ranking model of coreference (Lee et al. 2017, "End-to-end Neural Coreference Resolution", arXiv
-1707.07045, sections 4 and 5).
+"""The span-ranking model of coreference (Lee et al. 2017, arXiv 1707.07045, sections 4 and 5).
 
-All spans of a sentence up to a width are scored as mentions, those that score best are kept, and each is scored with
-those before it as its antecedents. The softmax over antecedents is the objective's.
-
-With `elmo`, the layers of a pretrained ELMo, mixed into one vector a word, are part of the input (Peters et al. 2018,
+"End-to-end Neural Coreference Resolution". All spans of a sentence up to a width are scored as mentions. The best are
+kept, and each is scored with the spans before it as antecedents. The softmax over antecedents is the objective's. With
+`elmo`, the layers of a pretrained ELMo, mixed into one vector per word, are part of the input (Peters et al. 2018,
 arXiv 1802.05365, section 4).
 
-Departures: no features of the speaker and the genre; word vectors are tuned, and begin as they are drawn or given;
-what a convolution makes of characters passes a tanh; the LSTM reads the ends of a sentence too, and has PyTorch's own
-initialisation. Documents are read whole in training too.
+Departures:
+- There are no features of speaker and genre. Word vectors, random or given, are fine-tuned.
+- The character convolution passes a tanh.
+- The LSTM also reads the marks of a sentence's ends, and has PyTorch's initial weights.
+- Documents are not cut in training.
 
-S sentences, T time, W words of all documents, E width of a word, D of its state; M spans, L the widest, G width of a
-span's representation; N spans that are kept, K antecedents, P pairs, F width of a feature, H hidden units.
+S sentences, T time, W words of all documents, E width of a word, D of its state, M spans, L the widest, G width of a
+span's representation, N kept spans, K antecedents, P pairs, F width of a feature, H hidden units.
+
+System F6 of docs/systems.yaml.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,26 +31,27 @@ from retable.nn.dropout import Dropout
 from retable.nn.scalar_mix import ScalarMix
 from retable.nn.word_input import WordInput
 
-BINS = (1, 2, 3, 4, 5, 8, 16, 32, 64)  # of widths and distances: where each begins
+BINS = (1, 2, 3, 4, 5, 8, 16, 32, 64)  # lowest width or distance of each bin
 
 
 class Ranking(NamedTuple):
-    spans: Tensor  # (N, 2) int64, the first and the last word of each span that is kept, counted over all documents
-    documents: Tensor  # (N,) int64
-    antecedents: Tensor  # (N, K) int64, the spans before it, the nearest first; below 0 or another document's: none
-    scores: Tensor  # (N, 1 + K) fp32: s(i, ε) = 0, and s(i, j) of the antecedents, −∞ where there is none
+    spans: Tensor  # (N, 2) int64: first and last word of each kept span, counted over all documents
+    documents: Tensor  # (N,) int64: the document of each span
+    antecedents: Tensor  # (N, K) int64: earlier spans, the nearest first; invalid if below 0 or in another document
+    scores: Tensor  # (N, 1 + K) fp32: s(i, ε) = 0, then s(i, j) of the antecedents, −∞ for an invalid one
 
 
 class MentionRanker(SpanRanker):
-    """Sentences of documents to the spans that may be mentions, and the scores of their antecedents.
+    """A model that finds spans that may be mentions, and scores their antecedents.
 
-    vocab_size, words, unknown, filters: see WordInput.
-    max_width: of a span, in words, the paper's L.
-    spans_per_word: the paper's λ: of a document's words times λ, so many spans are kept. Where they are so few that
-        clusters are left without two, ε is right for all, and nothing more is learnt.
-    max_antecedents: of a span, the paper's K.
-    dropout, input_dropout: on hidden layers and features, and on words.
-    elmo: makes the ELMo of `words=…`; it keeps its weights, and its dropout is off.
+    Args:
+        vocab_size, words, unknown, filters: see WordInput.
+        max_width: longest span in words, the paper's L.
+        spans_per_word: kept spans per word of a document, the paper's λ. With too low a value clusters lose all but one
+            span; then ε is right for all, and training stops improving.
+        max_antecedents: antecedents per span, the paper's K.
+        dropout, input_dropout: on hidden layers and features, and on words.
+        elmo: called with `words`, creates the ELMo. Its weights are fixed, and its dropout is off.
     """
 
     spelt = True
@@ -105,8 +108,10 @@ class MentionRanker(SpanRanker):
         return self
 
     def forward(self, input_ids: Tensor, lengths: Tensor, documents: Tensor) -> Ranking:
-        """(S, T) ids of sentences between their ends, padded behind each row's length, and (S,) the document of each,
-        one document's behind the other's."""
+        """Rank the antecedents of spans in sentences (S, T), which include their end marks.
+
+        `input_ids` are padded after each row's `lengths` (S,). `documents` (S,) ascends: the document of each sentence.
+        """
         words, states, sentences = self._read(input_ids, lengths)
         first, last = spans_up_to(self.max_width, sentences)
         spans = self._represent(words, states, first, last)  # g: (M, G)
@@ -116,7 +121,7 @@ class MentionRanker(SpanRanker):
         first, last, spans, mention, owner = first[kept], last[kept], spans[kept], mention[kept], owner[first[kept]]
 
         here = torch.arange(len(first), device=first.device)
-        farthest = int((here - torch.searchsorted(owner, owner)).max())  # from the first span of its document
+        farthest = int((here - torch.searchsorted(owner, owner)).max())  # distance to the document's first span
         distance = torch.arange(1, min(farthest, self.max_antecedents) + 1, device=first.device)
         antecedents = here[:, None] - distance  # (N, K)
         exist = (antecedents >= 0) & (owner[antecedents] == owner[:, None])
@@ -128,7 +133,7 @@ class MentionRanker(SpanRanker):
         return Ranking(torch.stack([first, last], dim=1), owner, antecedents, F.pad(scores, (1, 0)))
 
     def _read(self, input_ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x (W, E), x* (W, D) and the sentences (W,) of all words, without the sentences' ends."""
+        """Return inputs x (W, E), states x* (W, D) and sentences (W,) of all words, without the end marks."""
         words = self.input(input_ids)  # (S, T, E)
         if self.elmo is not None:
             words = torch.cat([words, self.mix(self.elmo.layers(input_ids, lengths), lengths)], dim=2)
@@ -139,19 +144,21 @@ class MentionRanker(SpanRanker):
         return words[inside], states[inside], inside.nonzero()[:, 0]
 
     def _represent(self, words: Tensor, states: Tensor, first: Tensor, last: Tensor) -> Tensor:
-        """g (M, G) = [x*_first; x*_last; x̂; φ(width)] of spans, x̂ the words weighted by attention (section 4.2)."""
+        """Compute g (M, G) = [x*_first; x*_last; x̂; φ(width)] of spans, x̂ their attention mean (section 4.2)."""
         width = last - first + 1
         offset = torch.arange(self.max_width, device=first.device)
         inside = offset < width[:, None]  # (M, L)
         places = (first[:, None] + offset).where(inside, 0)
         attention = self.head(states)[:, 0][places].masked_fill(~inside, -torch.inf).softmax(dim=1)
-        # the sum of weighted words, without the (M, L, E) of them all
+        # the sum of weighted words, without a tensor (M, L, E)
         heads = F.embedding_bag(places, words, per_sample_weights=attention.to(words.dtype), mode="sum")
         return torch.cat([states[first], states[last], heads, self.dropout(self.width(binned(width)))], dim=1)
 
     def _prune(self, mention: Tensor, first: Tensor, last: Tensor, owner: Tensor) -> Tensor:
-        """The places of the spans that are kept, in the order of the text: in each document the λT best mentions, but
-        for those that cross a better one (section 5)."""
+        """Return the places of the kept spans, in text order (section 5).
+
+        Each document keeps its λT best mentions, without those that cross a better one.
+        """
         kept: list[int] = []
         order = mention.argsort(descending=True, stable=True)
         for document, n_words in enumerate(owner.bincount().tolist()):
@@ -163,7 +170,7 @@ class MentionRanker(SpanRanker):
 
 
 class PairScore(nn.Module):
-    """s_a(i, j) = w · FFNN([g_i; g_j; g_i ∘ g_j; φ(i, j)]), φ a feature of how many spans j is before i."""
+    """The score s_a(i, j) = w · FFNN([g_i; g_j; g_i ∘ g_j; φ(i, j)]), with φ by how many spans j is before i."""
 
     def __init__(self, d_span: int, d_feature: int, d_hidden: int, dropout: float):
         super().__init__()
@@ -171,8 +178,8 @@ class PairScore(nn.Module):
         self.layers = feed_forward(sum(self._parts), d_hidden, dropout)
 
     def forward(self, spans: Tensor, features: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """Spans (N, G), features (P, F) of pairs, and their places (P,) in `spans`, to (P,)."""
-        # The first layer part by part: of the spans once, and no (P, 3G + F) is made.
+        """Score pairs (P,), given spans (N, G), pair features (P, F) and the places i and j (P,) in `spans`."""
+        # The first layer part by part: once per span, and without a tensor (P, 3G + F).
         weight, bias = (self.layers.get_parameter(f"0.{name}") for name in ("weight", "bias"))
         of_i, of_j, of_both, of_pair = weight.split(self._parts, dim=1)
         hidden = (spans @ of_i.T + bias)[i] + (spans @ of_j.T)[j]
@@ -181,7 +188,7 @@ class PairScore(nn.Module):
 
 
 def feed_forward(d_input: int, d_hidden: int, dropout: float) -> nn.Sequential:
-    """w · FFNN(x): two hidden layers, and a score."""
+    """Build w · FFNN(x): two hidden layers of `d_hidden` units and a score, for inputs (…, d_input)."""
     layers: list[nn.Module] = []
     for width in (d_input, d_hidden):
         layers += [nn.Linear(width, d_hidden), nn.ReLU(), Dropout(dropout)]
@@ -189,8 +196,10 @@ def feed_forward(d_input: int, d_hidden: int, dropout: float) -> nn.Sequential:
 
 
 def spans_up_to(max_width: int, sentences: Tensor) -> tuple[Tensor, Tensor]:
-    """The first and last words (M,) of all spans inside of a sentence, given that (W,) of each word, in the order of
-    the text."""
+    """List the first and last words (M,) of all spans within a sentence, in text order.
+
+    `sentences` (W,) ascends: the sentence of each word.
+    """
     words = torch.arange(len(sentences), device=sentences.device)
     last = words[:, None] + torch.arange(max_width, device=sentences.device)  # (W, L)
     inside = (last < len(sentences)) & (sentences[last.clamp(max=len(sentences) - 1)] == sentences[:, None])
@@ -198,16 +207,18 @@ def spans_up_to(max_width: int, sentences: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def binned(numbers: Tensor) -> Tensor:
-    """Which of the BINS each number, from 1 on, is in."""
+    """Find the bin of each number, which is 1 or more, among BINS."""
     return torch.bucketize(numbers, torch.tensor(BINS, device=numbers.device), right=True) - 1
 
 
 def best_without_crossings(spans: Sequence[Sequence[int]], n: int) -> list[int]:
-    """The places of the first `n` of `spans` (first, last), the best before the others, of which none crosses one
-    taken before it: begins before it and ends inside of it, or begins inside of it and ends behind it."""
+    """Return the places of the first `n` of `spans` (first, last) that cross no span chosen before them.
+
+    `spans` are sorted, the best first. Two spans cross if they overlap and neither contains the other.
+    """
     taken: list[int] = []
-    farthest: dict[int, int] = {}  # of those taken, by their first word, the last one's
-    nearest: dict[int, int] = {}  # by their last word, the first one's
+    farthest: dict[int, int] = {}  # largest last word of the taken spans, by first word
+    nearest: dict[int, int] = {}  # smallest first word of the taken spans, by last word
     for place, (first, last) in enumerate(spans):
         if len(taken) == n:
             break

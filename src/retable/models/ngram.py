@@ -1,13 +1,13 @@
-"""N-gram language models: back-off over sorted tables, interpolation, and modified Kneser-Ney estimation.
+"""Back-off n-gram models over sorted tables, interpolation, and modified Kneser-Ney.
 
-S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section
-4.1.6 and equation 26, interpolated; with the conventions of K. Heafield et al., "Scalable Modified
-Kneser-Ney Language Model Estimation", ACL (2013), section 3, and of its implementation in KenLM:
+Estimation follows S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling"
+(1998), section 4.1.6 and equation 26, interpolated. Conventions are those of K. Heafield et al., "Scalable Modified
+Kneser-Ney Language Model Estimation", ACL (2013), section 3, and of KenLM:
 - a sentence is scored from its start to its end: `<s>` is context only, `</s>` is predicted and counted;
 - lower orders count distinct left neighbours, but n-grams that begin with `<s>` keep their own counts;
 - unigrams are interpolated with the uniform distribution, so that unseen words have a probability too;
-- no count cut-off; where the closed formula for the discounts is no use they are 0.5, 1 and 1.5.
-Departure: a discount of exactly 0 counts as no use too. It would leave some unseen words without probability.
+- no count cut-off; if the closed formula gives no valid discounts, they are 0.5, 1 and 1.5.
+Departure: a discount of exactly 0 counts as invalid. It would leave some unseen words without probability.
 """
 
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ from retable.models.counting import Counts, Growing, count
 
 
 class NGrams(NamedTuple):
-    """The n-grams of one order, a node each: one level of a trie that is read from left to right.
+    """The n-grams of one order, one node each: one level of a trie that is read from left to right.
 
-    keys      int64 (nodes,), ascending: the node, one order below, of the first n-1 words, times
-              vocab_size + 1, plus the last word. A unigram's node is its word; `vocab_size` is `<s>`.
-    log_prob  float32 (nodes,), nats: of the last word after the others, or NaN where the model does not
-              list the n-gram and the node only leads to longer ones.
+    keys      int64 (nodes,), ascending: the node of the first n-1 words, one order below, times
+              vocab_size + 1, plus the last word. The node of a unigram is its word; `vocab_size` is `<s>`.
+    log_prob  float32 (nodes,), nats: the last word given the others; NaN if the model does not list the
+              n-gram and the node only leads to longer ones.
     backoff   float32 (nodes,), nats: log back-off weight of the n-gram as a context; empty in the highest
               order.
     """
@@ -42,19 +42,19 @@ class NGrams(NamedTuple):
 
 
 class BackoffModel:
-    """A back-off n-gram model over token ids; it is uniform until it gets its n-grams.
+    """A back-off n-gram model over token ids. It is uniform before `estimate` or `load`.
 
-    A stream of tokens is one-dimensional and holds ids below `vocab_size`. `boundary` ends every sentence:
-    predicted, it is `</s>`. Before a sentence's first token stands `<s>`, and no context reaches beyond it.
+    A stream of tokens is one-dimensional and contains ids below `vocab_size`. `boundary` ends every sentence: as a
+    predicted token it is `</s>`. Each sentence starts with the context `<s>`, and no context crosses a boundary.
     """
 
     protocol = "sentence-bounded"
 
     def __init__(self, vocab_size: PositiveInt, order: PositiveInt, boundary: int):
         if order < 1:
-            raise UsageError(f"order is {order}; give an n-gram model an order from 1 up")
+            raise UsageError(f"order={order} is out of range; write 1 or more for an n-gram model")
         if not 0 <= boundary < vocab_size:
-            raise UsageError(f"boundary is {boundary}; give the id of <eos>, from 0 to {vocab_size - 1}")
+            raise UsageError(f"boundary={boundary} is out of range; give the id of <eos>, from 0 to {vocab_size - 1}")
         self.vocab_size = vocab_size
         self.order = order
         self.boundary = boundary
@@ -65,52 +65,53 @@ class BackoffModel:
         self.tables += [NGrams(no_keys, no_values, no_values) for _ in range(1, order)]
 
     def estimate(self, tokens: np.ndarray) -> None:
-        """Estimates the model on a stream (length,), in place of what it held.
+        """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Costs 16 bytes of memory a distinct n-gram, which is what the model holds, and 100 MB beside them, whatever the
-        stream's length. Meanwhile 5-grams of English take 70 bytes of disk a token, in temporary files.
+        Memory: 16 bytes per distinct n-gram, which the model keeps, plus 100 MB, for a stream of any length. Temporary
+            files
+        take 70 bytes of disk per token for 5-grams of English.
         """
         levels = self._count(tokens)
         shared = [self._shared(n, level.counts) for n, level in enumerate(levels)]
         tables: list[NGrams] = []
         probability = np.array([1 / self.vocab_size])
         while levels:
-            level, lower, found = levels.pop(0), probability, Growing(dtype=np.float64)
+            level, lower, estimates = levels.pop(0), probability, Growing(dtype=np.float64)
             log_prob, log_weight = np.empty(len(level.keys), np.float32), np.empty(level.n_contexts, np.float32)
             for part in level.parts():
                 some, weight = self._estimate(part, lower[part.suffixes], shared[len(tables)])
                 log_prob[part.begin : part.begin + len(some)] = np.log(some)
                 log_weight[part.first : part.first + len(weight)] = np.log(weight)
                 if levels:
-                    found.extend(some)
-            probability = found.array()
-            if tables:  # what weighs the uniform distribution is in the unigrams
+                    estimates.extend(some)
+            probability = estimates.array()
+            if tables:  # not for unigrams: their probabilities already contain the uniform distribution
                 tables[-1] = tables[-1]._replace(backoff=log_weight)
             # no n-gram of the highest order is a context
             tables.append(NGrams(np.array(level.keys), log_prob, np.empty(0, np.float32)))
-        tables[0].log_prob[self.vocab_size] = 0  # <s> is given, as KenLM's ARPA files have it; no one looks this up
+        tables[0].log_prob[self.vocab_size] = 0  # <s>, as in KenLM's ARPA files; it is never looked up
         self.tables = tables
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        """Log-probability in nats, float64 (length,), of each token of a stream (length,).
+        """Compute the log-probability of each token of a stream (length,), float64 (length,), in nats.
 
-        Costs a sort and a binary search a token and order, and about 80 bytes of memory a token.
+        Costs one sort and one binary search per token and order, and about 80 bytes of memory per token.
         """
         words = self._words(tokens)
         log_prob = self.tables[0].log_prob[words].astype(np.float64)
         for n, (contexts, nodes) in enumerate(self._walk(words), start=2):
             known = np.flatnonzero(contexts >= 0)
             log_prob[known] += self.tables[n - 2].backoff[contexts[known]]
-            found = np.flatnonzero(nodes >= 0)
-            listed = self.tables[n - 1].log_prob[nodes[found]]
-            log_prob[found] = np.where(np.isnan(listed), log_prob[found], listed)
+            ends = np.flatnonzero(nodes >= 0)
+            listed = self.tables[n - 1].log_prob[nodes[ends]]
+            log_prob[ends] = np.where(np.isnan(listed), log_prob[ends], listed)
         return log_prob
 
     def next_log_prob(self, context: np.ndarray) -> np.ndarray:
-        """Log-probability in nats, float64 (vocab_size,), of every token after a context (length,).
+        """Compute the log-probability of every token after a context (length,), float64 (vocab_size,), in nats.
 
-        The context is what the sentence holds so far, empty at its start. A whole stream so far will do as
-        well: only what follows its last `boundary` counts.
+        The context is the sentence so far, empty at its start. A whole stream is accepted too: only the tokens after
+        its last `boundary` count.
         """
         words = self._words(context)
         ends = np.flatnonzero(words == self.boundary)
@@ -130,16 +131,16 @@ class BackoffModel:
         return log_prob
 
     def save(self, path: str | Path) -> None:
-        """Writes the model as safetensors; equal models give equal bytes."""
+        """Write the model as safetensors. Equal models give equal bytes."""
         arrays = {"model": np.array([self.vocab_size, self.order, self.boundary])}
         for n, table in enumerate(self.tables, start=1):
             arrays |= {f"{n}.{column}": array for column, array in table._asdict().items()}
         save_file(arrays, path)
 
     def load(self, path: str | Path) -> None:
-        """Takes over what `save` wrote, of a model of the same vocabulary size, order and boundary.
+        """Load a file that `save` wrote for the same vocabulary size, order and boundary.
 
-        Raises UsageError for a file that is missing, corrupt, or of another model.
+        Raises: UsageError: the file is missing, corrupt, or of another model.
         """
         try:
             arrays = load_file(path)
@@ -147,18 +148,18 @@ class BackoffModel:
             orders = range(1, self.order + 1) if saved == (self.vocab_size, self.order, self.boundary) else ()
             tables = [NGrams(*(arrays[f"{n}.{column}"] for column in NGrams._fields)) for n in orders]
         except (OSError, SafetensorError, KeyError, TypeError) as error:
-            raise UsageError(f"{path} is no saved n-gram model ({error}); estimate the model anew") from error
+            raise UsageError(f"{path} is not a saved n-gram model ({error}); estimate the model again") from error
         if not tables:
             raise UsageError(
-                f"{path} holds a model with (vocab_size, order, boundary) = {saved}, not "
+                f"{path} contains a model with (vocab_size, order, boundary) = {saved}, not "
                 f"{(self.vocab_size, self.order, self.boundary)}; load it into a model with its own settings"
             )
         if not self._sound(tables):
-            raise UsageError(f"{path} is corrupt: its tables contradict each other; estimate the model anew")
+            raise UsageError(f"{path} is corrupt: its tables contradict each other; estimate the model again")
         self.tables = tables
 
     def _sound(self, tables: list[NGrams]) -> bool:
-        """Whether columns fit, keys ascend and lead to contexts that exist, and all numbers are finite."""
+        """Return whether columns fit, keys ascend and lead to existing contexts, and all numbers are finite."""
         n_contexts = 1
         for n, (keys, log_prob, backoff) in enumerate(tables, start=1):
             nodes = self.radix if n == 1 else len(keys)
@@ -175,17 +176,17 @@ class BackoffModel:
     def _words(self, tokens: np.ndarray) -> np.ndarray:
         words = np.asarray(tokens, np.int64)
         if words.ndim != 1:
-            raise UsageError(f"tokens have the shape {words.shape}; give an n-gram model one stream, (length,)")
+            raise UsageError(f"tokens have shape {words.shape}; give an n-gram model one stream of shape (length,)")
         outside = (words < 0) | (words >= self.vocab_size)
         if outside.any():
             raise UsageError(
                 f"token {words[outside][0]} is not an id below {self.vocab_size}, the model's vocab_size; "
-                "give a stream of the tokenizer that the model was made for"
+                "give a stream of the tokenizer that the model was estimated with"
             )
         return words
 
     def _walk(self, words: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Of each order from 2 up, the nodes of each word's context and of the n-gram that it ends; -1 for none."""
+        """Yield, per order from 2 up, the nodes of each word's context and of the n-gram it ends; -1 for none."""
         nodes = words
         for n in range(2, self.order + 1):
             contexts = self._contexts(n, words, nodes)
@@ -193,7 +194,7 @@ class BackoffModel:
             yield contexts, nodes
 
     def _contexts(self, n: int, words: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Nodes of the n-1 words before each word, given those of the n-1 words up to it; -1 for none."""
+        """Return the nodes of the n-1 words before each word, from those that include the word; -1 for none."""
         starts = np.append(0, np.flatnonzero(words[:-1] == self.boundary) + 1)[: len(words)]
         contexts = np.empty_like(nodes)
         contexts[1:] = nodes[:-1]
@@ -201,16 +202,16 @@ class BackoffModel:
         return contexts
 
     def _find(self, n: int, contexts: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Nodes of the n-grams of these contexts, nodes or -1, and last words; -1 where there is none."""
+        """Return the nodes of the n-grams with these context nodes (or -1) and last words; -1 for none."""
         keys = self.tables[n - 1].keys
         if not len(keys):
             return np.full_like(contexts, -1)
-        wanted = contexts * self.radix + words  # below 0, as no key is, where the context is -1
-        by_key = np.argsort(wanted)  # in order, so that keys stay in cache: 8 times as fast among 8 million
-        nodes = np.empty_like(wanted)
-        nodes[by_key] = np.searchsorted(keys, wanted[by_key])
+        queries = contexts * self.radix + words  # below 0, unlike any key, where the context is -1
+        by_key = np.argsort(queries)  # sorted queries keep keys in cache: 8 times as fast among 8 million
+        nodes = np.empty_like(queries)
+        nodes[by_key] = np.searchsorted(keys, queries[by_key])
         nodes = np.minimum(nodes, len(keys) - 1)
-        return np.where(keys[nodes] == wanted, nodes, -1)
+        return np.where(keys[nodes] == queries, nodes, -1)
 
     def _node(self, n_gram: list[int]) -> int:
         node = np.array(n_gram[:1])
@@ -219,25 +220,25 @@ class BackoffModel:
         return int(node[0])
 
     def _count(self, tokens: np.ndarray) -> list[Counts]:
-        """The n-grams of each order in a stream (length,), which must not be empty."""
+        """Count the n-grams of each order in a stream (length,), which must not be empty."""
         tokens = np.asarray(tokens)
         if not tokens.size:
             raise UsageError("the training stream is empty; give an n-gram model at least one sentence")
         return count(tokens, self._words, self.vocab_size, self.order, self.boundary)
 
     def _shared(self, n: int, counts: np.ndarray) -> Any:
-        """What all contexts of n words have in common, by the counts (nodes,) of the n-grams after them."""
+        """Compute a value shared by all contexts of n words, from the counts (nodes,) of their n-grams."""
         return None
 
     def _estimate(self, part: Counts, lower: np.ndarray, shared: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The probabilities (nodes,) of n-grams and the back-off weights (n_contexts,) of their contexts.
+        """Compute the n-grams' probabilities (nodes,) and their contexts' back-off weights (n_contexts,).
 
         lower (nodes,): the probabilities of the n-grams without their first words.
         """
         raise NotImplementedError
 
     def _compact(self) -> None:
-        """Drops the nodes that are not listed and lead to none that are."""
+        """Remove nodes that are not listed and lead to no listed node."""
         kept: list[np.ndarray] = []
         leading = np.empty(0, np.int64)
         for table in reversed(self.tables):
@@ -254,8 +255,9 @@ class BackoffModel:
 
 
 class Interpolated(BackoffModel):
-    """p(w | h) = share(h, w) + weight(h) · p(w | h'), where h' is h without its first word, down to the uniform
-    distribution, so that unseen words have a probability too.
+    """A model with p(w | h) = share(h, w) + weight(h) · p(w | h'), where h' is h without its first word.
+
+    The recursion ends at the uniform distribution, so that unseen words have a probability too.
     """
 
     def _estimate(self, part: Counts, lower: np.ndarray, shared: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -263,22 +265,22 @@ class Interpolated(BackoffModel):
         return share + weight[part.contexts] * lower, weight
 
     def _shares(self, part: Counts, shared: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Of the n-grams the shares (nodes,), of their contexts the weights (n_contexts,)."""
+        """Compute the shares (nodes,) of the n-grams and the weights (n_contexts,) of their contexts."""
         raise NotImplementedError
 
 
 class KneserNey(Interpolated):
-    """Interpolated modified Kneser-Ney n-gram model over token ids.
+    """An interpolated modified Kneser-Ney n-gram model over token ids.
 
-    `order=1` is the unigram model, with discounts and the uniform distribution below it like any other order.
+    `order=1` is a unigram model, discounted and interpolated with the uniform distribution like any other order.
     """
 
     def _count(self, tokens: np.ndarray) -> list[Counts]:
-        """With adjusted counts."""
+        """Count n-grams, with Kneser-Ney's adjusted counts below the highest order."""
         levels = super()._count(tokens)
         for n, (level, longer) in enumerate(pairwise(levels)):
             adjusted = np.bincount(longer.suffixes, minlength=len(level.counts))
-            # the n-grams without left neighbours are those that begin with <s>
+            # n-grams without left neighbours begin with <s>
             np.copyto(adjusted, level.counts, where=adjusted == 0)
             levels[n] = replace(level, counts=adjusted)
         return levels
@@ -293,7 +295,7 @@ class KneserNey(Interpolated):
 
 
 def discounts(counts: np.ndarray) -> tuple[float, float, float]:
-    """D1, D2 and D3+ for the n-grams of one order, given their counts: Chen and Goodman, equation 26."""
+    """Compute D1, D2 and D3+ of one order from its n-grams' counts (Chen and Goodman, equation 26)."""
     n = np.bincount(np.minimum(counts, 5), minlength=5).tolist()
     if n[1] and n[2] and n[3]:
         y = n[1] / (n[1] + 2 * n[2])

@@ -1,7 +1,9 @@
-"""B0: the sentence encoders on one-hot input, the baseline of those on learnt or given vectors.
+"""Sentence encoders on one-hot input, baselines for encoders on learnt or given vectors.
 
 Convolutions on one-hot characters are the input of Zhang, Zhao and LeCun (2015, "Character-level Convolutional Networks
-for Text Classification", section 2.2). Recurrent language models on it are in models/stacked_recurrent.py.
+for Text Classification", section 2.2). models/stacked_recurrent.py has recurrent language models on one-hot input.
+
+System B0 of docs/systems.yaml.
 """
 
 from retable.core.settings import PositiveInt, Rate, Sizes
@@ -11,16 +13,16 @@ from retable.nn.one_hot import OneHot
 
 
 class OneHotBiLSTM(BiLSTM):
-    """`BiLSTM` without a table of vectors below it."""
+    """A `BiLSTM` that reads one-hot words instead of a table of vectors."""
 
     def __init__(self, vocab_size: PositiveInt, d_model: PositiveInt, n_layers: PositiveInt, dropout: Rate = 0.0):
-        super().__init__(1, vocab_size, d_model, n_layers, dropout)  # with a table of one word, which goes
+        super().__init__(1, vocab_size, d_model, n_layers, dropout)  # its table of one word is replaced below
         self.embedding = OneHot(vocab_size)  # type: ignore[assignment]
 
 
 class OneHotConvolutionalEncoder(ConvolutionalEncoder):
-    """`ConvolutionalEncoder` without a table of vectors below it."""
+    """A `ConvolutionalEncoder` that reads one-hot words instead of a table of vectors."""
 
     def __init__(self, vocab_size: PositiveInt, widths: Sizes, n_features: PositiveInt, dropout: Rate = 0.0):
-        super().__init__(1, vocab_size, widths, n_features, dropout)  # with a table of one word, which goes
+        super().__init__(1, vocab_size, widths, n_features, dropout)  # its table of one word is replaced below
         self.embedding = OneHot(vocab_size)  # type: ignore[assignment]

@@ -1,6 +1,8 @@
-"""J1, beside: an image as the vector of its pixels. The head upon it makes the linear classifier.
+"""An image as the vector of its pixels; with a linear head it is the linear classifier.
 
 B batch, C channels, H height, W width, D = CHW.
+
+System J1 of docs/systems.yaml, as a baseline.
 """
 
 from torch import Tensor, nn
@@ -11,7 +13,7 @@ from retable.nn.dropout import Dropout
 
 
 class Pixels(ImageEncoder):
-    """Square images of `image_size` to their pixels, of which it drops the share `dropout` while it trains."""
+    """An encoder that flattens square images of `image_size`; in training it drops the share `dropout`."""
 
     def __init__(self, image_size: PositiveInt, n_channels: PositiveInt, dropout: Rate):
         super().__init__()
@@ -19,10 +21,10 @@ class Pixels(ImageEncoder):
         self.dropout = Dropout(dropout)
 
     def initialise(self, module: nn.Module) -> None:
-        """From 0: logistic regression has one optimum."""
+        """Set all weights to 0: logistic regression has one optimum."""
         for parameter in module.parameters():
             nn.init.zeros_(parameter)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, D)."""
+        """Flatten images (B, C, H, W) to (B, D)."""
         return self.dropout(images.flatten(1))

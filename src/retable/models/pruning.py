@@ -1,11 +1,14 @@
-"""C1: n-gram models without the n-grams that matter least.
+"""Entropy-based pruning of n-gram models.
 
 A. Stolcke, "Entropy-based Pruning of Backoff Language Models", DARPA Broadcast News Transcription and Understanding
-Workshop (1998): an n-gram goes if the model without it alone has a perplexity greater by less than a given share, and
-back-off weights are normalised again. N-grams that longer ones begin with stay.
-Departure: how likely a context is, is counted in the training text. The paper takes it from the model, but Kneser-Ney's
-lower orders are no probabilities of contexts (C. Chelba et al., "Study on Interaction between Entropy Pruning and
-Kneser-Ney Smoothing", Interspeech 2010).
+Workshop (1998): an n-gram is removed if removing only it raises the model's perplexity by less than a given share.
+Back-off weights are normalised again. N-grams that are prefixes of kept ones stay.
+
+Departure: the probability of a context is its frequency in the training text. The paper takes it from the model, but
+Kneser-Ney's lower orders are not probabilities of contexts (C. Chelba et al., "Study on Interaction between Entropy
+Pruning and Kneser-Ney Smoothing", Interspeech 2010).
+
+System C1 of docs/systems.yaml.
 """
 
 from collections.abc import Callable
@@ -17,9 +20,10 @@ from retable.models.ngram import BackoffModel
 
 
 class Pruned(BackoffModel):
-    """What `estimator(vocab_size=…, boundary=…)` estimates, less the n-grams worth under `threshold` of perplexity.
+    """The model of `estimator(vocab_size=…, boundary=…)` without the n-grams that matter least.
 
-    With an n-gram the estimator lists the n-gram without its first word too, as all in this project do.
+    An n-gram is removed if that raises perplexity by less than the share `threshold`. The estimator must list, with
+    each n-gram, the n-gram without its first word, as all estimators of this project do.
     """
 
     def __init__(
@@ -30,9 +34,9 @@ class Pruned(BackoffModel):
         self.threshold = threshold
 
     def estimate(self, tokens: np.ndarray) -> None:
-        """Estimates the model on a stream (length,), in place of what it held, then prunes it.
+        """Estimate the model from a stream (length,), then prune it, and discard any earlier estimate.
 
-        Pruning costs about as much time as estimating, and 60 bytes a distinct n-gram.
+        Pruning takes about as much time as estimating, and 60 bytes per distinct n-gram.
         """
         self.estimator.estimate(tokens)
         self.tables = list(self.estimator.tables)
@@ -40,10 +44,11 @@ class Pruned(BackoffModel):
         self._compact()
 
     def _prune(self, words: np.ndarray) -> None:
-        """Unlists n-grams, and renews all back-off weights.
+        """Remove n-grams from the list, and compute all back-off weights again.
 
-        p is the probability of an n-gram's last word after its context h, q that after h without its first word;
-        `left` and `over` are what p and q give to all words that h does not list, and left / over is h's weight.
+        p is the probability of an n-gram's last word after its context h, q that after h without its first word. `left`
+        and `over` are the probabilities that p and q give to all words that h does not list; left / over is the weight
+        of h.
         """
         walk = zip(self._walk(words), self.tables[:-1], strict=True)
         seen = [np.bincount(h[h >= 0], minlength=len(table.keys)) for (h, _), table in walk]
@@ -69,7 +74,7 @@ class Pruned(BackoffModel):
 
         probability = np.exp(self.tables[0].log_prob.astype(np.float64))
         for n, ((h, suffixes, p, left), keep) in enumerate(zip(levels, kept, strict=True), start=1):
-            q = probability[suffixes]  # by what is left of the lower orders
+            q = probability[suffixes]  # from the pruned lower orders
             weight = (left + np.bincount(h, p * ~keep, len(left))) / _rest(h, q * keep, len(left))
             probability = np.where(keep, p, weight[h] * q)
             listed = np.where(keep, self.tables[n].log_prob, np.float32(np.nan))
@@ -78,5 +83,5 @@ class Pruned(BackoffModel):
 
 
 def _rest(contexts: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
-    """1 - the sum of values after each context, (size,): above 0, also for a context that all words follow."""
+    """Compute 1 - the sum of values after each context, (size,), at least 1e-12 even if all words follow."""
     return np.maximum(1 - np.bincount(contexts, values, size), 1e-12)

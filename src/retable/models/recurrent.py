@@ -1,12 +1,14 @@
-"""C3, C4, C4p: stacked recurrent language models.
+"""Stacked recurrent language models: Elman network, GRU and LSTM.
 
-`Elman` is the simple recurrent network h_t = tanh(W x_t + U h_{t−1} + b) (Elman 1990; Mikolov et al. 2010), `GRU` that
-of Cho et al. (2014), `LSTM` the model of Zaremba, Sutskever and Vinyals (2014, arXiv 1409.2329): Hochreiter and
-Schmidhuber's cell without peepholes, dropout on the non-recurrent connections alone (section 3.1), from embedding to
-first layer, between layers, and from last layer to softmax. The forget gate's bias starts like any other. A gate's bias
-is the sum of two vectors, as in the authors' code, one beside each of its two matrices.
+`Elman` is the simple recurrent network h_t = tanh(W x_t + U h_{t−1} + b) (Elman 1990; Mikolov et al. 2010). `GRU` is
+that of Cho et al. (2014). `LSTM` is the model of Zaremba, Sutskever and Vinyals (2014, arXiv 1409.2329): Hochreiter and
+Schmidhuber's cell without peepholes, with dropout only on the non-recurrent connections (section 3.1), from embedding
+to first layer, between layers, and from last layer to softmax. The forget gate's bias starts like any other. As in the
+authors' code, a gate's bias is the sum of two vectors, one per matrix.
 
 B batch, T time, D d_model.
+
+Systems C3, C4 and C4p of docs/systems.yaml.
 """
 
 from typing import Any
@@ -20,7 +22,7 @@ from retable.nn.dropout import Dropout
 
 
 class Recurrent(LeftToRight):
-    """Token ids to hidden states, left to right; `init_range` is the bound of the uniform initialisation."""
+    """A left-to-right model of recurrent `layers`; `init_range` bounds the uniform initial weights."""
 
     def __init__(
         self, layers: nn.RNNBase, vocab_size: int, d_embedding: int, d_model: int, dropout: float, init_range: float
@@ -33,21 +35,21 @@ class Recurrent(LeftToRight):
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Uniform weights and biases; also for the softmax layer that an objective puts on top."""
+        """Draw weights and biases uniformly; also for the objective's softmax layer."""
         for parameter in module.parameters(recurse=False):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """(B, T) ids and the state before them to (B, T, D) hidden states and the state after them.
+        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
 
-        The state: hidden (n_layers, B, D), for the LSTM a pair of hidden and cell.
+        The state: hidden (n_layers, B, D); for the LSTM a pair of hidden and cell.
         """
         hidden, state = self.layers(self.dropout(self.embedding(input_ids)), state)
         return self.dropout(hidden), state
 
 
 class Elman(Recurrent):
-    """The simple recurrent network."""
+    """A simple recurrent network, with tanh."""
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class Elman(Recurrent):
 
 
 class GRU(Recurrent):
-    """Gated recurrent units; the reset gate acts on U h + b, as in cuDNN, not on h."""
+    """A network of gated recurrent units; the reset gate acts on U h + b, as in cuDNN, not on h."""
 
     def __init__(
         self,
@@ -77,8 +79,11 @@ class GRU(Recurrent):
 
 
 class LSTM(Recurrent):
-    """Long short-term memory; `d_cell` makes cells wider than the `d_model` states that a matrix projects them to
-    (LSTMP: Sak, Senior and Beaufays 2014, section 2.2)."""
+    """A long short-term memory network.
+
+    `d_cell` gives cells of another width, which a matrix projects to states of `d_model` (LSTMP: Sak, Senior and
+    Beaufays 2014, section 2.2).
+    """
 
     def __init__(
         self,
@@ -97,4 +102,4 @@ class LSTM(Recurrent):
 
 
 def _between(dropout: float, n_layers: int) -> float:
-    return dropout if n_layers > 1 else 0.0  # torch warns of a dropout that has no place
+    return dropout if n_layers > 1 else 0.0  # torch warns of dropout with only one layer

@@ -1,12 +1,16 @@
-"""F1: a deep convolutional sentence encoder, in the place of the one layer of models/convolutional_encoder.py.
+"""A deep convolutional sentence encoder with residual links.
 
 After Conneau, Schwenk, Barrault and LeCun (2017, "Very Deep Convolutional Networks for Text Classification"): blocks of
-two convolutions of width 3 round residual links, a maximum over time on top, which is the objective's. Departures: all
-blocks are as wide and as long as the text, where theirs halve the time and double the width, so that each token keeps a
-state; LayerNorm and ReLU stand before each convolution (He et al. 2016, "Identity Mappings in Deep Residual Networks"),
-in place of batch normalisation, which would let the rows of a batch meet.
+two convolutions of width 3 with residual links; the objective takes the maximum over time. The one-layer encoder is
+models/convolutional_encoder.py.
+
+Departures: all blocks have the same width and length, where theirs halve the time and double the width, so that each
+token keeps a state; LayerNorm and ReLU precede each convolution (He et al. 2016, "Identity Mappings in Deep Residual
+Networks"), instead of batch normalisation, which makes the rows of a batch depend on each other.
 
 B batch, T time, E d_embedding, D d_model.
+
+System F1 of docs/systems.yaml.
 """
 
 import torch
@@ -18,7 +22,7 @@ from retable.nn.dropout import Dropout
 
 
 class Block(nn.Module):
-    """Two convolutions round a residual link: x + W₂ ∗ relu(norm(W₁ ∗ relu(norm(x))))."""
+    """Two convolutions with a residual link: x + W₂ ∗ relu(norm(W₁ ∗ relu(norm(x))))."""
 
     def __init__(self, d_model: int, width: int, dropout: float):
         super().__init__()
@@ -27,7 +31,7 @@ class Block(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Tensor, padding: Tensor) -> Tensor:
-        """(B, T, D) to (B, T, D); of `padding` (B, T, 1) nothing is seen."""
+        """Transform states (B, T, D); places where `padding` (B, T, 1) is True are read as zeros."""
         out = hidden
         for norm, convolve in zip(self.norms, self.convolutions, strict=True):
             out = convolve(self.dropout(norm(out).relu()).masked_fill(padding, 0.0).mT).mT
@@ -35,7 +39,7 @@ class Block(nn.Module):
 
 
 class ResidualConvolutionalEncoder(Encoder):
-    """Token ids to hidden states, each of 2 · (width − 1) more tokens with every block."""
+    """An encoder whose hidden states see 2 · (width − 1) more tokens with every block."""
 
     def __init__(
         self,
@@ -56,7 +60,7 @@ class ResidualConvolutionalEncoder(Encoder):
         self.dropout = Dropout(dropout)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states, zero on padding."""
+        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding."""
         padding = (torch.arange(input_ids.shape[1], device=input_ids.device) >= lengths[:, None])[:, :, None]
         hidden = self.enter(self.dropout(self.embedding(input_ids)).masked_fill(padding, 0.0).mT).mT
         for block in self.blocks:

@@ -1,14 +1,18 @@
-"""E1, E2: recurrent encoder-decoders, without attention and with it.
+"""Recurrent encoder-decoders, without attention and with it.
 
 Sutskever, Vinyals and Le (2014, arXiv 1409.3215) read the source with one stack and start another from its final
-state; Bahdanau, Cho and Bengio (2015, arXiv 1409.0473) read it both ways and look back at it, additively; Luong, Pham
-and Manning (2015, arXiv 1508.04025, section 3.1) look back bilinearly, with h̃ = tanh(W [c; s]) on top of the stack
-and, optionally, fed to its next step (section 3.3). Here both attentions stand where Luong's does, after the recurrent
-step, so that without input feeding all steps of a known target are computed at once; Bahdanau's stands before it. One
-embedding serves both sides, whose vocabulary is one. The encoder's two directions have half the decoder's width each,
-so that together they are its first state. Dropout is on all connections but the recurrent ones (Zaremba et al. 2014).
+state. Bahdanau, Cho and Bengio (2015, arXiv 1409.0473) read it in both directions and use additive attention. Luong,
+Pham and Manning (2015, arXiv 1508.04025, section 3.1) use bilinear attention, with h̃ = tanh(W [c; s]) on top of the
+stack and, optionally, fed to the next step (section 3.3).
+
+Here both kinds of attention follow the recurrent step, as Luong's does, so that without input feeding all steps of a
+known target are computed at once; Bahdanau's precedes it. Source and target share one vocabulary and one embedding. The
+encoder's two directions have half the decoder's width each, so that together they give its first state. Dropout is on
+all connections except the recurrent ones (Zaremba et al. 2014).
 
 B batch, S time of the source, U time of the target, L layers, D d_model.
+
+Systems E1 and E2 of docs/systems.yaml.
 """
 
 from typing import Any, Literal
@@ -29,10 +33,10 @@ READINGS = ("both", "forward", "reversed")
 
 
 class RNNEncoderDecoder(EncoderDecoder):
-    """Source and target so far to the target's hidden states.
+    """An encoder-decoder that maps the source and the target so far to hidden states of the target.
 
-    `reading` is how the encoder reads the source: "both" ways, "forward", or "reversed" (Sutskever et al. 2014, section
-    3.3). A reversed source would only swap the two directions of "both".
+    `reading` is the direction in which the encoder reads the source: "both", "forward", or "reversed" (Sutskever et al.
+    2014, section 3.3). Reversing the source for "both" would only swap its two directions.
     """
 
     attention: Any  # BilinearAttention, AdditiveAttention, or None
@@ -55,7 +59,9 @@ class RNNEncoderDecoder(EncoderDecoder):
         _require("reading", reading, READINGS)
         _require("attention", attention, ATTENTIONS)
         if input_feeding and attention == "none":
-            raise UsageError("without attention there is nothing to feed; write model.input_feeding=false")
+            raise UsageError(
+                "input feeding needs attention; write model.input_feeding=false or model.attention=bilinear"
+            )
         if reading == "both" and d_model % 2:
             raise UsageError(f"model.d_model={d_model} does not divide into two directions; write an even number")
         self.d_model, self.n_layers, self.reading, self.input_feeding = d_model, n_layers, reading, input_feeding
@@ -63,7 +69,7 @@ class RNNEncoderDecoder(EncoderDecoder):
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
         self.dropout = Dropout(dropout)
         settings: dict[str, Any] = {"num_layers": n_layers, "batch_first": True}
-        settings["dropout"] = dropout if n_layers > 1 else 0.0  # torch warns of a dropout that has no place
+        settings["dropout"] = dropout if n_layers > 1 else 0.0  # torch warns of dropout with only one layer
         both = reading == "both"
         self.encoder = CELLS[cell](d_embedding, d_model // 2 if both else d_model, bidirectional=both, **settings)
         self.decoder = CELLS[cell](d_embedding + (d_model if input_feeding else 0), d_model, **settings)
@@ -73,15 +79,15 @@ class RNNEncoderDecoder(EncoderDecoder):
         self.combine = nn.Linear(2 * d_model, d_model, bias=False) if kind else None
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """(B, S) sources, padded behind their lengths (B,), and (B, U) targets so far to hidden states (B, U, D)."""
+        """Return hidden states (B, U, D) of targets (B, U), given sources (B, S) padded after their lengths (B,)."""
         return self.decode(target_ids, self.encode(source_ids, source_lengths))[0]
 
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
-        """(B, S) sources, padded behind their lengths (B,), to the state before the target's first token.
+        """Return the state before the first target token, for sources (B, S) padded after their lengths (B,).
 
-        The state: the decoder's recurrent state, (L, B, D) or a pair of them; what is fed to its next step (1, B, D);
-        the encoder's states (1, B, S, D), their keys (1, B, S, D) and the sources' lengths (1, B). None where the model
-        has no such thing.
+        The state: the decoder's recurrent state, (L, B, D) or a pair of them; the input fed to its next step (1, B, D);
+        the encoder's states (1, B, S, D), their keys (1, B, S, D) and the sources' lengths (1, B). Parts that the model
+        does not use are None.
         """
         if self.reading == "reversed":
             source_ids = reverse(source_ids, source_lengths)
@@ -93,25 +99,28 @@ class RNNEncoderDecoder(EncoderDecoder):
             return start, None, None, None, None
         memory, _ = pad_packed_sequence(read, batch_first=True, total_length=source_ids.shape[1])
         if self.reading == "reversed":
-            memory = reverse(memory, source_lengths)  # alignments are with the source as it was given
+            memory = reverse(memory, source_lengths)  # alignments refer to the source in its original order
         memory = self.dropout(memory)
         fed = memory.new_zeros(1, len(memory), self.d_model) if self.input_feeding else None
         return start, fed, memory[None], self.attention.keys(memory)[None], source_lengths[None]
 
     def decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """(B, U) target tokens after those of `state` to hidden states (B, U, D) and the state after them."""
+        """Return hidden states (B, U, D) of the target tokens (B, U) that follow `state`, and the next state."""
         hidden, _, state = self._decode(target_ids, state)
         return hidden, state
 
     def align(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """(B, U, S): what share of its attention each step of the target gives to each token of the source."""
+        """Return the attention of each target step to each source token, (B, U, S), which sums to 1 over S.
+
+        Raises: UsageError: the model has no attention.
+        """
         if self.attention is None:
-            raise UsageError("a model with model.attention=none aligns nothing; write bilinear or additive")
+            raise UsageError("model.attention=none gives no alignment; write model.attention=bilinear or additive")
         _, shares, _ = self._decode(target_ids, self.encode(source_ids, source_lengths))
         return shares
 
     def _decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Any, Any]:
-        """The hidden states, the alignments if there are any, and the state after them."""
+        """Return the hidden states, the alignments (None without attention), and the next state."""
         recurrent, fed, *source = state
         embedded = self.dropout(self.embedding(target_ids))
         if fed is None:
@@ -128,7 +137,7 @@ class RNNEncoderDecoder(EncoderDecoder):
         return self.dropout(hidden), shares, (recurrent, fed, *source)
 
     def _attend(self, hidden: Tensor, memory: Any, keys: Any, lengths: Any) -> tuple[Tensor, Any]:
-        """The decoder's states (B, U, D) to h̃ (B, U, D) and the alignments (B, U, S)."""
+        """Map the decoder's states (B, U, D) to h̃ (B, U, D) and the alignments (B, U, S)."""
         if self.attention is None:
             return hidden, None
         mask = torch.arange(memory.shape[2], device=memory.device) < lengths[0, :, None]
@@ -137,12 +146,12 @@ class RNNEncoderDecoder(EncoderDecoder):
         return self.combine(torch.cat([context, hidden], dim=2)).tanh(), shares
 
     def _joined(self, final: Tensor) -> Tensor:
-        """The encoder's last states to the decoder's first, (L, B, D): both directions of a layer side by side."""
+        """Concatenate the encoder's last states of both directions per layer: the decoder's first, (L, B, D)."""
         return final.unflatten(0, (self.n_layers, -1)).transpose(1, 2).flatten(2)
 
 
 def reverse(sequences: Tensor, lengths: Tensor) -> Tensor:
-    """(B, S, ...) with each row's first `length` steps in reverse, the padding behind them where it was."""
+    """Reverse the first `lengths` (B,) steps of each row of (B, S, ...); padding keeps its place."""
     places = torch.arange(sequences.shape[1], device=sequences.device).expand(sequences.shape[:2])
     places = torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
     return sequences[torch.arange(len(sequences), device=sequences.device)[:, None], places]
@@ -150,4 +159,4 @@ def reverse(sequences: Tensor, lengths: Tensor) -> Tensor:
 
 def _require(name: str, value: str, known: Any) -> None:
     if value not in known:
-        raise UsageError(f"an RNN encoder-decoder has no {name}={value}; write one of {', '.join(known)}")
+        raise UsageError(f"{name}={value} is not an option of an RNN encoder-decoder; write one of {', '.join(known)}")

@@ -1,7 +1,10 @@
-"""F10: what summaries are measured by: a document's first sentences, and those of its sentences that come nearest to
-the right summary (Nallapati, Zhai and Zhou 2017, "SummaRuNNer", arXiv 1611.04230, who label sentences so to train on).
+"""Rules that build a summary from the document's sentences: a baseline and an upper bound.
 
-As there, that is a greedy search: not the best set of sentences, but the best one to add each time.
+The first sentences, and the sentences nearest to the right summary by a greedy search, which adds the best sentence
+each time and need not find the best set. Nallapati, Zhai and Zhou 2017 ("SummaRuNNer", arXiv 1611.04230) label training
+sentences so.
+
+System F10 of docs/systems.yaml.
 """
 
 import re
@@ -13,11 +16,11 @@ from typing import Any
 from retable.core.settings import PositiveInt, Rate
 from retable.models.base import SentenceRule
 
-WORD = re.compile(r"[a-z0-9]+")  # of lower-case text, as ROUGE reads it
+WORD = re.compile(r"[a-z0-9]+")  # a word of lower-case text, as in ROUGE
 
 
 class Lead(SentenceRule):
-    """The first `n_sentences`."""
+    """A rule that takes the first `n_sentences` sentences as the summary."""
 
     def __init__(self, n_sentences: PositiveInt, dropout: Rate = 0.0):
         super().__init__()
@@ -28,8 +31,10 @@ class Lead(SentenceRule):
 
 
 class ExtractiveOracle(SentenceRule):
-    """Sentences of the highest mean of ROUGE-1 and ROUGE-2 with the right summary: each time the one that adds most,
-    the first of equals, as long as one adds anything."""
+    """A rule that greedily picks sentences for the highest mean of ROUGE-1 and ROUGE-2 F1.
+
+    Each step adds the sentence that raises the mean most, the first of equals, until none raises it.
+    """
 
     def __init__(self, dropout: Rate = 0.0):
         super().__init__()
@@ -47,12 +52,15 @@ class ExtractiveOracle(SentenceRule):
 
 
 def overlap(sentences: Sequence[str], others: Sequence[str]) -> float:
-    """The mean of the F1 of their words and of their pairs of neighbours, those of several sentences in a row."""
+    """Compute the mean F1 of words and of neighbouring word pairs of two lists of sentences, from 0 to 1.
+
+    The sentences of a list are joined first.
+    """
     words, other_words = (WORD.findall(" ".join(each).lower()) for each in (sentences, others))
     return (f1(Counter(words), Counter(other_words)) + f1(Counter(pairwise(words)), Counter(pairwise(other_words)))) / 2
 
 
-def f1(these: Counter, those: Counter) -> float:
-    """2 · what both have, by what each has; 0 where they share nothing."""
-    shared = (these & those).total()
-    return 2 * shared / (these.total() + those.total()) if shared else 0.0
+def f1(one: Counter, other: Counter) -> float:
+    """Compute the F1 of two bags: twice the shared count divided by the sum of their sizes; 0 if disjoint."""
+    shared = (one & other).total()
+    return 2 * shared / (one.total() + other.total()) if shared else 0.0

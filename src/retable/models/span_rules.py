@@ -1,9 +1,13 @@
-"""F4: what answers to questions are measured by: a random span, the sliding window (Rajpurkar et al. 2016, "SQuAD:
-100,000+ Questions for Machine Comprehension of Text", arXiv 1606.05250, section 5.1; Richardson, Burges and Renshaw
-2013, "MCTest", EMNLP, algorithm 1), and the right answer in whole words, which no reader of words surpasses.
+"""Rules that answer questions with a span: baselines and the upper bound of extractive readers.
 
-Departure: the paper's candidates are the constituents of a parser. Here is none: candidates are all runs of words
-within a sentence, up to a length, that begin and end with neither a sign nor a function word.
+A random span, the sliding window (Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of Text",
+arXiv 1606.05250, section 5.1; Richardson, Burges and Renshaw 2013, "MCTest", EMNLP, algorithm 1), and the right answer
+in whole words, which no model that chooses words can surpass.
+
+Departure: the paper's candidates are the constituents of a parser. Here they are all runs of words within a sentence,
+up to a length, that do not begin or end with a sign or a function word.
+
+System F4 of docs/systems.yaml.
 """
 
 import hashlib
@@ -26,30 +30,35 @@ FUNCTION_WORDS = {
 
 
 class Candidate(NamedTuple):
-    first: int  # its first and last word
+    first: int  # first and last word of the span
     last: int
-    begin: int  # its sentence's first word, and the word behind its last
+    begin: int  # first word of its sentence, and the word after the sentence's last
     end: int
 
 
 class RandomSpan(SpanRule):
-    """Any candidate of at most `longest` words, each as likely: the same for the same question and `seed`."""
+    """A rule that draws one of the candidates of at most `longest` words, all with equal probability.
+
+    The same question and `seed` give the same span.
+    """
 
     def __init__(self, seed: Seed, longest: PositiveInt, dropout: Rate = 0.0):
         super().__init__()
         self.seed, self.longest = seed, longest
 
     def find(self, question: Any) -> tuple[int, int]:
-        found = list(candidates(question.context, question.sentences(), self.longest))
-        asked = repr((self.seed, question.context, question.question)).encode()
-        drawn = int.from_bytes(hashlib.blake2b(asked, digest_size=8).digest())
-        return found[drawn % len(found)][:2]
+        spans = list(candidates(question.context, question.sentences(), self.longest))
+        key = repr((self.seed, question.context, question.question)).encode()
+        drawn = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest())
+        return spans[drawn % len(spans)][:2]
 
 
 class SlidingWindow(SpanRule):
-    """Of the candidates of at most `longest` words those whose sentence, without them, shares most words and pairs of
-    words with the question; of these the one that a window over the sentence finds most of, with the question. Of
-    equals the first."""
+    """A rule that chooses the span whose sentence and words share most with the question.
+
+    First it keeps the candidates of at most `longest` words whose sentence, without them, shares most words and pairs
+    of words with the question. Among these it takes the one with the highest `window` sum; the first one of equals.
+    """
 
     def __init__(self, longest: PositiveInt, dropout: Rate = 0.0):
         super().__init__()
@@ -57,16 +66,16 @@ class SlidingWindow(SpanRule):
 
     def find(self, question: Any) -> tuple[int, int]:
         words = [word.lower() for word in question.context]
-        asked = [word.lower() for word in question.question if word[0].isalnum()]
-        found = list(candidates(words, question.sentences(), self.longest))
-        shared = [overlap(words, each, asked) for each in found]
-        best = [each for each, count in zip(found, shared, strict=True) if count == max(shared)]
+        query = [word.lower() for word in question.question if word[0].isalnum()]
+        spans = list(candidates(words, question.sentences(), self.longest))
+        shared = [overlap(words, span, query) for span in spans]
+        best = [span for span, count in zip(spans, shared, strict=True) if count == max(shared)]
         weights = {word: math.log1p(1 / times) for word, times in Counter(words).items()}  # the paper's IC
-        return max(best, key=lambda each: window(words, each, asked, weights))[:2]
+        return max(best, key=lambda span: window(words, span, query, weights))[:2]
 
 
 class RightSpan(SpanRule):
-    """The right answer, of which a reader of words can't do better."""
+    """A rule that gives the right answer, as far as whole words can: the upper bound."""
 
     def __init__(self, dropout: Rate = 0.0):
         super().__init__()
@@ -76,8 +85,11 @@ class RightSpan(SpanRule):
 
 
 def candidates(words: Sequence[str], sentences: Sequence[tuple[int, int]], longest: int) -> Iterator[Candidate]:
-    """The runs of at most `longest` words of each sentence that begin and end with words of content; where there are
-    none at all, every word."""
+    """Yield each sentence's runs of at most `longest` words that begin and end with content words.
+
+    `sentences` are pairs of a sentence's first word and the word after its last. If no word of the text is a content
+    word, all words count as such.
+    """
     content = [word[0].isalnum() and word.lower() not in FUNCTION_WORDS for word in words]
     if not any(content):
         content = [True for _ in words]
@@ -89,17 +101,19 @@ def candidates(words: Sequence[str], sentences: Sequence[tuple[int, int]], longe
 
 
 def overlap(words: Sequence[str], candidate: Candidate, question: Sequence[str]) -> int:
-    """How many of the question's words, and of its pairs of words, the candidate's sentence has beside it."""
+    """Count the question's distinct words and word pairs that occur in the candidate's sentence outside it."""
     sides = words[candidate.begin : candidate.first], words[candidate.last + 1 : candidate.end]
     own = {part for side in sides for part in (*side, *pairwise(side))}
     return len(own & {*question, *pairwise(question)})
 
 
 def window(words: Sequence[str], candidate: Candidate, question: Sequence[str], weights: dict[str, float]) -> float:
-    """The greatest sum of `weights` that as many neighbours in the candidate's sentence have as there are words in the
-    candidate and the question, of those that are among these."""
-    wanted = {*words[candidate.first : candidate.last + 1], *question}
+    """Compute the greatest sum of `weights` in a window over the candidate's sentence.
+
+    The window is as long as the number of distinct words in the candidate and the question. Only these words count.
+    """
+    relevant = {*words[candidate.first : candidate.last + 1], *question}
     sentence = words[candidate.begin : candidate.end]
-    sums = [0.0, *accumulate(weights[word] if word in wanted else 0.0 for word in sentence)]
-    size = min(len(wanted), len(sentence))
+    sums = [0.0, *accumulate(weights[word] if word in relevant else 0.0 for word in sentence)]
+    size = min(len(relevant), len(sentence))
     return max(after - before for before, after in zip(sums, sums[size:], strict=False))

@@ -1,20 +1,23 @@
-"""C13: sparse non-negative matrix language models (Shazeer, Pelemans and Chelba 2015, "Sparse Non-negative Matrix
-Language Modeling for Skip-grams"; Pelemans, Shazeer and Chelba 2016, TACL 4).
+"""Sparse non-negative matrix (SNM) language models over n-grams and skip-grams.
 
-A history has features: the n-grams that it ends in, and skip-grams. The score of word j is the sum of M_ij over the
-history's features i, its probability the score's share in all words' scores. M_ij is a relative frequency, adjusted:
+Shazeer, Pelemans and Chelba 2015, "Sparse Non-negative Matrix Language Modeling for Skip-grams"; Pelemans, Shazeer and
+Chelba 2016, TACL 4. A history has features: the n-grams that it ends in, and skip-grams. The score of word j is the sum
+of M_ij over the history's features i. Its probability is its share in the scores of all words. M_ij is an adjusted
+relative frequency:
 
     M_ij = exp(A_ij) C_ij / C_i*        A_ij = a[type i, C_i*, C_ij] + b[i] + c[type i, j]
 
-with counts in buckets. The tables a, b and c are learnt by AdaGrad on the training text itself, leaving out of every
-count the very token that is predicted.
+with counts in buckets. AdaGrad trains the tables a, b and c on the training text, with the predicted token left out of
+every count.
 
-Departures: the loss is the negative log-likelihood, of which the paper's Poisson loss is a bound that needs no sums
-over words; these sums are cheap where all of the text makes one step. The metafeatures are three of the paper's
-conjunctions and have tables of their own instead of hashed ones. One more feature, that every history has, predicts all
-words alike, so that a word that was seen once has a probability when it is left out.
+Departures: the loss is the negative log-likelihood. The paper's Poisson loss is a bound of it that avoids sums over
+words, but these sums are cheap if each step uses the whole text. The metafeatures are three of the paper's conjunctions
+in separate tables, without hashing. One more feature, which every history has, predicts all words equally, so that a
+word seen once has a probability when it is left out.
 
-N tokens, K types of features, F features, E pairs of a feature and a word that follows it, the links; V vocabulary.
+N tokens, K types of features, F features, E links (a feature and a word that follows it), V vocabulary.
+
+System C13 of docs/systems.yaml.
 """
 
 from pathlib import Path
@@ -28,22 +31,23 @@ from retable.core.errors import UsageError
 from retable.core.settings import LearningRate, NonNegativeInt, PositiveInt
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-INITIAL = 1e-4  # of the roots of summed squares in AdaGrad: a table's rare entries move little
+INITIAL = 1e-4  # initial root of AdaGrad's summed squares: rare entries of a table move little
 
 
 class SparseNonnegativeMatrix:
-    """An SNM model over token ids; it is uniform until it is estimated.
+    """An SNM model over token ids. It is uniform before `estimate` or `load`.
 
-    A stream of tokens is one-dimensional and holds ids below `vocab_size`. `boundary` ends every sentence: predicted,
-    it is `</s>`. Before a sentence's first token stands `<s>`, and no feature reaches beyond it.
+    A stream of tokens is one-dimensional and contains ids below `vocab_size`. `boundary` ends every sentence: as a
+    predicted token it is `</s>`. Each sentence starts with the context `<s>`, and no feature crosses a boundary.
 
-    order: n-gram features have 0 to `order` − 1 words.
-    max_skip: skip-gram features leave out 1 to so many words, between none or some of those right before the predicted
-        one and one or more further back; none with 0.
-    max_skip_words: the most words that a skip-gram feature has.
-    steps, lr: of AdaGrad.
+    Args:
+        order: n-gram features have 0 to `order` − 1 words.
+        max_skip: skip-gram features leave out 1 to `max_skip` words, between the words next to the predicted one
+            (if any) and one or more earlier words; 0 for no skip-grams.
+        max_skip_words: the most words of a skip-gram feature.
+        steps, lr: of AdaGrad.
 
-    Features are known by 64-bit hashes: two of ten million are taken for one with a probability of 3e-6.
+    Features are stored as 64-bit hashes. Among ten million, two collide with a probability of 3e-6.
     """
 
     protocol = "sentence-bounded"
@@ -59,22 +63,22 @@ class SparseNonnegativeMatrix:
         lr: LearningRate = 0.5,
     ):
         if order < 1:
-            raise UsageError(f"order is {order}; give a sparse non-negative matrix an order from 1 up")
+            raise UsageError(f"order={order} is out of range; write 1 or more for a sparse non-negative matrix")
         if not 0 <= boundary < vocab_size:
-            raise UsageError(f"boundary is {boundary}; give the id of <eos>, from 0 to {vocab_size - 1}")
+            raise UsageError(f"boundary={boundary} is out of range; give the id of <eos>, from 0 to {vocab_size - 1}")
         self.vocab_size, self.boundary, self.steps, self.lr = vocab_size, boundary, steps, lr
         self.types = feature_types(order, max_skip, max_skip_words)
-        self.uniform = 1.0  # the score of all words together that is shared evenly
+        self.uniform = 1.0  # sum of the scores that the feature of every history gives to all words
         self.features = np.empty(0, np.uint64)  # (F,) hashes, ascending
         self.links = np.empty(0, np.int64)  # (E,) number of the feature · V + word, ascending
         self.weights = np.empty(0, np.float32)  # (E,) M
         self.sums: np.ndarray = np.empty(0)  # (F,) of each feature's weights
 
     def estimate(self, tokens: np.ndarray) -> None:
-        """Estimates the model on a stream (N,), in place of what it held.
+        """Estimate the model from a stream (N,), and discard any earlier estimate.
 
-        Costs two sorts of the N · K features, about 40 bytes of memory for each of them, and `steps` passes over them:
-        on one core 0.5 s a step for 930,000 tokens and 5 types, 1.7 s for 14.
+        Costs two sorts of the N · K features, about 40 bytes of memory for each, and `steps` passes over them. For
+        930,000 tokens on one core, a step takes 0.5 s with 5 types and 1.7 s with 14.
         """
         words = self._words(tokens)
         if not len(words):
@@ -85,7 +89,7 @@ class SparseNonnegativeMatrix:
         self._take(training.features, training.links, training.matrix())
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        """Log-probability in nats, float64 (N,), of each token of a stream (N,)."""
+        """Compute the log-probability of each token of a stream (N,), float64 (N,), in nats."""
         words = self._words(tokens)
         score = np.full(len(words), self.uniform / self.vocab_size)
         total = np.full(len(words), self.uniform)
@@ -98,10 +102,10 @@ class SparseNonnegativeMatrix:
         return np.log(score / total)
 
     def next_log_prob(self, context: np.ndarray) -> np.ndarray:
-        """Log-probability in nats, float64 (V,), of every token after a context (length,).
+        """Compute the log-probability of every token after a context (length,), float64 (V,), in nats.
 
-        The context is what the sentence holds so far, empty at its start. A whole stream so far will do as well: only
-        what follows its last `boundary` counts.
+        The context is the sentence so far, empty at its start. A whole stream is accepted too: only the tokens after
+        its last `boundary` count.
         """
         reach = max(max(offsets, default=0) for offsets in self.types)
         words = self._words(np.append(np.asarray(context, np.int64)[max(len(context) - reach, 0) :], self.boundary))
@@ -116,27 +120,29 @@ class SparseNonnegativeMatrix:
         return np.log(score / total)
 
     def save(self, path: str | Path) -> None:
-        """Writes the model as safetensors; equal models give equal bytes."""
+        """Write the model as safetensors. Equal models give equal bytes."""
         arrays = {"model": self._settings(), "uniform": np.array([self.uniform])}
         save_file(arrays | {name: getattr(self, name) for name in ("features", "links", "weights")}, path)
 
     def load(self, path: str | Path) -> None:
-        """Takes over what `save` wrote, of a model of the same vocabulary size, boundary and types of features.
+        """Load a file that `save` wrote for the same vocabulary size, boundary and types of features.
 
-        Raises UsageError for a file that is missing, corrupt, or of another model.
+        Raises: UsageError: the file is missing, corrupt, or of another model.
         """
         try:
             arrays = load_file(path)
             settings, (uniform,) = arrays["model"], arrays["uniform"].tolist()
             features, links, weights = (arrays[name] for name in ("features", "links", "weights"))
         except (OSError, SafetensorError, KeyError, ValueError) as error:
-            raise UsageError(f"{path} is no saved sparse non-negative matrix ({error}); estimate it anew") from error
+            raise UsageError(
+                f"{path} is not a saved sparse non-negative matrix ({error}); estimate the model again"
+            ) from error
         if not np.array_equal(settings, self._settings()):
-            raise UsageError(f"{path} holds a model with other settings; load it into a model with its own")
+            raise UsageError(f"{path} contains a model with other settings; load it into a model with its settings")
         rows = links // self.vocab_size
         ascending = (np.diff(links) > 0).all() and (features[1:] > features[:-1]).all()
         if not (ascending and ((rows >= 0) & (rows < len(features))).all() and (weights >= 0).all()):
-            raise UsageError(f"{path} is corrupt: its tables contradict each other; estimate the model anew")
+            raise UsageError(f"{path} is corrupt: its tables contradict each other; estimate the model again")
         self.uniform = uniform
         self._take(features, links, weights)
 
@@ -154,12 +160,12 @@ class SparseNonnegativeMatrix:
         if words.ndim != 1 or outside.any():
             raise UsageError(
                 f"tokens of shape {words.shape} are not a stream of ids below {self.vocab_size}, the model's "
-                "vocab_size; give a stream of the tokenizer that the model was made for"
+                "vocab_size; give a stream of the tokenizer that the model was estimated with"
             )
         return words
 
     def _contexts(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The hash of each type of feature before each word, and whether the sentence has it, both (K, N)."""
+        """Return the hash of each feature type before each word, and whether the sentence has it, both (K, N)."""
         begins = np.zeros(len(words), np.int64)
         after = np.flatnonzero(words[:-1] == self.boundary) + 1
         begins[after] = after
@@ -170,7 +176,7 @@ class SparseNonnegativeMatrix:
         }
         hashes = np.empty((len(self.types), len(words)), np.uint64)
         present = np.empty(hashes.shape, bool)
-        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart, for words are added to them
+        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart: words are added to them
         for k, offsets in enumerate(self.types):
             hashes[k] = seeds[k]
             for offset in offsets:
@@ -181,9 +187,9 @@ class SparseNonnegativeMatrix:
 
 
 class LeaveOneOut:
-    """A text whose every token is predicted from the counts of all others, to learn the adjustment from.
+    """A text in which every token is predicted from the counts of all others, to train the adjustment.
 
-    hashes, present (K, N): of its features.
+    hashes, present (K, N): of the text's features.
     """
 
     def __init__(self, words: np.ndarray, hashes: np.ndarray, present: np.ndarray, vocab_size: int):
@@ -205,7 +211,7 @@ class LeaveOneOut:
         def conjunction(total: np.ndarray, count: np.ndarray) -> np.ndarray:
             return (kind * size + bucket(total)) * size + bucket(count)
 
-        # How the metafeatures of types and counts look with nothing left out; another token; and the link's own.
+        # Metafeatures of types and counts: with nothing left out, with another token left out, with its own left out.
         self.all = conjunction(self.total, self.counts)
         self.other = conjunction(self.total - 1, self.counts)
         self.own = conjunction(self.total - 1, self.counts - 1)
@@ -213,19 +219,19 @@ class LeaveOneOut:
         self.a = np.zeros(len(present) * size**2)
         self.b = np.zeros(len(self.features))
         self.c = np.zeros(len(present) * vocab_size)
-        self.uniform = np.zeros(1)  # the logarithm of the uniform feature's weights' sum
+        self.uniform = np.zeros(1)  # log of the sum of the uniform feature's weights
 
     def matrix(self) -> np.ndarray:
-        """(E,) M, with nothing left out, in fp32."""
+        """Compute M (E,) in fp32, with nothing left out."""
         adjustment = self.a[self.all] + self.b[self.row] + self.c[self.lexical]
         return (np.exp(adjustment) * self.counts / self.total).astype(np.float32)
 
     def loss(self) -> tuple[float, tuple[np.ndarray, ...]]:
-        """The mean negative log-probability of a token that is left out, and its gradient by a, b, c and uniform.
+        """Compute the mean −log p of a left-out token, in nats, and its gradient by a, b, c and uniform.
 
-        Token t that realises link (i, t) takes 1 from C_it and C_i*, which changes the bucket and the weight of the
-        whole row: w are the row's weights but for a row's factor 1 / (C_i* − 1), own is what (i, t) has in place of w.
-        A feature that only this token has is gone.
+        Leaving out token t with link (i, t) takes 1 from C_it and C_i*. That changes the bucket and weight of the whole
+        row: w are the row's weights, `own` is the weight of (i, t) in place of w, both with the factor 1 / (C_i* − 1).
+        A feature that occurs only at this token disappears.
         """
         lexical = self.b[self.row] + self.c[self.lexical]
         share = np.divide(1.0, self.total - 1, out=np.zeros(len(self.total)), where=self.total > 1)
@@ -248,7 +254,7 @@ class LeaveOneOut:
         return float(loss), (d_a, d_b, d_c, d_uniform)
 
     def learn(self, steps: int, lr: float) -> None:
-        """AdaGrad (Duchi, Hazan and Singer 2011), each step on the whole text."""
+        """Train the tables for `steps` steps of AdaGrad (Duchi, Hazan and Singer 2011) on the whole text."""
         tables = self.a, self.b, self.c, self.uniform
         squares = [np.full(len(table), INITIAL**2) for table in tables]
         for _ in range(steps):
@@ -258,9 +264,10 @@ class LeaveOneOut:
 
 
 def feature_types(order: int, max_skip: int, max_skip_words: int) -> list[tuple[int, ...]]:
-    """The places of each type's words, 1 for the word right before; n-grams first, then skip-grams.
+    """List the offsets of each feature type's words, 1 for the word right before; n-grams come first.
 
-    Skip-grams have `remote` words, `skip` places that are left open and `adjacent` words (r, s and a of the papers).
+    Arguments are those of SparseNonnegativeMatrix. Skip-grams have `remote` words, `skip` left-out places and
+    `adjacent` words (r, s and a of the papers).
     """
     n_grams = [tuple(range(1, n)) for n in range(1, order + 1)]
     skip_grams = [
@@ -273,12 +280,12 @@ def feature_types(order: int, max_skip: int, max_skip_words: int) -> list[tuple[
 
 
 def bucket(counts: np.ndarray) -> np.ndarray:
-    """Counts to 4 have a bucket each, larger ones two an octave."""
+    """Map counts to buckets: one per count up to 4, two per doubling above."""
     return np.where(counts < 4, counts, 4 + (2 * np.log2(np.maximum(counts, 4) / 4)).astype(np.int64))
 
 
 def find(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The places of what is wanted among ascending keys; −1 for what is not there."""
+    """Find the places of `wanted` in `keys`, which ascend; −1 for a missing one."""
     if not len(keys):
         return np.full(len(wanted), -1)
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

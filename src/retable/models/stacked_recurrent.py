@@ -1,13 +1,16 @@
-"""C4r: recurrent layers one by one, with residual links, layer normalisation, variational dropout and a first state
-that is learnt, in any combination; their cells are Elman's, GRUs or LSTMs, as in models/recurrent.py.
+"""Recurrent language models with optional residual links, layer norms and other variations.
 
-Residual links go round each layer but the first, h_{l+1} = h_l + Layer(h_l), so that a gradient reaches the lowest
-layer past all the others (He et al. 2016; for LSTMs Wu et al. 2016, section 3.2). Layer normalisation (Ba, Kiros and
-Hinton 2016) stands between layers, on the input of each but the first, and on the output of the last; the residual sums
-stay outside it, as in pre-norm Transformers. Variational dropout keeps one mask for all times (Gal and Ghahramani
-2016).
+Cells are Elman's, GRUs or LSTMs, as in models/recurrent.py. All options can be combined:
+- Residual links around each layer except the first, h_{l+1} = h_l + Layer(h_l): a gradient reaches the lowest layer
+  past all others (He et al. 2016; for LSTMs Wu et al. 2016, section 3.2).
+- Layer normalisation (Ba, Kiros and Hinton 2016) of the input of each layer except the first and of the last output;
+  residual sums are not normalised, as in pre-norm Transformers.
+- Variational dropout, with one mask for all times (Gal and Ghahramani 2016).
+- A learnt first state.
 
 B batch, T time, D d_model, L n_layers.
+
+System C4r of docs/systems.yaml.
 """
 
 from typing import Any, Literal
@@ -24,13 +27,16 @@ from retable.nn.variational import CELLS, LockedDropout, WeightDropped
 
 
 class StackedRecurrent(LeftToRight):
-    """Token ids to hidden states, left to right.
+    """A left-to-right model of recurrent layers.
 
-    `dropout` acts on the non-recurrent connections: from embedding to first layer, between layers, and from last layer
-    to softmax; with `variational` its masks hold for all times. `recurrent_dropout` drops units of h_{t−1}, the same at
-    all times. With `first_state` the state before the first token is a parameter, which begins at zero; otherwise it is
-    zero. With `one_hot` the first layer reads one-hot words, without a table of vectors below it. `init_range` is the
-    bound of the uniform initialisation, of all but the first state and the norms.
+    Args:
+        init_range: bound of the uniform initial weights, except for the first state and the norms.
+        dropout: rate on the non-recurrent connections: from embedding to first layer, between layers, from last layer
+            to softmax.
+        variational: use one dropout mask for all times.
+        recurrent_dropout: rate on units of h_{t−1}, the same units at all times.
+        first_state: train the state before the first token, from zero; otherwise it is zero.
+        one_hot: let the first layer read one-hot words, without a table of vectors.
     """
 
     embedding: nn.Embedding | OneHot
@@ -53,7 +59,7 @@ class StackedRecurrent(LeftToRight):
     ):
         super().__init__()
         if cell not in CELLS:
-            raise UsageError(f"a recurrent stack has no cell={cell}; write one of {', '.join(CELLS)}")
+            raise UsageError(f"cell={cell} is not an option of a recurrent stack; write one of {', '.join(CELLS)}")
         self.d_model, self.init_range, self.residual = d_model, init_range, residual
         self.embedding = OneHot(vocab_size) if one_hot else nn.Embedding(vocab_size, d_model)
         widths = [vocab_size if one_hot else d_model, *[d_model] * (n_layers - 1)]
@@ -65,15 +71,15 @@ class StackedRecurrent(LeftToRight):
         self.first = nn.Parameter(torch.zeros(parts, n_layers, d_model)) if first_state else None
 
     def initialise(self, module: nn.Module) -> None:
-        """Uniform weights and biases; also for the softmax layer that an objective puts on top."""
+        """Draw weights and biases uniformly; also for the objective's softmax layer."""
         if not isinstance(module, nn.LayerNorm):
             for parameter in module.parameters(recurse=False):
                 nn.init.uniform_(parameter, -self.init_range, self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """(B, T) ids and the state before them to (B, T, D) hidden states and the state after them.
+        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
 
-        The state: hidden, and for the LSTM cell, (L, B, D) each.
+        The state: hidden, and for the LSTM also cell, (L, B, D) each.
         """
         if self.first is not None:
             state = self._begun(self.first[:, :, None].expand(-1, -1, len(input_ids), -1), state)
@@ -88,9 +94,9 @@ class StackedRecurrent(LeftToRight):
 
     @staticmethod
     def _begun(first: Tensor, state: Any) -> tuple[Tensor, ...]:
-        """The state, or `first` (parts, L, B, D) where there is none yet.
+        """Return the state, or `first` (parts, L, B, D) before the first token.
 
-        All states depend on the first, later ones not at all: distributed training waits for its gradient at each step.
+        Later states add 0 · `first`: distributed training waits for the gradient of every parameter at each step.
         """
         if state is None:
             return tuple(part.contiguous() for part in first)

@@ -1,10 +1,13 @@
-"""D4: T5, the text-to-text Transformer (Raffel et al. 2020, sections 2.1 and 3.2).
+"""T5, the text-to-text Transformer (Raffel et al. 2020, sections 2.1 and 3.2).
 
-Pre-norm with a norm that only scales, no biases, relative positions that the layers of a stack share, and attention
-scores that are not divided: the queries' initial weights are smaller instead. By default T5 1.0, with ReLU;
-`activation="geglu"` is T5 1.1 (Shazeer 2020). Weights begin as in the authors' code. The gate's GELU is the tanh form.
+Pre-norm with a norm that only scales, no biases, relative positions shared by the layers of a stack. Attention scores
+are not divided by √K; the queries' initial weights are smaller instead. The default is T5 1.0, with ReLU;
+`activation="geglu"` is T5 1.1 (Shazeer 2020). Initial weights are those of the authors' code. The gate's GELU is the
+tanh form.
 
 B batch, T inputs, U outputs, S positions before those, D d_model, H heads, K head size, F feed-forward width.
+
+System D4 of docs/systems.yaml.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,17 +29,17 @@ from retable.nn.transformer import Cache, Past, gelu
 
 
 def geglu(x: Tensor) -> Tensor:
-    """(B, T, 2F) to (B, T, F): the second half, gated by the GELU of the first (Shazeer 2020, section 2)."""
+    """Multiply the second half of (B, T, 2F) by the GELU of the first: (B, T, F) (Shazeer 2020, section 2)."""
     gate, value = x.chunk(2, dim=2)
     return gelu(gate) * value
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "geglu": geglu}
-Memory: TypeAlias = Tensor | tuple[Tensor, Tensor]  # the encoder's keys and values, (B, H, T, K) each, for one block
+Memory: TypeAlias = Tensor | tuple[Tensor, Tensor]  # the encoder's keys and values for one block, (B, H, T, K) each
 
 
 class Block(nn.Module):
-    """Self-attention, attention to an encoder if it `crosses`, and a feed-forward layer, each round a residual link."""
+    """A layer of self-attention, attention to an encoder if it `crosses`, and a feed-forward layer, all residual."""
 
     def __init__(
         self,
@@ -63,9 +66,10 @@ class Block(nn.Module):
     def forward(
         self, hidden: Tensor, bias: Tensor, past: Past, memory: Memory | None, memory_mask: Tensor | None
     ) -> tuple[Tensor, Past]:
-        """(B, U, D) to (B, U, D), and the past with these positions in it.
+        """Transform states (B, U, D), and return them with the cache `past` extended by these positions.
 
-        `bias`, which broadcasts to (B, H, U, S + U), is added to the scores; `memory` is of the encoder.
+        `bias` broadcasts to (B, H, U, S + U) and is added to the scores. `memory` contains the encoder's keys and
+        values.
         """
         normed = self.attention_norm(hidden)
         keys, values = self.attention.keys_and_values(normed)
@@ -79,7 +83,7 @@ class Block(nn.Module):
         return hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden))), past
 
     def remember(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """The encoder's hidden states (B, T, D) to the keys and values that this block will look at."""
+        """Compute the keys and values of the encoder's states (B, T, D), which this block attends to."""
         return self.crossing.keys_and_values(memory)
 
     def feed_forward(self, hidden: Tensor) -> Tensor:
@@ -87,9 +91,9 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Blocks that share relative positions, and the norm after the last."""
+    """A stack of blocks that share relative positions, with a norm after the last."""
 
-    blocks: Any  # nn.ModuleList, whose modules mypy takes for tensors
+    blocks: Any  # an nn.ModuleList; mypy takes its modules for tensors
 
     def __init__(
         self,
@@ -119,9 +123,10 @@ class Stack(nn.Module):
         memories: Sequence[Memory] = (),
         memory_mask: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Past, ...]]:
-        """(B, U, D) to (B, U, D), and the blocks' pasts with these positions in them; without any, none are kept.
+        """Transform states (B, U, D), and return them with the blocks' caches extended by these positions.
 
-        `mask`, (B, 1, U, S + U) or what broadcasts to it, is True where a position may look; None, all may everywhere.
+        `mask` broadcasts to (B, 1, U, S + U) and is True where a position may attend; None: everywhere. Without `pasts`
+        no caches are kept.
         """
         U = hidden.shape[1]
         bias = self.positions(U, U if mask is None else mask.shape[3])
@@ -136,7 +141,7 @@ class Stack(nn.Module):
 
 
 class T5(EncoderDecoder):
-    """An encoder that reads the inputs and a decoder that writes the outputs, of `n_layers` each."""
+    """An encoder-decoder with `n_layers` in each stack."""
 
     def __init__(
         self,
@@ -160,37 +165,37 @@ class T5(EncoderDecoder):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """N(0, 1) embeddings; other weights N(0, 1 / inputs), also for the head that an objective puts on top."""
+        """Draw N(0, 1) embeddings and N(0, 1 / inputs) weights, also for the objective's head."""
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight)
 
     def forward(self, input_ids: Tensor, lengths: Tensor, decoder_ids: Tensor) -> Tensor:
-        """(B, T) inputs, padded behind their lengths (B,), and (B, U) outputs so far to hidden states (B, U, D)."""
+        """Return hidden states (B, U, D) of outputs (B, U), given inputs (B, T) padded after their lengths (B,)."""
         memories = self._memories(input_ids, lengths)
         return self.decode(decoder_ids, ((), memories, lengths[None]))[0]
 
     def memory(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """The encoder's hidden states (B, T, D)."""
+        """Return the hidden states (B, T, D) of the encoder."""
         return self.encoder(self.embedding(input_ids), padding_mask_if_any(lengths, input_ids.shape[1]))[0]
 
     def encode(self, input_ids: Tensor, lengths: Tensor) -> Any:
-        """(B, T) inputs, padded behind their lengths (B,), to the state before the first output.
+        """Return the state before the first output, for inputs (B, T) padded after their lengths (B,).
 
-        The state: for each block a cache of the outputs' keys and values, () at first, for each the inputs' keys and
-        values (2, B, H, T, K), and the inputs' lengths (1, B).
+        The state: per block, a cache of the outputs' keys and values, () at first; per block, the inputs' keys and
+        values (2, B, H, T, K); and the inputs' lengths (1, B).
         """
         memories = tuple(torch.stack(memory) for memory in self._memories(input_ids, lengths))
         return ((),) * len(memories), memories, lengths[None]
 
     def _memories(self, input_ids: Tensor, lengths: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """The inputs' keys and values for each block of the decoder."""
+        """Compute the inputs' keys and values for each block of the decoder."""
         memory = self.memory(input_ids, lengths)
         return [block.remember(memory) for block in self.decoder.blocks]
 
     def decode(self, decoder_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """(B, U) outputs after those of `state` to their hidden states (B, U, D), and the state after them."""
+        """Return hidden states (B, U, D) of the outputs (B, U) that follow `state`, and the next state."""
         pasts, memories, lengths = state
         mask = causal_mask(decoder_ids.shape[1], _length(pasts), decoder_ids.device)
         memory_mask = padding_mask_if_any(lengths[0], memories[0][0].shape[2])
@@ -199,10 +204,10 @@ class T5(EncoderDecoder):
 
 
 class OneStackT5(LeftToRight):
-    """T5's blocks without an encoder: left to right, but that the positions of a prefix all see each other (section
-    3.2.1, figure 4, right).
+    """T5's blocks without an encoder: a left-to-right model whose prefix positions all see each other.
 
-    As it may look ahead, distances ahead have buckets of their own, as in an encoder.
+    Section 3.2.1, figure 4, right. Because a prefix attends ahead, distances ahead have separate buckets, as in an
+    encoder.
     """
 
     start: Any = ()
@@ -227,10 +232,11 @@ class OneStackT5(LeftToRight):
         _initialise_all(self)
 
     def forward(self, input_ids: Tensor, state: Any = None, prefix: Tensor | None = None) -> tuple[Tensor, Any]:
-        """(B, T) ids after those of `state` to (B, T, D) hidden states and the state after them.
+        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
 
-        `prefix` (B,) says how many ids at the beginning of each row all see each other. The state is every block's
-        cache; it begins as (); without one (None) none is kept: the ids are the whole context.
+        Args:
+            state: a cache per block, () at the start; None to keep no cache: then the ids are the whole context.
+            prefix: number of ids at the start of each row that all see each other, (B,).
         """
         pasts = ((),) * len(self.stack.blocks) if state == () else state or ()
         mask = causal_mask(input_ids.shape[1], _length(pasts), input_ids.device)
@@ -241,7 +247,7 @@ class OneStackT5(LeftToRight):
 
 
 def causal_mask(length: int, before: int, device: torch.device) -> Tensor:
-    """(1, 1, length, before + length): True on what comes before a position and on itself."""
+    """Return (1, 1, length, before + length), True at a position itself and all earlier ones."""
     return torch.ones(length, before + length, dtype=torch.bool, device=device).tril(before)[None, None]
 
 
@@ -261,4 +267,4 @@ def _initialise_all(model: T5 | OneStackT5) -> None:
 
 def _require(activation: str) -> None:
     if activation not in ACTIVATIONS:
-        raise UsageError(f"a T5 has no activation={activation}; write one of {', '.join(ACTIVATIONS)}")
+        raise UsageError(f"activation={activation} is not an option of T5; write one of {', '.join(ACTIVATIONS)}")

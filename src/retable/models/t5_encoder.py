@@ -1,5 +1,6 @@
-"""The encoder of T5 alone, to be fine-tuned as a classifier. Not in the paper, whose T5 writes its labels: this shows
-what the encoder has learnt, with no decoder to make up for it.
+"""T5's encoder without its decoder, to be fine-tuned as a classifier.
+
+The paper does not have it: its T5 writes labels as text. It measures the encoder's features without a decoder's help.
 
 B batch, T time, D d_model.
 """
@@ -15,7 +16,7 @@ from retable.nn.attention import padding_mask_if_any
 
 
 class T5Encoder(Encoder):
-    """Token ids to hidden states that have seen the whole sequence; the settings are those of the T5."""
+    """An encoder that is the first stack of a T5. It takes the settings of T5."""
 
     initialise = staticmethod(T5.initialise)
 
@@ -31,16 +32,15 @@ class T5Encoder(Encoder):
         d_head: PositiveInt | None = None,
     ):
         super().__init__()
-        # With a decoder, though it is dropped: the weights of both are drawn in turns from one generator, which can't
-        # skip numbers, so that without it a seed would give another encoder than the T5's.
+        # The decoder is created too, and dropped: one generator draws the weights of both stacks in turns, so without
+        # it a seed would give another encoder than the T5's.
         whole = T5(vocab_size, d_model, n_layers, n_heads, d_ff, dropout, activation, d_head)
         self.d_model, self.embedding, self.encoder = d_model, whole.embedding, whole.encoder
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:
-        """What takes the weights of a pretrained T5, by what their names begin with."""
         return {"embedding.": self.embedding, "encoder.": self.encoder}
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states."""
+        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length."""
         return self.encoder(self.embedding(input_ids), padding_mask_if_any(lengths, input_ids.shape[1]))[0]

@@ -1,15 +1,17 @@
-"""F5: the body of a sequence tagger, BiLSTM-CNNs (Ma and Hovy 2016, arXiv 1603.01354, section 2; as in Lample et al.
-2016, with a convolution in place of their characters' LSTM).
+"""A BiLSTM-CNN sequence tagger, without its output layer (Ma and Hovy 2016, section 2).
 
-A word's vector and its characters go through a bidirectional LSTM; the softmax or CRF on top is the objective's.
-Sub-words have no characters to convolve: for them, and for words alone, models/bilstm.py is the body.
+arXiv 1603.01354; as in Lample et al. 2016, with a convolution in place of their LSTM over characters. A word's vector
+and characters go through a bidirectional LSTM; the objective adds the softmax or CRF. For sub-words, which have no
+characters to convolve, and for words without spelling, use models/bilstm.py.
 
-F6: with a vector beside each word that says whether it is the predicate, it labels semantic roles (Zhou and Xu 2015,
-with a CRF; the indicator of He et al. 2017, section 2.2).
+With a vector per word that marks the predicate, the model labels semantic roles (F6 of docs/systems.yaml): Zhou and Xu
+2015, with a CRF. The mark is that of He et al. 2017, section 2.2.
 
-Departures: the convolution's maxima pass a tanh, and there is no dropout on characters; see nn/character_cnn.py.
+Departures: the convolution's maxima pass a tanh, and characters have no dropout; see nn/character_cnn.py.
 
 B batch, T time, D d_model, E d_embedding, F features of the convolutions, P d_predicate.
+
+System F5 of docs/systems.yaml.
 """
 
 from collections.abc import Sequence
@@ -26,11 +28,12 @@ from retable.nn.word_input import WordInput
 
 
 class BiLSTMTagger(Encoder):
-    """Word ids to a hidden state for each word, which has read the whole sentence.
+    """An encoder with one hidden state per word, which has read the whole sentence.
 
-    vocab_size, words, unknown, filters: see WordInput; the paper has filters=[[3, 30]], d_character=30.
-    dropout: on the LSTM's input, between its layers, and on its output.
-    d_predicate: of the vectors that mark the predicate; 0 for tags that are about no predicate.
+    Args:
+        vocab_size, words, unknown, filters: see WordInput; the paper has filters=[[3, 30]], d_character=30.
+        dropout: on the LSTM's input, between its layers, and on its output.
+        d_predicate: width of the vectors that mark the predicate; 0 for tags that do not depend on a predicate.
     """
 
     spelt = marks_predicates = two_ends = True
@@ -64,8 +67,10 @@ class BiLSTMTagger(Encoder):
         return self.input.embedding
 
     def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:
-        """(B, T) ids, padded behind each row's length, and with `d_predicate` the places (B,) of the predicates, to
-        (B, T, D) hidden states, zero on padding."""
+        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding.
+
+        `predicates` (B,) are the places of the predicates, needed if `d_predicate` is not 0.
+        """
         words = self.input(input_ids)  # (B, T, E + F)
         if self.predicate is not None:
             words = torch.cat([words, self.predicate(predicates, input_ids.shape[1])], dim=2)  # (B, T, E + F + P)

@@ -1,11 +1,14 @@
-"""E3: the Transformer (Vaswani et al. 2017, arXiv 1706.03762, section 3).
+"""The encoder-decoder Transformer (Vaswani et al. 2017, arXiv 1706.03762, section 3).
 
-Post-norm, ReLU, sinusoidal positions added to embeddings scaled by √D, one table for both embeddings and, tied by the
-objective, the softmax (section 3.4); dropout on what layers add and on the embeddings, not on attention (section 5.4).
-`norm="pre"` normalises what goes into a layer, and once more what comes out of each stack (Xiong et al. 2020). The
-paper says nothing of initialisation: matrices start as Glorot and Bengio's (2010), embeddings from N(0, 1/D).
+Post-norm, ReLU, sinusoidal positions added to embeddings scaled by √D. One table serves both embeddings and, if the
+objective ties it, the softmax (section 3.4). Dropout acts on the output of layers and on the embeddings, not on
+attention (section 5.4). `norm="pre"` normalises the input of each layer and the output of each stack (Xiong et al.
+2020). The paper does not describe initialisation: matrices start as in Glorot and Bengio (2010), embeddings from
+N(0, 1/D).
 
 B batch, S time of the source, U time of the target, T time before that, D d_model, H heads, K head size.
+
+System E3 of docs/systems.yaml.
 """
 
 from typing import Any, Literal
@@ -22,24 +25,24 @@ from retable.nn.transformer import Cache, Past, sinusoids
 
 
 class Link(nn.Module):
-    """The residual link round a layer: LayerNorm(x + Layer(x)), or with norm="pre" x + Layer(LayerNorm(x))."""
+    """The residual link around a layer: LayerNorm(x + Layer(x)), or with norm="pre" x + Layer(LayerNorm(x))."""
 
     def __init__(self, d_model: int, dropout: float, norm: str):
         super().__init__()
         self.norm, self.dropout, self.pre = nn.LayerNorm(d_model), Dropout(dropout), norm == "pre"
 
     def enter(self, hidden: Tensor) -> Tensor:
-        """What goes into the layer."""
+        """Compute the layer's input from the states (B, T, D)."""
         return self.norm(hidden) if self.pre else hidden
 
     def leave(self, hidden: Tensor, out: Tensor) -> Tensor:
-        """What goes on behind a layer that made `out`."""
+        """Add a layer's output `out` to its residual input `hidden`, both (B, T, D)."""
         hidden = hidden + self.dropout(out)
         return hidden if self.pre else self.norm(hidden)
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward layer (section 3.1)."""
+    """A layer of self-attention and a feed-forward layer (section 3.1)."""
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str):
         super().__init__()
@@ -49,13 +52,13 @@ class EncoderLayer(nn.Module):
         self.feed_forward_link = Link(d_model, dropout, norm)
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """(B, S, D) to (B, S, D); `mask` (B, 1, 1, S) is True on the tokens."""
+        """Transform states (B, S, D); `mask` (B, 1, 1, S) is True on real tokens."""
         hidden = self.attention_link.leave(hidden, self.attention(self.attention_link.enter(hidden), mask=mask))
         return self.feed_forward_link.leave(hidden, self.feed_forward(self.feed_forward_link.enter(hidden)))
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention that sees what came before, attention to the source, and a feed-forward layer (section 3.1)."""
+    """A layer of causal self-attention, attention to the source, and a feed-forward layer (section 3.1)."""
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str):
         super().__init__()
@@ -69,10 +72,12 @@ class DecoderLayer(nn.Module):
     def forward(
         self, hidden: Tensor, past: Past, causal: Tensor | None, memory: Tensor, mask: Tensor
     ) -> tuple[Tensor, Past]:
-        """(B, U, D) to (B, U, D), and the past with these positions in it.
+        """Transform states (B, U, D), and return them with the cache `past` extended by these positions.
 
-        `causal` (U, T + U) is True where a position may look; `memory` (2, B, H, S, K) holds the source's keys and
-        values, `mask` (B, 1, 1, S) is True on its tokens.
+        Args:
+            causal: (U, T + U), True where a position may attend.
+            memory: the source's keys and values, (2, B, H, S, K).
+            mask: (B, 1, 1, S), True on the source's tokens.
         """
         entering = self.self_attention_link.enter(hidden)
         keys, values = self.self_attention.keys_and_values(entering)
@@ -88,12 +93,15 @@ class DecoderLayer(nn.Module):
 
 
 class TransformerEncoderDecoder(EncoderDecoder):
-    """Source and target so far to the target's hidden states; either side has at most `max_length` tokens."""
+    """An encoder-decoder that maps the source and the target so far to hidden states of the target.
+
+    Source and target have at most `max_length` tokens each.
+    """
 
     max_length: int
 
     sinusoids: Tensor
-    encoder: Any  # an nn.ModuleList, of whose layers mypy knows nothing
+    encoder: Any  # an nn.ModuleList; mypy does not know its layers' type
     decoder: Any
 
     def __init__(
@@ -109,7 +117,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
     ):
         super().__init__()
         if norm not in ("post", "pre"):
-            raise UsageError(f"a Transformer has no norm={norm}; write post or pre")
+            raise UsageError(f"norm={norm} is not an option of the Transformer; write post or pre")
         self.d_model, self.max_length = d_model, max_length
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.register_buffer("sinusoids", sinusoids(max_length, d_model), persistent=False)
@@ -123,7 +131,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Glorot's uniform weights, zero biases, embeddings from N(0, 1/D); also for the softmax on top."""
+        """Draw Glorot-uniform weights and N(0, 1/D) embeddings, and set biases to 0; also for the softmax."""
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
@@ -132,15 +140,15 @@ class TransformerEncoderDecoder(EncoderDecoder):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
 
     def forward(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """(B, S) sources, padded behind their lengths (B,), and (B, U) targets so far to hidden states (B, U, D)."""
+        """Return hidden states (B, U, D) of targets (B, U), given sources (B, S) padded after their lengths (B,)."""
         pasts, *source = self.encode(source_ids, source_lengths)
         return self.decode(target_ids, ([None] * len(pasts), *source))[0]
 
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
-        """(B, S) sources, padded behind their lengths (B,), to the state before the target's first token.
+        """Return the state before the first target token, for sources (B, S) padded after their lengths (B,).
 
-        The state: for each layer a cache of the target's keys and values, () at first, or None if they are not to be
-        kept; for each the source's (2, B, H, S, K); and the sources' lengths (1, B).
+        The state: per layer, a cache of the target's keys and values, () at first, or None if they are not to be kept;
+        per layer, the source's keys and values (2, B, H, S, K); and the sources' lengths (1, B).
         """
         mask = padding_mask(source_lengths, source_ids.shape[1])
         hidden = self._embed(source_ids, 0)
@@ -151,7 +159,10 @@ class TransformerEncoderDecoder(EncoderDecoder):
         return ((),) * len(memories), memories, source_lengths[None]
 
     def decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """(B, U) target tokens after those of `state` to hidden states (B, U, D) and the state after them."""
+        """Return hidden states (B, U, D) of the target tokens (B, U) that follow `state`, and the next state.
+
+        Raises: UsageError: the target is longer than `max_length`.
+        """
         pasts, memories, lengths = state
         T, U = pasts[0].length if pasts[0] else 0, target_ids.shape[1]
         hidden = self._embed(target_ids, T)
@@ -164,7 +175,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
         return self.decoder_norm(hidden), (tuple(after), memories, lengths)
 
     def _embed(self, ids: Tensor, first: int) -> Tensor:
-        """(B, T) ids from position `first` on to (B, T, D)."""
+        """Embed ids (B, T), which start at position `first`, as (B, T, D)."""
         now = slice(first, first + ids.shape[1])
         if self.max_length < now.stop:
             raise UsageError(

@@ -1,11 +1,13 @@
-"""C8: Transformer-XL, attention beyond the segment (Dai et al. 2019, arXiv 1901.02860).
+"""Transformer-XL, a Transformer that attends beyond the segment (Dai et al. 2019, arXiv 1901.02860).
 
-A segment's layers attend to themselves and to what they gave for the tokens before, kept as a memory without gradient
-(section 3.2). Positions are told by their distance: a query's score for a key R positions back is
-(q + u)·k + (q + v)·W_R R, with u and v learnt and R a sinusoid (section 3.3). Norms stand after the residual sums,
-embeddings are scaled by √D, u and v are shared by all layers, as in the authors' code.
+Each layer attends to the segment and to its own inputs at earlier tokens, kept as a memory without gradient (section
+3.2). Positions are relative: a query's score for a key R positions back is (q + u)·k + (q + v)·W_R R, with learnt u
+and v and a sinusoid R (section 3.3). As in the authors' code, norms follow the residual sums, embeddings are scaled by
+√D, and all layers share u and v.
 
 B batch, T segment, M memory, S = M + T, D d_model, H heads, K head size, L n_layers.
+
+System C8 of docs/systems.yaml.
 """
 
 from typing import Any
@@ -22,11 +24,11 @@ from retable.nn.variational import LockedDropout
 
 
 class TransformerXL(LeftToRight):
-    """Token ids to hidden states, left to right, with a memory of what went before.
+    """A left-to-right model with a memory of earlier positions.
 
     In training a token sees its segment up to itself and the `memory` positions before the segment. In evaluation it
-    sees `evaluation_memory` positions before itself, however the text is cut into segments. `variational` keeps one
-    dropout mask for all positions, as section 4.1 says of the Penn Treebank.
+    sees `evaluation_memory` positions before itself, wherever the text is cut into segments. `variational` uses one
+    dropout mask for all positions, as section 4.1 does on the Penn Treebank.
     """
 
     def __init__(
@@ -59,17 +61,17 @@ class TransformerXL(LeftToRight):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """N(0, 0.02²) weights, zero biases; also for the head that an objective puts on top."""
+        """Draw N(0, 0.02²) weights, and set biases to 0; also for the objective's head."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=0.02)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:
-        """(B, T) ids and the memory before them to (B, T, D) hidden states and the memory after them.
+        """Return the hidden states (B, T, D) of ids (B, T) that follow the memory `state`, and the next memory.
 
-        The memory (L, B, M, D): what each layer was given at the last positions, at most `memory` of them in training
-        and `evaluation_memory` in evaluation.
+        The memory (L, B, M, D) contains each layer's inputs at the last positions: at most `memory` positions in
+        training, `evaluation_memory` in evaluation.
         """
         B, T = input_ids.shape
         hidden = self.dropout(self.embedding(input_ids) * self.d_model**0.5)
@@ -78,7 +80,7 @@ class TransformerXL(LeftToRight):
         S = before.shape[2] + T
         distances = torch.arange(S - 1, -1, -1, device=input_ids.device)
         positions = self.dropout(sinusoids(distances, self.d_model)[None])[0]
-        ages = distances - distances[-T:, None]  # (T, S): how far back each query sees each key
+        ages = distances - distances[-T:, None]  # (T, S): how many positions each key is before each query
         seen = (ages >= 0) if self.training else (ages >= 0) & (ages <= kept)
         after = []
         for layer, memory in zip(self.layers, before, strict=True):
@@ -89,7 +91,7 @@ class TransformerXL(LeftToRight):
 
 
 class Layer(nn.Module):
-    """Attention with relative positions and a feed-forward layer, a LayerNorm after each residual sum."""
+    """Attention with relative positions and a feed-forward layer, with LayerNorm after each residual sum."""
 
     def __init__(self, d_model: int, n_heads: int, d_inner: int, dropout: nn.Module, attention_dropout: float):
         super().__init__()
@@ -113,10 +115,12 @@ class Layer(nn.Module):
         content_bias: Tensor,
         position_bias: Tensor,
     ) -> Tensor:
-        """(B, T, D) and the context that ends with it (B, S, D) to (B, T, D).
+        """Transform states (B, T, D), given the context (B, S, D) that ends with them.
 
-        positions (S, D) are of the distances S−1 to 0, seen (T, S) says which keys a query sees, the biases (D,) are u
-        and v of all heads.
+        Args:
+            positions: (S, D), embeddings of the distances S−1 to 0.
+            seen: (T, S), True where a query sees a key.
+            content_bias, position_bias: (D,), u and v of all heads.
         """
         B, T, D = hidden.shape
         heads = self.n_heads, D // self.n_heads
@@ -135,17 +139,20 @@ class Layer(nn.Module):
 
 
 def sinusoids(distances: Tensor, d_model: int) -> Tensor:
-    """(S,) distances to (S, D): sines, then cosines, of wavelengths from 2π to 20000π (Vaswani et al. 2017)."""
+    """Compute sines, then cosines, of distances (S,), with wavelengths from 2π to 20000π: (S, D).
+
+    Vaswani et al. 2017.
+    """
     frequencies = 10000 ** (-torch.arange(0, d_model, 2, device=distances.device) / d_model)
     angles = distances[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
 def shift(scores: Tensor) -> Tensor:
-    """(…, T, S) scores of the distances S−1 to 0, the same columns for each query, to those of the keys 0 to S−1.
+    """Map scores (…, T, S) by distance, S−1 to 0 in every row, to scores by key, 0 to S−1.
 
-    Row i moves left by T−1−i, all rows at once by a change of shape (appendix B); what moves in on the right is of
-    keys that come after the query and means nothing.
+    Row i moves left by T−1−i, for all rows at once by a reshape (appendix B). Values that enter on the right belong to
+    keys after the query and must be masked.
     """
     *rest, T, S = scores.shape
     return F.pad(scores, (1, 0)).view(*rest, S + 1, T)[..., 1:, :].reshape(*rest, T, S)

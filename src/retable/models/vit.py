@@ -1,10 +1,12 @@
-"""J1: Vision Transformer (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words", arXiv 2010.11929, section 3.1).
+"""Vision Transformer (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words").
 
-An image is cut into square patches; each patch, flattened and projected, is a token of a Transformer encoder, BERT's
-with its norms before the layers. A class token stands before them, and a learnt vector is added to each place. The
-state of the class token, normalised, is the image's (equations 1 to 4).
+arXiv 2010.11929, section 3.1. An image is cut into square patches. Each patch, flattened and projected, is a token of a
+Transformer encoder, BERT's with pre-norm. A class token precedes them, and a learnt vector is added to each place. The
+normalised state of the class token is the image's vector (equations 1 to 4).
 
 B batch, C channels, H height, W width, P patch_size, T = 1 + HW / P² patches with the class token, D d_model.
+
+System J1 of docs/systems.yaml.
 """
 
 import torch
@@ -18,8 +20,10 @@ from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
 
 
 class ViT(ImageEncoder):
-    """Square images of `image_size` to the state of the class token. UsageError where they are no whole number of
-    patches across."""
+    """An encoder of square images of `image_size`, whose output is the class token's state.
+
+    Raises: UsageError: `patch_size` does not divide `image_size`.
+    """
 
     def __init__(
         self,
@@ -35,11 +39,11 @@ class ViT(ImageEncoder):
         super().__init__()
         if image_size % patch_size:
             raise UsageError(
-                f"images of {image_size} are no whole number of patches of {patch_size}; write a model.patch_size that "
-                f"divides {image_size}"
+                f"model.patch_size={patch_size} does not divide images of {image_size} pixels; write a divisor of "
+                f"{image_size}"
             )
         self.d_model, self.initializer_range = d_model, initializer_range
-        self.patches = nn.Conv2d(n_channels, d_model, patch_size, stride=patch_size)  # each by one matrix
+        self.patches = nn.Conv2d(n_channels, d_model, patch_size, stride=patch_size)  # one matrix for each patch
         self.class_token = nn.Parameter(torch.zeros(d_model))
         self.positions = nn.Embedding(1 + (image_size // patch_size) ** 2, d_model)
         self.dropout = Dropout(dropout)
@@ -49,7 +53,7 @@ class ViT(ImageEncoder):
         self._draw(self.class_token)
 
     def initialise(self, module: nn.Module) -> None:
-        """Weights of N(0, σ²) cut off at two deviations, zero biases; also for an objective's head."""
+        """Draw weights from N(0, σ²) cut off at two deviations, and set biases to 0; also for the head."""
         if isinstance(module, nn.Linear | nn.Conv2d | nn.Embedding):
             self._draw(module.weight)
         if isinstance(module, nn.Linear | nn.Conv2d) and module.bias is not None:
@@ -60,10 +64,10 @@ class ViT(ImageEncoder):
         nn.init.trunc_normal_(weights, std=std, a=-2 * std, b=2 * std)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, D)."""
+        """Encode images (B, C, H, W) as (B, D)."""
         patches = self.patches(images).flatten(2).mT  # (B, T − 1, D)
         tokens = torch.cat([self.class_token.expand(len(images), 1, -1), patches], dim=1)
         hidden = self.dropout(tokens + self.positions.weight)
         for k, block in enumerate(self.blocks, start=1):
-            hidden = block(hidden, first=1 if k == len(self.blocks) else None)  # of the last the class token's alone
+            hidden = block(hidden, first=1 if k == len(self.blocks) else None)  # last block: only the class token
         return self.norm(hidden[:, 0])

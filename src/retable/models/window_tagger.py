@@ -1,16 +1,19 @@
-"""F5: the body of the window approach's tagger, a convolution over words (Collobert et al. 2011, "Natural Language
-Processing (Almost) from Scratch", section 3.3.1).
+"""The window approach to tagging: a convolution over words.
 
-A word's tag is told from a window of vectors round it, by a linear layer and HardTanh: one convolution along the
-sentence. The linear layer on top and the training are the objective's, a softmax a word (section 3.4.1) or, with
-`crf=true`, the sentence's likelihood under scores of transitions (section 3.4.2). Half a window of PADDING, a vector
-that is learnt, stands before a sentence and behind it.
+Collobert et al. 2011, "Natural Language Processing (Almost) from Scratch", section 3.3.1. A linear layer and HardTanh
+over a window of word vectors, that is one convolution along the sentence, give a word's state. The objective adds the
+linear layer on top and the loss: a softmax per word (section 3.4.1) or, with `crf=true`, the sentence's likelihood
+under transition scores (section 3.4.2). Half a window of PADDING, a learnt vector, precedes and follows each sentence.
 
-Departures: of a word's spelling a convolution over its characters is read (Santos and Zadrozny 2014, whose tagger is
-else the same), where the paper has tables of capitals and suffixes; marks of a sentence's ends stand before PADDING, as
-for the other taggers; there is dropout.
+Departures:
+- Spelling is read by a convolution over characters (Santos and Zadrozny 2014, whose tagger is otherwise the same). The
+  paper has tables of capitals and suffixes.
+- Marks of the sentence's ends come before PADDING, as in the other taggers.
+- There is dropout.
 
 B batch, T time, D d_model, I the width of the input.
+
+System F5 of docs/systems.yaml.
 """
 
 from collections.abc import Sequence
@@ -27,12 +30,13 @@ from retable.nn.word_input import WordInput
 
 
 class WindowTagger(Encoder):
-    """Word ids to a hidden state for each word, which has read a window round it.
+    """An encoder with one hidden state per word, which sees a window around it.
 
-    vocab_size, words, unknown, filters: see WordInput.
-    window: how many words a state has read, the paper's d_win, an odd number.
-    d_model: the paper's number of hidden units.
-    dropout: on the convolution's input and on its output.
+    Args:
+        vocab_size, words, unknown, filters: see WordInput.
+        window: number of words that a state sees, the paper's d_win; an odd number.
+        d_model: the paper's number of hidden units.
+        dropout: on the convolution's input and on its output.
     """
 
     spelt = True
@@ -51,7 +55,7 @@ class WindowTagger(Encoder):
     ):
         super().__init__()
         if window % 2 == 0:
-            raise UsageError(f"model.window={window} has no word in its middle; write an odd number, such as 5")
+            raise UsageError(f"model.window={window} has no middle word; write an odd number, such as 5")
         self.d_model = d_model
         self.input = WordInput(vocab_size, words, unknown, d_embedding, d_character, filters)
         self.padding = nn.Parameter(torch.randn(self.input.d_output) * d_embedding**-0.5)
@@ -67,7 +71,7 @@ class WindowTagger(Encoder):
         return self.input.embedding
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, padded behind each row's length, to (B, T, D) hidden states."""
+        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length."""
         beyond = torch.arange(input_ids.shape[1], device=input_ids.device) >= lengths[:, None]
         words = self.input(input_ids).where(~beyond[:, :, None], self.padding)  # (B, T, I)
         edge = self.padding.expand(len(words), self.convolution.kernel_size[0] // 2, -1)

@@ -1,7 +1,7 @@
 """Word vectors in the text and binary formats of word2vec.c, which most tools read.
 
-Both begin with a line `<words> <dimensions>`. Then, for each word, text has a line `<word> <value> …`; binary
-has the word, a space, the values as little-endian float32, and a line feed.
+Both begin with a line `<words> <dimensions>`. Then the text format has a line `<word> <value> …` per word. The binary
+format has, per word, the word, a space, the values as little-endian float32, and a line feed.
 """
 
 import codecs
@@ -17,22 +17,23 @@ from retable.core.errors import UsageError, require_file
 
 
 def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray) -> None:
-    """Write `vectors` (n, d) as single precision, which both formats keep exactly. UTF-8; binary where `path` ends in
-    .bin, else text.
+    """Write `vectors` (n, d) as float32 in UTF-8, binary if `path` ends in .bin, otherwise as text.
 
-    UsageError for a word that the format can't hold (empty, or with ASCII's white space in it) or that comes twice.
+    Both formats keep float32 exactly.
+
+    Raises: UsageError: a word is empty, has ASCII white space, or occurs twice; the shape does not fit `words`.
     """
     vectors = np.asarray(vectors, dtype="<f4")
     if vectors.ndim != 2 or len(vectors) != len(words):
         raise UsageError(f"{len(words)} words need vectors of shape ({len(words)}, d), not {vectors.shape}")
     for word in words:
-        if word.encode().split() != [word.encode()]:  # no-break and ideographic spaces part no fields
-            raise UsageError(f"the word {word!r} is empty or has white space in it; the format can't hold it")
+        if word.encode().split() != [word.encode()]:  # no-break and ideographic spaces do not separate fields
+            raise UsageError(f"the word {word!r} is empty or has white space, which the format does not allow")
     if len(set(words)) < len(words):
-        raise UsageError(f"the word {_repeated(words)!r} comes twice; give each word one vector")
+        raise UsageError(f"the word {_repeated(words)!r} occurs twice; give each word one vector")
     n_words, dimensions = vectors.shape
     binary = is_binary(path)
-    values = " ".join(["%.9g"] * dimensions)  # nine digits tell any two single-precision numbers apart
+    values = " ".join(["%.9g"] * dimensions)  # nine digits identify every float32
     with open(path, "wb") as file:
         file.write(f"{n_words} {dimensions}\n".encode())
         for word, vector in zip(words, vectors, strict=True):
@@ -41,15 +42,17 @@ def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.
 
 
 def read_word2vec(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
-    """The words and their vectors (n, d), float32, of a binary file where `path` ends in .bin, else of a text file.
+    """Read words and vectors (n, d), float32: binary if `path` ends in .bin, otherwise text.
 
-    A byte-order mark is not part of the text. UsageError where the file is not in the format.
+    A byte-order mark is ignored.
+
+    Raises: UsageError: the file is missing or malformed.
     """
     require_file(path, "write the path of a file of word vectors")
     with open(path, "rb") as file:
         n_words, dimensions = _read_header(path, file.readline().removeprefix(codecs.BOM_UTF8))
         if n_words * dimensions > Path(path).stat().st_size:
-            raise UsageError(f"{path}: the first line announces {n_words} words, more than the file can hold")
+            raise UsageError(f"{path}: the first line announces {n_words} words, more than the file is long enough for")
         words: list[str] = []
         vectors = np.empty((n_words, dimensions), dtype=np.float32)
         read_row = _read_binary_row if is_binary(path) else _read_text_row
@@ -57,14 +60,14 @@ def read_word2vec(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
             try:
                 word, vectors[i] = read_row(file, dimensions)
                 if word.encode().split() != [word.encode()] or not np.isfinite(vectors[i]).all():
-                    raise ValueError(f"{word!r} is empty or has white space in it, or a value that is no finite number")
+                    raise ValueError(f"{word!r} is empty, has white space, or a value that is not a finite number")
                 words.append(word)
-            except ValueError as error:  # UnicodeDecodeError is one
+            except ValueError as error:  # includes UnicodeDecodeError
                 raise UsageError(f"{path}, word {i + 1} of {n_words}: {error}") from None
         if file.read().strip():
-            raise UsageError(f"{path}: more than the {n_words} words that its first line announces")
+            raise UsageError(f"{path}: contains more than the {n_words} words that its first line announces")
     if len(set(words)) < n_words:
-        raise UsageError(f"{path}: the word {_repeated(words)!r} comes twice")
+        raise UsageError(f"{path}: the word {_repeated(words)!r} occurs twice")
     return words, vectors
 
 
@@ -90,7 +93,7 @@ def _read_text_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
         raise ValueError("the file ends before it")
     word, *values = line.rstrip().split(" ")  # word2vec.c leaves a space at the end of a line
     if not word or len(values) != dimensions:
-        raise ValueError(f"{len(values)} values after {word!r} where the first line announces {dimensions}")
+        raise ValueError(f"{len(values)} values after {word!r}, but the first line announces {dimensions}")
     return word, np.array(values).astype(np.float32)
 
 
@@ -100,7 +103,7 @@ def _read_binary_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
         if not letter:
             raise ValueError("the file ends before it")
         letters += letter
-    word = letters.decode().lstrip("\n")  # the line feed that ends the vector before
+    word = letters.decode().lstrip("\n")  # the line feed that ends the previous vector
     values = file.read(4 * dimensions)
     if len(values) < 4 * dimensions:
         raise ValueError(f"the file ends within the vector of {word!r}")

@@ -1,4 +1,4 @@
-"""Attention of a recurrent decoder: how well each of its states goes with each state of the encoder.
+"""Attention of a recurrent decoder to the states of an encoder.
 
 B batch, S time of the encoder, U time of the decoder, Q width of the decoder's states, M of the encoder's.
 """
@@ -8,23 +8,23 @@ from torch import Tensor, nn
 
 
 class BilinearAttention(nn.Module):
-    """sᵀ W h of a decoder's state s and an encoder's h ("general" in Luong, Pham and Manning 2015, section 3.1)."""
+    """The score sᵀ W h ("general" in Luong, Pham and Manning 2015, section 3.1) of decoder and encoder states."""
 
     def __init__(self, d_query: int, d_memory: int):
         super().__init__()
         self.weight = nn.Linear(d_memory, d_query, bias=False)
 
     def keys(self, memory: Tensor) -> Tensor:
-        """(B, S, M) to (B, S, Q), once for all of the decoder's steps."""
+        """Compute keys (B, S, Q) of the encoder's states (B, S, M), once for all steps of the decoder."""
         return self.weight(memory)
 
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """(B, U, Q) decoder states to the shares (B, U, S) that they give to the states where `mask` (B, S) is True."""
+        """Return the weights (B, U, S) of states (B, U, Q) on keys (B, S, Q), 0 where `mask` (B, S) is False."""
         return _shares(queries @ keys.mT, mask)
 
 
 class AdditiveAttention(nn.Module):
-    """vᵀ tanh(W s + U h + b) (Bahdanau, Cho and Bengio 2015, appendix A.1.2), with Q hidden units."""
+    """The score vᵀ tanh(W s + U h + b), with Q hidden units (Bahdanau, Cho and Bengio 2015, appendix A.1.2)."""
 
     def __init__(self, d_query: int, d_memory: int):
         super().__init__()
@@ -33,11 +33,11 @@ class AdditiveAttention(nn.Module):
         self.score = nn.Linear(d_query, 1, bias=False)
 
     def keys(self, memory: Tensor) -> Tensor:
-        """(B, S, M) to (B, S, Q), once for all of the decoder's steps."""
+        """Compute keys (B, S, Q) of the encoder's states (B, S, M), once for all steps of the decoder."""
         return self.memory(memory)
 
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """As of BilinearAttention; makes (B, U, S, Q) numbers on the way."""
+        """Return the attention weights (B, U, S), as BilinearAttention does; allocates (B, U, S, Q) numbers."""
         hidden = (self.query(queries)[:, :, None] + keys[:, None]).tanh()
         return _shares(self.score(hidden)[..., 0], mask)
 

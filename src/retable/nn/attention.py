@@ -1,6 +1,8 @@
-"""Multi-head attention for encoders and for decoders that look at an encoder (Vaswani et al. 2017, section 3.2).
+"""Multi-head attention for encoders, and for decoders that attend to an encoder.
 
-B batch, T time of the queries, S time of what is attended to, D d_model, H heads, K head size.
+Vaswani et al. 2017, section 3.2.
+
+B batch, T time of the queries, S time of the keys, D d_model, H heads, K head size.
 """
 
 import torch
@@ -11,9 +13,11 @@ from retable.nn.transformer import rotate
 
 
 class Attention(nn.Module):
-    """Scaled dot-product attention of H heads from each position of a sequence to all that a mask lets it see.
+    """Scaled dot-product attention of H heads.
 
-    Heads are D / H wide unless `d_head` says otherwise; `scale` is 1 / √K unless given (T5 has 1).
+    Args:
+        d_head: width of a head; by default D / H.
+        scale: factor of the scores; by default 1 / √K (T5 has 1).
     """
 
     def __init__(
@@ -37,10 +41,12 @@ class Attention(nn.Module):
     def forward(
         self, hidden: Tensor, memory: Tensor | None = None, mask: Tensor | None = None, rotation: Tensor | None = None
     ) -> Tensor:
-        """(B, T, D), which looks at itself or at `memory` (B, S, D), to (B, T, D).
+        """Attend from states (B, T, D) to themselves or to `memory` (B, S, D): (B, T, D).
 
-        `mask`, of a shape that broadcasts to (B, H, T, S), is True where a position may look, or a number to add to
-        its score. `rotation` (2, S, K / 2) is for `rotate`, where it looks at itself or is the beginning of `memory`.
+        Args:
+            mask: broadcasts to (B, H, T, S); True where a position may attend, or a number to add to its score.
+            rotation: (2, S, K / 2), see `rotate`; only for attention to itself, or if the states are the start of
+                `memory`.
         """
         keys, values = self.keys_and_values(hidden if memory is None else memory)
         if rotation is not None:
@@ -49,7 +55,7 @@ class Attention(nn.Module):
         return self.attend(hidden, keys, values, mask, rotation)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, S, D) to keys and values, (B, H, S, K) each."""
+        """Compute keys and values, (B, H, S, K) each, of states (B, S, D)."""
         keys, values = self.key_value(memory).chunk(2, dim=2)
         return self._heads(keys), self._heads(values)
 
@@ -61,7 +67,10 @@ class Attention(nn.Module):
         mask: Tensor | None = None,
         rotation: Tensor | None = None,
     ) -> Tensor:
-        """(B, T, D) and what `keys_and_values` made of a memory to (B, T, D); `rotation` is the queries'."""
+        """Attend from states (B, T, D) to the results of `keys_and_values`: (B, T, D).
+
+        `rotation` applies only to the queries.
+        """
         dropout = self.dropout if self.training else 0.0
         queries = self._heads(self.query(hidden))
         if rotation is not None:
@@ -70,15 +79,17 @@ class Attention(nn.Module):
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def _heads(self, projected: Tensor) -> Tensor:
-        """(B, T, H · K) to (B, H, T, K)."""
-        return projected.unflatten(2, (self.n_heads, -1)).transpose(1, 2)
+        return projected.unflatten(2, (self.n_heads, -1)).transpose(1, 2)  # (B, H, T, K)
 
 
 def padding_mask(lengths: Tensor, length: int) -> Tensor:
-    """(B,) lengths to (B, 1, 1, length): True on the tokens, False on the padding behind them."""
+    """Return a mask (B, 1, 1, length), True on the first `lengths` (B,) tokens, False on padding."""
     return (torch.arange(length, device=lengths.device) < lengths[:, None])[:, None, None]
 
 
 def padding_mask_if_any(lengths: Tensor, length: int) -> Tensor | None:
-    """The same, or None where no row is padded: attention without a mask is faster by more than it costs to look."""
+    """Return `padding_mask` of lengths (B,), or None if no row is padded.
+
+    Attention without a mask saves more time than this check costs.
+    """
     return None if bool((lengths == length).all()) else padding_mask(lengths, length)

@@ -1,12 +1,14 @@
-"""C5: word vectors composed of characters (Kim, Jernite, Sontag and Rush 2016, arXiv 1508.06615, section 2).
+"""Word vectors composed of characters (Kim, Jernite, Sontag and Rush 2016, section 2).
 
-Convolutions over a word's characters, each feature's maximum over the word, highway layers (Srivastava, Greff and
-Schmidhuber 2015). With a projection on top it is ELMo's input layer.
+arXiv 1508.06615: convolutions over a word's characters, each feature's maximum over the word, highway layers
+(Srivastava, Greff and Schmidhuber 2015). With a projection on top it is ELMo's input layer.
 
-Departure: characters are bytes of UTF-8, numbered as ELMo does, so that no text has an unknown one. In English text a
+Departure: characters are UTF-8 bytes, numbered as in ELMo, so that no text has an unknown one. In English text a
 character is a byte.
 
 W words, L symbols of a word, C d_character, F features.
+
+System C5 of docs/systems.yaml.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,12 +17,15 @@ import torch
 from torch import Tensor, nn
 
 N_SYMBOLS = 262
-LENGTH = 50  # of a word, with its two marks
-BEGIN_OF_WORD, END_OF_WORD, PADDING = 259, 260, 261  # byte b is b + 1
+LENGTH = 50  # symbols of the longest word, with the two marks
+BEGIN_OF_WORD, END_OF_WORD, PADDING = 259, 260, 261  # byte b has symbol b + 1
 
 
 def spell(words: Iterable[str], padding: int) -> Tensor:
-    """(W, L) ids of the words' first 48 bytes between two marks, `padding` places longer than the longest of them."""
+    """Encode words as symbols (W, L): two marks around the first 48 bytes, then padding.
+
+    L is the longest word's number of symbols plus `padding`.
+    """
     rows = [[BEGIN_OF_WORD, *(byte + 1 for byte in word.encode()[: LENGTH - 2]), END_OF_WORD] for word in words]
     ids = torch.full((len(rows), max(map(len, rows)) + padding), PADDING)
     for row, symbols in zip(ids, rows, strict=True):
@@ -29,7 +34,10 @@ def spell(words: Iterable[str], padding: int) -> Tensor:
 
 
 class CharacterCNN(nn.Module):
-    """`filters` lists (width, features) pairs; the vectors have F dimensions, or `d_projection`."""
+    """A network that maps the symbols of words to vectors.
+
+    `filters` lists (width, features) pairs. Vectors have F dimensions, or `d_projection`.
+    """
 
     def __init__(
         self, d_character: int, filters: Sequence[tuple[int, int]], n_highway: int, d_projection: int | None = None
@@ -43,7 +51,7 @@ class CharacterCNN(nn.Module):
         self.projection = nn.Identity() if d_projection is None else nn.Linear(n_features, d_projection)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(W, L) symbols to (W, d_output) vectors; L is the widest filter's width or more."""
+        """Return vectors (W, d_output) of symbols (W, L); L is at least the width of the widest filter."""
         characters = self.characters(ids).mT  # (W, C, L)
         maxima = [convolve(characters).max(dim=2).values for convolve in self.filters]
         hidden = torch.tanh(torch.cat(maxima, dim=1))  # (W, F); the tanh of a maximum is the maximum of the tanh
@@ -53,7 +61,10 @@ class CharacterCNN(nn.Module):
 
 
 class Highway(nn.Module):
-    """t ⊙ relu(W_H y + b_H) + (1 − t) ⊙ y with the gate t = σ(W_T y + b_T), whose bias starts at −2: closed."""
+    """The layer t ⊙ relu(W_H y + b_H) + (1 − t) ⊙ y with gate t = σ(W_T y + b_T).
+
+    The gate's bias starts at −2: closed.
+    """
 
     def __init__(self, d_model: int):
         super().__init__()
@@ -63,4 +74,4 @@ class Highway(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         transformed, gate = self.transform(inputs).relu(), self.gate(inputs).sigmoid()
-        return inputs.to(gate.dtype).lerp(transformed, gate)  # which autocast makes bf16, of inputs that may be fp32
+        return inputs.to(gate.dtype).lerp(transformed, gate)  # autocast gives a bf16 gate for fp32 inputs

@@ -1,9 +1,9 @@
-"""A linear-chain conditional random field over tag sequences (Lafferty, McCallum and Pereira 2001; on a neural network
-as in Lample et al. 2016, arXiv 1603.01360, section 2.2).
+"""A linear-chain conditional random field over tag sequences.
 
-The score of a sequence is start[y_1] + Σ_t emission[t, y_t] + Σ_t transition[y_{t−1}, y_t] + end[y_T], and its
-probability the softmax of the score over all sequences. What a scheme of tags forbids is no sequence of the model's:
-it has probability 0 in training and in decoding alike.
+Lafferty, McCallum and Pereira 2001; on a neural network as in Lample et al. 2016, arXiv 1603.01360, section 2.2. The
+score of a sequence is start[y_1] + Σ_t emission[t, y_t] + Σ_t transition[y_{t−1}, y_t] + end[y_T]. Its probability is
+the softmax of the score over all sequences. Sequences that the tag scheme forbids have probability 0, in training and
+in decoding.
 
 B batch, T time, K tags.
 """
@@ -19,16 +19,15 @@ from retable.nn.bidirectional_lstm import mirrored, taken
 
 Scheme = Literal["IOB1", "IOB2", "IOBES"]
 
-# Added to what is forbidden: exp() of it is 0, and unlike −∞ it leaves no NaN behind where a tag can't be reached.
-FORBIDDEN = -1e4
-LEAST = -300.0  # what a forbidden step costs the sum over all sequences: 1e-130 of it
+FORBIDDEN = -1e4  # score of a forbidden step: exp() of it is 0, and unlike −∞ it gives no NaN for unreachable tags
+LEAST = -300.0  # lowest score in the sum over all sequences, so that a forbidden step has a weight of 1e-130
 
 
 class CRF(nn.Module):
-    """All scores start at 0, where the CRF is an independent softmax at each position.
+    """A CRF whose scores all start at 0: an independent softmax at each position.
 
-    allowed: (K + 1, K + 1), True where a tag may follow another, as `allowed_transitions` makes it: the last row says
-        which tags may begin a sequence, the last column which may end one. None allows all.
+    allowed: (K + 1, K + 1), True where a tag may follow another, see `allowed_transitions`. The last row contains the
+        tags that may begin a sequence, the last column those that may end one. None allows all.
     """
 
     _penalty: Tensor
@@ -44,22 +43,25 @@ class CRF(nn.Module):
         )
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """(B,): log p(tags) of each row. emissions (B, T, K); tags (B, T), whatever stands behind a row's length."""
+        """Compute log p(tags) of each row, (B,), in nats.
+
+        emissions (B, T, K); tags (B, T), whose values after a row's length do not count.
+        """
         return self._score(emissions, tags, lengths) - self.log_partition(emissions, lengths)
 
     def log_partition(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T, K) to (B,): the log of Σ exp(score) over all sequences of a row's length."""
+        """Compute, for emissions (B, T, K), the log of Σ exp(score) over all sequences of a row's length, (B,)."""
         log_partition: Tensor = _LogPartition.apply(*self._scores(), emissions, lengths)
         return log_partition
 
     @torch.no_grad()
     def best(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T, K) to the tags (B, T) of the highest score, 0 behind a row's length; the Viterbi algorithm."""
+        """Find the tags (B, T) with the highest score by the Viterbi algorithm, 0 after a row's length."""
         start, transition, end = self._scores()
         emissions = emissions.float()
         T, stay = emissions.shape[1], torch.arange(len(start), device=emissions.device)
-        delta = start + emissions[:, 0]  # (B, K): the highest score of the beginnings that end in a tag
-        before = []  # for each t from 1 on the best tag at t − 1 of each tag at t; on padding the tag itself
+        delta = start + emissions[:, 0]  # (B, K): the highest score of a beginning that ends in a tag
+        before = []  # for each t from 1 on, the best tag at t − 1 of each tag at t; on padding the tag itself
         for t in range(1, T):
             inside = t < lengths[:, None]
             highest, tag = (delta[:, :, None] + transition).max(dim=1)
@@ -74,7 +76,7 @@ class CRF(nn.Module):
         return tags.masked_fill(torch.arange(T, device=tags.device) >= lengths[:, None], 0)
 
     def _score(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """(B,): the score of `tags` (B, T)."""
+        """Compute the score of `tags` (B, T), (B,)."""
         start, transition, end = self._scores()
         inside = torch.arange(tags.shape[1], device=tags.device) < lengths[:, None]
         emitted = emissions.float().gather(2, tags[:, :, None])[:, :, 0] * inside
@@ -88,12 +90,12 @@ class CRF(nn.Module):
 
 
 class _LogPartition(torch.autograd.Function):
-    """The forward-backward algorithm (Rabiner 1989, section III), whose probabilities are the gradient.
+    """The forward-backward algorithm (Rabiner 1989, section III). Its probabilities are the gradient.
 
-    Autograd through the forward algorithm alone keeps (B, K, K) numbers a step, and takes 2.3 to 3.8 times as long
-    (benchmarks/tagging.md). Here both recursions are one loop of products with exp(transition): the backward one is the
-    forward one of the mirrored rows. Their states are scaled at every step to a sum of 1, in fp64, where the square of
-    exp(LEAST) is not 0: so no sum is, even where every sequence is forbidden.
+    Autograd through the forward algorithm keeps (B, K, K) numbers per step, and takes 2.3 to 3.8 times as long
+    (benchmarks/tagging.md). Here one loop computes both recursions: the backward one is the forward one of the mirrored
+    rows. States are scaled to a sum of 1 at every step, in fp64, where the square of exp(LEAST) is not 0. So no sum is
+    0, even if every sequence is forbidden.
     """
 
     @staticmethod
@@ -104,9 +106,9 @@ class _LogPartition(torch.autograd.Function):
         mirror = mirrored(lengths, T)
         largest = emissions.double().amax(dim=2, keepdim=True)
         emitted = (emissions - largest).exp()  # (B, T, K)
-        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # of the rows and the mirrored ones
+        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # of the rows and the mirrored rows
         moves = torch.stack([move, move.T])
-        sums, before, after = [], [], []  # of the states, and the states before and after a place's emission
+        sums, before, after = [], [], []  # sums of states, and states before and after a place's emission
         for emits in torch.stack([emitted, taken(emitted, mirror)]).unbind(2):
             sums.append(state.sum(dim=2, keepdim=True))
             before.append(state / sums[-1])
@@ -118,9 +120,9 @@ class _LogPartition(torch.autograd.Function):
         meet = (forth * back_after).sum(dim=2, keepdim=True) / inside[:, :, None]  # infinite on padding
         ctx.save_for_backward(
             forth_after * back / meet,  # the probability of each tag, (B, T, K)
-            forth_after[:, :-1] / (scale * meet)[:, 1:],  # of two in a row, (B, T − 1, K, K), it is this,
-            back_after[:, 1:],  # this
-            move,  # and this
+            forth_after[:, :-1] / (scale * meet)[:, 1:],  # and the three factors of the probability
+            back_after[:, 1:],  # of two neighbouring tags, (B, T − 1, K, K)
+            move,
             last,
         )
         ctx.dtypes = start.dtype, emissions.dtype
@@ -139,16 +141,18 @@ class _LogPartition(torch.autograd.Function):
 
 
 def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Tensor:
-    """(K + 1, K + 1) bool: which of `tags` may follow which where chunks are written in `scheme`.
+    """Return which of `tags` may follow which in `scheme`: bool (K + 1, K + 1).
 
-    Beyond a sequence's ends, the last row and column, it is as if O stood there. UsageError for another scheme's tag.
+    The last row and column are the ends of a sequence, which count as O.
+
+    Raises: UsageError: the scheme is unknown, or a tag is not one of its tags.
     """
     if scheme not in get_args(Scheme):
-        raise UsageError(f"there is no scheme={scheme}; write one of {', '.join(get_args(Scheme))}")
+        raise UsageError(f"unknown scheme={scheme}; write one of {', '.join(get_args(Scheme))}")
     letters = "OBIES" if scheme == "IOBES" else "OBI"
     for tag in tags:
         if not (tag == "O" or (tag[:1] in tuple(letters[1:]) and tag[1:2] in ("", "-"))):
-            raise UsageError(f"{tag!r} is no tag of scheme={scheme}; its tags are O and, with a type, {letters[1:]}")
+            raise UsageError(f"{tag!r} is not a tag of scheme={scheme}; write O, or one of {letters[1:]} with a type")
     ends = [*tags, "O"]
     return torch.tensor([[_may_follow(before, tag, scheme) for tag in ends] for before in ends])
 
@@ -157,7 +161,7 @@ def _may_follow(before: str, tag: str, scheme: Scheme) -> bool:
     last, _, last_kind = before.partition("-")
     letter, _, kind = tag.partition("-")
     same = last_kind == kind
-    if scheme == "IOB1":  # B only parts a chunk from one of the same type
+    if scheme == "IOB1":  # B only separates neighbouring chunks of the same type
         return letter != "B" or (last in ("B", "I") and same)
     if scheme == "IOB2":
         return letter != "I" or (last in ("B", "I") and same)

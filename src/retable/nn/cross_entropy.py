@@ -1,4 +1,4 @@
-"""A softmax over a vocabulary and its cross-entropy, without ever holding all logits.
+"""Cross-entropy of a softmax over a vocabulary, without all logits in memory at once.
 
 N tokens, D d_model, V vocabulary.
 """
@@ -10,19 +10,22 @@ from torch import Tensor
 from retable.nn import fused
 from retable.nn.product import Times, pays, product, times
 
-LOGITS = 1 << 22  # so many at a time on a processor: 16 MB; fewer take longer, more no less
-LOGITS_ON_GPU = 1 << 26
-SLOPES_ON_GPU = 1 << 27  # the more at a time, the fewer times those of the table are added up
-ALIGNED = 64  # words on a GPU: rows of numbers that begin anywhere take it three times as long to multiply
-SLOPES = 1 << 25  # so many at a time on a processor in a type narrower than the weights': 64 MB
+LOGITS = 1 << 22  # logits at a time on a CPU, 16 MB; fewer take longer, more are not faster
+LOGITS_ON_GPU = 1 << 26  # logits at a time on a GPU
+SLOPES_ON_GPU = 1 << 27  # gradients of logits at a time on a GPU; a larger number means fewer sums of the table's
+ALIGNED = 64  # words on a GPU are padded to a multiple of this: products with unaligned rows take three times as long
+SLOPES = 1 << 25  # gradients of logits at a time on a CPU, in a type narrower than the weights': 64 MB
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
-    """The mean over tokens of −log softmax(hidden · weightᵀ + bias)[label], a scalar in fp32.
+    """Compute the mean of −log softmax(hidden · weightᵀ + bias)[label] over tokens, an fp32 scalar in nats.
 
-    hidden (N, D), weight (V, D), bias (V,), labels (N,). Its gradient is made along with the loss, a few rows of logits
-    at a time: memory for V·D and not for N·V, and the logits are computed once. Differentiable once. Under autocast
-    products are of its type, sums and exponentials in fp32.
+    Args:
+        hidden (N, D), weight (V, D), bias (V,), labels (N,).
+
+    The gradient is computed together with the loss, a few rows of logits at a time: memory for V·D numbers, not N·V,
+    and each logit is computed once. Differentiable once. Under autocast, products are in its type, sums and
+    exponentials in fp32.
     """
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
@@ -43,8 +46,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             size = _chunk_size(hidden, len(weight))
             to_logits = times(table, hidden[:size])
             to_hidden = times(table.mT, hidden.new_empty(min(size, len(hidden)), len(weight))) if learns else None
-            # A product in a narrow type leaves V·D numbers to bring to the weights' type and to add up, which takes
-            # longer than the product of a few rows: the slopes of many chunks wait for one.
+            # After a product in a narrow type, V·D numbers are converted to the weights' type and added up. For a few
+            # rows this takes longer than the product, so the slopes of many chunks are collected for one product.
             room = max(SLOPES // len(weight), size) if narrow else size
             for span in _slices(0, len(hidden), room):
                 waiting = hidden.new_empty(span.stop - span.start, len(weight)) if narrow else None
@@ -55,7 +58,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     loss += nats
                     if to_hidden is None:
                         continue
-                    # The softmax's denominator and the mean divide the products' small factors, not N·V numbers.
+                    # The softmax's denominator and the mean divide the small factors of products, not N·V numbers.
                     share = 1 / (total * len(labels))
                     if d_bias is not None:
                         fused.add_column_sums_(d_bias, slope, share[:, 0])
@@ -66,8 +69,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     continue
                 if waiting is None:
                     if pays(slope.mT, scaled[0].mT):
-                        found = product(slope.mT, scaled[0].mT)
-                        d_weight = d_weight.add_(found) if span.start > 0 else found
+                        partial = product(slope.mT, scaled[0].mT)
+                        d_weight = d_weight.add_(partial) if span.start > 0 else partial
                     else:
                         d_weight.addmm_(slope.mT, scaled[0], beta=span.start > 0)
                 elif span.start > 0:
@@ -82,7 +85,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_loss: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.saved_tensors
-        if d_loss != 1:  # 1 where this is all of the loss
+        if d_loss != 1:  # it is 1 if the loss has no other terms
             gradients = [None if gradient is None else gradient.mul_(d_loss) for gradient in gradients]
         return *gradients, None, None
 
@@ -90,8 +93,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _slopes(
     to_logits: Times, hidden: Tensor, bias: Tensor | None, labels: Tensor, learns: bool, out: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The sum of the cross-entropies of a few rows; where the model learns, also their slopes in the logits (n, V)
-    times the softmax's denominators, and those, (n, 1). `out` (n, V) takes the slopes in its type as well."""
+    """Compute the sum of the cross-entropies of a few rows, in nats, and their gradients.
+
+    Returns: the sum; if the model learns, the gradients by the logits (n, V), times the softmax's denominators; and
+        these
+    denominators (n, 1). `out` (n, V) receives the gradients in its type too.
+    """
     if out is not None and fused.serves(out.device, out.dtype):
         to_logits(hidden, out=out)
         losses, totals = fused.cross_entropy_(out, bias, labels)
@@ -109,7 +116,7 @@ def _slopes(
 
 
 class _LinearCrossEntropyOnGPU(torch.autograd.Function):
-    """The same in few passes over the logits, each of which reads and writes a GPU's memory, and without waiting."""
+    """The same with few passes over the logits in GPU memory, and without synchronisation."""
 
     @staticmethod
     def forward(ctx, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, learns: bool) -> Tensor:
@@ -150,7 +157,7 @@ class _LinearCrossEntropyOnGPU(torch.autograd.Function):
 
 
 def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
-    """(N,) fp32: log softmax(hidden · weightᵀ + bias)[label] of every token."""
+    """Compute log softmax(hidden · weightᵀ + bias)[label] of every token, fp32 (N,), in nats."""
     table = weight.to(hidden.dtype)
     parts = [
         -F.cross_entropy(logits_of(hidden[rows], table, bias), labels[rows], reduction="none")
@@ -160,7 +167,7 @@ def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels:
 
 
 def logits_of(hidden: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
-    """(N, V) in fp32."""
+    """Compute the logits (N, V) in fp32 of hidden (N, D), table (V, D) and bias (V,)."""
     return _with_bias(product(hidden, table), bias)
 
 
@@ -170,7 +177,7 @@ def _with_bias(logits: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def row_chunks(hidden: Tensor, vocab_size: int) -> list[slice]:
-    """Slices of the rows, each of a bounded number of logits."""
+    """Split the rows of `hidden` (N, D) into slices with a bounded number of logits each."""
     return _slices(0, len(hidden), _chunk_size(hidden, vocab_size))
 
 

@@ -1,6 +1,6 @@
-"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1), by the way that is fastest.
+"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) by the fastest method.
 
-B batch, T time of the queries, S time of what is attended to, H heads, K head size.
+B batch, T time of the queries, S time of the keys, H heads, K head size.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from retable.nn import fused
 from retable.nn.dropout import drop
 
-SCORES = 512 * 512  # more per head than these are not held at once
+SCORES = 512 * 512  # most scores per head that are computed at once
 
 
 def dot_product_attention(
@@ -22,15 +22,18 @@ def dot_product_attention(
     dropout: float = 0.0,
     scale: float | None = None,
 ) -> Tensor:
-    """softmax(queries · keysᵀ · scale) · values, (B, H, T, K), of queries (B, H, T, K), keys and values (B, H, S, K).
+    """Compute softmax(queries · keysᵀ · scale) · values: (B, H, T, K).
 
-    `mask`, of a shape that broadcasts to (B, H, T, S), is True where a query may look, or a number to add to its score;
-    with `causal` the first query sees the first key, and each after it one more. Every query sees some key. `scale` is
-    1 / √K unless given.
+    Args:
+        queries: (B, H, T, K); keys, values: (B, H, S, K).
+        mask: broadcasts to (B, H, T, S); True where a query may attend, or a number to add to its score. Every query
+            must see a key.
+        causal: let the first query see the first key, and each later query one more.
+        scale: by default 1 / √K.
 
-    torch's own kernel keeps no scores, which pays in fp32. In bf16 it takes three to five times as long on a processor
-    as the products written out, for a single query, as in decoding, twice as long (benchmarks/language_models.md), and
-    for scores with a learnt part or dropout there is none.
+    torch's own kernel does not store scores and is faster in fp32. In bf16 on a CPU it takes three to five times as
+    long as separate products, and twice as long for a single query, as in decoding (benchmarks/language_models.md). For
+    dropout or a learnt term of the scores torch has no CPU kernel.
     """
     T, S = queries.shape[2], keys.shape[2]
     learnt = mask is not None and mask.requires_grad and scale == 1

@@ -1,8 +1,9 @@
-"""Dropout (Srivastava et al. 2014) whose draws cost a processor next to nothing.
+"""Dropout (Srivastava et al. 2014) with fast random numbers on a CPU.
 
-torch draws one number after the other there: 17 ms for the attention's weights of 16 × 8 heads × 128 × 128, a third of
-a step of a GPT of 6 × 256 at a rate of 0.1 (benchmarks/language_models.md). Here the generator gives a seed for a whole
-tensor, and a place's number is a hash of both, so that all are made at once, again for the gradient, and never kept.
+torch draws numbers one after the other: 17 ms for the attention weights of 16 × 8 heads × 128 × 128, a third of a step
+of a GPT of 6 × 256 at a rate of 0.1 (benchmarks/language_models.md). Here the generator draws one seed per tensor, and
+the number of a place is a hash of seed and place. So all numbers are computed at once, computed again for the gradient,
+and not stored.
 """
 
 import numpy as np
@@ -15,14 +16,14 @@ from retable.nn import fused
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout` by `drop`."""
+    """`nn.Dropout` with the fast implementation of `drop`."""
 
     def forward(self, input: Tensor) -> Tensor:
         return drop(input, self.p, self.training)
 
 
 def drop(x: Tensor, rate: float, training: bool = True) -> Tensor:
-    """x / (1 − rate), but 0 at a share `rate` of places, drawn anew at each call; x itself when not training."""
+    """Return x / (1 − rate) with random places, a share `rate`, set to 0; x itself if not `training`."""
     if not training or rate == 0:
         return x
     if x.device.type != "cpu" or rate == 1 or is_compiling():
@@ -51,13 +52,13 @@ def _dropped(x: Tensor, seed: int, dropped: int, scale: float) -> Tensor:
 
 
 def _numbers(n: int, seed: int) -> np.ndarray:
-    """(n,) random numbers of 32 bits, as fused.c has them."""
+    """Compute random 32-bit numbers (n,), the same as fused.c's."""
     places = np.arange(n, dtype=np.uint32)
     return _mixed(_mixed(places ^ np.uint32(seed & 0xFFFFFFFF)) + np.uint32(seed >> 32))
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
-    """A bijection of 32 bits in which each bit moves half of the others (Wellons, "Prospecting for hash functions")."""
+    """Mix 32 bits so that each bit affects half of the others (Wellons, "Prospecting for hash functions")."""
     x = (x ^ x >> 16) * np.uint32(0x7FEB352D)
     x = (x ^ x >> 15) * np.uint32(0x846CA68B)
     return x ^ x >> 16

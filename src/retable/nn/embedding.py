@@ -1,4 +1,4 @@
-"""Given word vectors in a model's input layer.
+"""Given word vectors as initial values of a model's input layer.
 
 V words of the model, D dimensions, N words of the vectors.
 """
@@ -15,10 +15,12 @@ from retable.core.errors import UsageError
 def initialise_embedding(
     embedding: nn.Embedding, vocabulary: Sequence[str], words: Sequence[str], vectors: np.ndarray
 ) -> float:
-    """Start the rows of `vocabulary` (V) that are among `words` (N) from `vectors` (N, D); their share is returned.
+    """Set the rows of `vocabulary` (V) that are among `words` (N) to `vectors` (N, D), and return their share.
 
-    The others stay as they are. The vectors are brought to the spread that the rows had, for which the rest of the
-    model was set up. UsageError where the dimensions differ, or no word is known.
+    Other rows do not change. The vectors are scaled to the standard deviation of the rows before, which the rest of the
+    model is initialised for.
+
+    Raises: UsageError: the dimensions differ, or no word has a vector.
     """
     if vectors.shape[1] != embedding.embedding_dim:
         raise UsageError(
@@ -28,7 +30,9 @@ def initialise_embedding(
     rows = {word: row for row, word in enumerate(words)}
     known = [i for i, word in enumerate(vocabulary) if word in rows]
     if not known:
-        raise UsageError(f"none of the model's {len(vocabulary)} words has a vector; are both of the same tokenizer?")
+        raise UsageError(
+            f"none of the model's {len(vocabulary)} words has a vector; use vectors of the model's tokenizer"
+        )
     chosen = torch.from_numpy(vectors[[rows[vocabulary[i]] for i in known]])
     with torch.no_grad():
         embedding.weight[known] = chosen * (embedding.weight.std() / chosen.std())

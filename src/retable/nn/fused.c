@@ -1,9 +1,9 @@
-/* What fused.py calls: element-wise work in bf16, a pass over memory where torch takes several.
+/* The kernels that fused.py calls: element-wise operations in bf16, in one pass over memory.
  *
- * Numbers are read as bf16, computed with in fp32, and rounded to the nearest, even on a tie. Loops over rows and blocks
- * run on torch's threads: this is compiled with -fopenmp, but not linked with its library, so that it finds torch's own,
- * whose idle threads would otherwise spin on the processors that a second set of threads needs. A number is made by one
- * thread, in an order that doesn't depend on how many there are. */
+ * Numbers are read as bf16, computed in fp32, and rounded to nearest, ties to even. Loops over rows and blocks run on
+ * torch's threads: the file is compiled with -fopenmp but not linked with the library, so that it uses torch's own. A
+ * second set of threads would compete with torch's idle threads, which spin. Each number is computed by one thread, in
+ * an order that does not depend on the number of threads. */
 
 #include <float.h>
 #include <math.h>
@@ -32,8 +32,8 @@ INLINE bf16 narrow(float x) {
     return (bf16)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-/* e^x within 2e-7 of itself, x taken as -87 or 87 beyond those: 2^n times a polynomial (Moshier's Cephes, expf) in what
- * is left of x. The ternaries, unlike fminf, may be a vector's minimum. */
+/* e^x with a relative error of 2e-7, for x clamped to -87 to 87: 2^n times a polynomial (Moshier's Cephes, expf) in the
+ * remainder of x. Ternaries, unlike fminf, compile to vector minima. */
 INLINE float exponential(float x) {
     x = x < -87.0f ? -87.0f : x > 87.0f ? 87.0f : x;
     float n = rintf(x * 1.44269504f);
@@ -72,7 +72,7 @@ static float softmax_row(bf16 *row, const float *bias, int64_t label, int64_t n,
     return bias ? softmax_row_of(row, bias, label, n, total) : softmax_row_of(row, 0, label, n, total);
 }
 
-/* Logits (rows, n), to which bias (n), if any, is added, become in place the slopes of their cross-entropy times the
+/* Overwrites logits (rows, n), after adding bias (n) if any, with the gradients of their cross-entropy times the
  * softmax's denominators, total (rows). losses (rows) are -log softmax[label]. */
 void cross_entropy(bf16 *logits, const float *bias, const int64_t *labels, int64_t rows, int64_t n, float *losses,
                    float *total) {
@@ -89,14 +89,14 @@ static void add_columns(const bf16 *rows, const float *shares, int64_t n_rows, i
         for (int64_t j = 0; j < width; j++) sums[j] += shares[i] * widen(rows[i * n + j]);
 }
 
-/* Adds to sums (n) those of the columns of (n_rows, n), each row times its share. */
+/* Adds the column sums of rows (n_rows, n), each times its share, to sums (n). */
 void column_sums(const bf16 *rows, const float *shares, int64_t n_rows, int64_t n, float *sums) {
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < n; j += BLOCK)
         add_columns(rows + j, shares, n_rows, n, n - j < BLOCK ? n - j : BLOCK, sums + j);
 }
 
-/* The share of the normal distribution below v, 1/2 erfc(-v / sqrt 2), within 1.5e-7 (Abramowitz and Stegun 1964,
+/* The normal distribution function at v, 1/2 erfc(-v / sqrt 2), with an error of 1.5e-7 (Abramowitz and Stegun 1964,
  * equation 7.1.26), and its density. */
 INLINE float normal(float v, float *density) {
     float bell = exponential(-0.5f * v * v);
@@ -112,7 +112,7 @@ INLINE float normal(float v, float *density) {
     return v < 0 ? beyond : 1.0f - beyond;
 }
 
-/* x times this share is GELU with tanh: 1/2 (1 + tanh u) = 1 / (1 + exp(-2u)); and the share's slope. */
+/* The factor of x in GELU with tanh, 1/2 (1 + tanh u) = 1 / (1 + exp(-2u)), and its derivative. */
 INLINE float logistic(float v, float *slope) {
     float s = 1.0f / (1.0f + exponential(-1.5957691216f * (v + 0.044715f * v * v * v)));
     *slope = s * (1.0f - s) * (1.5957691216f + 0.2140644488f * v * v);
@@ -148,7 +148,7 @@ void gelu(const bf16 *x, bf16 *y, int64_t n, int with_tanh) {
     for (int64_t i = 0; i < n; i += BLOCK) gelu_block(x + i, y + i, n - i < BLOCK ? n - i : BLOCK, with_tanh);
 }
 
-/* The gradient dx (n), of dy, that of what comes out. */
+/* The gradient dx (n) by the input, from the gradient dy by the output. */
 void gelu_slopes(const bf16 *x, const bf16 *dy, bf16 *dx, int64_t n, int with_tanh) {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i += BLOCK)
@@ -170,8 +170,8 @@ static void softmax_weights(bf16 *row, const float *bias, float scale, int64_t n
     for (int64_t j = 0; j < n; j++) row[j] = narrow(wide[j] / sum);
 }
 
-/* Scores (rows, heads, queries, n) times scale become the attention's weights; the bias of a score, if any, is strides
- * of row, head and query away from that of the first. n is at most MOST. */
+/* Overwrites scores (rows, heads, queries, n) with the attention's weights, after multiplying by scale and adding a
+ * bias, if any, whose strides by row, head and query are given. n is at most MOST. */
 void attention_weights(bf16 *scores, const float *bias, const int64_t *strides, float scale, int64_t rows, int64_t heads,
                        int64_t queries, int64_t n) {
 #pragma omp parallel for schedule(static)
@@ -189,7 +189,7 @@ static void softmax_slopes(const bf16 *weights, bf16 *slopes, float scale, int64
     for (int64_t j = 0; j < n; j++) slopes[j] = narrow(widen(weights[j]) * (widen(slopes[j]) - mean) * scale);
 }
 
-/* The loss's slopes (rows, n) in a softmax's weights become those in its scores, times scale. */
+/* Overwrites the loss's gradients (rows, n) by a softmax's weights with those by its scores, times scale. */
 void attention_slopes(const bf16 *weights, bf16 *slopes, float scale, int64_t rows, int64_t n) {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < rows; i++) softmax_slopes(weights + i * n, slopes + i * n, scale, n);
@@ -204,7 +204,7 @@ static float rms_norm_row(const float *x, const float *scale, bf16 *y, float eps
     return inverse;
 }
 
-/* y (rows, n) is x over its root mean square, times scale (n); what x was divided by is 1 over inverse (rows). */
+/* y (rows, n) is x divided by its root mean square, times scale (n). inverse (rows) is 1 over the divisor. */
 void rms_norm(const float *x, const float *scale, bf16 *y, float *inverse, float eps, int64_t rows, int64_t n) {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < rows; i++) inverse[i] = rms_norm_row(x + i * n, scale, y + i * n, eps, n);
@@ -228,7 +228,7 @@ static void rms_norm_scale_slopes(const float *x, const bf16 *dy, const float *i
         for (int64_t j = 0; j < width; j++) d_scale[j] += widen(dy[i * n + j]) * x[i * n + j] * inverse[i];
 }
 
-/* The slopes of what comes out, dy (rows, n), to those of x and of scale (n). */
+/* The gradients by x and by scale (n), from the gradient by the output, dy (rows, n). */
 void rms_norm_slopes(const float *x, const float *scale, const bf16 *dy, const float *inverse, float *dx, float *d_scale,
                      int64_t rows, int64_t n) {
 #pragma omp parallel for schedule(static)
@@ -238,14 +238,14 @@ void rms_norm_slopes(const float *x, const float *scale, const bf16 *dy, const f
         rms_norm_scale_slopes(x + j, dy + j, inverse, rows, n, n - j < COLUMNS ? n - j : COLUMNS, d_scale + j);
 }
 
-/* A bijection of 32 bits in which each bit of x moves half of the others (Wellons, "Prospecting for hash functions"). */
+/* A bijection of 32 bits in which each bit changes half of the others (Wellons, "Prospecting for hash functions"). */
 INLINE uint32_t mixed(uint32_t x) {
     x = (x ^ (x >> 16)) * 0x7feb352du;
     x = (x ^ (x >> 15)) * 0x846ca68bu;
     return x ^ (x >> 16);
 }
 
-/* Whether the number at place i stays, of which `dropped` in 2^32 go. */
+/* Whether the number at place i is kept; the probability to drop it is dropped / 2^32. */
 INLINE int stays(uint32_t i, uint64_t seed, uint32_t dropped) {
     return mixed(mixed(i ^ (uint32_t)seed) + (uint32_t)(seed >> 32)) >= dropped;
 }
@@ -265,7 +265,7 @@ static void dropout_block(const void *x, void *y, int64_t start, int64_t n, uint
             narrow_y[i] = stays((uint32_t)start + i, seed, dropped) ? narrow(widen(narrow_x[i]) * scale) : 0;
 }
 
-/* y (n) is x times scale where it stays, and else 0; both are bf16, or wide. */
+/* y (n) is x times scale where it is kept, otherwise 0; both are bf16, or fp32 if wide. */
 void dropout(const void *x, void *y, int64_t n, uint64_t seed, uint32_t dropped, float scale, int wide) {
 #pragma omp parallel for schedule(static) if (n > BLOCK)
     for (int64_t i = 0; i < n; i += BLOCK)
@@ -307,10 +307,10 @@ static void lstm_slopes_row(bf16 *restrict gates, const float *restrict before, 
     }
 }
 
-#define FEW 8192 /* numbers that one thread has done before another has begun */
+#define FEW 8192 /* numbers that one thread finishes before another could start */
 
-/* A step of an LSTM. gates (rows, 4n), what the input gives to the input, forget, cell and output gates, becomes their
- * values once recurrent (rows, 4n) and bias (4n) are added; the cells before (rows, n) lead to cell and hidden. */
+/* A step of an LSTM. Overwrites gates (rows, 4n), the input's contribution to the input, forget, cell and output gates,
+ * with their values, after adding recurrent (rows, 4n) and bias (4n). before (rows, n) are the previous cells. */
 void lstm_step(bf16 *gates, const bf16 *recurrent, const float *bias, const float *before, float *cell, bf16 *hidden,
                int64_t rows, int64_t n) {
 #pragma omp parallel for schedule(static) if (4 * rows * n > FEW)
@@ -318,8 +318,8 @@ void lstm_step(bf16 *gates, const bf16 *recurrent, const float *bias, const floa
         lstm_row(gates + 4 * r * n, recurrent + 4 * r * n, bias, before + r * n, cell + r * n, hidden + r * n, n);
 }
 
-/* The values of the gates become their gradients, from those of the hidden states, as the layer above and the next step
- * have it, and of the cells, d_cell (rows, n), which becomes that of the cells before. */
+/* Overwrites the gates' values with their gradients, from the gradients by the hidden states in the layer above and in
+ * the next step, and by the cells, d_cell (rows, n), which is overwritten with the gradient by the previous cells. */
 void lstm_step_slopes(bf16 *gates, const float *before, const float *cell, const bf16 *above, const bf16 *later,
                       float *d_cell, int64_t rows, int64_t n) {
 #pragma omp parallel for schedule(static) if (4 * rows * n > FEW)

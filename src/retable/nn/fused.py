@@ -1,7 +1,8 @@
-"""Element-wise work on a processor, mostly in bf16, in a pass over memory where torch takes several: what fused.c has.
+"""Element-wise operations on a CPU, mostly in bf16, in one pass over memory: bindings of fused.c.
 
-It is compiled when the package is installed, where there is a C compiler; elsewhere `COMPILED` is None, nothing here
-serves, and torch's own operations do the same work, which differ by roundings. In fp32, and on a GPU, they always do.
+fused.c is compiled when the package is installed, if there is a C compiler. Otherwise `COMPILED` is None, `serves`
+returns False, and torch's own operations are used, which differ by rounding. torch's are always used in fp32 and on a
+GPU.
 """
 
 import ctypes
@@ -12,14 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-MOST = 4096  # scores of a query that `AttentionWeights` takes
+MOST = 4096  # most scores per query that `AttentionWeights` accepts
 
 
 def _compiled() -> ctypes.CDLL | None:
-    found = find_spec("retable.nn._fused")
-    if found is None or found.origin is None:
+    spec = find_spec("retable.nn._fused")
+    if spec is None or spec.origin is None:
         return None
-    library = ctypes.CDLL(found.origin)
+    library = ctypes.CDLL(spec.origin)
     pointer, number, flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
     library.cross_entropy.argtypes = [pointer, pointer, pointer, number, number, pointer, pointer]
     library.column_sums.argtypes = [pointer, pointer, number, number, pointer]
@@ -39,14 +40,18 @@ COMPILED = _compiled()
 
 
 def serves(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether it does what is asked, on a device and in a type; not within `torch.compile`, which joins passes too."""
+    """Return whether fused.c has operations for a device and type.
+
+    False within `torch.compile`, which fuses operations itself.
+    """
     return COMPILED is not None and device.type == "cpu" and dtype == torch.bfloat16 and not is_compiling()
 
 
 def cross_entropy_(logits: Tensor, bias: Tensor | None, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """(N,) fp32 each: −log softmax(logits + bias)[label], and the softmax's denominators.
+    """Compute −log softmax(logits + bias)[label], in nats, and the softmax's denominators, fp32 (N,) each.
 
-    logits (N, V) bf16 become the slopes of the former times the latter; bias (V,) fp32, labels (N,).
+    bias (V,) fp32, labels (N,). The logits, bf16 (N, V), are overwritten with the losses' gradients times the
+    denominators.
     """
     assert COMPILED is not None and logits.is_contiguous()
     bias, labels = None if bias is None else bias.float().contiguous(), labels.contiguous()
@@ -59,7 +64,7 @@ def cross_entropy_(logits: Tensor, bias: Tensor | None, labels: Tensor) -> tuple
 
 
 def add_column_sums_(sums: Tensor, rows: Tensor, shares: Tensor) -> None:
-    """Add Σ_n shares[n] · rows[n], of rows (N, V) and shares (N,), to sums (V,), both fp32."""
+    """Add Σ_n shares[n] · rows[n] to sums (V,), for rows (N, V) and shares (N,); sums and shares are fp32."""
     if not serves(rows.device, rows.dtype):
         sums += rows.mT @ shares
         return
@@ -68,7 +73,7 @@ def add_column_sums_(sums: Tensor, rows: Tensor, shares: Tensor) -> None:
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """`torch.nn.functional.gelu`."""
+    """Compute `torch.nn.functional.gelu`: exactly, or by tanh with approximate="tanh"."""
     return _GELU.apply(x, approximate == "tanh") if serves(x.device, x.dtype) else F.gelu(x, approximate=approximate)
 
 
@@ -94,8 +99,10 @@ class _GELU(torch.autograd.Function):
 
 
 class AttentionWeights(torch.autograd.Function):
-    """softmax(scores · scale + bias) over the last dimension, (B, H, T, S) in bf16, of scores dense in bf16 and a bias
-    that broadcasts to them, or None; S at most MOST. The scores are used up."""
+    """The function softmax(scores · scale + bias) over the last dimension: bf16 (B, H, T, S).
+
+    The scores are dense bf16, with S at most MOST, and are overwritten. The bias broadcasts to them, or is None.
+    """
 
     @staticmethod
     def forward(ctx, scores: Tensor, bias: Tensor | None, scale: float) -> Tensor:
@@ -125,7 +132,7 @@ class AttentionWeights(torch.autograd.Function):
 
 
 class RMSNorm(nn.RMSNorm):
-    """torch's, in one pass each way where it goes from fp32 to bf16: under autocast on a processor."""
+    """torch's RMSNorm, fused where autocast on a CPU goes from fp32 to bf16."""
 
     def forward(self, input: Tensor) -> Tensor:
         narrow = torch.is_autocast_enabled("cpu") and serves(input.device, torch.get_autocast_dtype("cpu"))
@@ -157,10 +164,11 @@ class _RMSNorm(torch.autograd.Function):
 
 
 def lstm_step_(gates: Tensor, recurrent: Tensor, bias: Tensor, before: Tensor, cell: Tensor, hidden: Tensor) -> None:
-    """A step of B rows. What the input gives to the gates, (B, 4H), becomes their values, once `recurrent` (B, 4H) and
-    `bias` (4H,) are added; with the cells before, (B, H), they fill `cell` and `hidden` (B, H).
+    """Compute one LSTM step of B rows, and write `cell` and `hidden` (B, H).
 
-    Gates are in the order input, forget, cell, output. bias and cells are in fp32, the others in bf16; all are dense.
+    `gates` (B, 4H), the input's product with the weights, in the order input, forget, cell, output, is overwritten with
+    the gates' values, after `recurrent` (B, 4H) and `bias` (4H,) are added. `before` (B, H) are the previous cells.
+    bias and cells are fp32, the others bf16; all are dense.
     """
     assert COMPILED is not None
     tensors = (gates, recurrent, bias, before, cell, hidden)
@@ -170,10 +178,10 @@ def lstm_step_(gates: Tensor, recurrent: Tensor, bias: Tensor, before: Tensor, c
 def lstm_step_slopes_(
     gates: Tensor, before: Tensor, cell: Tensor, above: Tensor, later: Tensor, d_cell: Tensor
 ) -> None:
-    """The gates' values of `lstm_step_` become the loss's slopes in what was added up for them.
+    """Overwrite the gates' values of `lstm_step_` with the loss's gradients before the activations.
 
-    Its slopes in the hidden states are the sum of two, (B, H) each, in bf16. `d_cell`, (B, H) in fp32, those in the
-    cells, becomes those in the cells before.
+    The gradients by the hidden states are the sum of `above` and `later`, bf16 (B, H). `d_cell`, fp32 (B, H), the
+    gradients by the cells, is overwritten with those by the previous cells.
     """
     assert COMPILED is not None
     tensors = (gates, before, cell, above, later, d_cell)
@@ -181,7 +189,10 @@ def lstm_step_slopes_(
 
 
 def dropout(x: Tensor, seed: int, dropped: int, scale: float) -> Tensor:
-    """x times `scale`, but 0 where its place's random number of 32 bits is below `dropped`; x dense, bf16 or fp32."""
+    """Return x times `scale`, with 0 where a place's random 32-bit number is below `dropped`.
+
+    x is dense, in bf16 or fp32.
+    """
     assert COMPILED is not None and x.is_contiguous() and x.dtype in (torch.bfloat16, torch.float32)
     y = torch.empty_like(x)
     COMPILED.dropout(x.data_ptr(), y.data_ptr(), x.numel(), seed, dropped, scale, x.dtype == torch.float32)

@@ -1,8 +1,8 @@
-"""LSTM layers (Hochreiter and Schmidhuber 1997, with forget gates) that are fast in bf16 on a processor.
+"""LSTM layers (Hochreiter and Schmidhuber 1997, with forget gates) that are fast in bf16 on a CPU.
 
-The products of all inputs are one, so are those of the weights' gradients; what is left for each step is a product of
-the few rows of a batch with weights laid out once for all steps, and one pass over the gates. torch's own, oneDNN's,
-takes 50 ms there for the backward pass of 35 steps of 20 rows of 650, this one 15 (benchmarks/language_models.md).
+One product covers the inputs of all steps, and another their weights' gradients. Each step then needs a product of a
+few rows with weights in a layout prepared once, and one pass over the gates. torch's own backward pass, oneDNN's, takes
+50 ms for 35 steps of 20 rows of 650 there; this one takes 15 ms (benchmarks/language_models.md).
 
 T time, B batch, I input, H hidden.
 """
@@ -16,18 +16,19 @@ from retable.nn import fused
 from retable.nn.dropout import drop
 from retable.nn.product import laid_out
 
-NARROW = 256  # below, torch's takes no longer: what each step's calls cost is then most of it
+NARROW = 256  # below this width torch's LSTM is as fast: calls then take most of a step's time
 
 
 class LSTM(nn.LSTM):
-    """torch's, with the same parameters, and the same numbers but for roundings.
+    """torch's LSTM with the same parameters and, except for rounding, the same results.
 
-    By the way above under autocast to bf16, where it goes one way, isn't narrow, has biases and no projection, and
-    reads more than one step, else as torch does. The state's cells are then in fp32, its hidden states in bf16.
+    The fast method is used under autocast to bf16 on a CPU, for one direction, at least NARROW units, biases, no
+    projection, and more than one step. The state's cells are then in fp32, its hidden states in bf16. Otherwise torch's
+    method is used.
     """
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> Any:
-        """As torch's; never a PackedSequence."""
+        """Compute the same as torch's LSTM; a PackedSequence is not accepted."""
         kind, steps = input.device.type, input.shape[1 if self.batch_first else 0]
         narrow = torch.is_autocast_enabled(kind) and fused.serves(input.device, torch.get_autocast_dtype(kind))
         plain = self.bias and not self.bidirectional and not self.proj_size and self.hidden_size >= NARROW
@@ -49,8 +50,10 @@ class LSTM(nn.LSTM):
 
 
 class _Layer(torch.autograd.Function):
-    """(T, B, I) inputs, the hidden states and cells before them (B, H), weights (4H, I) and (4H, H), biases (4H,), to
-    the hidden states (T, B, H) and the last cells (B, H)."""
+    """One layer: inputs (T, B, I), first states (B, H), weights and biases to states (T, B, H) and last cells.
+
+    The weights are (4H, I) and (4H, H), the biases (4H,), the last cells (B, H).
+    """
 
     @staticmethod
     def forward(ctx, inputs: Tensor, h: Tensor, c: Tensor, w: Tensor, u: Tensor, b: Tensor, b_u: Tensor) -> Any:
@@ -62,10 +65,10 @@ class _Layer(torch.autograd.Function):
             hiddens[0], cells[0] = h, c
             recurrent = laid_out(narrow_u, B)
             for t in range(T):
-                given = recurrent(hiddens[t])
-                fused.lstm_step_(gates[t], given, bias, cells[t], cells[t + 1], hiddens[t + 1])
+                fed_back = recurrent(hiddens[t])
+                fused.lstm_step_(gates[t], fed_back, bias, cells[t], cells[t + 1], hiddens[t + 1])
             ctx.save_for_backward(inputs, gates, hiddens, cells, narrow_w, narrow_u)
-            ctx.types = [given.dtype for given in (h, c, w, u, b, b_u)]
+            ctx.types = [tensor.dtype for tensor in (h, c, w, u, b, b_u)]
             return hiddens[1:], cells[T].clone()
 
     @staticmethod
@@ -82,5 +85,5 @@ class _Layer(torch.autograd.Function):
         d_inputs = (slopes @ w).view_as(inputs)
         d_w, d_u = slopes.mT @ inputs.flatten(0, 1), slopes.mT @ hiddens[:-1].flatten(0, 1)
         d_bias = slopes.float().sum(0)
-        found = (later, d_cell, d_w, d_u, d_bias, d_bias)
-        return d_inputs, *(each.to(dtype) for each, dtype in zip(found, ctx.types, strict=True))
+        gradients = (later, d_cell, d_w, d_u, d_bias, d_bias)
+        return d_inputs, *(each.to(dtype) for each, dtype in zip(gradients, ctx.types, strict=True))

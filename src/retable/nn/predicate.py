@@ -1,5 +1,4 @@
-"""Which word of a sentence is the predicate, as an input beside the words (He et al. 2017, "Deep Semantic Role
-Labeling", section 2.2).
+"""A mark of a sentence's predicate as input (He et al. 2017, "Deep Semantic Role Labeling", section 2.2).
 
 B batch, T time, P d_predicate.
 """
@@ -9,14 +8,14 @@ from torch import Tensor, nn
 
 
 class PredicateIndicator(nn.Module):
-    """A vector for the predicate, and another for all other places."""
+    """An embedding with one vector for the predicate and another for all other places."""
 
     def __init__(self, d_predicate: int):
         super().__init__()
         self.embedding = nn.Embedding(2, d_predicate)
 
     def forward(self, predicates: Tensor, length: int) -> Tensor:
-        """The places (B,) of the predicates among T = `length`, to (B, T, P)."""
+        """Map the places (B,) of the predicates to vectors (B, T, P), T = `length`."""
         marks = torch.arange(length, device=predicates.device) == predicates[:, None]
         vectors: Tensor = self.embedding(marks.long())
         return vectors

@@ -1,7 +1,7 @@
-"""Matrix products in fp32 by oneDNN, on processors whose vendor MKL, torch's choice for them, doesn't serve well.
+"""Matrix products in fp32 by oneDNN, on CPUs for which MKL, torch's choice, is slow.
 
-Two cores of AMD's Zen 5 reach 190 GFLOP/s by MKL and 430 by oneDNN (2,048 × 256 by 256 × 1,024; benchmarks/ratios.md).
-It has the second matrix laid out in a way of its own, which pays from a few hundred rows on.
+Two cores of AMD's Zen 5 reach 190 GFLOP/s with MKL and 430 with oneDNN (2,048 × 256 by 256 × 1,024;
+benchmarks/ratios.md). oneDNN copies the second matrix into its own layout, which pays from a few hundred rows on.
 
 N rows, I inputs, O outputs.
 """
@@ -15,28 +15,31 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-ROWS = 256  # so many at least, and
-PRODUCTS = 1 << 26  # so many of numbers: below, laying out and calling take longer than is won
+ROWS = 256  # lowest number of rows for which oneDNN's layout and call pay
+PRODUCTS = 1 << 26  # lowest number of multiplications for which they pay
 
-Times: TypeAlias = Callable[..., Tensor]  # of rows, and of `out` if what it gives is to stand there
+Times: TypeAlias = Callable[..., Tensor]  # takes rows and, optionally, the tensor `out` for the result
 
 
 def laid_out(weight: Tensor, n_rows: int) -> Times:
-    """What multiplies rows (N, I), about `n_rows` of them, with weightᵀ, of weight (O, I), which it lays out once.
+    """Return a function that multiplies about `n_rows` rows (N, I) with weightᵀ, for weight (O, I).
 
-    In bf16 or fp32, on a processor that torch has oneDNN for; without a gradient.
+    The weight is copied into oneDNN's layout once. For bf16 or fp32 on a CPU with oneDNN; without gradients.
     """
     kept = torch.ops.mkldnn._reorder_linear_weight(weight, n_rows)
 
     def multiplied(rows: Tensor, out: Tensor | None = None) -> Tensor:
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(rows, kept, None, "none", [], "")
-        return found if out is None else out.copy_(found)
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(rows, kept, None, "none", [], "")
+        return result if out is None else out.copy_(result)
 
     return multiplied
 
 
 def times(weight: Tensor, rows: Tensor) -> Times:
-    """The same, by the way that is faster for rows like these."""
+    """Return the faster function to multiply rows like these, (N, I), with weightᵀ: oneDNN's or torch's.
+
+    The result for rows (N, I) and weight (O, I) is (N, O).
+    """
     return laid_out(weight, len(rows)) if pays(rows, weight) else partial(_plain, weight)
 
 
@@ -45,12 +48,12 @@ def _plain(weight: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def product(rows: Tensor, weight: Tensor) -> Tensor:
-    """(N, O): rows (N, I) times weightᵀ, of weight (O, I), by that way."""
+    """Multiply rows (N, I) with weightᵀ by the faster method, for weight (O, I): (N, O)."""
     return times(weight, rows)(rows)
 
 
 def pays(rows: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN is faster in multiplying rows (N, I) with weightᵀ, of weight (O, I), and no gradient is asked."""
+    """Return whether oneDNN is faster for rows (N, I) times weightᵀ, and no gradient is needed."""
     if is_compiling() or (torch.is_grad_enabled() and (rows.requires_grad or weight.requires_grad)):
         return False
     large = len(rows) >= ROWS and len(rows) * weight.numel() >= PRODUCTS
@@ -64,10 +67,10 @@ def _amd() -> bool:
 
 
 class Linear(nn.Linear):
-    """torch's, its products and those of its gradient by the way that is faster."""
+    """torch's linear layer, with the faster method for its products and their gradients."""
 
     def forward(self, input: Tensor) -> Tensor:
-        whole = type(self.weight) is nn.Parameter  # and not a process's share of it
+        whole = type(self.weight) is nn.Parameter  # False for one process's shard of the weight
         rows = input.reshape(-1, input.shape[-1])
         with torch.no_grad():
             faster = whole and not torch.is_autocast_enabled(input.device.type) and pays(rows, self.weight)
@@ -80,8 +83,8 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(rows, weight)
-        found = product(rows, weight)
-        return found if bias is None else found.add_(bias)
+        result = product(rows, weight)
+        return result if bias is None else result.add_(bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -96,7 +99,7 @@ class _Linear(torch.autograd.Function):
 
 
 def use_faster_products(module: nn.Module) -> None:
-    """Have the module's linear layers be `Linear`; weights, names and states stay as they are."""
+    """Convert the module's linear layers to `Linear`, with the same weights, names and states."""
     for layer in module.modules():
         if type(layer) is nn.Linear:
             layer.__class__ = Linear

@@ -1,4 +1,4 @@
-"""Relative positions as a number that is added to attention scores (Raffel et al. 2020, section 2.1).
+"""Relative positions as numbers that are added to attention scores (Raffel et al. 2020, section 2.1).
 
 T positions of queries, S of keys, H heads.
 """
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class RelativePositions(nn.Module):
-    """A learnt number for each head and bucket of distances from a query to a key."""
+    """A learnt number per head and bucket of distances from a query to a key."""
 
     def __init__(self, n_heads: int, causal: bool, n_buckets: int = 32, max_distance: int = 128):
         super().__init__()
@@ -18,19 +18,19 @@ class RelativePositions(nn.Module):
         self.causal, self.n_buckets, self.max_distance = causal, n_buckets, max_distance
 
     def forward(self, n_queries: int, n_keys: int) -> Tensor:
-        """(1, H, T, S): what is added to the scores of the last T of S positions on all S of them."""
+        """Return the numbers to add to the scores of the last T of S positions on all S, (1, H, T, S)."""
         distances = torch.arange(1 - n_keys, n_queries, device=self.numbers.weight.device)
         numbers = self.numbers(buckets(distances, self.causal, self.n_buckets, self.max_distance))  # (S + T − 1, H)
-        # Each query's row is a window on the distances, one place to the left of the query's before it.
+        # Each query's row is a window on the distances, one place to the left of the previous query's.
         return numbers.unfold(0, n_keys, 1).flip(0).transpose(0, 1)[None]
 
 
 def buckets(distance: Tensor, causal: bool, n_buckets: int, max_distance: int) -> Tensor:
-    """The bucket of each distance, which is the key's position less the query's.
+    """Return the bucket of each distance, the key's position minus the query's.
 
-    Half of the buckets hold one distance each, the others ever more of them, in logarithmic steps up to `max_distance`;
-    all beyond is in the last. Those ahead have half of all buckets to themselves, or with `causal`, where no query sees
-    them, share that of distance 0.
+    Half of the buckets have one distance each. The others have logarithmically growing ranges up to `max_distance`, and
+    the last has all greater distances. Distances ahead have half of all buckets; with `causal`, where no query attends
+    ahead, they have the bucket of distance 0.
     """
     if causal:
         ahead, distance = torch.zeros_like(distance), -distance.clamp(max=0)

@@ -1,4 +1,6 @@
-"""ELMo's mixture of layers: γ Σ_k s_k h_k, the weights s a softmax (Peters et al. 2018, arXiv 1802.05365, equation 1).
+"""ELMo's mixture of layers: γ Σ_k s_k h_k with softmax weights s.
+
+Peters et al. 2018, arXiv 1802.05365, equation 1.
 
 B batch, T time, D d_model, K layers.
 """
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 
 
 class ScalarMix(nn.Module):
-    """K layers to one. The weights start equal, γ at 1."""
+    """A learnt mixture of K layers. The weights start equal, γ at 1."""
 
     def __init__(self, n_layers: int):
         super().__init__()
@@ -18,7 +20,7 @@ class ScalarMix(nn.Module):
         self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, layers: Sequence[Tensor], lengths: Tensor) -> Tensor:
-        """K layers (B, T, D), padded behind each row's length, to (B, T, D), zero on padding."""
+        """Mix K layers (B, T, D), padded after each row's length, to (B, T, D), zero on padding."""
         inside = torch.arange(layers[0].shape[1], device=lengths.device) < lengths[:, None]
         mixed = sum(share * layer for share, layer in zip(self.weights.softmax(dim=0), layers, strict=True))
         return (self.gamma * mixed).masked_fill(~inside[:, :, None], 0.0)

@@ -1,4 +1,4 @@
-"""The Transformer's block and its positions, shared by its descendants (Vaswani et al. 2017, sections 3.1 to 3.5).
+"""The Transformer's block and positions (Vaswani et al. 2017, sections 3.1 to 3.5).
 
 B batch, T time, S time before that, D d_model, H heads, K head size, F feed-forward width.
 """
@@ -14,15 +14,15 @@ from retable.nn import fused
 from retable.nn.dot_product import dot_product_attention
 from retable.nn.dropout import Dropout
 
-ROOM = 64  # a cache has memory for a multiple of so many positions
+ROOM = 64  # positions by which a cache's memory grows
 
 
 class Cache:
     """The keys and values of the S positions that a layer has read: `tensor` (2, B, H, S, K).
 
-    Others come of it, with more positions or other rows, and leave it as it is. The first with more positions takes
-    over its memory, which has room behind the last position, so that decoding copies every ROOM tokens, not at each.
-    It is for decoding: no gradient goes back through more than one step of it.
+    `extended` and `select` return new caches. Only `select` with `last` makes this one unusable. The first extended
+    cache takes over the memory, which has spare room, so that decoding copies it every ROOM tokens and not at each
+    token. A cache is for decoding: gradients pass through at most one of its steps.
     """
 
     def __init__(self, memory: Tensor, length: int):
@@ -31,12 +31,12 @@ class Cache:
 
     @classmethod
     def empty(cls, keys: Tensor) -> "Cache":
-        """Of no positions yet, for keys (B, H, T, K) like these."""
+        """Create a cache without positions, for keys of the shape (B, H, T, K) of these."""
         B, H, _, K = keys.shape
         return cls(keys.new_empty(2, B, H, 0, K), 0)
 
     def extended(self, keys: Tensor, values: Tensor) -> "Cache":
-        """With T more positions, whose keys and values are (B, H, T, K)."""
+        """Return a cache with T more positions, whose keys and values are (B, H, T, K)."""
         length = self.length + keys.shape[2]
         memory, self._memory = self._memory, None
         if memory is None or memory.shape[3] < length:
@@ -47,10 +47,10 @@ class Cache:
         return Cache(memory, length)
 
     def select(self, rows: Tensor, last: int | None = None) -> "Cache":
-        """Of these rows (R,) alone, in their order.
+        """Return a cache of these rows (R,), in their order.
 
-        With `last`, each of B rows differs from the one whose place it takes in its last so many positions at most:
-        only those are copied, within the memory of this cache, which is used up with all those that it came of.
+        With `last`, each row must differ from the row whose place it takes in at most its last `last` positions. Only
+        these are copied, in the memory of this cache, after which this cache and those it was made from cannot be used.
         """
         memory = self._memory
         if last is None or memory is None:
@@ -63,37 +63,41 @@ class Cache:
         return Cache(memory, self.length)
 
     def _room(self, n_rows: int, length: int) -> Tensor:
-        """Memory for more than `length` positions, of few different sizes, so that what is freed can be used again."""
+        """Allocate memory for more than `length` positions, in few sizes so that freed memory is used again."""
         _, _, H, _, K = self.tensor.shape
         return self.tensor.new_empty(2, n_rows, H, (length // ROOM + 1) * ROOM, K)
 
 
-Past: TypeAlias = Cache | tuple[()] | None  # () before the first position; None keeps none
+Past: TypeAlias = Cache | tuple[()] | None  # () before the first position; None: keep no cache
 
 
 def angles(length: int, width: int) -> Tensor:
-    """(length, width / 2): position t times 10000^(−2i / width), from which both kinds of sinusoids are made."""
+    """Compute position t times 10000^(−2i / width): (length, width / 2)."""
     if width % 2:
-        raise ValueError(f"sinusoids come in pairs, which a width of {width} does not divide into")
+        raise ValueError(f"a width of {width} does not divide into pairs of sinusoids; it must be even")
     return torch.outer(torch.arange(length), 10000 ** -(torch.arange(0, width, 2) / width))
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """(length, width) to add to embeddings: the sine and cosine of each angle side by side (Vaswani, section 3.5)."""
+    """Compute sines and cosines of `angles` in turn, (length, width), to add to embeddings.
+
+    Vaswani et al. 2017, section 3.5.
+    """
     angle = angles(length, width)
     return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1)
 
 
 def rotations(length: int, width: int) -> Tensor:
-    """(2, length, width / 2): the cosine and sine of each angle, for `rotate`."""
+    """Compute the cosines and sines of `angles`, (2, length, width / 2), for `rotate`."""
     angle = angles(length, width)
     return torch.stack([angle.cos(), angle.sin()])
 
 
 def rotate(heads: Tensor, rotation: Tensor) -> Tensor:
-    """Turn each pair of neighbours in (B, H, T, K) by its position's angle, in fp32 (Su et al. 2021, section 3.2).
+    """Rotate each pair of neighbours in (B, H, T, K) by its position's angle, in fp32.
 
-    `rotation` (2, T, K / 2). A product of two rotated vectors depends on how far apart they are, not on where.
+    `rotation` (2, T, K / 2). The product of two rotated vectors depends only on the distance of their positions (Su et
+    al. 2021, section 3.2).
     """
     cos, sin = rotation
     x, y = heads.float().unflatten(3, (-1, 2)).unbind(4)
@@ -101,18 +105,24 @@ def rotate(heads: Tensor, rotation: Tensor) -> Tensor:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """The Gaussian error linear unit, approximated with tanh as in GPT (Hendrycks and Gimpel 2016, section 2)."""
+    """Compute the Gaussian error linear unit with GPT's tanh approximation.
+
+    Hendrycks and Gimpel 2016, section 2.
+    """
     return fused.gelu(x, "tanh")
 
 
 def swiglu(x: Tensor) -> Tensor:
-    """(B, T, 2F) to (B, T, F): the second half, gated by the SiLU of the first (Shazeer 2020, section 2)."""
+    """Multiply the second half of (B, T, 2F) by the SiLU of the first: (B, T, F) (Shazeer 2020, section 2)."""
     gate, value = x.chunk(2, dim=2)
     return F.silu(gate) * value
 
 
 class Swish(nn.Module):
-    """x σ(βx) with a β that is learnt (Ramachandran, Zoph and Le 2017, arXiv 1710.05941); at first the SiLU, β = 1."""
+    """The function x σ(βx) with a learnt β, which starts at 1 (the SiLU).
+
+    Ramachandran, Zoph and Le 2017, arXiv 1710.05941.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,12 +134,12 @@ class Swish(nn.Module):
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | type[nn.Module]] = {
     **{"relu": F.relu, "gelu": gelu, "silu": F.silu, "swiglu": swiglu},
-    "swish": Swish,  # which each layer has one of
+    "swish": Swish,  # a class, since each layer has its own β
 }
 
 
 class CausalSelfAttention(nn.Module):
-    """Scaled dot-product attention in which a position sees itself and what came before it."""
+    """Scaled dot-product attention in which a position sees itself and earlier positions."""
 
     def __init__(self, d_model: int, n_heads: int, dropout: float, bias: bool = True):
         super().__init__()
@@ -143,9 +153,11 @@ class CausalSelfAttention(nn.Module):
     def forward(
         self, hidden: Tensor, past: Past = None, rotation: Tensor | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, Past]:
-        """(B, T, D) to (B, T, D), and the past with these positions in it; `rotation` (2, T, K / 2) is for `rotate`.
+        """Transform states (B, T, D), and return them with the cache `past` extended by these positions.
 
-        `mask` (B, 1, T, S + T), where it is given, says who sees whom in place of all that is not later.
+        Args:
+            rotation: (2, T, K / 2), for `rotate`.
+            mask: (B, 1, T, S + T), True where a position may attend; replaces the causal mask.
         """
         B, T, D = hidden.shape
         q, k, v = self.query_key_value(hidden).view(B, T, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)  # (B, H, T, K)
@@ -163,11 +175,11 @@ class CausalSelfAttention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a feed-forward layer, each round a residual link and with a LayerNorm.
+    """A layer of attention and a feed-forward layer, each with a residual link and a LayerNorm.
 
-    `norm="pre"` normalises what goes into a layer (Radford et al. 2019, section 2.3), "post" the sum that comes out of
-    the residual link (Vaswani et al. 2017, section 3.1). The feed-forward layer is four times as wide as the model;
-    gated, it has two thirds of that width, for as many parameters (Shazeer 2020, section 3).
+    `norm="pre"` normalises the input of a layer (Radford et al. 2019, section 2.3), "post" the residual sum (Vaswani et
+    al. 2017, section 3.1). The feed-forward layer is four times as wide as the model. If gated, it has two thirds of
+    that width, for an equal number of parameters (Shazeer 2020, section 3).
     """
 
     def __init__(
@@ -195,7 +207,7 @@ class Block(nn.Module):
     def forward(
         self, hidden: Tensor, past: Past = None, rotation: Tensor | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, Past]:
-        """(B, T, D) to (B, T, D); `past`, `rotation` and `mask` are the attention's."""
+        """Transform states (B, T, D); `past`, `rotation` and `mask` are passed to the attention."""
         if self.norm == "pre":
             mixed, past = self.attention(self.attention_norm(hidden), past, rotation, mask)
             hidden = hidden + self.dropout(mixed)

@@ -1,4 +1,6 @@
-"""The block of an encoder, in which every position sees every other (Vaswani et al. 2017, section 3.1; BERT's GELU).
+"""The block of a Transformer encoder, in which every position sees every other.
+
+Vaswani et al. 2017, section 3.1, with BERT's GELU.
 
 B batch, T time, D d_model, H heads.
 """
@@ -15,10 +17,10 @@ NORM_EPS = 1e-12  # as in BERT's code
 
 
 class EncoderBlock(nn.Module):
-    """Attention and a feed-forward layer four times as wide, each round a residual link and with a LayerNorm.
+    """A layer of attention and a feed-forward layer four times as wide, each with a residual link and a LayerNorm.
 
-    `norm="post"` normalises the sum that comes out of the residual link, as Vaswani et al. and BERT do, "pre" what goes
-    into a layer (Radford et al. 2019, section 2.3). The GELU is the exact one (Hendrycks and Gimpel 2016, section 2).
+    `norm="post"` normalises the residual sum, as Vaswani et al. and BERT do, "pre" the input of a layer (Radford et al.
+    2019, section 2.3). The GELU is the exact one (Hendrycks and Gimpel 2016, section 2).
     """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float, norm: Literal["post", "pre"] = "post"):
@@ -34,9 +36,10 @@ class EncoderBlock(nn.Module):
     def forward(
         self, hidden: Tensor, mask: Tensor | None = None, rotation: Tensor | None = None, first: int | None = None
     ) -> Tensor:
-        """(B, T, D) to (B, T, D), or of the `first` positions alone, which look at all of them.
+        """Transform states (B, T, D), or compute only the `first` positions, which attend to all of them.
 
-        `mask`, which broadcasts to (B, H, T, T), is True where a position may look; `rotation` is the attention's.
+        `mask` broadcasts to (B, H, T, T) and is True where a position may attend; `rotation` is passed to the
+        attention.
         """
         if self.norm == "pre":
             normed = self.attention_norm(hidden)

@@ -1,4 +1,6 @@
-"""Dropout for networks that run over time: one mask for all the times of a batch (Gal and Ghahramani 2016, section 4).
+"""Dropout for recurrent networks, with one mask for all times of a batch.
+
+Gal and Ghahramani 2016, section 4.
 
 B batch, T time, D width.
 """
@@ -13,14 +15,14 @@ from retable.nn.dropout import drop
 
 
 class LockedDropout(nn.Module):
-    """Drops, in each sequence, the same components at all times."""
+    """Dropout of the same components at all times of a sequence."""
 
     def __init__(self, rate: float):
         super().__init__()
         self.rate = rate
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """(B, T, D) to the same, what is left of it scaled up."""
+        """Drop components of (B, T, D), and scale the others up."""
         if not self.training or not self.rate:
             return hidden
         B, _, D = hidden.shape
@@ -28,9 +30,9 @@ class LockedDropout(nn.Module):
 
 
 class Cell(NamedTuple):
-    mode: str  # what nn.RNNBase calls it
-    run: Callable[..., tuple[Tensor, ...]]  # what its class in torch.nn calls, which takes no weights but its own
-    parts: int  # of its state
+    mode: str  # its name in nn.RNNBase
+    run: Callable[..., tuple[Tensor, ...]]  # the function behind torch.nn's class, which accepts any weights
+    parts: int  # number of tensors in its state
 
 
 CELLS = {
@@ -41,11 +43,11 @@ CELLS = {
 
 
 class WeightDropped(nn.RNNBase):
-    """One recurrent layer whose hidden-to-hidden matrix is dropped out in training: a mask for each batch, on its
-    entries (DropConnect: Merity, Keskar and Socher 2018, section 2) or, with `units`, on its columns.
+    """One recurrent layer with dropout on the hidden-to-hidden matrix, with a new mask per batch.
 
-    A dropped column is a unit of h_{t−1} that no gate sees at any time: Gal and Ghahramani's recurrent dropout, with
-    one mask for all rows of the batch, so that the fused kernels can run it. The parameter stays the whole matrix.
+    The mask is on entries (DropConnect: Merity, Keskar and Socher 2018, section 2) or, with `units`, on columns. A
+    dropped column is a unit of h_{t−1} that no gate sees at any time: Gal and Ghahramani's recurrent dropout, with one
+    mask for all rows of the batch, so that fused kernels can run it. The parameter stays the whole matrix.
     """
 
     def __init__(self, cell: str, d_input: int, d_hidden: int, rate: float, units: bool = False):
@@ -53,8 +55,10 @@ class WeightDropped(nn.RNNBase):
         self.cell, self.rate, self.units = CELLS[cell], rate, units
 
     def forward(self, inputs: Tensor, state: tuple[Tensor, ...] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """(B, T, d_input) and the state before to (B, T, d_hidden) and the state after: h of (1, B, d_hidden), and for
-        the LSTM c."""
+        """Return the states (B, T, d_hidden) of inputs (B, T, d_input) that follow `state`, and the next state.
+
+        The state: h (1, B, d_hidden), and for the LSTM also c.
+        """
         weights: list[Tensor] = list(self.all_weights[0])
         recurrent = weights[1]
         if self.training and self.rate:

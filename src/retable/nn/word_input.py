@@ -1,5 +1,6 @@
-"""The input layer of taggers and readers: a word's vector beside what a convolution makes of its characters (Santos and
-Zadrozny 2014; Ma and Hovy 2016, arXiv 1603.01354, section 2.1).
+"""The input layer of taggers and readers: word vectors and convolutions over characters.
+
+Santos and Zadrozny 2014; Ma and Hovy 2016, arXiv 1603.01354, section 2.1.
 
 V words with vectors, W words with spellings, E d_embedding, F features of the convolutions, L symbols of a word.
 """
@@ -14,15 +15,15 @@ from retable.nn.character_cnn import PADDING, CharacterCNN, spell
 
 
 class WordInput(nn.Module):
-    """Word ids to E + F dimensions. `words` (W) are the words' spellings, in the order of their ids.
+    """A layer that maps word ids to E + F dimensions; `words` (W) are the spellings, in the order of ids.
 
-    The first `vocab_size` of them have vectors; the others, so rare or new that none could be learnt, have that of
-    `unknown`, and only their characters tell them apart. With `folds_case` words that differ in case alone share the
-    vector of the first of them.
+    The first `vocab_size` words have vectors. The others, too rare or new to learn one, have the vector of `unknown`
+    and differ only by their characters. With `folds_case`, words that differ only in case share the vector of the
+    first.
     """
 
     _spelling: Tensor
-    _rows: Tensor  # (W,): of each word its vector's in the table
+    _rows: Tensor  # (W,): the table row of each word's vector
 
     def __init__(
         self,
@@ -45,8 +46,11 @@ class WordInput(nn.Module):
         self.d_output = d_embedding + self.cnn.d_output
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        """(…) ids to (…, E + F). Each distinct word is convolved once, and no further than the longest of them reaches:
-        one window of nothing but padding gives the same maximum as many."""
+        """Map ids (…) to vectors (…, E + F).
+
+        Each distinct word is convolved once. Spellings are cut after the longest word and one window of padding, which
+        gives the same maximum as more padding.
+        """
         words, places = input_ids.unique(return_inverse=True)
         spelling = self._spelling[words]
         spelling = spelling[:, : int((spelling != PADDING).sum(dim=1).max()) + self._widest]
@@ -54,6 +58,6 @@ class WordInput(nn.Module):
 
 
 def folded(words: Sequence[str]) -> Tensor:
-    """(W,): of each word the place of the first that is the same in lower case."""
+    """Return, for each word, the place of the first one that is equal in lower case: (W,)."""
     first: dict[str, int] = {}
     return torch.tensor([first.setdefault(word.lower(), place) for place, word in enumerate(words)])

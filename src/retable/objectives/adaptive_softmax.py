@@ -1,7 +1,10 @@
-"""C12: adaptive softmax (Grave, Joulin, Cissé, Grangier and Jégou 2017, "Efficient softmax approximation for GPUs",
-section 4).
+"""Adaptive softmax (Grave, Joulin, Cissé, Grangier and Jégou 2017, section 4).
+
+"Efficient softmax approximation for GPUs".
 
 N tokens, D d_model, V vocabulary.
+
+System C12 of docs/systems.yaml.
 """
 
 from collections.abc import Sequence
@@ -20,14 +23,18 @@ from retable.objectives.causal_lm import CausalLM
 
 
 class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
-    """A short list of frequent words beside clusters of rarer ones; a word's probability is its own in the short list,
-    or its cluster's times its own in the cluster.
+    """A softmax over a short list of frequent words and clusters of rarer ones.
 
-    The ids fall in frequency; `cutoffs` are those at which the clusters begin. Cluster i, from 1 on, is predicted
-    through a bottleneck of D / `division`^i dimensions. `bias` is of the short list and the clusters themselves.
+    The probability of a rare word is its cluster's probability times its own within the cluster. Ids must be sorted by
+    falling frequency.
+
+    Args:
+        cutoffs: the ids at which the clusters begin.
+        division: cluster i, counted from 1, is predicted through a bottleneck of D / `division`^i dimensions.
+        bias: give the short list and the clusters themselves a bias.
     """
 
-    head: Any  # not the linear layer of a CausalLM
+    head: Any  # an nn.AdaptiveLogSoftmaxWithLoss in place of CausalLM's linear layer
 
     def __init__(
         self,
@@ -42,15 +49,15 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
     ):
         cutoffs = list(cutoffs)
         if tie:
-            raise UsageError("an adaptive softmax has no weights of the embedding's shape; write objective.tie=false")
+            raise UsageError("an adaptive softmax cannot share the embedding's weights; write objective.tie=false")
         if not cutoffs or cutoffs != sorted({*cutoffs}) or not 0 < cutoffs[0] <= cutoffs[-1] < vocab_size:
             raise UsageError(
-                f"cutoffs={cutoffs} are no ids that rise from above 0 to below the vocabulary's {vocab_size}; "
+                f"cutoffs={cutoffs} must be ascending ids above 0 and below the vocabulary's {vocab_size}; "
                 f"write for example objective.cutoffs=[{vocab_size // 5},{vocab_size // 2}]"
             )
         if model.d_model < division ** len(cutoffs):
             raise UsageError(
-                f"division={division} leaves nothing of d_model={model.d_model} for cluster {len(cutoffs)}; "
+                f"division={division} leaves no dimension of d_model={model.d_model} for cluster {len(cutoffs)}; "
                 "lower objective.division or list fewer objective.cutoffs"
             )
         super().__init__(model, vocab_size, tie, bias, reduction, projection)
@@ -59,18 +66,21 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         self.count(np.ones(vocab_size))
 
     def count(self, counts: ArrayLike) -> None:
-        """Take in the words' counts (V,). UsageError where a cluster's words are more frequent than the last's."""
+        """Set the words' counts (V,).
+
+        Raises: UsageError: the words of a later cluster are more frequent on average than those of an earlier one.
+        """
         parts = np.split(np.asarray(counts), self.head.cutoffs[:-1])
         means = [part.mean() for part in parts]
         if means != sorted(means, reverse=True):
             raise UsageError(
-                "the words of later clusters are not the rarer ones; an adaptive softmax needs ids that fall in "
-                "frequency, as those of tokenizer=word do"
+                "the words of later clusters are not rarer; an adaptive softmax needs ids sorted by falling frequency, "
+                "as with tokenizer=word"
             )
         self._shares = [part.sum() / np.sum(counts) for part in parts[1:]]
 
     def unread_weights(self) -> float:
-        """The matrices of clusters that a word is not of, of words as frequent as they were counted."""
+        """Count the weights of clusters that a token is not in, on average by the words' counts."""
         sizes = [sum(layer.weight.numel() for layer in tail) for tail in self.head.tail]
         return float(sum((1 - share) * size for share, size in zip(self._shares, sizes, strict=True)))
 
@@ -78,7 +88,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         return -self.log_prob_of(hidden, labels).mean()
 
     def log_prob_of(self, hidden: Tensor, labels: Tensor) -> Tensor:
-        with torch.autocast(hidden.device.type, enabled=False):  # under which torch's layer mixes two types
+        with torch.autocast(hidden.device.type, enabled=False):  # under autocast torch's layer mixes two types
             return self.head(hidden.float(), labels).output
 
     def log_softmax(self, hidden: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
-"""Answers as text: an encoder reads a question and its context, a decoder writes the answer (Raffel et al. 2020,
-section 2.4 and appendix D.15).
+"""Answers as text: an encoder reads a question and its context, a decoder writes the answer.
+
+Raffel et al. 2020, section 2.4 and appendix D.15.
 
 B batch, S inputs, U tokens of an answer, with its end mark.
 """
@@ -13,13 +14,13 @@ from retable.data.pairs import PairBatch
 from retable.models.base import EncoderDecoder
 from retable.objectives.text_to_text import TextToText
 
-LONGEST = 32  # tokens that are written, with the end mark
+LONGEST = 32  # most tokens of an answer, with the end mark
 
 
 class AnswerAsText(TextToText):
-    """Text to text, whose targets are answers with an end mark.
+    """A text-to-text objective whose targets are answers with an end mark.
 
-    read: from what was written, (LONGEST,) ids, to its text.
+    read: maps the ids that were written, (LONGEST,), to their text.
     """
 
     def __init__(self, model: EncoderDecoder, vocab_size: int, tie: bool, read: Callable[[list[int]], str]):
@@ -27,11 +28,11 @@ class AnswerAsText(TextToText):
         self.read = read
 
     def loss(self, batch: PairBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
-        """The mean nats of a token of the answers."""
+        """Compute the mean nats per token of the answers."""
         before = batch.target_ids.clone()
         before[:, 0] = self.start_id
         return super().loss(batch._replace(target_ids=before), state, step)
 
     def predict(self, batch: PairBatch) -> list[str]:
-        """What is written of each row, by the likeliest token each time."""
+        """Return the answer written for each row, with the most probable token at each step."""
         return [self.read(ids) for ids in self.likeliest(batch.source_ids, batch.source_lengths, LONGEST).tolist()]

@@ -1,4 +1,4 @@
-"""What an objective is to those who train and measure by it: each says its kind by its class.
+"""Base classes of objectives: what training and evaluation can ask of each kind.
 
 V vocabulary, B batch, T time, D d_model.
 """
@@ -14,117 +14,130 @@ from retable.models.base import BothDirections, EncoderDecoder, LeftToRight, Mod
 
 
 class Objective(nn.Module):
-    """What training makes small: a loss of batches, by a model and a head of the objective's own."""
+    """A loss to minimise: a model with the objective's own head."""
 
     model: Model
 
     def loss(self, batch: Any, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
-        """The loss of a batch, of a kind of the objective's own; its metrics; and the state that the next batch starts
-        from, as recurrent models carry one: `state` is that after the batch before, None before the first."""
+        """Compute the loss of a batch, its metrics, and the state with which the next batch starts.
+
+        `state` is the one after the previous batch, for recurrent models; None before the first. `step` counts training
+        steps.
+        """
         raise NotImplementedError
 
     def predict(self, batch: Any) -> Tensor | list[Any]:
-        """What it says of each example of a batch, where it is a task's: a row an example."""
+        """Predict each example of a task's batch: one row per example."""
         raise NotImplementedError
 
 
 class Likelihood(Objective):
-    """The probabilities of a text's tokens."""
+    """An objective that gives the probabilities of a text's tokens."""
 
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """(B, T) inputs and successors to the successors' log-probabilities, (B, T) in fp32, and the state after."""
+        """Return the log-probabilities of `labels`, fp32 (B, T) in nats, and the next state.
+
+        `labels` (B, T) are the tokens that follow `input_ids` (B, T).
+        """
         raise NotImplementedError
 
 
 class LanguageModelling(Likelihood):
-    """The same from left to right alone, and of whatever token may come next."""
+    """A likelihood from left to right that also gives the distribution of the next token."""
 
     model: LeftToRight
 
     @property
     def start(self) -> Any:
-        """The state before the first token, from which on the state is kept."""
+        """Return the state to pass with the first token, so that later states are kept."""
         return self.model.start
 
     def next_log_prob(self, input_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """(B, T) tokens after `state`, at first `start`, to the log-probabilities (B, V) of the token after the
-        last of them, in fp32, and the state after it."""
+        """Return the next token's log-probabilities, fp32 (B, V) in nats, and the next state.
+
+        `input_ids` (B, T) follow `state`, which is `start` at first.
+        """
         raise NotImplementedError
 
 
 class TwoWayLikelihood(Likelihood):
-    """The same from either side, by a model whose directions never meet."""
+    """A likelihood in both directions, by a model whose directions share no hidden states."""
 
     model: BothDirections
 
     def log_prob(
         self, input_ids: Tensor, labels: Tensor, state: Any = None, backward: bool = False
     ) -> tuple[Tensor, Any]:
-        """With `backward` the tokens stand in the order of the backward direction, a text's last first."""
+        """Compute `Likelihood.log_prob`; for `backward`, tokens are in the backward order, the last first."""
         raise NotImplementedError
 
 
 class CountsWords(Objective):
-    """An objective that is told, before it trains, how often the text has each word."""
+    """An objective that needs the words' counts in the text before training."""
 
     def count(self, counts: ArrayLike) -> None:
-        """Take in the words' counts (V,)."""
+        """Set the words' counts (V,)."""
         raise NotImplementedError
 
 
 class PartlyRead(Objective):
-    """An objective whose training multiplies a token with a part of its matrices."""
+    """An objective whose training uses only a part of its matrices for each token."""
 
     def unread_weights(self) -> float:
-        """How many weights of its matrices a token of training is not multiplied with, on average."""
+        """Count the weights of the objective's matrices that a training token does not use, on average."""
         raise NotImplementedError
 
 
 class VectorLearning(Objective):
-    """An objective whose outcome is a vector a word."""
+    """An objective that trains one vector per word."""
 
     def vectors(self) -> Tensor:
-        """The words' vectors (V, D), without gradient."""
+        """Return the words' vectors (V, D), without gradient."""
         raise NotImplementedError
 
 
 class Writing(Objective):
-    """A model that reads one sequence and writes another, token by token."""
+    """An objective with a model that reads one sequence and writes another, token by token."""
 
     model: EncoderDecoder
-    start_id: ClassVar[int | None] = None  # what is read before the first token is written; None: the end mark
+    start_id: ClassVar[int | None] = None  # decoder input for the first token; None: the end mark
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """(B, D) as they come from the model to the logits (B, V) in fp32 of the next token."""
+        """Return the next token's logits, fp32 (B, V), for the model's hidden states (B, D)."""
         raise NotImplementedError
 
 
 class SelfUpdating(nn.Module):
-    """What moves its own weights, pair by pair, in place of an objective that an optimizer makes small."""
+    """A module that updates its own weights, pair by pair, without an optimizer."""
 
     def update(self, batch: Any, step: int, lr: float, total: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-        """Learn from a batch; `total` adds a tensor up over all processes. Returns the metrics."""
+        """Train on a batch, and return the metrics. `total` adds a tensor up over all processes."""
         raise NotImplementedError
 
 
 def embedding_of(model: Model) -> nn.Embedding:
-    """The table of the model's words' vectors, for a softmax to share. UsageError where it has none."""
+    """Return the model's table of word vectors, for a softmax to share.
+
+    Raises: UsageError: the model has no such table.
+    """
     if (embedding := model.input_embedding) is None:
         raise UsageError(
-            f"{type(model).__name__} has no word embedding that the softmax could share; write objective.tie=false"
+            f"{type(model).__name__} has no word embedding for the softmax to share; write objective.tie=false"
         )
     return embedding
 
 
 def tie_softmax(head: nn.Linear, model: Model) -> None:
-    """Give the softmax layer `head` the weights of the model's input embedding (Press and Wolf 2017; Inan et al. 2017).
+    """Make the softmax layer `head` share the weights of the model's input embedding.
 
-    UsageError where the model has no embedding, or one of another shape.
+    Raises: UsageError: the model has no embedding, or its shape differs.
+
+    Press and Wolf 2017; Inan et al. 2017.
     """
     embedding = embedding_of(model)
     if embedding.weight.shape != head.weight.shape:
         raise UsageError(
-            f"an embedding of {embedding.embedding_dim} dimensions can't be the softmax of a model with "
-            f"{model.d_model}: write objective.tie=false, or make the two equal"
+            f"an embedding of {embedding.embedding_dim} dimensions cannot be the softmax of a model with "
+            f"{model.d_model}; write objective.tie=false, or make the two equal"
         )
     head.weight = embedding.weight

@@ -1,8 +1,8 @@
-"""ELMo's objective: predict each token from those before it, and from those behind it (Peters et al. 2018, section
-3.1). One softmax layer serves both directions.
+"""ELMo's objective: predict each token from those before it, and from those after it.
 
-Each direction reads a stream of its own, the backward one from the text's end, and predicts the following token in its
-own order. Both carry their state from window to window, as in the authors' code (bilm-tf).
+Peters et al. 2018, section 3.1. Both directions share one softmax layer. Each direction reads its own stream, the
+backward one from the text's end, and predicts the following token in its order. Both carry their state from window to
+window, as in the authors' code (bilm-tf).
 
 B batch, T time, D d_model, V vocabulary.
 """
@@ -27,11 +27,11 @@ class BidirectionalLM(TwoWayLikelihood):
         if not isinstance(model, BothDirections):
             name = type(model).__name__
             reason = (
-                f"every position of {name} has seen both sides, and so the word that objective=bidirectional_lm asks "
-                "it to predict; take recipe=elmo/elmo, whose directions never meet, or objective=masked_lm"
+                f"{name} sees both sides at every position, so it sees the word that objective=bidirectional_lm "
+                "predicts; take recipe=elmo/elmo, whose directions are separate, or objective=masked_lm"
                 if isinstance(model, Encoder)
-                else f"{name} has no direction that reads backwards, which objective=bidirectional_lm trains beside "
-                "the forward one; take recipe=elmo/elmo, or for a left-to-right model objective=causal_lm"
+                else f"{name} does not read backwards, as objective=bidirectional_lm requires; take recipe=elmo/elmo, "
+                "or for a left-to-right model objective=causal_lm"
             )
             raise UsageError(reason)
         self.model = model
@@ -39,8 +39,7 @@ class BidirectionalLM(TwoWayLikelihood):
         self.head.apply(model.initialise)
 
     def loss(self, batch: OppositeBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
-        """The mean nats of a token over both directions, the same with those of each, and the pair of their states
-        after."""
+        """Compute the mean nats per token over both directions, metrics of each, and both next states."""
         before = (None, None) if batch.forward.fresh else state
         forward, forward_state = self._nats(batch.forward, before[0], backward=False)
         backward, backward_state = self._nats(batch.backward, before[1], backward=True)
@@ -56,7 +55,7 @@ class BidirectionalLM(TwoWayLikelihood):
         return log_probs.view_as(labels), state
 
     def _nats(self, window: TokenBatch, state: Any, backward: bool) -> tuple[Tensor, Any]:
-        """The mean cross-entropy of one direction over its window, and its state after."""
+        """Compute the mean cross-entropy of one direction over its window, in nats, and its next state."""
         hidden, state = self.model(window.input_ids, state, backward)
         hidden, labels = hidden.flatten(0, 1), window.labels.flatten()
         return linear_cross_entropy(hidden, self.head.weight, self.head.bias, labels), state

@@ -1,6 +1,8 @@
-"""C12: BlackOut (Ji, Vishwanathan, Satish, Anderson and Dubey 2016, arXiv 1511.06909, section 2).
+"""BlackOut (Ji, Vishwanathan, Satish, Anderson and Dubey 2016, arXiv 1511.06909, section 2).
 
 N tokens, K words of noise, D d_model.
+
+System C12 of docs/systems.yaml.
 """
 
 import torch
@@ -10,7 +12,7 @@ from retable.objectives.noise import NoiseLM
 
 
 class BlackOut(NoiseLM):
-    """−log p̃(label) − Σ log(1 − p̃(word)) over the noise.
+    """The loss −log p̃(label) − Σ log(1 − p̃(word)) over the noise.
 
     p̃ is the softmax over the label and the noise, each word weighted with 1 / its chance to be noise. The noise ∝
     count^`power` lies between the unigram distribution, power 1, and the uniform one, power 0. Noise that is the label
@@ -21,7 +23,7 @@ class BlackOut(NoiseLM):
         label, others, noise = self.scores(hidden, labels)
         others = others.masked_fill(labels[:, None] == noise, -torch.inf)
         log_sum = torch.cat([label[:, None], others], dim=1).logsumexp(dim=1, keepdim=True)
-        # 1 − p̃ of the likeliest word as the sum of the rest, since p̃ may round to 1; no other exceeds ½.
+        # 1 − p̃ of the most probable word is the sum of the rest, since p̃ may round to 1; no other p̃ exceeds ½.
         likeliest = others.topk(min(others.shape[1], 1)).indices
         rest = torch.cat([label[:, None], others.scatter(1, likeliest, -torch.inf)], dim=1).logsumexp(dim=1)
         p = (others - log_sum).exp().scatter(1, likeliest, 0.0)

@@ -17,19 +17,20 @@ from retable.objectives.base import LanguageModelling, tie_softmax
 
 
 class CausalLM(LanguageModelling):
-    """A left-to-right backbone, a softmax over the vocabulary on top, and the cross-entropy.
+    """A left-to-right model with a softmax over the vocabulary and its cross-entropy.
 
-    `tie` shares the softmax's weights with the input embedding (Press and Wolf 2017; Inan et al. 2017).
-    `reduction="time_sum"` sums the loss over time and averages it over the batch, the convention of Zaremba et al.
-    (2014)'s code, under which the paper's learning rate and clipping threshold hold; "mean" averages over both.
-    `projection`, where it is not 0, puts a matrix P before the softmax and projection · ‖P‖₂ in the loss (Press and
-    Wolf 2017, section 4). What a backbone adds to the loss of its last batch it leaves in `penalty`.
+    Args:
+        tie: share the softmax's weights with the input embedding (Press and Wolf 2017; Inan et al. 2017).
+        reduction: "mean" averages over time and batch. "time_sum" sums over time and averages over the batch, as the
+            code of Zaremba et al. (2014), whose learning rate and clipping threshold need it.
+        projection: if not 0, put a matrix P before the softmax and add projection · ‖P‖₂ to the loss (Press and Wolf
+            2017, section 4).
 
-    A subclass with another output layer says in `nats` how it is trained, in `log_prob_of` and `log_softmax` what it
-    predicts.
+    The model's `penalty` is added to the loss. A subclass with another output layer overrides `nats` for training, and
+    `log_prob_of` and `log_softmax` for prediction.
     """
 
-    projection: Any  # nn.Linear, or nothing
+    projection: Any  # nn.Linear or nn.Identity
 
     def __init__(
         self,
@@ -43,8 +44,8 @@ class CausalLM(LanguageModelling):
         super().__init__()
         if not isinstance(model, LeftToRight):
             raise UsageError(
-                f"{type(model).__name__} reads the sentence from both sides, so it has seen the word that "
-                "objective=causal_lm asks it to predict; take a left-to-right model such as "
+                f"{type(model).__name__} reads the sentence from both sides, so it sees the word that "
+                "objective=causal_lm predicts; take a left-to-right model such as "
                 "recipe=recurrent/lstm or transformer/gpt"
             )
         self.model = model
@@ -57,18 +58,18 @@ class CausalLM(LanguageModelling):
         self.projection.apply(model.initialise)
 
     def loss(self, batch: TokenBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
-        """The loss of a batch, its metrics (nats a token) and the state to go on with."""
+        """Compute the loss of a batch, its metrics (`loss`: nats per token) and the next state."""
         hidden, state = self.model(batch.input_ids, None if batch.fresh else state)
         nats = self.nats(self.projection(hidden).flatten(0, 1), batch.labels.flatten())
         return self.penalised(nats, batch.labels.shape[1]), {"loss": nats.detach()}, state
 
     def penalised(self, nats: Tensor, length: int) -> Tensor:
-        """What training makes small: a token's mean nats, by the reduction over rows of `length`, and penalties."""
+        """Compute the training loss from the mean nats per token: the reduction over `length`, and penalties."""
         loss = nats * length if self.reduction == "time_sum" else nats
         if self.projection_penalty:
             loss = loss + self.projection_penalty * self.projection.weight.norm()
         if (penalty := self.model.penalty) is not None:
-            loss, self.model.penalty = loss + penalty, None  # a tensor with a graph can't be copied along
+            loss, self.model.penalty = loss + penalty, None  # a model with a tensor that has a graph cannot be copied
         return loss
 
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
@@ -81,13 +82,13 @@ class CausalLM(LanguageModelling):
         return self.log_softmax(self.projection(hidden[:, -1])), state
 
     def nats(self, hidden: Tensor, labels: Tensor) -> Tensor:
-        """(N, D) and (N,) to the mean loss of a token, which training makes small."""
+        """Compute the mean training loss per token for hidden states (N, D) and labels (N,)."""
         return linear_cross_entropy(hidden, self.head.weight, self.head.bias, labels)
 
     def log_prob_of(self, hidden: Tensor, labels: Tensor) -> Tensor:
-        """(N, D) and (N,) to the labels' log-probabilities (N,) in fp32."""
+        """Compute the labels' log-probabilities, fp32 (N,) in nats, for hidden states (N, D)."""
         return linear_log_prob(hidden, self.head.weight, self.head.bias, labels)
 
     def log_softmax(self, hidden: Tensor) -> Tensor:
-        """(N, D) to the log-probabilities of all tokens (N, V) in fp32."""
+        """Compute the log-probabilities of all tokens, fp32 (N, V) in nats, for hidden states (N, D)."""
         return torch.log_softmax(logits_of(hidden, self.head.weight.to(hidden.dtype), self.head.bias), dim=1)

@@ -1,4 +1,4 @@
-"""The classification objective: one label for a whole example, a sequence or a pair of them.
+"""The classification objective: one label for a whole example, a sequence or a pair of sequences.
 
 B batch, T time, D d_model, L labels.
 """
@@ -21,25 +21,26 @@ POOLINGS = ("max", "mean", "token", "last")
 
 
 class Classification(Objective):
-    """A backbone, its summary of the example, and a linear layer over the labels.
+    """A model, a summary of the example, and a linear layer over the labels.
 
-    An encoder that reads both ways is summed up by `pooling`; without one BERT, which can `pool`, by its state of [CLS]
-    (Devlin et al. 2019, section 3.2), and another by the max. A left-to-right model is summed up by its last position,
-    which alone has read everything (Radford et al. 2018, section 3.2), or by a `pooling`; a model without direction,
-    such as a bag of words, gives one vector a sequence.
+    The summary depends on the model. BERT, which has `pool`, uses the state of [CLS] (Devlin et al. 2019, section 3.2),
+    other encoders the maximum over time. A left-to-right model uses its last position, the only one that has read
+    everything (Radford et al. 2018, section 3.2). A model such as a bag of words gives one vector per sequence.
+    `pooling` selects another summary.
 
-    A pair is one sequence to BERT and to a left-to-right model. The latter may read it in both orders: the two
-    summaries are added up (Radford et al. 2018, section 3.3). Any other model reads its sequences apart, or if it can,
-    by `read_pair`, with an eye on each other: of the summaries u and v, [u, v, |u − v|, u ⊙ v] is what the label is
-    told from (Conneau et al. 2017, section 3.1).
+    BERT and left-to-right models read a pair as one sequence. The latter can read it in both orders, and the two
+    summaries are added (Radford et al. 2018, section 3.3). Other models read the two sequences separately, or with
+    attention to each other if they have `read_pair`. The label is then predicted from [u, v, |u − v|, u ⊙ v] of the
+    summaries u and v (Conneau et al. 2017, section 3.1).
 
-    auxiliary: how many times the loss of a left-to-right model as a language model of the examples is added; 0.5 for
-        GPT (Radford et al. 2018, section 3.2). It is the mean over examples of the mean over each one's tokens, as in
-        the authors' code; the softmax is the input embedding, as GPT's in pretraining.
-    pairs: whether an example is a pair.
-    d_hidden: the width of a layer with tanh before the linear one; None for none.
-    pooling: the max or the mean of the states over time (Conneau et al. 2017); of an encoder that reads both ways also
-        the token's that stands before the sentence, or the last of each direction, of an LSTM. None: see above.
+    Args:
+        auxiliary: weight of a left-to-right model's language-model loss on the examples; 0.5 for GPT (Radford et al.
+            2018, section 3.2). As in the authors' code, the loss is the mean over examples of the mean over tokens, and
+            the softmax is the input embedding.
+        pairs: whether an example is a pair.
+        d_hidden: width of a tanh layer before the linear one; None for no such layer.
+        pooling: "max" or "mean" of the states over time (Conneau et al. 2017); for encoders also "token", the state of
+            the mark before the sentence, or "last", each direction's last state of an LSTM. None: see above.
     """
 
     def __init__(
@@ -73,18 +74,18 @@ class Classification(Objective):
             self.head = nn.Sequential(nn.Linear(d_summary, d_hidden), nn.Tanh(), Dropout(dropout), last)
 
     def forward(self, batch: ExampleBatch) -> Tensor:
-        """The (B, L) logits."""
+        """Return the logits (B, L)."""
         if isinstance(self.model, MarkedEncoder) and self.pooling is None:
             summary = self.model.summary(batch.input_ids, batch.lengths, batch.segments)
             return self.head(self.dropout(summary))
         return self._label(batch, *self._read(batch))
 
     def predict(self, batch: ExampleBatch) -> Tensor:
-        """The most probable label of each example, (B,)."""
+        """Return the most probable label of each example, (B,)."""
         return self(batch).argmax(dim=1)
 
     def loss(self, batch: ExampleBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """The error of a batch, with the auxiliary loss, and its metrics."""
+        """Compute the loss of a batch, with the auxiliary loss, and its metrics."""
         hidden, other = self._read(batch)
         loss = self.error(self._label(batch, hidden, other), batch.labels) * batch.weight
         metrics = {"loss": loss.detach()}
@@ -97,11 +98,11 @@ class Classification(Objective):
         return loss, metrics, None
 
     def error(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """The mean cross-entropy of the labels (B,) in nats, of the outputs (B, L)."""
+        """Compute the mean cross-entropy of the labels (B,) in nats, from the outputs (B, L)."""
         return F.cross_entropy(outputs.float(), labels)
 
     def _read(self, batch: ExampleBatch) -> tuple[Tensor, Tensor | None]:
-        """The hidden states (B, T, D), of a model without direction (B, D), and those of a second sequence."""
+        """Return the hidden states (B, T, D), or (B, D) of a model without time, and those of a second sequence."""
         one = batch.input_ids, batch.lengths
         if batch.other_ids is None or batch.other_lengths is None:
             return states_of(self.model, *one, batch.segments), None
@@ -111,7 +112,7 @@ class Classification(Objective):
         return states_of(self.model, *one, batch.segments), states_of(self.model, *other)
 
     def _label(self, batch: ExampleBatch, hidden: Tensor, other: Tensor | None) -> Tensor:
-        """The outputs (B, L)."""
+        """Return the outputs (B, L)."""
         summary = self._summary(hidden, batch.lengths)
         if other is not None:
             u, v = summary, self._summary(other, batch.other_lengths)
@@ -119,7 +120,7 @@ class Classification(Objective):
         return self.head(self.dropout(summary))
 
     def _summary(self, hidden: Tensor, lengths: Any) -> Tensor:
-        """Hidden states to (B, D)."""
+        """Map hidden states to summaries (B, D)."""
         if self.pooling is not None:
             return pool(hidden, lengths, self.pooling)
         if isinstance(self.model, MarkedEncoder):
@@ -129,7 +130,7 @@ class Classification(Objective):
         return hidden
 
     def _next_token(self, hidden: Tensor, input_ids: Any, lengths: Any) -> Tensor:
-        """The mean over examples of the mean over a sequence's tokens, but the first, of −log p(token)."""
+        """Compute the mean over examples of the mean of −log p(token) over tokens, without the first, in nats."""
         n_predicted = lengths - 1
         predicts = torch.arange(hidden.shape[1] - 1, device=hidden.device) < n_predicted[:, None]  # (B, T − 1)
         labels = input_ids[:, 1:][predicts]
@@ -141,7 +142,7 @@ class Classification(Objective):
 
 
 def pool(hidden: Tensor, lengths: Tensor, pooling: str) -> Tensor:
-    """(B, T, D) states, padded behind each row's length, to (B, D) by a pooling as `Classification` has it."""
+    """Pool states (B, T, D), padded after each row's length, to (B, D); poolings as in `Classification`."""
     padding = torch.arange(hidden.shape[1], device=hidden.device) >= lengths[:, None]
     match pooling:
         case "max":
@@ -156,43 +157,43 @@ def pool(hidden: Tensor, lengths: Tensor, pooling: str) -> Tensor:
 
 
 def require_summary(model: type[Model], pairs: bool) -> None:
-    """Raise UsageError for a kind of model that gives no summary of an example."""
-    require_states(model, "tell a label by")
+    """Raise UsageError unless a kind of model gives a summary of an example."""
+    require_states(model, "predict a label from")
     if not issubclass(model, Encoder | LeftToRight | SequenceEncoder):
-        raise UsageError(f"{model.__name__} is no encoder of sentences; take recipe=encoders/bilstm or bert/bert")
+        raise UsageError(f"{model.__name__} is not a sentence encoder; take recipe=encoders/bilstm or bert/bert")
     if issubclass(model, PairEncoder) and not pairs:
         raise UsageError(f"{model.__name__} reads pairs of sentences; take recipe=encoders/bilstm")
 
 
 def _require_pooling(model: Model, pooling: str | None) -> None:
-    """Raise UsageError for a pooling that there isn't, or that the model's states can't have."""
+    """Raise UsageError unless a pooling exists and fits the model's states."""
     if pooling is None:
         return
     if pooling not in POOLINGS:
-        raise UsageError(f"pooling={pooling} is none of {', '.join(POOLINGS)}")
+        raise UsageError(f"unknown pooling={pooling}; write one of {', '.join(POOLINGS)}")
     name = type(model).__name__
     if isinstance(model, LeftToRight):
         if pooling not in ("max", "mean"):
             raise UsageError(
-                f"{name} reads one way, and pooling={pooling} is for both; write pooling=max or mean, or leave it out "
-                "for the last position"
+                f"{name} reads in one direction, but pooling={pooling} needs both; write pooling=max or mean, or leave "
+                "it out for the last position"
             )
     elif not isinstance(model, Encoder):
-        raise UsageError(f"{name} has a summary of its own; leave pooling={pooling} out")
+        raise UsageError(f"{name} gives one vector per sequence; leave pooling={pooling} out")
     elif pooling == "last" and not model.two_ends:
-        raise UsageError(f"{name} has no last states of two directions; write pooling=max, mean or token")
+        raise UsageError(f"{name} does not have last states of two directions; write pooling=max, mean or token")
 
 
 def _require_softmax(model: Model, auxiliary: float) -> None:
-    """Raise UsageError for a model that can't be a language model by its own embedding."""
+    """Raise UsageError unless a model can be a language model with its embedding as softmax."""
     name, embedding = type(model).__name__, model.input_embedding
     if not isinstance(model, LeftToRight):
         raise UsageError(
-            f"{name} has seen the tokens that auxiliary={auxiliary} asks it to predict; write auxiliary=0, or take a "
+            f"{name} sees the tokens that it would predict with auxiliary={auxiliary}; write auxiliary=0, or take a "
             "left-to-right model such as recipe=transformer/gpt"
         )
     if embedding is None or embedding.embedding_dim != model.d_model:
         raise UsageError(
-            f"{name} has no word embedding as wide as its states, {model.d_model}, to be the softmax of "
-            f"auxiliary={auxiliary}; write auxiliary=0"
+            f"{name} does not have a word embedding of its states' width {model.d_model}, which auxiliary={auxiliary} "
+            "uses as softmax; write auxiliary=0"
         )

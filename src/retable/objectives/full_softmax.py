@@ -1,6 +1,8 @@
-"""The full softmax over the vocabulary (Mikolov et al. 2013b, equation 2): the exact objective, for small vocabularies.
+"""The full softmax over the vocabulary: the exact objective of word vectors, for small vocabularies.
 
-R rows, C predictors a row, J targets a row, D d_model, V vocabulary.
+Mikolov et al. 2013b, equation 2.
+
+R rows, C predictors per row, J targets per row, D d_model, V vocabulary.
 """
 
 import numpy as np
@@ -14,9 +16,13 @@ from retable.objectives.window_prediction import WindowPrediction
 
 
 class FullSoftmax(WindowPrediction):
-    """−log p(o | v) with p(o | v) = exp(u_o·v) / Σ_w exp(u_w·v) for a pair. It costs V scores a predictor.
+    """The loss −log p(o | v) of a pair, with p(o | v) = exp(u_o·v) / Σ_w exp(u_w·v).
 
-    counts: occurrences of each word (V,). A word of count 0 is no outcome. UsageError where all are 0.
+    It costs V scores per predictor.
+
+    counts: occurrences of each word (V,). A word of count 0 is not an outcome.
+
+    Raises: UsageError: all counts are 0.
     """
 
     _outcomes: Tensor
@@ -24,7 +30,7 @@ class FullSoftmax(WindowPrediction):
     def __init__(self, model: WindowModel, counts: ArrayLike) -> None:
         outcomes = torch.from_numpy(np.asarray(counts) > 0)
         if not outcomes.any():
-            raise UsageError("the full softmax needs counts of words, not all of them 0")
+            raise UsageError("counts for the full softmax are all 0; give the counts of a text's words")
         super().__init__(model, len(outcomes))
         self.register_buffer("_outcomes", outcomes, persistent=False)
 

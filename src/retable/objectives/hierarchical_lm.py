@@ -1,10 +1,14 @@
-"""C12: hierarchical softmax of a language model (Morin and Bengio 2005, "Hierarchical Probabilistic Neural Network
-Language Model", section 3) over a Huffman tree (Mikolov et al. 2013b, section 2.1).
+"""Hierarchical softmax of a language model over a Huffman tree.
 
-Departure: the tree is the code of words that are as frequent as Zipf's law has them by their ids, whose probability
-falls with 1 / (id + 1). So it follows from the vocabulary's size, and weights can be read without the text.
+Morin and Bengio 2005, "Hierarchical Probabilistic Neural Network Language Model", section 3; the tree as in Mikolov et
+al. 2013b, section 2.1.
+
+Departure: the tree is built from Zipf's law, with a word's frequency ∝ 1 / (id + 1), not from counts. So it depends
+only on the vocabulary's size, and weights can be loaded without the text.
 
 N tokens, D d_model, V vocabulary, L inner nodes on the longest path.
+
+System C12 of docs/systems.yaml.
 """
 
 from typing import Literal
@@ -24,10 +28,11 @@ from retable.objectives.hierarchical_softmax import huffman
 
 
 class HierarchicalLM(CausalLM, PartlyRead):
-    """A word's probability is that of its way down a binary tree: at an inner node with logit s it takes branch d with
-    probability σ((1 − 2d)·s). A token costs as many logits as its way is long, about log₂ V.
+    """A softmax in which a word's probability is the product along its path in a binary tree.
 
-    For ids that fall in frequency; with others, ways are longer and the distribution is one all the same.
+    At an inner node with logit s the path takes branch d with probability σ((1 − 2d)·s). A token costs as many logits
+    as its path has inner nodes, about log₂ V. Ids should be sorted by falling frequency; otherwise paths are longer,
+    and the distribution is still normalised.
     """
 
     _nodes: Tensor
@@ -44,20 +49,20 @@ class HierarchicalLM(CausalLM, PartlyRead):
     ):
         if tie:
             raise UsageError(
-                "a tree's inner nodes are no words, whose vectors it could share; write objective.tie=false"
+                "a tree's inner nodes are not words and cannot share their vectors; write objective.tie=false"
             )
         super().__init__(model, vocab_size, tie, bias, reduction, projection)
-        self.head = nn.Linear(model.d_model, vocab_size - 1, bias=bias)  # a row an inner node
+        self.head = nn.Linear(model.d_model, vocab_size - 1, bias=bias)  # one row per inner node
         self.head.apply(model.initialise)
         frequencies = 1 / np.arange(1, vocab_size + 1)
         nodes, codes, _ = huffman(frequencies)
         self._mean_length = float(np.average((nodes >= 0).sum(axis=1), weights=frequencies))
-        # Behind a word's way stands the root with sign 0.
+        # Shorter paths are padded with the root and sign 0.
         self.register_buffer("_nodes", torch.from_numpy(nodes).long().clamp(min=0), persistent=False)  # (V, L)
         self.register_buffer("_signs", torch.from_numpy((1 - 2 * codes) * (nodes >= 0)), persistent=False)
 
     def unread_weights(self) -> float:
-        """The rows of inner nodes off a word's way, of words as frequent as the tree has them."""
+        """Count the weights of inner nodes off a token's path, on average by the tree's frequencies."""
         nodes, D = self.head.weight.shape
         return (nodes - self._mean_length) * D
 
@@ -80,6 +85,6 @@ class HierarchicalLM(CausalLM, PartlyRead):
         with torch.autocast(hidden.device.type, enabled=False):
             scores = self.head(hidden.float())  # (N, V − 1)
             total = scores.new_zeros(len(hidden), len(self._nodes))
-            for nodes, signs in zip(self._nodes.T, self._signs.T, strict=True):  # from the root down, of all words
+            for nodes, signs in zip(self._nodes.T, self._signs.T, strict=True):  # from the root down, for all words
                 total += F.logsigmoid(signs * scores[:, nodes]) * signs.abs()
         return total

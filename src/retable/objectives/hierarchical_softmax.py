@@ -1,6 +1,6 @@
 """Hierarchical softmax (Morin and Bengio 2005) over a Huffman tree (Mikolov et al. 2013b, section 2.1).
 
-R rows, C predictors a row, J targets a row, D d_model, V vocabulary, L inner nodes on the longest path.
+R rows, C predictors per row, J targets per row, D d_model, V vocabulary, L inner nodes on the longest path.
 """
 
 import numpy as np
@@ -15,11 +15,14 @@ from retable.objectives.window_prediction import WindowPrediction
 
 
 class HierarchicalSoftmax(WindowPrediction):
-    """−log p(o | v), where a word's probability is that of its way down a binary tree: at inner node n on the way it
-    takes branch d with probability σ((1 − 2d)·u_n·v), as in word2vec.c. The probabilities of all words sum to one.
+    """The loss −log p(o | v), with a word's probability as the product along its path in a binary tree.
 
-    counts: occurrences of each word (V,), from which the tree is made; a word of count 0 is not in it, and no
-        outcome. UsageError where a count is negative or all are 0.
+    At inner node n the path takes branch d with probability σ((1 − 2d)·u_n·v), as in word2vec.c. The probabilities of
+    all words sum to 1.
+
+    counts: occurrences of each word (V,), from which the tree is built. A word of count 0 is not in the tree.
+
+    Raises: UsageError: a count is negative, or all are 0.
     """
 
     _nodes: Tensor
@@ -28,7 +31,7 @@ class HierarchicalSoftmax(WindowPrediction):
     def __init__(self, model: WindowModel, counts: ArrayLike) -> None:
         counts = np.asarray(counts)
         if counts.min() < 0 or counts.max() == 0:
-            raise UsageError("hierarchical softmax needs counts of words: none below 0, and not all of them 0")
+            raise UsageError("counts for hierarchical softmax are negative or all 0; give the counts of a text's words")
         super().__init__(model, max(int(np.count_nonzero(counts)) - 1, 1))
         self.nodes, self.codes, self.lengths = huffman(counts)
         self.register_buffer("_nodes", torch.from_numpy(self.nodes), persistent=False)
@@ -43,17 +46,20 @@ class HierarchicalSoftmax(WindowPrediction):
 
 
 def huffman(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The Huffman (1952) code of the words of count > 0: the inner nodes from the root to each word, nodes (V, L) int32
-    padded with −1, the branches taken there, codes (V, L) int8, and their number, lengths (V,) int32.
+    """Build the Huffman (1952) code of the words with count > 0.
 
-    Inner nodes are numbered from 0 in the order in which they are made, the root last. Of two nodes that are joined,
-    the rarer gets branch 0. Ties go to words before inner nodes, then to the higher id or the older node.
+    Returns: inner nodes from the root to each word, int32 (V, L), padded with −1; the branches taken there, int8 (V,
+        L);
+    and their number, int32 (V,).
+
+    Inner nodes are numbered from 0 in the order of their creation, the root last. When two nodes are joined, the rarer
+    gets branch 0. Ties go to words before inner nodes, then to the higher id or the older node.
     """
     leaves = np.flatnonzero(counts)
     leaves = leaves[np.lexsort((-leaves, counts[leaves]))]  # the rarest first
     n = len(leaves)
     parent, branch = np.zeros(2 * n - 1, np.int64), np.zeros(2 * n - 1, np.int8)
-    # Inner nodes come out in rising order of weight, so that the two rarest stand at the heads of two queues.
+    # Inner nodes are created in rising order of weight, so the two rarest nodes are at the heads of two queues.
     weight = [*counts[leaves].tolist(), *[float("inf")] * n]
     leaf, inner = 0, n
     for new in range(n, 2 * n - 1):

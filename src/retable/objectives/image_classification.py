@@ -1,4 +1,4 @@
-"""The classification objective of images.
+"""The classification objective for images.
 
 B batch, D d_model, L labels.
 """
@@ -16,7 +16,7 @@ from retable.objectives.base import Objective
 
 
 class ImageClassification(Objective):
-    """A backbone, its vector of the image, and a linear layer over the labels."""
+    """A model with one vector per image, and a linear layer over the labels."""
 
     def __init__(self, model: Model, n_labels: int, dropout: float):
         super().__init__()
@@ -27,20 +27,22 @@ class ImageClassification(Objective):
         self.head.apply(model.initialise)
 
     def forward(self, batch: ImageBatch) -> Tensor:
-        """The (B, L) logits."""
+        """Return the logits (B, L)."""
         return self.head(self.dropout(self.model(batch.images)))
 
     def predict(self, batch: ImageBatch) -> Tensor:
-        """The most probable label of each image, (B,)."""
+        """Return the most probable label of each image, (B,)."""
         return self(batch).argmax(dim=1)
 
     def loss(self, batch: ImageBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """The mean cross-entropy of a batch in nats."""
+        """Compute the mean cross-entropy of a batch, in nats."""
         loss = F.cross_entropy(self(batch).float(), batch.labels) * batch.weight
         return loss, {"loss": loss.detach()}, None
 
 
 def require_images(model: type[Model]) -> None:
-    """Raise UsageError for a kind of model that reads no images."""
+    """Raise UsageError unless a kind of model reads images."""
     if not issubclass(model, ImageEncoder):
-        raise UsageError(f"{model.__name__} reads no images; take recipe=images/vit, images/lenet or images/pixels")
+        raise UsageError(
+            f"{model.__name__} does not read images; take recipe=images/vit, images/lenet or images/pixels"
+        )

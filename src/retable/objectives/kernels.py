@@ -1,9 +1,9 @@
 """Compiled loops of stochastic gradient descent on word vectors, one window or cell after the other.
 
-Each takes the plain gradient step of its objective, pair after pair as word2vec.c does: all scores of a pair are
-taken before any of its vectors moves, so that the processor need not wait for one score to start the next. They
-release the interpreter's lock, change the tables in place and return the summed loss in nats and the number of pairs
-(cells) that it covers.
+Each takes the plain gradient step of its objective, pair after pair as word2vec.c does. All scores of a pair are
+computed before any of its vectors moves, so that the processor need not wait for one score to start the next. The
+loops release the interpreter's lock, change the tables in place, and return the summed loss in nats and its number of
+pairs (cells).
 
 N words of a slice, V vocabulary, U rows of the input table, D dimensions.
 """
@@ -13,9 +13,9 @@ import math
 import numpy as np
 from numba import njit
 
-# fastmath lets sums be reordered into vector instructions; error_model spares a test for zero at every division.
+# fastmath allows sums in vector instructions; error_model avoids a test for zero at every division.
 compiled = njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-# Parts of a loop, put into it: called, they cost skip-gram's a third of its speed.
+# Parts of a loop are inlined: as calls they cost a third of skip-gram's speed.
 inlined = njit(nogil=True, fastmath=True, cache=True, error_model="numpy", forceinline=True)
 
 
@@ -25,13 +25,13 @@ def negative_sampling(
     table, units, offsets, scales,
     output, threshold, alias, negatives, lr, state,
 ):  # fmt: skip
-    """Windows `start` to `stop` of a slice: words, lines, reaches (N,).
+    """Train on windows `start` to `stop` of a slice: words, lines, reaches (N,).
 
     dimensions: D times None. A tuple's length is part of its type: compiled for one D, the loops are a tenth faster.
 
     table (U, D), units, offsets (V + 1,), scales (V,): the input of word w is scales[w] · Σ table[units[offsets[w] :
-    offsets[w + 1]]]. With `cbow` the mean of the window's inputs predicts the centre, without it the centre's input
-    predicts each word of the window. output (V, D). Each pair has its own `negatives` words of noise from threshold,
+    offsets[w + 1]]]. With `cbow` the mean of the window's inputs predicts the centre; otherwise the centre's input
+    predicts each word of the window. output (V, D). Each pair has its own `negatives` words of noise from threshold and
     alias (V,), see `alias_table`, by the generator `state` (1,) uint64.
     """
     hidden, step, gradient = vectors(dimensions, table)
@@ -44,7 +44,7 @@ def negative_sampling(
             continue
         first, last = (low, high) if cbow else (i, i)
         gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets, scales)
-        likely = 1.0  # a product of probabilities: one logarithm a window
+        likely = 1.0  # product of probabilities, for only one logarithm per window
         for j in range(low, high + 1):
             if (j == i) != cbow:
                 continue
@@ -66,7 +66,10 @@ def hierarchical_softmax(
     table, units, offsets, scales,
     output, nodes, codes, lengths, lr,
 ):  # fmt: skip
-    """As `negative_sampling`, a word's probability the product over its path: nodes, codes (V, L), lengths (V,)."""
+    """Train as `negative_sampling`, with a word's probability the product over its path in a tree.
+
+    nodes, codes (V, L) and lengths (V,) are those of `huffman`.
+    """
     hidden, step, gradient = vectors(dimensions, table)
     rows, signs, slopes = outcomes(nodes.shape[1])
     loss, n_pairs = 0.0, 0
@@ -96,9 +99,10 @@ def least_squares(
     w, b_w, c, b_c, squares_w, squares_b_w, squares_c, squares_b_c,
     x_max, power, lr,
 ):  # fmt: skip
-    """Cells `start` to `stop` of GloVe's matrix: words, contexts, values (N,), by AdaGrad.
+    """Train on cells `start` to `stop` of GloVe's matrix by AdaGrad: words, contexts, values (N,).
 
-    w, c (V, D) word and context vectors, b_w, b_c (V, 1) their biases, and the sums of squared gradients of each.
+    w, c (V, D) are word and context vectors, b_w, b_c (V, 1) their biases, followed by each one's sums of squared
+    gradients.
     """
     loss = 0.0
     for n in range(start, stop):
@@ -124,7 +128,10 @@ def least_squares(
 
 @compiled
 def rows_of(words, units, offsets, n_rows):
-    """The rows of an input table of `n_rows` that the inputs of `words` (N,) are made of, in order, each once."""
+    """List the rows, of `n_rows` in the input table, from which the inputs of `words` (N,) are made.
+
+    The rows are in order and unique.
+    """
     among = np.zeros(n_rows, np.bool_)
     for word in words:
         for k in range(offsets[word], offsets[word + 1]):
@@ -141,7 +148,7 @@ def copy_rows(to, table, rows):
 
 @compiled
 def add_changes(table, copies, rows):
-    """Add to `rows` of the table what each of its `copies` (C, rows, columns) has changed there."""
+    """Add the changes in each of `copies` (C, rows, columns) to `rows` of the table."""
     for row in rows:
         for d in range(table.shape[1]):
             total = start = table[row, d]
@@ -152,7 +159,7 @@ def add_changes(table, copies, rows):
 
 @inlined
 def window(lines, reaches, i):
-    """The first and the last place of the window round place i, within its line."""
+    """Find the first and last place of the window around place i, within its line."""
     low, high = max(i - reaches[i], 0), min(i + reaches[i], len(lines) - 1)
     while lines[low] != lines[i]:
         low += 1
@@ -163,22 +170,22 @@ def window(lines, reaches, i):
 
 @inlined
 def vectors(dimensions, table):
-    """Three vectors (D,) to work in."""
+    """Create three vectors (D,) as workspace."""
     d = len(dimensions)
     return np.empty(d, table.dtype), np.empty(d, table.dtype), np.empty(d, table.dtype)
 
 
 @inlined
 def outcomes(n):
-    """Room for n output vectors' rows, signs and slopes, see `push`."""
+    """Create workspace for n output vectors' rows, signs and slopes, see `push`."""
     return np.empty(n, np.int64), np.empty(n, np.float32), np.empty(n, np.float32)
 
 
 @inlined
 def follow(hidden, gradient, step, word, offsets, scales):
-    """Count a pair's step in, and move `hidden`, the input of `word`, as far as the table's rows will move it.
+    """Add a pair's step to the gradient, and move `hidden`, the input of `word`, by the sum of its rows' moves.
 
-    (CBOW's input, of several words, predicts once and is not asked again.)
+    CBOW's input, of several words, predicts once and is not used again.
     """
     share = scales[word] * scales[word] * np.float32(offsets[word + 1] - offsets[word])
     for d in range(len(hidden)):
@@ -188,7 +195,10 @@ def follow(hidden, gradient, step, word, offsets, scales):
 
 @inlined
 def gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets, scales):
-    """Into `hidden` the input at place i, or with `cbow` the mean input of first to last without i; gradient = 0."""
+    """Set `hidden` to the input at place i, or with `cbow` to the mean input of first to last without i.
+
+    Sets `gradient` to 0.
+    """
     for d in range(len(hidden)):
         hidden[d] = gradient[d] = 0
     for j in range(first, last + 1):
@@ -204,7 +214,7 @@ def gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets,
 
 @inlined
 def scatter(gradient, words, i, first, last, cbow, table, units, offsets, scales):
-    """Add to every row that `gather` read its share of the step."""
+    """Add its share of the step to every row that `gather` read."""
     for j in range(first, last + 1):
         if cbow and j == i:
             continue
@@ -218,11 +228,10 @@ def scatter(gradient, words, i, first, last, cbow, table, units, offsets, scales
 
 @inlined
 def push(hidden, output, step, rows, signs, slopes, n, rate):
-    """Move output[rows[:n]] one step up the log-probability that each hidden·output[row] has its sign (1 or −1), and
-    set `step` to hidden's.
+    """Move output[rows[:n]] one step up the log-probability that each hidden·output[row] has its sign, 1 or −1.
 
-    Returns the probability of them all, as it was before. A row that comes up twice moves twice, by the score that it
-    had before. `slopes` (n,) is room to work in.
+    Sets `step` to the step of hidden, and returns the probability of all signs before the move. A row that occurs twice
+    moves twice, by its score before the move. `slopes` (n,) is workspace.
     """
     for k in range(n):
         row, score = rows[k], np.float32(0)
@@ -246,32 +255,35 @@ def push(hidden, output, step, rows, signs, slopes, n, rate):
 
 @inlined
 def draw(threshold, alias, bits):
-    """An outcome of `alias_table`'s distribution, and the next `bits`, by Marsaglia's xorshift (2003) on uint64."""
+    """Draw an outcome of `alias_table`'s distribution, and return it with the next `bits`.
+
+    The generator is Marsaglia's xorshift (2003) on uint64.
+    """
     bits ^= bits << np.uint64(13)
     bits ^= bits >> np.uint64(7)
     bits ^= bits << np.uint64(17)
     place = np.int64(((bits >> np.uint64(32)) * np.uint64(len(alias))) >> np.uint64(32))
     other = np.int64(alias[place])
-    # No jump, as no processor can foresee which of the two it is: with one, skip-gram takes four tenths longer.
+    # Computed without a branch, which processors cannot predict: with one, skip-gram takes four tenths longer.
     own = np.int64(np.uint32(bits & np.uint64(0xFFFFFFFF)) < threshold[place])
     return other + own * (place - other), bits
 
 
 @compiled
 def draw_many(threshold, alias, state, n):
-    """`n` outcomes, (n,) int64, by the generator `state` (1,) uint64."""
-    found, bits = np.empty(n, np.int64), state[0]
+    """Draw `n` outcomes, (n,) int64, by the generator `state` (1,) uint64."""
+    drawn, bits = np.empty(n, np.int64), state[0]
     for i in range(n):
-        found[i], bits = draw(threshold, alias, bits)
+        drawn[i], bits = draw(threshold, alias, bits)
     state[0] = bits
-    return found
+    return drawn
 
 
 def alias_table(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Walker's alias method (1977; Vose 1991): threshold (V,) uint32 and alias (V,) int32.
+    """Compute threshold (V,) uint32 and alias (V,) int32 of Walker's alias method (1977; Vose 1991).
 
-    A uniform place v is the outcome with probability threshold[v] / 2³², else alias[v] is: one draw takes constant
-    time and 8 bytes a word, where word2vec.c's table takes 400 MB and rounds to it.
+    A uniform place v is the outcome with probability threshold[v] / 2³², otherwise alias[v] is. A draw takes constant
+    time and the table 8 bytes per word; word2vec.c's table takes 400 MB, to which it rounds the probabilities.
     """
     share = probabilities / probabilities.sum() * len(probabilities)
     threshold, alias = np.ones(len(share)), np.arange(len(share), dtype=np.int32)

@@ -1,6 +1,6 @@
 """Labels as text: an encoder reads an example, a decoder writes its label (Raffel et al. 2020, section 2.4).
 
-B batch, T inputs, A answers, U tokens of the longest, with its end mark.
+B batch, T inputs, A answers, U tokens of the longest answer, with its end mark.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,16 +17,18 @@ from retable.objectives.text_to_text import TextToText
 
 
 class LabelsAsText(TextToText):
-    """Text to text, of examples whose labels are the places of their `answers` (A), the ids of texts with an end mark.
+    """A text-to-text objective for examples whose labels are indices of `answers`.
 
     The loss is −log p(answer), the mean over examples, as a classifier's; the paper's is the mean over all tokens.
 
-    read: from what was written, (U,) ids, to what is predicted.
+    Args:
+        answers: ids of A texts, each with an end mark.
+        read: maps the ids that were written, (U,), to the prediction.
     """
 
     answers: Tensor  # (A, U)
-    before: Tensor  # (A, U), what the decoder reads as it writes them
-    sizes: Tensor  # (A,)
+    before: Tensor  # (A, U): the decoder's inputs for the answers
+    sizes: Tensor  # (A,): lengths of the answers
 
     def __init__(
         self,
@@ -44,21 +46,21 @@ class LabelsAsText(TextToText):
             self.register_buffer(name, tensor, persistent=False)
 
     def pairs(self, batch: ExampleBatch) -> PairBatch:
-        """The examples and the texts of their labels."""
+        """Return the examples with the texts of their labels."""
         before, sizes, answers = (table[batch.labels] for table in (self.before, self.sizes, self.answers))
         return PairBatch(batch.input_ids, batch.lengths, before, sizes, answers)
 
     def loss(  # type: ignore[override]  # of labels, not of texts
         self, batch: ExampleBatch, state: Any, step: int
     ) -> tuple[Tensor, dict[str, Tensor], None]:
-        """The mean over examples of −log p(answer), in nats."""
+        """Compute the mean over examples of −log p(answer), in nats."""
         loss = -self.log_prob(self.pairs(batch)).mean() * batch.weight
         return loss, {"loss": loss.detach()}, None
 
     def write(self, batch: ExampleBatch) -> Tensor:
-        """(B, U): the likeliest token each time, as many as the longest answer has: what is longer is none."""
+        """Return the most probable token at each of U steps, (B, U); a longer text is not an answer."""
         return self.likeliest(batch.input_ids, batch.lengths, self.answers.shape[1])
 
     def predict(self, batch: ExampleBatch) -> Tensor:
-        """What each example's text is read as, (B,)."""
+        """Return the label read from each example's text, (B,)."""
         return torch.from_numpy(np.array([self.read(ids) for ids in self.write(batch).tolist()]))

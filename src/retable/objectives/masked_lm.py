@@ -1,9 +1,9 @@
 """Masked language modelling and next-sentence prediction (Devlin et al. 2019, section 3.1, appendix A.2).
 
 The head is that of the authors' code: a layer of the model's width with GELU and LayerNorm, then the softmax, whose
-weights are the input embedding's. Only at the places that are predicted is anything computed on top of the encoder.
+weights are the input embedding's. The head is only computed at the predicted places.
 
-B batch, T time, P places that are predicted, D d_model, E width of the embedding, V vocabulary.
+B batch, T time, P predicted places, D d_model, E width of the embedding, V vocabulary.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from retable.objectives.base import Objective, embedding_of
 
 
 class MaskedLM(Objective):
-    """An encoder, the softmax over the vocabulary at the places that `batch.places` names, and their cross-entropy.
+    """An encoder with a softmax over the vocabulary at `batch.places`, and its cross-entropy.
 
     `next_sentence` adds a classifier on the encoder's summary of the pair, and its cross-entropy to the loss.
     `tie` shares the softmax's weights with the input embedding.
@@ -36,7 +36,7 @@ class MaskedLM(Objective):
         require_encoder(model, "masked_lm")
         if next_sentence and not isinstance(model, MarkedEncoder):
             raise UsageError(
-                f"{type(model).__name__} has no summary of a pair to tell from whether it belongs together; write "
+                f"{type(model).__name__} gives no summary of a pair, which next-sentence prediction needs; write "
                 "objective.next_sentence=false, or take recipe=bert/bert"
             )
         self.model = model
@@ -48,19 +48,19 @@ class MaskedLM(Objective):
             self.next_sentence.apply(model.initialise)
 
     def loss(self, batch: MaskedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """The loss of a batch and its metrics: `loss` is the mean nats of a masked token."""
+        """Compute the loss of a batch and its metrics; the metric `loss` is the mean nats per masked token."""
         hidden = encode(self.model, batch.input_ids, batch)
         features = self.head(hidden.flatten(0, 1)[batch.places])
         nats = self.head.nats(features, batch.labels)
         loss = nats * batch.share
         metrics = {"loss": loss.detach()}
-        if not self.training:  # it takes the logits once more
+        if not self.training:  # costs the logits a second time
             right = (self.head.best(features) == batch.labels).float()
             metrics["masked_accuracy"] = right.mean() * batch.share
         if self.next_sentence is not None:
             if batch.is_next is None:
                 raise UsageError(
-                    "the batches have no pairs of sentences; write batches.next_sentence=next_sentence (or "
+                    "the batches do not contain pairs of sentences; write batches.next_sentence=next_sentence (or "
                     "sentence_order), or objective.next_sentence=false"
                 )
             assert isinstance(self.model, MarkedEncoder)
@@ -73,7 +73,7 @@ class MaskedLM(Objective):
 
 
 class MaskedLMHead(nn.Module):
-    """What stands between an encoder and its softmax, and the softmax."""
+    """The layers between an encoder and its softmax, and the softmax."""
 
     def __init__(self, model: Model, vocab_size: int, tie: bool):
         super().__init__()
@@ -87,51 +87,54 @@ class MaskedLMHead(nn.Module):
             self.decoder.weight = embedding.weight
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """(P, D) to the features (P, E) that the softmax reads."""
+        """Map states (P, D) to the softmax's inputs (P, E)."""
         return self.norm(fused.gelu(self.dense(hidden)))
 
     def nats(self, features: Tensor, labels: Tensor) -> Tensor:
-        """(P, E) and (P,) to the mean of −log p(label)."""
+        """Compute the mean of −log p(label), in nats, for features (P, E) and labels (P,)."""
         return linear_cross_entropy(features, self.decoder.weight, self.decoder.bias, labels)
 
     def best(self, features: Tensor) -> Tensor:
-        """(P, E) to the ids (P,) with the highest logit."""
+        """Return the ids (P,) with the highest logits, for features (P, E)."""
         return torch.cat([logits.argmax(1) for _, logits in self._logits(features)])
 
     def drawn(self, features: Tensor, uniform: Tensor) -> Tensor:
-        """(P, E) to ids (P,) drawn from p: the first whose cumulative probability is above `uniform` (P,) in [0, 1)."""
-        found = []
+        """Draw ids (P,) from p, for features (P, E) and random numbers `uniform` (P,) in [0, 1).
+
+        The id is the first whose cumulative probability is above the random number.
+        """
+        ids = []
         for rows, logits in self._logits(features):
             below = logits.softmax(1).cumsum(1)
-            found.append(torch.searchsorted(below, uniform[rows, None] * below[:, -1:], right=True))
-        return torch.cat(found)[:, 0].clamp(max=len(self.decoder.weight) - 1)  # a product may round up to the last
+            ids.append(torch.searchsorted(below, uniform[rows, None] * below[:, -1:], right=True))
+        return torch.cat(ids)[:, 0].clamp(max=len(self.decoder.weight) - 1)  # a product may round up to the total
 
     @torch.no_grad()
     def _logits(self, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Part after part of the rows of (P, E), and their logits (_, V) in fp32."""
+        """Yield slices of the rows of `features` (P, E), with their logits (_, V) in fp32."""
         table = self.decoder.weight.to(features.dtype)
         for rows in row_chunks(features, len(table)):
             yield rows, logits_of(features[rows], table, self.decoder.bias)
 
 
 def encode(model: Encoder, input_ids: Tensor, batch: MaskedBatch) -> Tensor:
-    """(B, T) ids with the lengths, and for a model that has segments the segments, of `batch` to (B, T, D)."""
+    """Encode ids (B, T) as states (B, T, D), with the lengths and, if the model has them, segments of `batch`."""
     segments = (batch.segments,) if isinstance(model, MarkedEncoder) else ()
     return model(input_ids, batch.lengths, *segments)
 
 
 def require_encoder(model: Model, objective: str) -> None:
-    """Raise UsageError, which says why, for a model that is no encoder with a state for every position."""
+    """Raise UsageError, with the reason, unless a model has a state for every position that sees both sides."""
     if isinstance(model, Encoder):
         return
     reasons: dict[type[Model], str] = {
-        BothDirections: "reads each side for itself, no state both; take an encoder such as recipe=bert/bert, or train "
-        "it with objective=bidirectional_lm",
-        LeftToRight: "sees nothing of what comes after a masked word; take an encoder such as recipe=bert/bert, or "
-        "train it with objective=causal_lm",
-        EncoderDecoder: "has a decoder, which would be left untrained; take an encoder such as recipe=bert/bert, or "
+        BothDirections: "reads each side separately; take an encoder such as recipe=bert/bert, or train it with "
+        "objective=bidirectional_lm",
+        LeftToRight: "does not see the text after a masked word; take an encoder such as recipe=bert/bert, or train "
+        "it with objective=causal_lm",
+        EncoderDecoder: "has a decoder, which would not be trained; take an encoder such as recipe=bert/bert, or "
         "train it with objective=text_to_text",
     }
     none = "has no state for every position; take an encoder such as recipe=bert/bert"
     reason = next((why for kind, why in reasons.items() if isinstance(model, kind)), none)
-    raise UsageError(f"objective={objective} asks for words by both their sides, and {type(model).__name__} {reason}")
+    raise UsageError(f"objective={objective} needs states that see both sides, but {type(model).__name__} {reason}")

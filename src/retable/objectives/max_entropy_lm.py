@@ -1,13 +1,15 @@
-"""C11: a neural network and a maximum-entropy model under one softmax (Mikolov, Deoras, Povey, Burget and Černocký
-2011, "Strategies for Training Large Scale Neural Network Language Models"; RNNME in Mikolov's toolkit).
+"""A neural network and a maximum-entropy model under one softmax.
 
-The model's logit of a word is added to the weights of the n-grams that it would complete. An n-gram is no entry of a
-list: its history is hashed to a place in one table of weights, from which on every word of the vocabulary has its own.
-Histories share places by accident, and training makes the best of it.
+Mikolov, Deoras, Povey, Burget and Černocký 2011, "Strategies for Training Large Scale Neural Network Language Models";
+RNNME in Mikolov's toolkit. The model's logit of a word is added to the weights of the n-grams that the word would
+complete. N-grams are not stored: an n-gram's history is hashed to a place in one table of weights, where the weights of
+all words of the vocabulary begin. Histories can share places, and training adapts to that.
 
-Departure: a history's place is a multiple of 64, so that weights are looked up and learnt 64 at a time.
+Departure: a history's place is a multiple of 64, so that weights are looked up and trained 64 at a time.
 
 B batch, T time, N = B·T, D d_model, V vocabulary.
+
+System C11 of docs/systems.yaml.
 """
 
 from typing import Any, Literal
@@ -23,15 +25,15 @@ from retable.models.base import LeftToRight
 from retable.nn.cross_entropy import logits_of, row_chunks
 from retable.objectives.causal_lm import CausalLM
 
-BLOCK = 64
-MULTIPLIER = 0x1B873593CC9E2D51  # odd, so that no history is lost; products are taken modulo 2^64
+BLOCK = 64  # weights that are looked up together
+MULTIPLIER = 0x1B873593CC9E2D51  # odd, so that multiplying modulo 2^64 loses no history
 
 
 class MaxEntropyLM(CausalLM):
-    """A causal LM whose softmax also has weights of n-grams, n from 2 to `order`; those of words alone are its bias.
+    """A causal LM whose softmax adds weights of n-grams, n from 2 to `order`; its bias is the unigrams' weights.
 
-    `table_size`: the weights of all n-grams, zero at first. Like a recurrent state the history goes on from batch to
-    batch, over the ends of sentences; before a stream's first token it is empty.
+    `table_size` is the number of weights of all n-grams, which start at 0. Like a recurrent state, the history
+    continues from batch to batch and across sentences. It is empty before a stream's first token.
     """
 
     def __init__(
@@ -49,11 +51,11 @@ class MaxEntropyLM(CausalLM):
         if order < 2:
             raise UsageError(f"n-grams of order {order} have no history to hash; write objective.order=2 or more")
         self.order, self.vocab_size = order, vocab_size
-        self.blocks = -(-vocab_size // BLOCK)  # that one history's weights fill
+        self.blocks = -(-vocab_size // BLOCK)  # blocks per history
         if table_size < self.blocks * BLOCK:
             raise UsageError(
-                f"a table of {table_size} weights has no room for {vocab_size} words; write "
-                f"objective.table_size={1000 * self.blocks * BLOCK} or so"
+                f"a table of {table_size} weights is too small for {vocab_size} words; write about "
+                f"objective.table_size={1000 * self.blocks * BLOCK}"
             )
         self.features = nn.Embedding(table_size // BLOCK, BLOCK)
         nn.init.zeros_(self.features.weight)
@@ -77,8 +79,10 @@ class MaxEntropyLM(CausalLM):
         return torch.log_softmax(self._logits(hidden[:, -1], places[:, -1]), dim=1), state
 
     def _read(self, input_ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """(B, T) ids to hidden states (B, T, D), the blocks where the histories' weights begin (B, T, order − 1), and
-        the state after: the model's, and the last ids (1, B, order − 2), −1 where there were none."""
+        """Return hidden states (B, T, D), first blocks of the histories' weights (B, T, order − 1), and the next state.
+
+        The state: the model's, and the last ids (1, B, order − 2), −1 before the start.
+        """
         nothing = input_ids.new_full((1, len(input_ids), self.order - 2), -1)
         inner, before = state if state else (state, nothing)
         hidden, inner = self.model(input_ids, inner)
@@ -92,7 +96,7 @@ class MaxEntropyLM(CausalLM):
         return self.projection(hidden), torch.stack(places, dim=2), (inner, after)
 
     def _logits(self, hidden: Tensor, places: Tensor) -> Tensor:
-        """(N, D) and (N, order − 1) to (N, V) in fp32."""
+        """Compute logits (N, V) in fp32 from hidden states (N, D) and blocks (N, order − 1)."""
         offsets = torch.arange(self.blocks, device=places.device)[:, None]
         rows = (places[:, None] + offsets).remainder(self.features.num_embeddings)  # (N, blocks, order − 1)
         weights = F.embedding_bag(rows.flatten(0, 1), self.features.weight, mode="sum")  # (N · blocks, 64)

@@ -1,9 +1,10 @@
-"""The multiple-choice objective: which of several endings a beginning goes on with.
+"""The multiple-choice objective: predict which of several endings continues a beginning.
 
-Every ending is read with its beginning, as the model reads a pair of sentences; a linear layer gives one score, and the
-softmax is over the endings of an example (Radford et al. 2018, section 3.3; Devlin et al. 2019, section 4.4).
+Every ending is read with its beginning, as the model reads a pair of sentences. A linear layer gives one score per
+ending, and the softmax is over the endings of an example (Radford et al. 2018, section 3.3; Devlin et al. 2019, section
+4.4).
 
-B batch, R rows, the endings of all of a batch's examples, C endings of an example.
+B batch, R rows (the endings of all examples of a batch), C endings of an example.
 """
 
 from typing import Any
@@ -18,21 +19,21 @@ from retable.objectives.classification import Classification
 
 
 class MultipleChoice(Classification):
-    """As classification of pairs, with one output a row. The score has no bias, which would be the same for all."""
+    """A classification of pairs with one output per row. The score has no bias, which would cancel out."""
 
     def __init__(self, model: Model, dropout: float, **more: Any):
         super().__init__(model, 1, dropout, pairs=True, **more)
         last: Any = self.head[-1] if isinstance(self.head, nn.Sequential) else self.head
         last.bias = None
 
-    def forward(self, batch: ChoiceBatch) -> Tensor:  # type: ignore[override]  # of several rows an example
-        """The fp32 scores (B, C), −∞ where an example has fewer endings."""
+    def forward(self, batch: ChoiceBatch) -> Tensor:  # type: ignore[override]  # several rows per example
+        """Return the fp32 scores (B, C), −∞ if an example has fewer endings."""
         return by_example(super().forward(batch.rows)[:, 0], batch.n_endings)
 
-    def loss(  # type: ignore[override]  # of several rows an example
+    def loss(  # type: ignore[override]  # several rows per example
         self, batch: ChoiceBatch, state: Any, step: int
     ) -> tuple[Tensor, dict[str, Tensor], None]:
-        """The mean over examples of −log p(right ending), with the auxiliary loss over all rows, and the metrics."""
+        """Compute the mean over examples of −log p(right ending), with the auxiliary loss over all rows."""
         rows = batch.rows
         hidden, other = self._read(rows)
         scores = by_example(self._label(rows, hidden, other)[:, 0], batch.n_endings)
@@ -46,7 +47,7 @@ class MultipleChoice(Classification):
 
 
 def by_example(scores: Tensor, n_endings: Tensor) -> Tensor:
-    """The scores (R,) of rows, example after example, to fp32 (B, C), −∞ where an example has fewer endings."""
+    """Convert the scores of rows (R,), in the examples' order, to fp32 (B, C), −∞ for missing endings."""
     endings = torch.arange(int(n_endings.max()), device=scores.device)
-    there = endings < n_endings[:, None]
-    return torch.full(there.shape, -torch.inf, device=scores.device).masked_scatter(there, scores.float())
+    exist = endings < n_endings[:, None]
+    return torch.full(exist.shape, -torch.inf, device=scores.device).masked_scatter(exist, scores.float())

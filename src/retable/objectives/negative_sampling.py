@@ -1,6 +1,6 @@
 """Negative sampling (Mikolov et al. 2013b, "Distributed Representations of Words and Phrases", section 2.2).
 
-R rows, C predictors a row, J targets a row, N words of noise, D d_model, V vocabulary.
+R rows, C predictors per row, J targets per row, N words of noise, D d_model, V vocabulary.
 """
 
 import numpy as np
@@ -16,15 +16,17 @@ from retable.objectives.window_prediction import WindowPrediction
 
 
 class NegativeSampling(WindowPrediction):
-    """−log σ(u_o·v_c) − Σ_k log σ(−u_k·v_c) for a pair (c, o), with `negatives` words k of noise: equation 4.
+    """The loss −log σ(u_o·v_c) − Σ_k log σ(−u_k·v_c) of a pair (c, o), with words k of noise: equation 4.
 
-    The noise is not drawn for each pair: all pairs of a step share `pool` draws, each weighed with negatives / pool.
-    Every pair's loss keeps the expectation of equation 4, hence so does the gradient, and a pair sees more noise; in
-    exchange, the pairs of a step see the same. One matrix product replaces the reads of `negatives` rows a pair. As in
-    equation 4, and unlike in word2vec.c, a draw that happens to be the pair's own word counts like any other.
+    Noise is not drawn per pair: all pairs of a step share `pool` draws, each weighted with negatives / pool. The
+    expected loss and gradient of a pair are those of equation 4, and one matrix product replaces `negatives` reads per
+    pair. Each pair sees more noise, but the pairs of a step see the same. As in equation 4, and unlike in word2vec.c, a
+    draw that is the pair's own word counts like any other.
 
-    counts: occurrences of each word (V,); the noise is ∝ counts^power. A word of count 0 is never drawn: so give the
-        line end 0. UsageError where a count is negative or all are 0.
+    counts: occurrences of each word (V,). The noise is ∝ counts^power. A word of count 0 is never drawn: give the line
+        end count 0.
+
+    Raises: UsageError: a count is negative, or all are 0.
     """
 
     def __init__(
@@ -38,9 +40,9 @@ class NegativeSampling(WindowPrediction):
     ) -> None:
         counts = np.asarray(counts, dtype=np.float64)
         if counts.min() < 0 or counts.sum() == 0:
-            raise UsageError("negative sampling needs counts of words: none below 0, and not all of them 0")
+            raise UsageError("counts for negative sampling are negative or all 0; give the counts of a text's words")
         if negatives < 1 or pool < 1:
-            raise UsageError(f"negatives={negatives} and pool={pool} leave nothing to tell words from; write 1 or more")
+            raise UsageError(f"negatives={negatives}, pool={pool}: both must be 1 or more")
         super().__init__(model, len(counts))
         self.negatives, self.seed, self.pool = negatives, seed, pool
         noise = np.where(counts > 0, counts**power, 0)
@@ -48,7 +50,7 @@ class NegativeSampling(WindowPrediction):
         self._cumulative = np.cumsum(noise) / noise.sum()
 
     def draw(self, step: int) -> np.ndarray:
-        """The step's words of noise (N,), int64: a pure function of (seed, step), alike in every process."""
+        """Draw the step's words of noise (N,), int64, from (seed, step): the same in every process."""
         uniform = np.random.Generator(np.random.Philox(key=[self.seed, step])).random(self.pool)
         return np.searchsorted(self._cumulative, uniform, side="right")
 
@@ -58,17 +60,18 @@ class NegativeSampling(WindowPrediction):
 
 
 def negative_sampling(v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negatives: float) -> Tensor:
-    """Σ over pairs of −log σ(u·v) − negatives · (mean over the noise n of log σ(−n·v)), a scalar in nats.
+    """Compute Σ over pairs of −log σ(u·v) − negatives · (mean over the noise n of log σ(−n·v)), in nats.
 
-    v (R, C, D) of what predicts, u (R, J, D) of the targets, noise (N, D), pairs (R, C, J) bool. Differentiable in the
+    v (R, C, D) are the predictors, u (R, J, D) the targets, noise (N, D), pairs (R, C, J) bool. Differentiable in the
     first three.
     """
     return _NegativeSampling.apply(v, u, noise, pairs, negatives)
 
 
 class _NegativeSampling(torch.autograd.Function):
-    """With gradients in closed form, made along with the loss: autograd would keep the matrices of scores,
-    the largest there are, and pass through them several times more.
+    """The same with closed-form gradients, computed together with the loss.
+
+    Autograd would keep the score matrices, the largest of all tensors, and pass through them several times more.
     """
 
     @staticmethod

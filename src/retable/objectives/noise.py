@@ -1,4 +1,4 @@
-"""Noise: what output layers of large vocabularies tell a token from in training, in place of all other words.
+"""Noise for output layers of large vocabularies: training compares a token with a few other words.
 
 N tokens, K words of noise, D d_model, V vocabulary.
 """
@@ -19,14 +19,14 @@ from retable.objectives.causal_lm import CausalLM
 
 
 class NoiseLM(CausalLM, CountsWords, PartlyRead):
-    """A causal LM whose loss scores labels against words of noise; it predicts by the full, normalised softmax.
+    """A causal LM whose training loss compares labels with words of noise; predictions use the full softmax.
 
-    Each word is noise with a chance of its own, independently of the others: count^`power` times a constant, but 1 at
-    most, so that `samples` words are expected. A draw serves the whole batch. Words that the text lacks count once, so
-    that they are pushed down like others.
+    Each word is noise independently of the others, with the chance count^`power` times a constant, at most 1. The
+    expected number of words is `samples`. One draw serves the whole batch. Words that the text lacks count as 1, so
+    that their scores are lowered like others'.
 
-    The papers draw K words with replacement. Without it no draw is spent on the tenth "the", the expected number of
-    each word is exact, and as many samples as words are the whole vocabulary.
+    The papers draw K words with replacement. Without replacement no draw is spent on the tenth "the", the expected
+    number of each word is exact, and with `samples` = V the noise is the whole vocabulary.
     """
 
     _chance: Tensor
@@ -44,25 +44,25 @@ class NoiseLM(CausalLM, CountsWords, PartlyRead):
     ):
         super().__init__(model, vocab_size, tie, bias, reduction, projection)
         if samples < 1:
-            raise UsageError(f"samples={samples} leaves no noise to learn from; write objective.samples=1 or more")
+            raise UsageError(f"samples={samples} gives no noise to learn from; write objective.samples=1 or more")
         self.samples, self.power = samples, power
         self.register_buffer("_chance", torch.empty(0, dtype=torch.float64), persistent=False)
         self.count(np.ones(vocab_size))
 
     def count(self, counts: ArrayLike) -> None:
-        """Take the noise from the words' counts (V,); until then all words are equally likely."""
+        """Set the noise from the words' counts (V,). Before that, all words are equally probable."""
         noise = np.maximum(np.asarray(counts), 1) ** float(self.power)
         self._chance = torch.from_numpy(chances(noise, self.samples)).to(self._chance.device)
 
     def unread_weights(self) -> float:
-        """The rows of words that are neither label nor noise."""
+        """Count the weights of words that are neither label nor noise."""
         V, D = self.head.weight.shape
         return (V - 1 - min(self.samples, V)) * D
 
     def scores(self, hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(N, D) and (N,) to the labels' scores (N,) and those of noise (N, K), in fp32, with the words of noise (K,).
+        """Compute fp32 scores of the labels (N,) and of noise (N, K), and draw the words of noise (K,).
 
-        A score is the softmax's logit less the logarithm of the word's chance to be noise.
+        A score is the softmax's logit minus the log of the word's chance to be noise.
         """
         noise = torch.bernoulli(self._chance).nonzero().squeeze(1)
         words = torch.cat([labels, noise])
@@ -76,7 +76,10 @@ class NoiseLM(CausalLM, CountsWords, PartlyRead):
 
 
 def chances(weights: np.ndarray, samples: float) -> np.ndarray:
-    """float64 (V,): c·weights but 1 at most, with the c for which they add up to `samples`; all 1 if V is no more."""
+    """Compute c·weights, at most 1, with the c for which they add up to `samples`: float64 (V,).
+
+    All are 1 if V is at most `samples`.
+    """
     if samples >= len(weights):
         return np.ones(len(weights))
     falling = np.sort(weights)[::-1]

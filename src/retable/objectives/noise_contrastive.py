@@ -1,7 +1,10 @@
-"""C12: noise-contrastive estimation (Mnih and Teh 2012, "A fast and simple algorithm for training neural probabilistic
-language models", section 3).
+"""Noise-contrastive estimation (Mnih and Teh 2012, section 3).
+
+"A fast and simple algorithm for training neural probabilistic language models".
 
 N tokens, K words of noise, D d_model, V vocabulary.
+
+System C12 of docs/systems.yaml.
 """
 
 import math
@@ -17,11 +20,11 @@ from retable.objectives.noise import NoiseLM
 
 
 class NoiseContrastive(NoiseLM):
-    """Tell data from noise by p / (p + ν), with p = exp(logit) / Z and ν a word's expected number in the noise:
-    −log p / (p + ν) for the label, −log ν / (p + ν) for each word of noise.
+    """The loss −log p / (p + ν) for the label and −log ν / (p + ν) for each word of noise.
 
-    p adds up to 1 only because that is the best it can do: Z, one number for all contexts, is a constant, or learnt
-    with `learn_normaliser`. Fixed, it takes the part of the paper's Z = 1 with biases that begin at −log V.
+    p = exp(logit) / Z, and ν is a word's expected number in the noise. Z, one number for all contexts, is constant or,
+    with `learn_normaliser`, trained. p is not normalised, but training drives its sum to 1. The constant Z = V replaces
+    the paper's Z = 1 with biases that start at −log V.
     """
 
     log_normaliser: Tensor

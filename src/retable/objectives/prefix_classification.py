@@ -1,5 +1,6 @@
-"""The objective of FUDGE's discriminator: the label of a whole text, told from each of its beginnings (Yang and Klein
-2021, arXiv 2104.05218, section 3).
+"""The objective of FUDGE's discriminator: predict a text's label from each of its beginnings.
+
+Yang and Klein 2021, arXiv 2104.05218, section 3.
 
 B batch, T time, N real tokens, D d_model, L labels.
 """
@@ -17,8 +18,10 @@ from retable.objectives.classification import Classification
 
 
 class PrefixClassification(Classification):
-    """A left-to-right model and a linear layer over the labels, on the state of every token: that has read the text up
-    to there. A text is classified by its last token's."""
+    """A left-to-right model with a linear layer over the labels on the state of every token.
+
+    A text is classified by its last token.
+    """
 
     model: LeftToRight
 
@@ -28,11 +31,11 @@ class PrefixClassification(Classification):
 
     @property
     def start(self) -> Any:
-        """The state before the first token, from which on the state is kept."""
+        """Return the state to pass with the first token, so that later states are kept."""
         return self.model.start
 
     def loss(self, batch: ExampleBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """The mean cross-entropy in nats of the text's label, over all beginnings of all texts of a batch."""
+        """Compute the mean cross-entropy, in nats, of the text's label over all beginnings of a batch's texts."""
         hidden, _ = self.model(batch.input_ids)
         real = torch.arange(hidden.shape[1], device=hidden.device) < batch.lengths[:, None]
         outputs = self.head(self.dropout(hidden[real]))  # (N, L)
@@ -41,9 +44,9 @@ class PrefixClassification(Classification):
 
 
 def require_left_to_right(model: type[Model]) -> None:
-    """Raise UsageError for a kind of model that has seen what stands behind a beginning."""
+    """Raise UsageError unless a kind of model reads from left to right."""
     if not issubclass(model, LeftToRight):
         raise UsageError(
-            f"{model.__name__} has no state of each beginning of a text; take a left-to-right model, as in "
+            f"{model.__name__} does not have a state for each beginning of a text; take a left-to-right model, as in "
             "recipe=encoders/lstm_prefixes"
         )

@@ -1,5 +1,6 @@
-"""The text-to-text objective in one stack: inputs and targets are one text, of which the inputs see each other all
-(Raffel et al. 2020, section 3.2.1).
+"""The text-to-text objective in one stack: inputs and targets are one text, the inputs its prefix.
+
+All positions of the prefix see each other (Raffel et al. 2020, section 3.2.1).
 
 B batch, T inputs, U targets, D d_model, V vocabulary.
 """
@@ -17,25 +18,25 @@ from retable.objectives.text_to_text import TextToText
 
 
 class PrefixLM(TextToText):
-    """As TextToText, with a left-to-right model that takes a prefix; only the targets are predicted.
+    """A text-to-text objective for a left-to-right model that takes a prefix; it predicts only targets.
 
-    Between the two stands what a decoder would begin with, from which the first target is predicted.
+    Between the inputs and the targets is the start token of a decoder, which predicts the first target.
     """
 
     model: LeftToRight  # type: ignore[assignment]  # one stack that reads and writes
 
     @staticmethod
     def check(model: Model) -> None:
-        """Raises UsageError for a model that does not take a prefix."""
+        """Raise UsageError unless a model takes a prefix."""
         if not isinstance(model, LeftToRight):
             other = "text_to_text" if isinstance(model, EncoderDecoder) else "masked_lm"
             raise UsageError(
-                f"{type(model).__name__} does not read on from a prefix, left to right, as objective=prefix_lm asks; "
-                f"take recipe=t5/prefix_lm, or write objective={other}"
+                f"{type(model).__name__} does not continue a prefix from left to right, as objective=prefix_lm "
+                f"requires; take recipe=t5/prefix_lm, or write objective={other}"
             )
         if "prefix" not in inspect.signature(model.forward).parameters:
             raise UsageError(
-                f"{type(model).__name__} has no attention that sees all of a prefix; take recipe=t5/prefix_lm, or "
+                f"{type(model).__name__} does not have attention to a whole prefix; take recipe=t5/prefix_lm, or "
                 "write objective=causal_lm"
             )
 

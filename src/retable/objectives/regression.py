@@ -1,4 +1,4 @@
-"""The regression objective: one number for a whole example, as in STS-B.
+"""The regression objective: predict one number for a whole example, as in STS-B.
 
 B batch.
 """
@@ -14,14 +14,14 @@ from retable.objectives.classification import Classification
 
 
 class Regression(Classification):
-    """As classification, but one output, and as loss the mean squared error of scores that run from 0 to 1."""
+    """A classification with one output, and the mean squared error of scores scaled to 0 to 1 as loss."""
 
     def __init__(self, model: Model, low: float, high: float, dropout: float, **more: Any):
         super().__init__(model, 1, dropout, **more)
         self.low, self.high = low, high
 
     def forward(self, batch: ExampleBatch) -> Tensor:
-        """The (B,) scores, from about `low` to about `high`."""
+        """Return the scores (B,), from about `low` to about `high`."""
         return self.low + (self.high - self.low) * super().forward(batch)[:, 0].float()
 
     def predict(self, batch: ExampleBatch) -> Tensor:

@@ -1,10 +1,12 @@
-"""D5: replaced-token detection, the objective of ELECTRA (Clark, Luong, Le and Manning 2020, arXiv 2003.10555, sec. 3).
+"""Replaced-token detection, ELECTRA's objective (Clark, Luong, Le and Manning 2020, section 3).
 
-A generator, a small masked language model, puts a likely word into every masked place; the discriminator says of each
-token of the text whether it is the one that stood there. The loss is the generator's, by maximum likelihood, plus λ
-times the discriminator's (section 3.1); the discriminator is what is kept.
+arXiv 2003.10555. A generator, a small masked language model, fills every masked place with a probable word. The
+discriminator predicts for each token of the text whether it is the original. The loss is the generator's, by maximum
+likelihood, plus λ times the discriminator's (section 3.1). Only the discriminator is kept.
 
 B batch, T time, P masked places, D d_model of the discriminator.
+
+System D5 of docs/systems.yaml.
 """
 
 from collections.abc import Callable
@@ -24,9 +26,9 @@ from retable.objectives.masked_lm import MaskedLMHead, encode, require_encoder
 
 
 class ReplacedTokenDetection(Objective):
-    """`model` is the discriminator; `generator(vocab_size=…)` makes the generator, an encoder too.
+    """A discriminator `model`, trained with a generator that `generator(vocab_size=…)` creates.
 
-    The two share token and position embeddings (section 3.2), so those must be of one width. `weight` is λ.
+    Both are encoders that share token and position embeddings (section 3.2), which must have one width. `weight` is λ.
     """
 
     model: MarkedEncoder
@@ -53,9 +55,9 @@ class ReplacedTokenDetection(Objective):
             ours, theirs = getattr(model, table), getattr(self.generator, table)
             if ours.weight.shape != theirs.weight.shape:
                 raise UsageError(
-                    f"a generator can't share {table} of the shape {tuple(ours.weight.shape)} with its own of "
-                    f"{tuple(theirs.weight.shape)}; give objective.generator the model's max_length, and as "
-                    "d_embedding the width of the model's embeddings"
+                    f"the generator cannot share {table} of shape {tuple(ours.weight.shape)}: its own has shape "
+                    f"{tuple(theirs.weight.shape)}; set objective.generator's max_length to the model's, and its "
+                    "d_embedding to the width of the model's embeddings"
                 )
             setattr(self.generator, table, ours)
         self.generator_head = MaskedLMHead(self.generator, vocab_size, tie=True)
@@ -67,14 +69,14 @@ class ReplacedTokenDetection(Objective):
         self.generator.leave_pooler()
 
     def loss(self, batch: MaskedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """The loss of a batch and its metrics, of which `replaced` is the share of tokens that were replaced."""
+        """Compute the loss of a batch and its metrics; `replaced` is the share of replaced tokens."""
         hidden = encode(self.generator, batch.input_ids, batch)
         features = self.generator_head(hidden.flatten(0, 1)[batch.places])
         generator_loss = self.generator_head.nats(features, batch.labels) * batch.share
         drawn = self.generator_head.drawn(features, batch.draws)
 
         text = batch.input_ids.flatten().index_copy(0, batch.places, drawn).view_as(batch.input_ids)
-        fooled = drawn != batch.labels  # a draw that hits the word that stood there is none
+        fooled = drawn != batch.labels  # a draw of the original word does not count as replaced
         replaced = text.new_zeros(text.numel()).index_copy(0, batch.places, fooled.long()).view_as(text)
         logits = self.judge(encode(self.model, text, batch)).float()  # (B, T)
         real = padding_mask(batch.lengths, text.shape[1])[:, 0, 0].float()  # (B, T)
@@ -95,5 +97,5 @@ class ReplacedTokenDetection(Objective):
         return loss, metrics, None
 
     def judge(self, hidden: Tensor) -> Tensor:
-        """(B, T, D) hidden states of the discriminator to (B, T) logits of having been replaced."""
+        """Return the logits (B, T) that tokens were replaced, for the discriminator's states (B, T, D)."""
         return self.head(fused.gelu(self.dense(hidden)))[:, :, 0]

@@ -1,7 +1,10 @@
-"""C12: sampled softmax (Jean, Cho, Memisevic and Bengio 2015, "On Using Very Large Target Vocabulary for Neural Machine
-Translation", section 3; as Jozefowicz et al. 2016 train their language models).
+"""Sampled softmax (Jean, Cho, Memisevic and Bengio 2015, section 3).
+
+"On Using Very Large Target Vocabulary for Neural Machine Translation"; Jozefowicz et al. 2016 train language models so.
 
 N tokens, K words of noise, D d_model.
+
+System C12 of docs/systems.yaml.
 """
 
 import torch
@@ -11,10 +14,10 @@ from retable.objectives.noise import NoiseLM
 
 
 class SampledSoftmax(NoiseLM):
-    """−log softmax over the label and the noise, every logit corrected by the word's expected number in the noise.
+    """The loss −log softmax over the label and the noise, with logits corrected for a word's chance to be noise.
 
-    Noise that is the label itself, an accidental hit, is left out. The expected gradient vanishes where the model's
-    probabilities are the data's, whatever the number of samples.
+    Noise that is the label itself, an accidental hit, is left out. For any number of samples, the expected gradient is
+    0 if the model's probabilities are the data's.
     """
 
     def nats(self, hidden: Tensor, labels: Tensor) -> Tensor:

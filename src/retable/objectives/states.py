@@ -1,4 +1,4 @@
-"""The states of a sequence, of whatever kind the model is that gives them.
+"""Hidden states of a sequence for any kind of model, and checks that a kind of model has them.
 
 B batch, T time, D d_model.
 """
@@ -10,8 +10,10 @@ from retable.models.base import BothDirections, Encoder, EncoderDecoder, LeftToR
 
 
 def states_of(model: Model, input_ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-    """(B, T) ids, padded behind each row's length, to (B, T, D) or, of a model with one vector a sequence, (B, D).
-    `segments` (B, T) are for a MarkedEncoder alone."""
+    """Return the states (B, T, D), or one vector per sequence (B, D), of ids (B, T) padded after `lengths`.
+
+    `segments` (B, T) are used only by a MarkedEncoder.
+    """
     if isinstance(model, LeftToRight):
         hidden: Tensor = model(input_ids)[0]
         return hidden
@@ -21,7 +23,7 @@ def states_of(model: Model, input_ids: Tensor, lengths: Tensor, segments: Tensor
 
 
 def require_token_states(model: type[Model], use: str) -> None:
-    """Raise UsageError for a kind of model without a state for each token, which `use` asks for."""
+    """Raise UsageError unless a kind of model has a state for each token; `use` ends "no state to …"."""
     require_states(model, use)
     if not issubclass(model, Encoder | LeftToRight):
         raise UsageError(
@@ -32,7 +34,7 @@ def require_token_states(model: type[Model], use: str) -> None:
 
 
 def require_states(model: type[Model], use: str) -> None:
-    """Raise UsageError for a kind of model that gives no state of a sequence to `use`."""
+    """Raise UsageError unless a kind of model gives states of a sequence; `use` ends "no state to …"."""
     if issubclass(model, EncoderDecoder):
         raise UsageError(
             f"{model.__name__} writes text, and has no state to {use}; take recipe=t5/t5_toy_encoder, or an encoder "

@@ -1,7 +1,10 @@
-"""F10: summaries as text: an encoder reads a document, a decoder writes its summary (Raffel et al. 2020, section 2.4);
-or a rule takes them from the document.
+"""Summaries as text: an encoder reads a document, a decoder writes its summary, or a rule selects sentences.
+
+Raffel et al. 2020, section 2.4.
 
 B batch, S inputs, U tokens of a summary, with its end mark.
+
+System F10 of docs/systems.yaml.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +18,7 @@ from retable.objectives.base import Objective
 
 
 class SummaryAsText(AnswerAsText):
-    """Text to text, whose targets are summaries with an end mark, in at most `longest` tokens."""
+    """A text-to-text objective whose targets are summaries with an end mark, in at most `longest` tokens."""
 
     def __init__(
         self, model: EncoderDecoder, vocab_size: int, tie: bool, read: Callable[[list[int]], str], longest: int
@@ -24,12 +27,12 @@ class SummaryAsText(AnswerAsText):
         self.longest = longest
 
     def predict(self, batch: PairBatch) -> list[str]:
-        """What is written of each row, by the likeliest token each time."""
+        """Return the summary written for each row, with the most probable token at each step."""
         return [self.read(ids) for ids in self.likeliest(batch.source_ids, batch.source_lengths, self.longest).tolist()]
 
 
 class SummaryByRule(Objective):
-    """A rule's summaries. It has no parameters, and so no loss."""
+    """An objective that returns a rule's summaries. It has no parameters and no loss."""
 
     model: SentenceRule
 
@@ -38,14 +41,14 @@ class SummaryByRule(Objective):
         self.model = model
 
     def predict(self, batch: Sequence[InSentences]) -> list[str]:
-        """The sentences that each document's summary is, a line each."""
+        """Return the sentences of each document's summary, one per line."""
         return ["\n".join(each.text[place] for place in self.model.find(each)) for each in batch]
 
 
 def require_summariser(model: type[Model]) -> None:
-    """Raise UsageError for a kind of model that makes no summaries."""
+    """Raise UsageError unless a kind of model gives summaries."""
     if not issubclass(model, EncoderDecoder | SentenceRule):
         raise UsageError(
-            f"{model.__name__} is one stack, which writes no summary of what it has read; take an encoder-decoder such "
-            "as recipe=summaries/t5_summaries or recipe=summaries/transformer_summaries"
+            f"{model.__name__} has one stack, which cannot read a document and write its summary; take an "
+            "encoder-decoder such as recipe=summaries/t5_summaries or recipe=summaries/transformer_summaries"
         )

@@ -1,7 +1,7 @@
-"""The tagging objective: a tag for each word, by a softmax of its own or by a CRF over the sentence (Lample et al.
-2016, section 2.2).
+"""The tagging objective: a tag for each word, by a softmax per word or by a CRF over the sentence.
 
-Of a word of several tokens one's state is read, which the batch names: see tasks/tagged.py.
+Lample et al. 2016, section 2.2. A word of several tokens is represented by the token that the batch names, see
+tasks/tagged.py.
 
 B batch, T time, W words, N words of the batch, D d_model, K tags.
 """
@@ -23,10 +23,10 @@ from retable.objectives.states import require_token_states, states_of
 
 
 class Tagging(Objective):
-    """A backbone with a state for each token, a linear layer over `tags`, and with `crf` a CRF on top.
+    """A model with a state per token, a linear layer over `tags`, and with `crf` a CRF on top.
 
-    scheme: the CRF gives no probability to what is malformed in IOB1, IOB2 or IOBES. The training data has to be
-        written in it; metrics/spans.py converts.
+    scheme: IOB1, IOB2 or IOBES; the CRF gives malformed sequences probability 0. The training data must be written in
+        the scheme; metrics/spans.py converts it.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Tagging(Objective):
         require_token_states(type(model), "be tagged by")
         model.leave_pooler()
         if scheme is not None and not crf:
-            raise UsageError(f"scheme={scheme} is kept by a CRF, and tags are predicted apart; write crf=true")
+            raise UsageError(f"scheme={scheme} needs a CRF; write crf=true, or leave scheme out")
         self.model = model
         self.dropout = Dropout(dropout)
         self.head = nn.Linear(model.d_model, len(tags))
@@ -44,7 +44,7 @@ class Tagging(Objective):
         self.crf = CRF(len(tags), None if scheme is None else allowed_transitions(tags, scheme)) if crf else None
 
     def loss(self, batch: TaggedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """The mean nats of a word, with a CRF those of the whole sentences over their words."""
+        """Compute the mean nats per word; with a CRF, the nats of whole sentences divided by their words."""
         inside, logits = self._logits(batch)
         if self.crf is None:
             loss = F.cross_entropy(logits, batch.tags[inside])
@@ -55,14 +55,14 @@ class Tagging(Objective):
         return loss, {"loss": loss.detach()}, None
 
     def predict(self, batch: TaggedBatch) -> Tensor:
-        """The best tags (B, W), 0 behind a row's last word: each word's, or with a CRF the sentence's."""
+        """Return the best tags (B, W), 0 after a row's last word: of each word, or with a CRF of the sentence."""
         inside, logits = self._logits(batch)
         if self.crf is None:
             return _spread(logits.argmax(dim=1), inside)
         return self.crf.best(_spread(logits, inside), batch.n_words)
 
     def _logits(self, batch: TaggedBatch) -> tuple[Tensor, Tensor]:
-        """Where there is a word, (B, W), and the words' fp32 logits (N, K), row by row."""
+        """Return a mask of the words, (B, W), and their fp32 logits (N, K), row by row."""
         if batch.predicates is None:
             hidden = states_of(self.model, batch.input_ids, batch.lengths)
         else:
@@ -73,7 +73,7 @@ class Tagging(Objective):
 
 
 def _spread(values: Tensor, inside: Tensor) -> Tensor:
-    """Words' values (N, …) to (B, W, …), 0 where `inside` (B, W) says that there is no word."""
+    """Spread the words' values (N, …) to (B, W, …), 0 where `inside` (B, W) is False."""
     spread = values.new_zeros(*inside.shape, *values.shape[1:])
     spread[inside] = values
     return spread

@@ -18,7 +18,7 @@ from retable.objectives.base import Writing, tie_softmax
 
 
 class TextToText(Writing):
-    """A model of two stacks, a softmax on top, and the cross-entropy of the targets under teacher forcing.
+    """An encoder-decoder with a softmax, and the cross-entropy of the targets under teacher forcing.
 
     `tie` shares the softmax's weights with the embedding and scales hidden states by d_model^−0.5, as T5 1.0 does.
     """
@@ -37,16 +37,16 @@ class TextToText(Writing):
 
     @staticmethod
     def check(model: Model) -> None:
-        """Raises UsageError for a model that has no encoder and decoder."""
+        """Raise UsageError unless a model has an encoder and a decoder."""
         if not isinstance(model, EncoderDecoder):
             other = "masked_lm" if isinstance(model, Encoder) else "prefix_lm or objective=causal_lm"
             raise UsageError(
-                f"{type(model).__name__} is one stack, and objective=text_to_text reads with one and writes with "
-                f"another; take recipe=t5/t5, or write objective={other}"
+                f"{type(model).__name__} has one stack, but objective=text_to_text needs an encoder and a decoder; "
+                f"take recipe=t5/t5, or write objective={other}"
             )
 
     def loss(self, batch: PairBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
-        """The loss of a batch and its metrics (nats a target token); in evaluation also how many it gets right."""
+        """Compute the loss of a batch and its metrics: nats per target token, and in evaluation the accuracy."""
         hidden, labels = self.predictions(batch)
         nats = linear_cross_entropy(hidden, self.head.weight, None, labels)
         metrics = {"loss": nats.detach() * batch.weight}
@@ -55,24 +55,27 @@ class TextToText(Writing):
         return nats * batch.weight, metrics, None
 
     def log_prob(self, batch: PairBatch) -> Tensor:
-        """(B,) fp32: the log-probability of each row's targets given its inputs."""
+        """Compute the log-probability of each row's targets given its inputs, fp32 (B,), in nats."""
         hidden, labels = self.predictions(batch)
         log_probs = linear_log_prob(hidden, self.head.weight, None, labels)
         rows = torch.arange(len(batch.labels), device=labels.device).repeat_interleave(batch.target_lengths)
         return log_probs.new_zeros(len(batch.labels)).index_add_(0, rows, log_probs)
 
     def predictions(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
-        """The hidden states (N, D) that predict the targets, scaled, and the targets (N,): no padding among them."""
+        """Return the scaled hidden states (N, D) that predict the targets, and the targets (N,), without padding."""
         places = torch.arange(batch.labels.shape[1], device=batch.labels.device)
         real = places < batch.target_lengths[:, None]
         return self.decoded(batch)[real] * self.scale, batch.labels[real]
 
     def decoded(self, batch: PairBatch) -> Tensor:
-        """(B, U, D): each target's hidden state, from the inputs and the targets before it."""
+        """Return each target's hidden state (B, U, D), from the inputs and the targets before it."""
         return self.model(batch.source_ids, batch.source_lengths, batch.target_ids)
 
     def likeliest(self, source_ids: Tensor, source_lengths: Tensor, length: int) -> Tensor:
-        """(B, T) inputs, padded behind their lengths, to `length` tokens (B, length), the likeliest each time."""
+        """Write `length` tokens, (B, length), for inputs (B, T), with the most probable token at each step.
+
+        `source_ids` are padded after `source_lengths` (B,).
+        """
         state, ids = self.model.encode(source_ids, source_lengths), torch.full_like(source_lengths, self.start_id)
         written = []
         for _ in range(length):

@@ -1,4 +1,4 @@
-"""The sequence-to-sequence objective: predict each token of the target from the source and the target before it.
+"""The sequence-to-sequence objective: predict each target token from the source and the target so far.
 
 B batch, S time of the source, U time of the target, N real target tokens, D d_model, V vocabulary.
 """
@@ -17,7 +17,7 @@ from retable.objectives.base import Writing, tie_softmax
 
 
 class Translation(Writing):
-    """An encoder-decoder, a softmax over the vocabulary on top, and the cross-entropy at the targets' tokens.
+    """An encoder-decoder with a softmax over the vocabulary, and the cross-entropy at the targets' tokens.
 
     `label_smoothing` ε gives each token of the vocabulary ε/V of the label's probability (Szegedy et al. 2016, section
     7; Vaswani et al. 2017, section 5.4). `tie` shares the softmax's weights with the embedding.
@@ -27,7 +27,9 @@ class Translation(Writing):
         super().__init__()
         require_writer(type(model))
         if not 0 <= label_smoothing < 1:
-            raise UsageError(f"head.label_smoothing={label_smoothing} is no share; write 0.1, or 0.0 for none")
+            raise UsageError(
+                f"head.label_smoothing={label_smoothing} is out of range; write 0 or more and below 1, such as 0.1"
+            )
         self.model, self.label_smoothing = model, label_smoothing
         self.head = nn.Linear(model.d_model, vocab_size, bias=bias)
         self.head.apply(model.initialise)
@@ -35,7 +37,7 @@ class Translation(Writing):
             tie_softmax(self.head, model)
 
     def loss(self, batch: PairBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """The smoothed loss of a batch, and as a metric its nats a token, which are not smoothed."""
+        """Compute the smoothed loss of a batch, and as a metric its nats per token without smoothing."""
         hidden = self.model(batch.source_ids, batch.source_lengths, batch.target_ids)
         real = torch.arange(hidden.shape[1], device=hidden.device) < batch.target_lengths[:, None]
         hidden, labels = hidden[real], batch.labels[real]
@@ -50,16 +52,16 @@ class Translation(Writing):
 
 
 def require_writer(model: type[Model]) -> None:
-    """Raise UsageError for a kind of model that translates nothing."""
+    """Raise UsageError unless a kind of model can translate."""
     if not issubclass(model, EncoderDecoder):
         raise UsageError(
-            f"{model.__name__} is one stack, with no encoder for the source; take an encoder-decoder such as "
+            f"{model.__name__} has one stack and no encoder for the source; take an encoder-decoder such as "
             "recipe=translation/transformer_translation or recipe=translation/rnn_translation"
         )
 
 
 def lead(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
-    """The mean over tokens of how far the label's logit is above the mean of all V, a scalar in fp32.
+    """Compute the mean over tokens of the label's logit minus the mean logit, an fp32 scalar.
 
     hidden (N, D), weight (V, D), bias (V,), labels (N,). With q = (1 − ε) [y] + ε/V the smoothed cross-entropy,
     −Σ q log p, is −log p_y + ε (z_y − z̄), since the normaliser is the same for all logits. z̄ is a product with the

@@ -18,10 +18,12 @@ from retable.objectives.base import VectorLearning
 
 
 class WeightedLeastSquares(VectorLearning):
-    """f(X_ij)·(w_i·w̃_j + b_i + b̃_j − log X_ij)², with f(x) = min(1, (x / x_max)^power) (equation 9).
+    """The loss f(X_ij)·(w_i·w̃_j + b_i + b̃_j − log X_ij)², with f(x) = min(1, (x / x_max)^power) (equation 9).
 
-    model: `GloVe`, whose w and b stand beside w̃ and b̃ here. UsageError for others.
-    counts: occurrences of each word (V,).
+    Args:
+        model: a `GloVe`, with w and b; this objective has w̃ and b̃.
+        counts: occurrences of each word (V,).
+    Raises: UsageError: the model is of another kind.
     """
 
     model: CooccurrenceModel
@@ -41,10 +43,10 @@ class WeightedLeastSquares(VectorLearning):
         self.context_bias.apply(model.initialise)
 
     def loss(self, batch: Cells, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """The loss of a batch, summed over its cells; the metric `loss`, its mean a cell; no state."""
+        """Compute the loss of a batch, summed over its cells; the metric `loss` is its mean per cell."""
         words, contexts, values = batch
         bias = self.model.word_bias(words) + self.context_bias(contexts)  # (n, 1)
-        # Element by element, so that autocast stays out: it is the score's small digits that are fitted.
+        # Products element by element are not affected by autocast, whose precision is too low for the fit.
         scores = (self.model.word(words) * self.context(contexts)).sum(-1) + bias.squeeze(-1)
         weights = (values / self.x_max).clamp(max=1) ** self.power
         loss = (weights * (scores - values.log()) ** 2).sum()
@@ -52,5 +54,5 @@ class WeightedLeastSquares(VectorLearning):
 
     @torch.no_grad()
     def vectors(self) -> Tensor:
-        """w + w̃ (V, D), as section 4.2 of the paper gives out."""
+        """Return w + w̃ (V, D), the result of the paper's section 4.2."""
         return self.model.word.weight + self.context.weight

@@ -1,7 +1,7 @@
-"""The fast path of word vectors on processors: stochastic gradient descent window by window, as word2vec.c runs it.
+"""Fast training of word vectors on CPUs: stochastic gradient descent per window, as in word2vec.c.
 
-The batched objectives move a frequent word by the sum of many gradients that were all taken at one place; here each
-window sees what the one before it has changed, and no score is computed that no pair asks for.
+The batched objectives move a frequent word by the sum of many gradients at one point. Here each window sees the changes
+of the windows before it, and only the scores of pairs are computed.
 
 N words of a slice or cells of a matrix, V vocabulary, D dimensions.
 """
@@ -28,21 +28,23 @@ from retable.objectives.weighted_least_squares import WeightedLeastSquares
 class WordByWord(SelfUpdating):
     """Stochastic gradient descent on an objective of word vectors, without autograd.
 
-    threads: share every batch, as processes do: each learns from a part of it, from the same weights and on a copy of
-        them, and then all add up what they changed. So a seed gives the same bytes for the same number of threads and
-        processes. (word2vec.c and gensim share the weights themselves without locks, after Hogwild!; with
-        vocabularies of a few thousand words, two cores then mostly wait for each other's cache lines.) The copies, of
-        the rows that a batch may move, cost time, and processes send the tables round, so the larger they are the
-        larger a batch has to be for it to pay.
+    GloVe's cells are fitted by AdaGrad, whose sums of squares start at 1, with any optimizer: only its learning rate is
+    used.
 
-    GloVe's cells are fitted by AdaGrad, whose sums of squares begin at 1, whatever the optimizer; that only lends its
-    learning rate. UsageError for an objective without such an update.
+    Args:
+        threads: number of threads that share every batch, as processes do. Each trains on a part of the batch with a
+            copy of the same weights, then all changes are added up. So a seed gives the same bytes for the same number
+            of threads and processes. (word2vec.c and gensim share the weights without locks, after Hogwild!; with
+            vocabularies of a few thousand words, two cores then mostly wait for each other's cache lines.) Copies of
+            the rows that a batch may move take time, and processes exchange the tables: large tables need large
+            batches.
+    Raises: UsageError: the objective has no such update.
     """
 
     def __init__(self, objective: VectorLearning, threads: int = 1):
         super().__init__()
         if threads < 1:
-            raise UsageError(f"threads={threads} leaves nobody to train; write 1 or more")
+            raise UsageError(f"threads={threads} is out of range; write 1 or more")
         self.objective, self.threads = objective, threads
         self._processes = 0
         match objective:
@@ -53,25 +55,24 @@ class WordByWord(SelfUpdating):
                 self._learn = self._hierarchical_softmax
             case WeightedLeastSquares():
                 self._learn = self._least_squares
-                for name, table in objective.named_parameters():  # AdaGrad's, from 1 as in GloVe's code
+                for name, table in objective.named_parameters():  # AdaGrad's sums, from 1 as in GloVe's code
                     self.register_buffer(f"squares_{name.replace('.', '_')}", torch.ones_like(table))
             case _:
                 name = type(objective).__name__
-                raise UsageError(f"{name} can't be trained word by word; write word_by_word=false")
-        # Memory is taken up by the rows that are written, so what no batch moves costs nothing.
+                raise UsageError(f"{name} cannot be trained word by word; write word_by_word=false")
+        # Only rows that are written take up memory.
         shapes = [table.shape for table in self._tables()] if threads > 1 else []
         self._copies = [np.empty((threads, *shape), np.float32) for shape in shapes]  # each (threads, rows, columns)
 
     def vectors(self) -> Tensor:
-        """The words' vectors (V, D), without gradient."""
         return self.objective.vectors()
 
     def update(
         self, batch: WindowSlice | Cells, step: int, lr: float, total: Callable[[Tensor], Tensor]
     ) -> dict[str, Tensor]:
-        """As SelfUpdating; the metric: mean nats a pair, or cell."""
+        """Train on a batch; the metric `loss` is the mean nats per pair, or per cell."""
         if batch[0].device.type != "cpu":
-            raise UsageError("training word by word is for processors; write word_by_word=false on a GPU")
+            raise UsageError("training word by word needs a CPU; write word_by_word=false on a GPU")
         self._processes = self._processes or round(total(torch.ones(())).item())
         tables = self._tables()
         before = [table.clone() for table in tables] if self._processes > 1 else []
@@ -102,11 +103,11 @@ class WordByWord(SelfUpdating):
         return {"loss": torch.tensor(loss / max(pairs, 1))}
 
     def _tables(self) -> list[Tensor]:
-        """All that an update changes: the weights, and for GloVe as many sums of squared gradients."""
+        """List all tensors that an update changes: the weights, and for GloVe their sums of squared gradients."""
         return [*(parameter.detach() for parameter in self.parameters()), *self.buffers(recurse=False)]
 
     def _rows(self, batch: WindowSlice | Cells, tables: list[np.ndarray]) -> list[np.ndarray]:
-        """The rows of each table that a batch may move: of the inputs those of its words, of the rest all."""
+        """List the rows of each table that a batch may move: the inputs of its words, and all rows of other tables."""
         rows = [np.arange(len(table)) for table in tables]
         if isinstance(batch, WindowSlice):
             assert isinstance(self.objective.model, WindowModel)
@@ -127,7 +128,7 @@ class WordByWord(SelfUpdating):
         return kernels.hierarchical_softmax(*self._windows(batch, tables, start, stop), *paths, lr)
 
     def _windows(self, batch: WindowSlice, tables: list[np.ndarray], start: int, stop: int) -> tuple[Any, ...]:
-        """What both kernels of windows take: the slice, the input table and who is in it, the output table."""
+        """Return the arguments of both kernels of windows: the slice, the input table with its units, the output."""
         model = self.objective.model
         assert isinstance(model, WindowModel)
         dimensions = (None,) * model.d_model
