@@ -42,9 +42,7 @@ def test_a_tag_of_no_scheme_is_refused_by_file_and_line(paths, split, tag):
     """Not by the line of a word that looks like it, nor of a tag that contains it."""
     Path(paths[split]).write_text(f"end{tag} Y O\nnone B-{tag} O\n\nit Z B-{tag}-2\nis Z {tag}\n\n")
     task = TaggingTask(TaggedFiles(**paths, validation=paths["test"]), "IOB2")
-    with pytest.raises(
-        UsageError, match=rf"^{paths[split]}, line 5: '{tag}' is not a tag of chunks; write O or, as in"
-    ):
+    with pytest.raises(UsageError, match=rf"^{paths[split]}, line 5: '{tag}' is not a chunk tag; write O or, as in"):
         task.examples("train")
 
 
