@@ -229,7 +229,7 @@ def test_a_mistake_is_one_line(command, arguments, said):
     [
         (["stage=from_scratch", f"cell={STEERING.partition('/')[2]}"], "writes no texts; take a translator"),
         (["cell=grammar_tiny/writing_t5-1", "decoding=fudge", f"decoding.discriminator.cell={STEERING}"],
-         "reads other tokens than the language model writes; train it with"),
+         "has a different tokenizer from the language model; train it with"),
         (["cell=grammar_tiny/elman-1", "decoding=fudge", "decoding.discriminator.cell=none-1"], "none-1 is no"),
     ],
     ids=["a classifier", "other tokens", "no cell"],

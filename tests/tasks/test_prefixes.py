@@ -73,5 +73,5 @@ def test_what_has_no_beginnings_is_refused(build):
     build().require(LSTM, 0)
     with pytest.raises(UsageError, match="BiLSTM has no state of each beginning of a text"):
         build().require(BiLSTM, 0)
-    with pytest.raises(UsageError, match="a beginning is of one sentence, and tells a class"):
+    with pytest.raises(UsageError, match="prefixes need classes and single sentences"):
         build(sentences=["sentence", "label"]).require(LSTM, 0)

@@ -59,7 +59,7 @@ def test_a_test_set_may_have_no_labels(build):
 def test_scores(build):
     task = build({"train": "1\ta\t4.5\n"}, labels=None, scores=[0, 5], metrics=["pearson"])
     assert task.examples("train") == [Example(("a",), 4.5)]
-    with pytest.raises(UsageError, match=r"validation.tsv, line 2: score 'bad' is no number from 0 to 5"):
+    with pytest.raises(UsageError, match=r"validation.tsv, line 2: score 'bad' is not a number from 0 to 5"):
         task.examples("validation")
 
 
@@ -75,7 +75,7 @@ def test_validation_may_be_a_share_of_the_training_examples(build):
     rest = [e.sentences[0] for e in task.examples("train")]
     assert len(held_out) == 2 and sorted([*rest, *held_out]) == sorted(f"t{i}" for i in range(25))
     assert task.splits == ["train", "validation"] and len(task.inputs) == 1
-    with pytest.raises(UsageError, match=r"task.files.validation=0.1 holds no examples"):
+    with pytest.raises(UsageError, match=r"task.files.validation=0.1 has no examples"):
         build({"validation": 0.1}).examples("validation")
 
 
@@ -98,13 +98,17 @@ def test_a_share_has_its_part_of_each_class_in_whatever_order_the_rows_stand(bui
 @pytest.mark.parametrize(
     ("train", "settings", "message"),
     [
-        ("", {}, r"holds no examples; the train split needs one at least"),
+        ("", {}, r"has no examples; the train split needs one or more"),
         ("1\ta\tgood\n2\tb\tfair\n", {}, r"line 3: label 'fair' is none of 'bad', 'good'"),
-        ("1\ta\tgood\n2\tb\n", {}, "line 3: 2 fields where there are 3 columns"),
+        ("1\ta\tgood\n2\tb\n", {}, "line 3: expects 3 fields but got 2"),
         ("1\ta\tgood\n", {"sentences": ["line"]}, "no column 'line'; it has 'id', 'text', 'label': set task.sentences"),
         ("1\ta\tgood\n", {"label": "gold"}, "no column 'gold'; it has 'id', 'text', 'label'"),
         ("id\t\n", {"label": "gold"}, "no column 'text'; it has 'id', ''"),
-        ("1\ta\tgood\n", {"form": {"delimeter": ","}}, "task.form has no delimeter; it may have columns, delimiter"),
+        (
+            "1\ta\tgood\n",
+            {"form": {"delimeter": ","}},
+            "unknown setting task.form.delimeter; write one of columns, delimiter",
+        ),
     ],
 )
 def test_what_is_wrong_with_the_examples_is_said(build, train, settings, message):

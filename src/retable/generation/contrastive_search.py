@@ -128,7 +128,10 @@ def _reading(model: NextToken) -> _Trained | _Conditioned:
 
 
 def likeness(hidden: Tensor) -> Tensor:
-    """Compute the highest cosine of the last hidden state with an earlier one, (T, R, D) to (R,); −1 without earlier ones."""
+    """Compute the highest cosine of the last hidden state with an earlier one, (T, R, D) to (R,).
+
+    It is −1 without earlier states.
+    """
     normed = F.normalize(hidden.float(), dim=2)
     cosines = (normed[:-1] * normed[-1]).sum(dim=2)
     return F.pad(cosines, (0, 0, 1, 0), value=-1.0).amax(dim=0)

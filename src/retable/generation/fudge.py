@@ -49,7 +49,7 @@ class FUDGE:
         """
         if not isinstance(self.strategy, TokenByToken):
             raise UsageError(
-                f"{type(self.strategy).__name__} has no tokens before the end of a text; take sampling or greedy decoding"
+                f"{type(self.strategy).__name__} has no tokens before the end of a text; take sampling or greedy"
             )
         return self.strategy.stream(self._steered(model), prompt, eos)
 

@@ -29,9 +29,10 @@ class PackedLinear(nn.Linear):
 
 
 def packed(module: Module) -> Module:
-    """Return a copy of the module with packed linear layers; it shares all weights and buffers with the original.
+    """Return a copy of the module with packed linear layers, which shares all weights and buffers with the original.
 
-    Returns the module unchanged unless its tensors are unsharded and not bfloat16, on a CPU with oneDNN, outside autocast.
+    The module is returned unchanged unless its tensors are unsharded and not bfloat16, on a CPU with oneDNN, outside
+    autocast.
     """
     tensors = [*module.parameters(), *module.buffers()]
     plain = all(tensor.device.type == "cpu" and tensor.dtype != torch.bfloat16 for tensor in tensors)

@@ -135,7 +135,7 @@ class Sampler:
         return [i for unknown, run in runs for i in ([self.unknown] if unknown else run)]
 
     def _filter(self, word: str) -> list[tuple[list[tuple[int, int]], np.ndarray]]:
-        """Return for each place in `word` the pieces that may end there, as (id, start), and their cumulative shares."""
+        """Return for each place in `word` the pieces that may end there, as (id, start), with cumulative shares."""
         totals, lattice = [0.0], [([(0, 0)], np.ones(1))]
         for end in range(1, len(word) + 1):
             arcs, weights = [], []
