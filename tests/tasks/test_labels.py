@@ -12,7 +12,7 @@ def test_classes_are_read_by_list_or_mapping():
     classes = Classes({0: "negative", "1": "negative", 2: None, 3: "positive", True: "positive"})
     assert classes.names == ["negative", "positive"]
     assert [classes.read(text) for text in ("0", "1", "2", "3", "true")] == [0, 0, None, 1, 1]
-    with pytest.raises(ValueError, match=r"label 'fair' is none of 'bad', 'good'; add it to task.labels"):
+    with pytest.raises(ValueError, match=r"label 'fair' is not one of 'bad', 'good'; add it to task.labels"):
         Classes({"bad": "a", "good": "b", "-": None}).read("fair")
     with pytest.raises(ValueError, match=r"YAML reads label 'yes' as true or false; write it in quotes in task.labels"):
         Classes({True: "good", False: "bad"}).read("yes")

@@ -50,8 +50,8 @@ def read_table(
         delimiter: between fields; by default a comma in .csv and a tab in others.
         quotes: whether " encloses fields that may contain delimiters and line ends; by default only in .csv. In GLUE's
             files quotes are ordinary characters.
-        pattern: a regular expression for lines, whose named groups are the columns: `(?P<label>\w+):\w+
-            (?P<sentence>.*)`.
+        pattern: a regular expression for lines, whose named groups are the columns, such as
+            `(?P<label>\w+):\w+ (?P<sentence>.*)`.
         skip_incomplete: skip rows of delimited text with the wrong number of fields, such as the halves of broken lines
             in GLUE's QQP.
         gold: a second file with one line per row, the values of a further column `gold`.
