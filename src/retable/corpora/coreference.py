@@ -57,7 +57,7 @@ def read_documents(path: Path, word: int = 3, clusters: int = -1) -> list[Docume
             current.end_sentence(row.line)
         elif row.fields:
             raise UsageError(
-                f"{path}, line {row.line}: text outside documents; write #begin document (name); part 000 before it"
+                f"{path}, line {row.line}: text outside documents; write before it #begin document (name); part 000"
             )
     if current:
         raise UsageError(f"{path}, line {row.line}: the last document is open; write #end document after it")

@@ -15,7 +15,7 @@ WHITE = 16  # the brightest pixel
 def digits(split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Load a split of the optical recognition of handwritten digits (Alpaydin and Kaynak 1998; 1,797 test images).
 
-    Of five consecutive images the last is test and the one before it validation, so all splits have the same writers.
+    In each group of five images, the last is test and the fourth validation, so all splits have the same writers.
 
     Returns: images, (n, 1, 8, 8), from 0 to 1, and labels, (n,), 0 to 9.
     Raises: UsageError: scikit-learn is not installed.

@@ -38,7 +38,7 @@ def write_tokens(
 
     Args:
         units: the lines of each unit of text.
-        documents: whether units are documents; otherwise they are lines.
+        documents: whether units are documents, not lines.
         workers: processes that encode, each on one core; a small text is encoded in the current process.
         size: size of the text in bytes, for the progress bar on a terminal.
 

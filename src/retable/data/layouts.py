@@ -8,8 +8,8 @@
                    [CLS] question [SEP] passage [SEP] (Devlin et al. 2019, section 4.2)
     as text        a end, where a is the whole example as one text, see `prompt`
 
-Examples that are too long for a model are shortened at the end. Of a pair, the longer sentence loses tokens first, and
-the second one if both are equally long, as in BERT's code. Of a question and its passage, the passage is shortened.
+Examples that are too long for a model are shortened at the end. In a pair, the longer sentence loses tokens first, and
+the second one if both are equally long, as in BERT's code. A passage is shortened before its question.
 """
 
 from collections.abc import Mapping, Sequence

@@ -33,7 +33,7 @@ class MaskedBatch(NamedTuple):
     places: Tensor  # (P,) int64, b · T + t of each place to predict, ascending
     labels: Tensor  # (P,) int64, the original tokens at these places
     is_next: Tensor | None  # (B,) int64: 1 if segment 2 follows segment 1 in the text; None without segment 2
-    draws: Tensor  # (P,) float32, uniform in [0, 1), for an objective to sample a token per place
+    draws: Tensor  # (P,) float32, uniform in [0, 1): random numbers for objectives that sample tokens
     share: float  # weight of the mean over these places; the processes' average is then the mean over all
     token_share: float  # the same for the mean over tokens
 
@@ -45,15 +45,14 @@ class MaskedDocuments:
         tokens: ids of the stream.
         units: its table of units, (n_units, 5).
         words: the string of each token id, (V,).
-        next_sentence: `none`: rows are windows of the text, see Windows. `next_sentence`, `sentence_order`: rows are
-            pairs of segments, half of them negative, with a segment of another document or in the wrong order, see
-            Pairs.
+        next_sentence: `none` makes rows of windows of the text, see Windows. `next_sentence` and `sentence_order` make
+            rows of pairs of segments, half of them negative, with a segment of another document or in the wrong order,
+            see Pairs.
         masking: unit to choose: `token`, `whole_word` (pieces that begin with ## belong to the word before them), or
             `span` of words with geometric lengths.
-        rate: share of tokens to predict, in expectation; a row has at least one.
-        masked: probability that a chosen token becomes [MASK].
-        random: probability that it becomes a random token that is not a mark; otherwise it is unchanged. The tokens of
-            a span share one draw.
+        rate: share of tokens to predict, in expectation. A row has at least one.
+        masked: probability that a chosen token becomes [MASK]. The tokens of a span share one draw.
+        random: probability that it becomes a random token that is not a mark. Otherwise it is unchanged.
 
     Raises: UsageError: the tokenizer lacks [CLS], [SEP] or [MASK], or a setting is out of range.
     """

@@ -45,7 +45,10 @@ class QuestionInWords(NamedTuple):
         return self._whole() is not None
 
     def right(self) -> tuple[int, int]:
-        """Return the first and last word of a reference answer that is whole words, or else of the first answer."""
+        """Return the first and last word of a reference answer that is whole words.
+
+        Without such an answer, return those of the first answer.
+        """
         return self._whole() or (self.first, self.last)
 
     def _whole(self) -> tuple[int, int] | None:

@@ -64,7 +64,7 @@ class Windows:
             subsample=1e-3, an early version of the embedded corpus learnt as well with 1024 as word by word, and
             diverged with 4096.
 
-    Raises: UsageError: there are no tokens, or a setting is out of range.
+    Raises: UsageError: `tokens` is empty, or a setting is out of range.
     """
 
     def __init__(

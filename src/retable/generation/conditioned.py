@@ -15,7 +15,7 @@ from retable.objectives.base import Writing
 
 
 class Conditioned:
-    """A trained encoder-decoder or prefix LM, behind the interface `NextToken`.
+    """A trained encoder-decoder or prefix LM with the interface `NextToken`.
 
     The first tokens given to `extend` are the source. The output begins with the tokens `begun`, the decoder's start
     mark. Sources are not padded, since strategies group prompts by length.

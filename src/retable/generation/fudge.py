@@ -18,7 +18,7 @@ class FUDGE:
     """Decoding by p(a | x, v) p(v | x), for next token v, text x and label a.
 
     It multiplies the probability of v by the discriminator's probability of the label after v, for the `top_k` most
-    probable tokens only. By Bayes' rule the product is proportional to p(v | x, a), if the discriminator is correct.
+    probable tokens only. The product is proportional to p(v | x, a) by Bayes' rule, if the discriminator is correct.
 
     Args:
         strategy: how to find texts in this distribution, for example by sampling or beam search.

@@ -17,7 +17,7 @@ from retable.objectives.prefix_classification import PrefixClassification
 
 
 class Discriminator(Trained):
-    """A classifier that predicts the label of a text from its beginning, behind the decoding interface.
+    """A classifier that predicts the label of a text from its beginning, with the decoding interface.
 
     Its `extend` returns log-probabilities of labels, (R, L), instead of next-token scores.
 

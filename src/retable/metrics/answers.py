@@ -55,7 +55,7 @@ def answer_scores(predictions: Mapping[str, str], answers: Mapping[str, Sequence
 def answer_metrics(predictions: Mapping[str, str], answers: Mapping[str, Sequence[str]]) -> dict[str, float]:
     """Compute the mean `exact_match` and `f1` over the questions, as shares."""
     if not answers:
-        raise ValueError("cannot compute metrics: there are no questions")
+        raise ValueError("cannot compute metrics of 0 questions")
     match, f1 = answer_scores(predictions, answers).mean(axis=0)
     return {"exact_match": float(match), "f1": float(f1)}
 

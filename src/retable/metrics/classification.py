@@ -40,7 +40,7 @@ def matthews(confusion: ArrayLike) -> NDArray[np.float64]:
 def matthews_of_sums(
     right: NDArray[np.float64], labels: NDArray[np.float64], predictions: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Compute `matthews` from the number of correct predictions, (...), and counts of both sides, (..., C)."""
+    """Compute `matthews` from correct predictions, (...), and class counts of labels and predictions, (..., C)."""
     total = labels.sum(axis=-1)
     covariance = total * right - (labels * predictions).sum(axis=-1)
     variance = (total**2 - (labels**2).sum(axis=-1)) * (total**2 - (predictions**2).sum(axis=-1))
@@ -60,6 +60,6 @@ def classification_metrics(labels: ArrayLike, predictions: ArrayLike) -> dict[st
     """Compute `accuracy` and `matthews` of 1-D labels and predictions (names or numbers) of equal length."""
     labels, predictions = np.asarray(labels), np.asarray(predictions)
     if not len(labels):
-        raise ValueError("cannot compute metrics: there are no examples")
+        raise ValueError("cannot compute metrics of 0 examples")
     confusion = confusion_matrix(labels, predictions, np.union1d(labels, predictions).tolist())
     return {"accuracy": float(accuracy(confusion)), "matthews": float(matthews(confusion))}

@@ -43,7 +43,10 @@ class Comparison(NamedTuple):
     seeds_needed: int | None  # seeds per system for a significant difference; None: more than MOST_SEEDS
 
     def verdict(self, p: float | None = None) -> str:
-        """Return whether the first system is better, worse or undecided, and what the verdict depends on.
+        """Return whether the first system is better, worse or undecided, as a phrase for tables.
+
+        An undecided verdict includes the number of seeds, or the need for more units, that would decide. A verdict from
+        one seed is marked as such.
 
         Args:
             p: p-value adjusted for several comparisons; by default the comparison's own.

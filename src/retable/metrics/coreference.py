@@ -1,7 +1,7 @@
 """Coreference metrics: MUC, B³, CEAF_φ4 and their mean, the CoNLL average.
 
-Papers: Vilain et al. 1995; Bagga and Baldwin 1998; Luo 2005; and Pradhan et al. 2014 for mentions that only key or
-response has, as in the reference scorer. Such a mention counts as an error of its side.
+Papers: Vilain et al. 1995, Bagga and Baldwin 1998, Luo 2005. Mentions that only key or response has count as errors of
+that side, as in the reference scorer (Pradhan et al. 2014).
 
 Each metric has a precision and a recall. Over several documents, numerators and denominators are summed first.
 

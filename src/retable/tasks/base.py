@@ -30,7 +30,7 @@ class Task(Measured, Protocol[Example, Prediction]):
     inputs: list[Path]  # files that the task reads
     splits: Sequence[str] = SPLITS
     metrics: Sequence[str] = ()  # to compute; if empty, the means of all numeric columns of the units
-    selects: str | None  # metric that selects the best epoch, higher is better; None: the loss
+    selects: str | None  # metric for early stopping (`patience`), higher is better; None: not available
     convention: Callable[[str], str] | None = None  # rewrites a word without a vector, to look it up again
     in_words: bool = False  # texts are split into words, for models that read spelling
     wordless: bool = False  # examples are not texts

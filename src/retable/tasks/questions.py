@@ -169,7 +169,7 @@ class QuestionTask(Task[QuestionInWords, Found]):
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Batches:
         """Return batches of the questions whose answers the model can read.
 
-        Raises: UsageError: there are none.
+        Raises: UsageError: the model can read no answer.
         """
         if encoded.taught is not None and not len(encoded.taught):
             raise UsageError(

@@ -44,7 +44,7 @@ def lay_out(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ..
 def delimiter(model: Model, text: Text) -> int:
     """Return the token between two texts in one sequence.
 
-    It is the model's own delimiter; otherwise [SEP] if the tokenizer has it; otherwise the end of a sequence.
+    It is the model's own delimiter. Without one, it is [SEP] if the tokenizer has it, otherwise the end of a sequence.
     """
     if isinstance(model, DelimitedLeftToRight):
         return model.delimiter_id
@@ -55,7 +55,7 @@ def delimiter(model: Model, text: Text) -> int:
 def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
     """Return the tokens at the begin and end of a sequence.
 
-    They are the model's own; or [CLS] and [SEP] for a model that needs these; otherwise line ends.
+    They are the model's own, or [CLS] and [SEP] for a model that needs these, otherwise line ends.
 
     Raises: UsageError: the model needs [CLS] and [SEP], but the tokenizer lacks them.
     """

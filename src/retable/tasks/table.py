@@ -194,7 +194,7 @@ def placed(files: Iterable[Path]) -> Iterator[None]:
 def _place_of(error: TextError, files: Sequence[Path]) -> str:
     """Return the file and line that contain the part and most other words of the text.
 
-    Of several lines, one that ends with the part is preferred, as tags end lines of columns, then the first.
+    Lines that end with the part come first, as tags end lines of columns; ties are broken by order.
     """
     words, part = {*error.text.split()}, error.part.lower()
     matches = [

@@ -64,7 +64,7 @@ class TranslationTask(Task[Pair, Translated]):
     kind = "translation"
     statistics: ClassVar = STATISTICS
     metrics = METRICS
-    selects = None  # selected by the loss
+    selects = None  # validation measures only the loss
 
     def __init__(
         self, folder: str, decoding: Strategy, strategy: str, max_tokens: PositiveInt, alignments: NonNegativeInt

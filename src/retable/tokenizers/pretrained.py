@@ -62,7 +62,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
 def tokenizer_files(folder: Path) -> list[Path]:
     """Return the first complete set of FILES in a checkpoint's folder.
 
-    Raises: UsageError: there is none.
+    Raises: UsageError: the folder has no such set.
     """
     for names in FILES:
         if all((folder / name).is_file() for name in names):

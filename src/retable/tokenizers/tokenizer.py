@@ -113,7 +113,7 @@ class Tokenizer:
 
     @cached_property
     def unknown(self) -> int | None:
-        """Return the id of the unknown token; None if there is none."""
+        """Return the id of the unknown token, or None for a tokenizer without one."""
         model = self._tokenizer.model
         if isinstance(model, models.Unigram):
             return json.loads(self._tokenizer.to_str())["model"]["unk_id"]
@@ -189,7 +189,7 @@ class Tokenizer:
         ]
 
     def lost(self, lines: Iterable[str]) -> Lost:
-        """Count what the tokens of the lines do not determine: unknown words, case, and unusual white space."""
+        """Count the text that tokens do not determine: unknown words, case, and unusual white space."""
         size = marks = 0
         for line in lines:
             words = line.split()
@@ -311,10 +311,10 @@ def _require_characters(texts: Sequence[str]) -> None:
 def to_learn_from(lines: Iterable[str], characters: int) -> Iterator[str]:
     """Yield the lines for a trainer to learn pieces from.
 
-    Of a text of more than `characters` characters, random lines with about that many in total are used, with a fixed
-    seed. A line with a word or gap of more than LONGEST characters is cut into parts of that length: training time
-    grows with the square of the word length (10 s for 100,000 characters). `lines` is iterated twice; an iterator is
-    first read into memory.
+    A text of more than `characters` characters is reduced to random lines of about that total, with a fixed seed. A
+    line with a word or gap of more than LONGEST characters is cut into parts of that length: training time grows with
+    the square of the word length (10 s for 100,000 characters). `lines` is iterated twice; an iterator is first read
+    into memory.
     """
     if iter(lines) is lines:
         lines = list(lines)
