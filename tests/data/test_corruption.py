@@ -229,7 +229,7 @@ def test_the_need_of_independent_spans_is_seldom_exceeded():
 
 
 def test_too_short_a_stream_or_text():
-    with pytest.raises(UsageError, match="4000 tokens give no batch of 400 windows"):
+    with pytest.raises(UsageError, match="4000 tokens are too few for a batch of 400 windows"):
         batches(batch_size=400)
     with pytest.raises(UsageError, match="a text of 1 tokens is too short"):
         RandomSpans()(np.arange(1), np.random.default_rng(0), SYMBOLS)

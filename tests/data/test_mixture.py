@@ -147,7 +147,7 @@ def test_masked_batches_of_corpora(tokenized):
         (list(WEIGHTS), {"temperature": 0.5}, "temperature=0.5 is out of range"),
         ({}, {}, "batches.corpora is empty"),
         (WEIGHTS, {"kind": CarriedStreams}, "CarriedStreams"),
-        (WEIGHTS, {"batch_size": 100}, "1000 tokens give no batch of 100"),
+        (WEIGHTS, {"batch_size": 100}, "1000 tokens are too few for a batch of 100"),
     ],
     ids=str,
 )

@@ -272,7 +272,7 @@ class Corrupted:
         self.steps_per_epoch = self._windows // batch_size
         if self.steps_per_epoch < 1:
             raise UsageError(
-                f"{len(tokens)} tokens give no batch of {batch_size} windows of {self.window}; "
+                f"{len(tokens)} tokens are too few for a batch of {batch_size} windows of {self.window}; "
                 "lower batches.batch_size or batches.length"
             )
         self.tokens_per_step = batch_size * self.window

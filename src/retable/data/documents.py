@@ -81,7 +81,7 @@ class Windows:
         self.steps_per_epoch = self._windows // batch_size
         if self.steps_per_epoch < 1:
             raise UsageError(
-                f"{documents.offsets[-1]} tokens give no batch of {batch_size} windows of {length}; "
+                f"{documents.offsets[-1]} tokens are too few for a batch of {batch_size} windows of {length}; "
                 "lower batches.batch_size or batches.length"
             )
         self.tokens_per_step = batch_size * length
@@ -136,7 +136,7 @@ class Pairs:
         self.steps_per_epoch = len(self._starts) // batch_size
         if self.steps_per_epoch < 1:
             raise UsageError(
-                f"{len(self._starts)} pairs of sentences give no batch of {batch_size}; lower batches.batch_size"
+                f"{len(self._starts)} sentence pairs are too few for a batch of {batch_size}; lower batches.batch_size"
             )
         self.tokens_per_step = batch_size * float((self._stops - self._starts).mean() + 3)
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))

@@ -42,8 +42,8 @@ class CarriedStreams:
         self.steps_per_epoch = (row - 1) // length
         if self.steps_per_epoch < 1:
             raise UsageError(
-                f"{len(tokens)} tokens give no batch of {batch_size} rows of {length}; lower batches.batch_size or "
-                "batches.length"
+                f"{len(tokens)} tokens are too few for a batch of {batch_size} rows of {length}; "
+                "lower batches.batch_size or batches.length"
             )
         self.tokens_per_step = batch_size * length
         self._rows = tokens[: batch_size * row].reshape(batch_size, row)
@@ -96,8 +96,8 @@ class JitteredStreams:
         self.steps_per_epoch = round((row - 1) / mean)
         if self.steps_per_epoch < 1:
             raise UsageError(
-                f"{len(tokens)} tokens give no batch of {batch_size} rows of {length}; lower batches.batch_size or "
-                "batches.length"
+                f"{len(tokens)} tokens are too few for a batch of {batch_size} rows of {length}; "
+                "lower batches.batch_size or batches.length"
             )
         self.tokens_per_step = batch_size * (row - 1) / self.steps_per_epoch
         self._rows = tokens[: batch_size * row].reshape(batch_size, row)
@@ -134,7 +134,7 @@ class ShuffledWindows:
         self.steps_per_epoch = self._windows // batch_size
         if self.steps_per_epoch < 1:
             raise UsageError(
-                f"{len(tokens)} tokens give no batch of {batch_size} windows of {length}; "
+                f"{len(tokens)} tokens are too few for a batch of {batch_size} windows of {length}; "
                 "lower batches.batch_size or batches.length"
             )
         self.tokens_per_step = batch_size * length

@@ -63,13 +63,13 @@ def _not_a_tag(tag: str) -> str:
     )
 
 
-def write_tags(found: Sequence[Chunk], length: int, scheme: Scheme) -> list[str]:
+def write_tags(spans: Sequence[Chunk], length: int, scheme: Scheme) -> list[str]:
     """Return the tags of a sequence of `length` words with these chunks."""
     if scheme not in get_args(Scheme):
         raise UsageError(f"unknown scheme={scheme}; write one of {', '.join(get_args(Scheme))}")
     tags = ["O"] * length
     before = Chunk("", -1, -1)
-    for chunk in found:
+    for chunk in spans:
         inner = chunk.end - chunk.start - 1
         if scheme == "IOBES":
             letters = ["B", *["I"] * (inner - 1), "E"] if inner else ["S"]

@@ -43,7 +43,7 @@ class Classes:
 
     def write(self, place: float) -> str:
         """Return a class's label in a file, the first of several."""
-        return next(text for text, its in self._places.items() if its == int(place))
+        return next(text for text, index in self._places.items() if index == int(place))
 
 
 def missing_classes(names: Sequence[str], labels: Mapping[str, Iterable[float | None]]) -> list[str]:

@@ -121,9 +121,9 @@ class QuestionTask(Task[QuestionInWords, Found]):
         return self._questions[split]
 
     def answered(self, example: QuestionInWords) -> Answered:
-        asked = (example.source.context, example.source.question)
+        question = (example.source.context, example.source.question)
         answers = frozenset(answer.text for answer in example.source.answers)
-        return tuple(" ".join(text.split()) for text in asked), answers
+        return tuple(" ".join(text.split()) for text in question), answers
 
     def words(self, examples: Sequence[QuestionInWords]) -> list[list[str]]:
         """Return each paragraph once, then the questions."""
