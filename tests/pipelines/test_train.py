@@ -107,7 +107,7 @@ def test_a_sentence_stands_between_the_ends_of_lines_or_marks(models, tokenizer,
         found = ends_of_sequences(finetuned(model, tokenizer), tokenizer)
         assert tuple(tokenizer.words[place] for place in found) == ends, model
     if tokenizer is MARKED:
-        with pytest.raises(UsageError, match=r"BERT reads .* between \[CLS\] and \[SEP\].*tokenizer=word_marked"):
+        with pytest.raises(UsageError, match=r"BERT needs \[CLS\] and \[SEP\].*tokenizer=word_marked"):
             ends_of_sequences(finetuned(models[0], PLAIN), PLAIN)
 
 
