@@ -61,10 +61,10 @@ def test_from_the_hub_a_text_is_a_document(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("train_100M/*.train", r"holds no train_100M/\*.train; set RETABLE_DATA"),
-        ("blank/*.train", r"blank/\*.train of .* holds no words; the train split"),
-        ("", "'' is no pattern of files below .*; write one such as"),
-        ("/texts/*.train", "'/texts/.*' is no pattern of files below"),
+        ("train_100M/*.train", r"has no file train_100M/\*.train; set RETABLE_DATA"),
+        ("blank/*.train", r"blank/\*.train in .* has no words; the train split"),
+        ("", "'' is not a file pattern relative to .*; write, for example,"),
+        ("/texts/*.train", "'/texts/.*' is not a file pattern relative to"),
     ],
 )
 def test_what_is_no_pattern_of_files_with_words_is_refused(source, pattern, message):

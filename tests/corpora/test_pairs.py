@@ -43,12 +43,12 @@ def test_further_test_sets_are_not_for_the_tokenizer(files, tmp_path):
 @pytest.mark.parametrize(
     ("broken", "content", "message"),
     [
-        ("train_target", b"eins\n", r"train.target.raw ends after 1 lines and .*train.source.raw goes on"),
-        ("train_source", b"one\n", r"train.source.raw ends after 1 lines and .*train.target.raw goes on"),
+        ("train_target", b"eins\n", r"train.target.raw ends after 1 lines, but .*train.source.raw has more"),
+        ("train_source", b"one\n", r"train.source.raw ends after 1 lines, but .*train.target.raw has more"),
         ("test_source", b"one\n \t\n", r"test.source.raw, line 2 is empty"),
         ("validation_target", b"eins\nz\xfcrn\n", r"validation.target.raw, line 2: byte 2 .* not UTF-8 \(0xfc\)"),
-        ("both", b"", r"test.source.raw holds no words"),
-        ("test_target", None, r"write corpus.write.test_target=FILE too"),
+        ("both", b"", r"test.source.raw has no words"),
+        ("test_target", None, r"add corpus.write.test_target=FILE"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(files, tmp_path, broken, content, message):

@@ -48,7 +48,10 @@ def test_piqa(write):
     assert beside.read() == expected and [path.name for path in beside.inputs] == ["valid.jsonl", "valid-labels.lst"]
     within = [goal | {"label": i} for i, goal in enumerate(goals)]
     assert PIQA(write("hub.jsonl", *within)).read() == expected
-    for labels, said in (["0"], "has 1 labels, and .* 2 examples"), (["0", "2"], "label '2' is none of 0 to 1"):
+    for labels, said in (
+        (["0"], "has 1 labels, but .* 2 examples"),
+        (["0", "2"], "label '2' must be a number from 0 to 1"),
+    ):
         with pytest.raises(UsageError, match=said):
             PIQA(write("valid.jsonl", *goals), write("valid-labels.lst", *labels)).read()
 

@@ -73,7 +73,7 @@ def test_a_batch_may_have_a_single_cell():
 
 def test_refuses_nothing_to_count():
     for tokens in ([1, EOS, 2, EOS, 3], []):
-        with pytest.raises(UsageError, match="no two words side by side"):
+        with pytest.raises(UsageError, match="no two adjacent words to count"):
             batches(np.array(tokens, dtype=np.uint16))
     with pytest.raises(UsageError, match="window=0"):
         Cooccurrences(np.array([1, 2]), [0, 1, 1], EOS, window=0)

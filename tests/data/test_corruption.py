@@ -213,7 +213,7 @@ def test_too_few_sentinels(kind):
     with pytest.raises(UsageError, match=r"may need \d+ sentinels for a window of \d+ tokens.* has 4; lower"):
         batches(kind, marks={f"<extra_id_{i}>": V - 1 - i for i in range(4)}, length=128)
     few = Symbols(SYMBOLS.sentinels[:2], SYMBOLS.vocabulary)
-    with pytest.raises(UsageError, match="needs 3 sentinels, and the tokenizer has 2"):
+    with pytest.raises(UsageError, match="needs 3 sentinels, but the tokenizer has 2"):
         replace_spans(np.arange(4), np.array([True, False, True, False]), few.sentinels)
 
 
@@ -229,7 +229,7 @@ def test_the_need_of_independent_spans_is_seldom_exceeded():
 
 
 def test_too_short_a_stream_or_text():
-    with pytest.raises(UsageError, match="4000 tokens give no batch of 400 windows"):
+    with pytest.raises(UsageError, match="4000 tokens are too few for a batch of 400 windows"):
         batches(batch_size=400)
-    with pytest.raises(UsageError, match="a text of 1 tokens has no span"):
+    with pytest.raises(UsageError, match="a text of 1 tokens is too short"):
         RandomSpans()(np.arange(1), np.random.default_rng(0), SYMBOLS)

@@ -71,7 +71,7 @@ def test_streams_of_tokenizers_have_the_lines_of_the_text(train):
 
 
 def test_a_stream_without_lines_is_refused():
-    with pytest.raises(UsageError, match="the text has no lines"):
+    with pytest.raises(UsageError, match="the text has no line ends"):
         Documents(np.array([5, 6, 7]), np.array([[3, 0, 0]]), END)
     with pytest.raises(UsageError, match="run the tokenize stage again"):
         Documents(np.array([5, 6, END]), np.array([[4, 0, 0]]), END)

@@ -135,15 +135,19 @@ def test_masked_batches_of_corpora(tokenized):
 @pytest.mark.parametrize(
     ("corpora", "settings", "message"),
     [
-        ({"a/word": 1, "c/word": 1}, {}, r"c/word has another tokenizer than .*a/word; .*path=.*a/word/tokenizer.json"),
+        (
+            {"a/word": 1, "c/word": 1},
+            {},
+            r"c/word has a different tokenizer from .*a/word; .*path=.*a/word/tokenizer.json",
+        ),
         ({"a/word": 1, "d/word": 1}, {}, "d/word/tokenizer.json is missing"),
         ({"a/word": 1, "b/word": -1}, {}, "rates"),
-        ({"a/word": 1, "b/word": "much"}, {}, "weights are numbers"),
-        (WEIGHTS, {"temperature": 2}, "write a list of corpora with a temperature"),
-        (list(WEIGHTS), {"temperature": 0.5}, "temperature=0.5 can't be"),
-        ({}, {}, "no corpora"),
+        ({"a/word": 1, "b/word": "much"}, {}, "weights of a mixture must be numbers"),
+        (WEIGHTS, {"temperature": 2}, "temperature has no effect on given weights"),
+        (list(WEIGHTS), {"temperature": 0.5}, "temperature=0.5 is out of range"),
+        ({}, {}, "batches.corpora is empty"),
         (WEIGHTS, {"kind": CarriedStreams}, "CarriedStreams"),
-        (WEIGHTS, {"batch_size": 100}, "1000 tokens give no batch of 100"),
+        (WEIGHTS, {"batch_size": 100}, "1000 tokens are too few for a batch of 100"),
     ],
     ids=str,
 )

@@ -76,7 +76,7 @@ def test_files_of_a_split(tmp_path):
     ("settings", "message"),
     [
         ({"version": 7}, "version 7"),
-        ({"length": 4}, "does not hold the 4 tokens"),
+        ({"length": 4}, "its header counts 4 tokens"),
         ({"ids": [1, 600, 2]}, "beyond the vocabulary of 500"),
     ],
     ids=str,
@@ -85,7 +85,7 @@ def test_a_header_that_can_not_be(tmp_path, settings, message):
     with pytest.raises(UsageError, match=message):
         read_shard(with_header(tmp_path / "x.bin", **{"ids": [1, 2, 3]} | settings), 500)
     (tmp_path / "x.bin").write_bytes(b"")
-    with pytest.raises(UsageError, match="holds no tokens"):
+    with pytest.raises(UsageError, match="does not exist or is empty"):
         read_shard(tmp_path / "x.bin", 500)
 
 
@@ -126,10 +126,10 @@ def test_its_text_is_a_corpus_of_documents(published, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"train": "nothing_*.bin"}, "holds no nothing_"),
+        ({"train": "nothing_*.bin"}, "has no file nothing_"),
         ({"tokenizer": "nowhere/tokenizer.json"}, "nowhere/tokenizer.json does not exist"),
-        ({"train_tokens": 10**6}, "train takes 1000000; add shards"),
-        ({"held_out_tokens": 10**6}, "validation takes 1000000; add shards"),
+        ({"train_tokens": 10**6}, "train needs 1000000; add shards"),
+        ({"held_out_tokens": 10**6}, "validation needs 1000000; add shards"),
     ],
     ids=str,
 )
@@ -139,7 +139,7 @@ def test_shards_that_are_missing(published, tmp_path, change, message):
 
 
 @pytest.mark.parametrize(
-    ("more", "message"), [(True, "beyond the vocabulary"), (False, "the tokens of train are no text")]
+    ("more", "message"), [(True, "ids exceed the vocabulary"), (False, "the tokens of train decode to an empty text")]
 )
 def test_what_only_a_look_at_all_tokens_finds(published, tmp_path, monkeypatch, more, message):
     """Ids beyond the vocabulary after a beginning without, and tokens of blank lines only."""

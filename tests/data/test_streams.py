@@ -67,7 +67,7 @@ def test_windows_cover_each_place_once_an_epoch_from_new_offsets():
 
 @pytest.mark.parametrize(("kind", "rows"), [(CarriedStreams, 200), (JitteredStreams, 500), (ShuffledWindows, 200)])
 def test_too_few_tokens_for_a_batch_are_refused(kind, rows):
-    with pytest.raises(UsageError, match=rf"1003 tokens give no batch of {rows}.*lower batches.batch_size"):
+    with pytest.raises(UsageError, match=rf"1003 tokens are too few for a batch of {rows}.*lower batches.batch_size"):
         kind(TOKENS, batch_size=rows, length=T, seed=1)
 
 

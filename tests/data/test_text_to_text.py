@@ -115,10 +115,10 @@ def test_a_tokenizer_without_letters_can_not_write_labels(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"label": "gold"}, "no column 'gold'; its header names 'sentence', 'label'"),
-        ({"batch_size": 25}, "24 examples, no batch of 25"),
+        ({"label": "gold"}, "no column 'gold'; write one of 'sentence', 'label'"),
+        ({"batch_size": 25}, "24 examples, too few for a batch of 25"),
         ({"task": "other"}, "other/train.tsv is missing"),
-        ({"task": "short"}, "line 3 has not the 2 fields"),
+        ({"task": "short"}, "line 3: expects 2 fields"),
     ],
     ids=str,
 )

@@ -49,7 +49,7 @@ def test_probabilities_are_averaged():
     np.testing.assert_allclose(log_average(log_probs[:, :2], np.array([1.0, 0.0])), [-1e5, -2])
     mixture = Mixture([Fixed([0.2] * V), Scorer(), Fixed([0.2] * V)], [0.4, 0.3, 0.3])
     assert mixture.protocol == "none + window 3" and isinstance(mixture, LanguageModel)
-    with pytest.raises(UsageError, match="Scorer does not say which word comes next"):
+    with pytest.raises(UsageError, match="Scorer cannot predict the next word"):
         next_token(mixture)
     for weights in ([1.0], [0.6, 0.3, 0.3], [1.5, -0.25, -0.25]):
         with pytest.raises(ValueError, match="3 systems need as many weights"):

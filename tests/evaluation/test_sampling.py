@@ -107,7 +107,7 @@ def test_scores_of_texts_with_mistakes(grammar, told):
 
 
 def test_other_systems_and_corpora_are_refused(grammar, folder, tmp_path):
-    with pytest.raises(UsageError, match="which word comes next"):
+    with pytest.raises(UsageError, match="cannot predict the next word"):
         Samples(str(folder), grammar, [1.0], [])(SimpleNamespace(log_prob=None), folder)
     tokenizer = word.train(["a b"])
     tokenizer.save(tmp_path / "tokenizer.json")

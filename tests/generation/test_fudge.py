@@ -222,15 +222,15 @@ def test_a_stream_is_the_same_text_and_what_cannot_be_is_refused(small):
     fudge = FUDGE(Sampling(seeded(1), 9), found, "b")
     drawn = FUDGE(Sampling(seeded(1), 9), found, "b")(model, [[0, 5]], small.eos)[0][0].ids
     assert [*fudge.stream(model, [0, 5], small.eos)] == drawn
-    with pytest.raises(UsageError, match="BeamSearch has no text before the end"):
+    with pytest.raises(UsageError, match="BeamSearch has no tokens before the end"):
         FUDGE(BeamSearch(2, 9), found, "b").stream(model, [0, 5], small.eos)
     found = discriminator("lstm", small.vocab_size)
-    with pytest.raises(UsageError, match="label=d is none of the discriminator's; write one of a, b, c"):
+    with pytest.raises(UsageError, match="the discriminator has no label=d; write one of a, b, c"):
         FUDGE(Greedy(3), found, "d")
-    with pytest.raises(UsageError, match="top_k=0 can't be"):
+    with pytest.raises(UsageError, match="top_k=0 is out of range"):
         FUDGE(Greedy(3), found, "a", top_k=0)
     found.require_tokens("digest")
     with pytest.raises(
-        UsageError, match="outputs/from_scratch/c/d-1 reads other tokens than the language model writes"
+        UsageError, match="outputs/from_scratch/c/d-1 has a different tokenizer from the language model"
     ):
         found.require_tokens("other")

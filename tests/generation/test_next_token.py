@@ -116,5 +116,5 @@ def test_every_kind_of_system_can_be_read(small):
     mixed = next_token(SimpleNamespace(systems=[trained, counted], weights=np.array([0.5, 0.5]), protocol=""))
     assert isinstance(next_token(trained), Trained) and isinstance(next_token(counted), Counted)
     assert isinstance(mixed, Mixed) and [type(each) for each in mixed.models] == [Trained, Counted]
-    with pytest.raises(UsageError, match="SimpleNamespace does not say which word comes next"):
+    with pytest.raises(UsageError, match="SimpleNamespace cannot predict the next word"):
         next_token(SimpleNamespace(log_prob=lambda tokens: tokens, protocol=""))

@@ -194,7 +194,7 @@ WRITING = {
         ({"strategy": "sample", "topk": 2}, 'strategy="sample" has no setting topk; write top_k or one of max_new_'),
         ({"strategy": "sample", "top_k": 2.5}, "top_k=2.5 should be a whole number"),
         ({"strategy": "sample", "top_p": "x"}, "top_p=x should be a number"),
-        ({"strategy": "sample", "top_p": 2.0}, "top_p=2.0 can't be; write"),
+        ({"strategy": "sample", "top_p": 2.0}, "top_p=2.0 is out of range; write"),
         ({"strategy": "sample", "seed": "x"}, "seed=x should be"),
         ({"max_new_tokens": "x"}, "max_new_tokens=x should be"),
     ],

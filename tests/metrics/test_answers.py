@@ -34,7 +34,7 @@ def test_scores_by_question_need_all_predictions():
     predictions = {"q3": "", "q1": "Blue", "q2": "the red", "q4": "of another split"}
     assert answer_scores(predictions, answers).tolist() == [[0, pytest.approx(2 / 3)], [1, 1], [0, 0]]
     assert answer_metrics(predictions, answers) == pytest.approx({"exact_match": 1 / 3, "f1": 5 / 9})
-    with pytest.raises(UsageError, match=r"2 of 3 questions have no prediction, the first of them 'q2'; predict \"\""):
+    with pytest.raises(UsageError, match=r"2 of 3 questions have no prediction, the first is 'q2'; write \"\""):
         answer_metrics({"q1": "x"}, {"q1": ["x"], "q2": ["y"], "q3": ["z"]})
 
 

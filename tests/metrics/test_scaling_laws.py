@@ -80,7 +80,7 @@ def test_a_vertex_outside_or_above_is_no_optimum(losses):
 
 
 def test_too_few_models_are_told_and_sizes_not_drawn_for_ever():
-    with pytest.raises(ValueError, match="4 models; a law of 5 numbers"):
+    with pytest.raises(ValueError, match="4 models; a law of 5 parameters"):
         fit_law([1, 2, 3, 4], [1, 2, 3, 4], [1, 1, 1, 1])
     with pytest.raises(ValueError, match="2 sizes"):
         fit_parabola([1, 2, 2], [1, 1, 1])

@@ -135,7 +135,7 @@ def test_a_tag_without_its_letter_first_is_refused_with_all_letters():
         with pytest.raises(UsageError) as refused:
             chunks(["O", tag])
         line = str(refused.value)
-        assert line.startswith(f"{tag!r} is not a tag of chunks; write O or, as in {instead},"), line
+        assert line.startswith(f"{tag!r} is not a chunk tag; write O or, as in {instead},"), line
         assert {*letters} <= {*line.partition(", one of ")[2]}, line
 
 
@@ -155,9 +155,9 @@ def test_metrics_by_hand_and_of_nothing():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(UsageError, match=r"'NN' is not a tag of chunks; .* B-NN"):
+    with pytest.raises(UsageError, match=r"'NN' is not a chunk tag; .* B-NN"):
         chunks(["O", "NN"])
-    with pytest.raises(UsageError, match=r"no scheme=BILOU; write one of IOB1, IOB2, IOBES"):
+    with pytest.raises(UsageError, match=r"unknown scheme=BILOU; write one of IOB1, IOB2, IOBES"):
         convert(["O"], "BILOU")
     with pytest.raises(ValueError, match="sequence 1 has 1 labels but 2 predictions"):
         span_counts([["O"], ["O"]], [["O"], ["O", "O"]])

@@ -49,7 +49,7 @@ def test_the_mean_over_documents_is_the_librarys_of_the_whole(stemmer):
 def test_without_the_library_a_line_says_what_to_install(monkeypatch):
     for name in ("rouge_score", "rouge_score.rouge_scorer"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UsageError, match=r"^ROUGE comes with the extra summaries: pip install -e '\.\[summaries\]'$"):
+    with pytest.raises(UsageError, match=r"^ROUGE needs the extra summaries: pip install -e '\.\[summaries\]'$"):
         rouge_scores([["a"]], [["a"]], stemmer=False)
 
 

@@ -146,6 +146,6 @@ def test_a_rule_makes_a_cell_that_answers(project, overrides, data, recipe):
 
 
 def test_a_mistake_of_use_ends_with_one_line(project, overrides):
-    assert "train.json: the file needs 'data', a list, as SQuAD v1.1 has it" in project.refuse(
+    assert "train.json: the file needs 'data', a list, as in SQuAD v1.1" in project.refuse(
         "finetune", *overrides, "~task.questions.read_train"
     )

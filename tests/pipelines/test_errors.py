@@ -179,7 +179,7 @@ def test_each_file_of_a_folder_of_data_counts(bare_project, tmp_path):
 
 @pytest.mark.parametrize(
     ("split", "content", "parts"),
-    [("validation", b" \n\n", ["holds no words"]), ("train", b"fine\nna\xefve\n", ["line 2", "UTF-8", "0xef"])],
+    [("validation", b" \n\n", ["has no words"]), ("train", b"fine\nna\xefve\n", ["line 2", "UTF-8", "0xef"])],
 )
 def test_a_text_that_can_not_be_read(project, text, split, content, parts):
     paths, overrides = text

@@ -226,7 +226,7 @@ def test_mistakes_of_use(refuse, project, application, overrides, message):
         (["score", "words-1", "a", " "], "one of the texts is empty"),
         (["generate", "words-1", "--strategy", "sample", "--seed", str(2**64)], "Invalid value for '--seed'"),
         (["generate", "words-1", "--n", "2"], "--n 2 texts are not greedy; write --strategy beam, or sample"),
-        (["generate", "words-1", "--strategy", "sample", "--temperature", "0"], "temperature=0.0 can't be"),
+        (["generate", "words-1", "--strategy", "sample", "--temperature", "0"], "temperature=0.0 is out of range"),
         (["translate", "words-1", "a"], "words-1 can't translate; it can perplexity, score, choose, generate"),
         (["export", "lstm-1", "x.arpa"], "lstm-1 is no n-gram model; only those have ARPA files"),
     ],

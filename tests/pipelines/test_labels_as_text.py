@@ -156,9 +156,9 @@ def test_labels_come_back_from_what_is_written(tokenizer, name):
     ("name", "answers", "settings", "message"),
     [
         ("sentiment", None, {},
-         r"the tokenizer can't write the label 'negative', of which it makes '<unk>'; .*answers="),
-        ("sentiment", ["good", "poor"], {}, "can't write the label 'poor'"),
-        ("stsb", None, {}, "can't write the label '0.0'.* tokenizer=unigram"),
+         r"the tokenizer turns the label 'negative' into '<unk>'; .*answers="),
+        ("sentiment", ["good", "poor"], {}, "turns the label 'poor' into"),
+        ("stsb", None, {}, "turns the label '0.0' into .* tokenizer=unigram"),
         ("sentiment", ["bad", "good"], {"pooling": "mean"},
          "T5 writes its labels, and has no .*; leave pooling=mean out"),
         ("sentiment", ["bad", "good"], {"d_hidden": 7}, "leave d_hidden=7 out"),
@@ -173,9 +173,7 @@ def test_what_can_not_be_is_refused(name, answers, settings, message):
 
 def test_a_head_takes_no_answers():
     given = instantiate(configured("sentiment"), answers=["bad", "good"])
-    with pytest.raises(
-        UsageError, match=r"BiLSTM has a head for its labels; leave answers= out, or take recipe=t5/t5_text"
-    ):
+    with pytest.raises(UsageError, match=r"BiLSTM classifies with a head; remove answers=, or take recipe=t5/t5_text"):
         given.require(BiLSTM, 0)
 
 

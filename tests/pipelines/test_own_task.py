@@ -242,7 +242,7 @@ def test_texts_are_predicted_without_a_file(kinds, command):
         (["-"], "", "input.csv has no column 'question'"),
         (["-"], "question,text\na,b\n", "input.csv has no column 'answer', which"),
         (["-"], "question,answer\n", "input.csv has no rows"),
-        (["-"], "question,answer\na\n", "input.csv, line 2: 1 fields where there are 2 columns"),
+        (["-"], "question,answer\na\n", "input.csv, line 2: expects 2 fields but got 1"),
         (["-"], '{"question": "a", "answer": null}\n', "input.jsonl, line 1 has no 'answer'"),
         (["-"], "question,answer,predicted\na,b,c\n", "has a column 'predicted', which predictions would be in"),
         (["-"], b"question,answer\n\xff,b\n", "input.csv, line 2: byte 1 of the line is not UTF-8"),

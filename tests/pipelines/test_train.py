@@ -107,7 +107,7 @@ def test_a_sentence_stands_between_the_ends_of_lines_or_marks(models, tokenizer,
         found = ends_of_sequences(finetuned(model, tokenizer), tokenizer)
         assert tuple(tokenizer.words[place] for place in found) == ends, model
     if tokenizer is MARKED:
-        with pytest.raises(UsageError, match=r"BERT reads .* between \[CLS\] and \[SEP\].*tokenizer=word_marked"):
+        with pytest.raises(UsageError, match=r"BERT needs \[CLS\] and \[SEP\].*tokenizer=word_marked"):
             ends_of_sequences(finetuned(models[0], PLAIN), PLAIN)
 
 
@@ -252,11 +252,11 @@ def test_glues_recipes_have_one_width():
         ("conll2000_chunking", "cnn", "ConvolutionalEncoder has no state for each token to be tagged by; take recipe="),
         ("conll2000_chunking", "t5_text", "T5 writes text, and has no state to be tagged by; take recipe="),
         ("conll2000_chunking", "bag_of_words", "BagOfWords has no state for each token to be tagged by; take recipe="),
-        ("conll2012_roles", "bilstm_crf", "is not told which word it is; write recipe=taggers/role_labeller"),
+        ("conll2012_roles", "bilstm_crf", "has no predicate input; write recipe=taggers/role_labeller"),
         ("squad", "cnn", "ConvolutionalEncoder has no state for each token to find an answer by; take recipe="),
-        ("squad", "role_labeller", "the task names no predicates for model.d_predicate="),
-        ("sentiment", "role_labeller", "the task names no predicates for model.d_predicate="),
-        ("swag", "role_labeller", "the task names no predicates for model.d_predicate="),
+        ("squad", "role_labeller", "the task has no predicates, but the model needs them "),
+        ("sentiment", "role_labeller", "the task has no predicates, but the model needs them "),
+        ("swag", "role_labeller", "the task has no predicates, but the model needs them "),
         ("swag", "t5_text", "T5 writes text, and has no state to predict a label from; take recipe="),
         ("trec", "bidaf", "BiDAF is not a sentence encoder; take recipe=encoders/bilstm or bert/bert"),
         ("rte", "mention_ranker", "MentionRanker is not a sentence encoder; take recipe="),

@@ -45,7 +45,7 @@ def test_a_rule_labels_the_lines_that_hold_something(build, tmp_path):
     assert build().examples("train") == [Example((text,), label) for text, label in texts.items()]
     table = read_judged(tmp_path / "train.txt", judge)
     assert [row.place for row in table.rows] == ["line 1", "line 3", "line 4", "line 5"]
-    with pytest.raises(UsageError, match="line 1: label 'much' is none of 'little'"):
+    with pytest.raises(UsageError, match="line 1: label 'much' is not one of 'little'"):
         build(labels=["little"]).examples("train")
 
 
@@ -73,5 +73,5 @@ def test_what_has_no_beginnings_is_refused(build):
     build().require(LSTM, 0)
     with pytest.raises(UsageError, match="BiLSTM does not have a state for each beginning"):
         build().require(BiLSTM, 0)
-    with pytest.raises(UsageError, match="a beginning is of one sentence, and tells a class"):
+    with pytest.raises(UsageError, match="prefixes need classes and single sentences"):
         build(sentences=["sentence", "label"]).require(LSTM, 0)

@@ -52,14 +52,14 @@ def test_a_test_set_may_have_no_labels(build):
     assert task.splits == ["train", "validation", "test", "test_other", "validation_other"]
     assert task.examples("test") == [Example(("c d",), None)]
     assert task.examples("test_other") == [Example(("e",), 0)]
-    with pytest.raises(UsageError, match=r"validation.tsv has no column 'label'; it has 'id', 'text'"):
+    with pytest.raises(UsageError, match=r"validation.tsv has no column 'label'; set .*: 'id', 'text'"):
         build({"validation": "id\ttext\n7\tc d\n"}).examples("validation")
 
 
 def test_scores(build):
     task = build({"train": "1\ta\t4.5\n"}, labels=None, scores=[0, 5], metrics=["pearson"])
     assert task.examples("train") == [Example(("a",), 4.5)]
-    with pytest.raises(UsageError, match=r"validation.tsv, line 2: score 'bad' is no number from 0 to 5"):
+    with pytest.raises(UsageError, match=r"validation.tsv, line 2: score 'bad' is not a number from 0 to 5"):
         task.examples("validation")
 
 
@@ -75,7 +75,7 @@ def test_validation_may_be_a_share_of_the_training_examples(build):
     rest = [e.sentences[0] for e in task.examples("train")]
     assert len(held_out) == 2 and sorted([*rest, *held_out]) == sorted(f"t{i}" for i in range(25))
     assert task.splits == ["train", "validation"] and len(task.inputs) == 1
-    with pytest.raises(UsageError, match=r"task.files.validation=0.1 holds no examples"):
+    with pytest.raises(UsageError, match=r"task.files.validation=0.1 has no examples"):
         build({"validation": 0.1}).examples("validation")
 
 
@@ -98,13 +98,17 @@ def test_a_share_has_its_part_of_each_class_in_whatever_order_the_rows_stand(bui
 @pytest.mark.parametrize(
     ("train", "settings", "message"),
     [
-        ("", {}, r"holds no examples; the train split needs one at least"),
-        ("1\ta\tgood\n2\tb\tfair\n", {}, r"line 3: label 'fair' is none of 'bad', 'good'"),
-        ("1\ta\tgood\n2\tb\n", {}, "line 3: 2 fields where there are 3 columns"),
-        ("1\ta\tgood\n", {"sentences": ["line"]}, "no column 'line'; it has 'id', 'text', 'label': set task.sentences"),
-        ("1\ta\tgood\n", {"label": "gold"}, "no column 'gold'; it has 'id', 'text', 'label'"),
-        ("id\t\n", {"label": "gold"}, "no column 'text'; it has 'id', ''"),
-        ("1\ta\tgood\n", {"form": {"delimeter": ","}}, "task.form has no delimeter; it may have columns, delimiter"),
+        ("", {}, r"has no examples; the train split needs one or more"),
+        ("1\ta\tgood\n2\tb\tfair\n", {}, r"line 3: label 'fair' is not one of 'bad', 'good'"),
+        ("1\ta\tgood\n2\tb\n", {}, "line 3: expects 3 fields but got 2"),
+        ("1\ta\tgood\n", {"sentences": ["line"]}, "no column 'line'; set task.sentences .*: 'id', 'text', 'label'"),
+        ("1\ta\tgood\n", {"label": "gold"}, "no column 'gold'; set .*: 'id', 'text', 'label'"),
+        ("id\t\n", {"label": "gold"}, "no column 'text'; set .*: 'id', ''"),
+        (
+            "1\ta\tgood\n",
+            {"form": {"delimeter": ","}},
+            "unknown setting task.form.delimeter; write one of columns, delimiter",
+        ),
     ],
 )
 def test_what_is_wrong_with_the_examples_is_said(build, train, settings, message):
@@ -118,7 +122,7 @@ def test_what_is_wrong_with_the_examples_is_said(build, train, settings, message
 def test_a_text_that_no_model_can_read_at_once_is_named_by_its_row(build, tmp_path, sentences):
     rows = [f"1\t{'a ' * LONGEST}\tgood\n", f"2\t{'a ' * (LONGEST + 1)}\tgood\n"]
     assert len(build({"train": rows[0]}, sentences=sentences).examples("train")) == 1
-    said = f"^{tmp_path / 'train.tsv'}, line 3: a text of {LONGEST + 1} words; write {LONGEST} or fewer"
+    said = f"^{tmp_path / 'train.tsv'}, line 3: the text has {LONGEST + 1} words; write {LONGEST} or fewer"
     with pytest.raises(UsageError, match=said):
         build({"train": "".join(rows)}, sentences=sentences).examples("train")
 
@@ -138,11 +142,11 @@ def test_missing_files_and_values_are_named(build, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"sentences": []}, r"task.sentences=\[\] names 0 columns; write one, or two"),
-        ({"sentences": ["a", "b", "c"]}, "names 3 columns"),
+        ({"sentences": []}, r"task.sentences=\[\] has 0 columns; write one or two"),
+        ({"sentences": ["a", "b", "c"]}, "has 3 columns"),
         ({"scores": [0, 5]}, "classes or scores"),
         ({"labels": None}, "classes or scores"),
-        ({"prompt": {"a": "x"}}, r"task.prompt names \['a'\]; write a name for each of \['text'\]"),
+        ({"prompt": {"a": "x"}}, r"task.prompt has names for \['a'\]; write a name for each of \['text'\]"),
     ],
 )
 def test_a_task_that_cannot_be_is_refused(build, settings, message):

@@ -61,11 +61,11 @@ def test_a_model_reads_so_many_tokens_and_learns_as_many(tmp_path):
 
 def test_mistakes_are_said_in_a_line(tmp_path):
     paths = map(str, task(tmp_path).inputs)
-    with pytest.raises(UsageError, match=r"no column 'article'; it has 'text', 'summary': write task\.documents\.te"):
+    with pytest.raises(UsageError, match=r"no column 'article'; write task\.documents\.text= one of 'text', 'summary'"):
         SummaryFiles(*paths, text="article").splits()
-    with pytest.raises(UsageError, match=r"train\.jsonl, line 2: 'summary' has no words; give it some"):
+    with pytest.raises(UsageError, match=r"train\.jsonl, line 2: 'summary' has no words; add some"):
         task(tmp_path, rows=[ROWS[0], ("It rains .", " ")]).examples("train")
-    with pytest.raises(UsageError, match=r"train\.tsv holds no documents; each split needs one at least"):
+    with pytest.raises(UsageError, match=r"train\.tsv has no documents; each split needs one or more"):
         task(tmp_path, "tsv", rows=[]).examples("train")
     with pytest.raises(UsageError, match=r"nowhere does not exist; set RETABLE_DATA"):
         SummaryFiles("nowhere", "nowhere", "nowhere").splits()

@@ -32,7 +32,7 @@ def test_validation_is_a_file_or_held_out_of_training(paths):
     task = TaggedFiles(**paths, validation=paths["test"])
     assert task.splits()["validation"] == task.splits()["test"] and len(task.splits()["train"]) == 7
     assert len(task.inputs) == 3
-    with pytest.raises(UsageError, match="held_out=7 leaves none of the 7 sentences"):
+    with pytest.raises(UsageError, match="held_out=7 leaves no training sentence of the 7"):
         TaggedFiles(**paths, held_out=7).splits()
 
 
@@ -42,9 +42,7 @@ def test_a_tag_of_no_scheme_is_refused_by_file_and_line(paths, split, tag):
     """Not by the line of a word that looks like it, nor of a tag that contains it."""
     Path(paths[split]).write_text(f"end{tag} Y O\nnone B-{tag} O\n\nit Z B-{tag}-2\nis Z {tag}\n\n")
     task = TaggingTask(TaggedFiles(**paths, validation=paths["test"]), "IOB2")
-    with pytest.raises(
-        UsageError, match=rf"^{paths[split]}, line 5: '{tag}' is not a tag of chunks; write O or, as in"
-    ):
+    with pytest.raises(UsageError, match=rf"^{paths[split]}, line 5: '{tag}' is not a chunk tag; write O or, as in"):
         task.examples("train")
 
 
@@ -55,7 +53,7 @@ def test_a_sentence_is_held_out_with_all_its_predicates():
     train, validation = ({each.words[0] for each in splits[split]} for split in ("train", "validation"))
     assert (len(train), len(validation)) == (4, 2) and not train & validation
     assert (len(splits["train"]), len(splits["validation"])) == (8, 4)
-    with pytest.raises(UsageError, match="held_out=6 leaves none of the 6 sentences"):
+    with pytest.raises(UsageError, match="held_out=6 leaves no training sentence of the 6"):
         TaggedFiles("a.txt", "b.txt", held_out=6, read=lambda path: twice).splits()
 
 
@@ -113,12 +111,13 @@ def test_a_unit_is_all_predicates_of_a_sentence_whose_own_span_is_no_span():
 @pytest.mark.parametrize(
     ("roles", "d_predicate", "said"),
     [
-        (True, 0, "the tags are about a predicate, and BiLSTMTagger is not told which word it is; .*/role_lab"),
-        (False, 7, "the task names no predicates for model.d_predicate=7 to mark; write recipe=taggers/bilstm_crf"),
+        (True, 0, "the tags concern a predicate, but BiLSTMTagger has no predicate input; .*/role_lab"),
+        (False, 7, r"the model needs them \(model.d_predicate=7\); write recipe=taggers/bilstm_crf"),
     ],
 )
 def test_a_task_its_sentences_and_a_model_agree_on_predicates(roles, d_predicate, said):
     with pytest.raises(UsageError, match=said):
         tagging([], roles=roles).require(BiLSTMTagger, d_predicate)
-    with pytest.raises(UsageError, match=f"task.roles={str(roles).lower()}, but .* sentences name a predicate"):
+    problem = f"task.roles={str(roles).lower()}, but some sentences have {'no' if roles else 'a'} predicate"
+    with pytest.raises(UsageError, match=problem):
         tagging([TaggedSentence(["a"], ["O"], None if roles else 0)], roles=roles).examples("train")

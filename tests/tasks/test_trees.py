@@ -29,5 +29,5 @@ def test_a_tree_is_a_sentence_or_its_phrases_in_the_order_in_which_they_open(tre
 @pytest.mark.parametrize("line", ["(3 (2 It)", "3 It", "(3 It))", "(3 It) (2 a)", "(3 )", "()", ")"])
 def test_what_is_no_tree_is_refused(tmp_path, line):
     (tmp_path / "train.txt").write_text(f"(2 a)\n{line}\n")
-    with pytest.raises(UsageError, match=r"train.txt, line 2 is no tree such as"):
+    with pytest.raises(UsageError, match=r"train.txt, line 2 is not a tree: its brackets do not match"):
         rows(tmp_path / "train.txt")

@@ -146,7 +146,7 @@ def test_a_passage_is_cut_and_an_answer_behind_the_cut_is_not_trained_on():
     assert batches.steps_per_epoch == 1 and batches.batch(0).first.tolist() == [0]
     predictions = ANSWERS.predict(ANSWERS.objective(model, MARKED, dropout=0.0), encoded)
     assert len(predictions) == 2 and ANSWERS.units(QUESTIONS, predictions)["unit"].tolist() == [0, 1]
-    with pytest.raises(UsageError, match="max_length cuts off the answers to all questions of training"):
+    with pytest.raises(UsageError, match="max_length cuts off the answers to all training questions"):
         ANSWERS.batches(ANSWERS.encode(model, MARKED, QUESTIONS[:1]), 1, seed=1)
 
 

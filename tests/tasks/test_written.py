@@ -47,7 +47,7 @@ def test_scores_are_fifths():
         (Classes(["a", "b"]), ["x"], r"answers=\['x'\] must be 2 texts that differ .* one for each of a, b"),
         (Classes(["a", "b"]), ["x y", "XY"], "must be 2 texts that differ"),
         (Classes(["a", "b"]), ["x", "y", "x"], "must be 2 texts that differ"),
-        (Scores(0, 5), ["x", "y"], "are of classes, and the task's labels are scores; write null"),
+        (Scores(0, 5), ["x", "y"], "are for classes, but the task's labels are scores; write answers=null"),
     ],
 )
 def test_texts_that_can_not_be(labels, texts, message):

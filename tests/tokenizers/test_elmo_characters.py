@@ -48,5 +48,5 @@ def test_a_sentence_stands_between_its_marks():
 
 
 def test_lone_surrogates_are_refused():
-    with pytest.raises(UsageError, match=r"the word 'a\\ud800' holds a lone surrogate"):
+    with pytest.raises(UsageError, match=r"the word 'a\\ud800' contains a lone surrogate"):
         encode_words(["fine", "a\ud800"])

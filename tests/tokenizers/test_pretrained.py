@@ -105,10 +105,10 @@ def test_what_is_no_usable_file_is_refused(tmp_path):
     (tmp_path / "empty.json").write_text("{}")
     tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).save(str(tmp_path / "markless.json"))
     for path, said in {
-        None: "path=None is no file; write tokenizer.train.path=FOLDER/tokenizer.json",
-        "nowhere.json": "nowhere.json is no file",
+        None: "path=None does not exist; write tokenizer.train.path=FOLDER/tokenizer.json",
+        "nowhere.json": "nowhere.json does not exist",
         "empty.json": "empty.json can't be read",
-        "markless.json": r"has none of <\|endoftext\|>",
+        "markless.json": r"has no mark to begin a stream with; add one of <\|endoftext\|>",
     }.items():
         with pytest.raises(UsageError, match=said):
             pretrained.load([], path and str(tmp_path / path))

@@ -255,7 +255,9 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path):
         with pytest.raises(UsageError, match=r"tokenizer.json is not a readable tokenizer.json"):
             Tokenizer.load(path)
     tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a")).save(str(path))
-    with pytest.raises(UsageError, match=r"has none of <\|endoftext\|>, <eos>, \[SEP\], </s> to begin a stream with"):
+    with pytest.raises(
+        UsageError, match=r"has no mark to begin a stream with; add one of <\|endoftext\|>, <eos>, \[SEP\], </s>"
+    ):
         Tokenizer.load(path).boundary  # noqa: B018
 
 
@@ -264,7 +266,7 @@ def test_tokens_are_read_in_the_width_of_the_vocabulary(vocab_size, dtype, tmp_p
     np.array([0, 258, vocab_size - 1], dtype=dtype).tofile(tmp_path / "train.bin")
     assert read_tokens(tmp_path / "train.bin", vocab_size).tolist() == [0, 258, vocab_size - 1]
     np.array([0, 11], dtype="<u2").tofile(tmp_path / "train.bin")
-    with pytest.raises(UsageError, match=r"train.bin holds ids beyond the vocabulary of 11"):
+    with pytest.raises(UsageError, match=r"train.bin has ids beyond the vocabulary of 11"):
         read_tokens(tmp_path / "train.bin", 11)
 
 

@@ -69,7 +69,7 @@ PIECES_OF = {piece: score for piece, (_, score) in unigram.Sampler(TOKENIZER, 1.
 
 
 def test_only_a_unigram_model_can_be_sampled():
-    with pytest.raises(UsageError, match=r"a WordLevel tokenizer .* use a unigram one"):
+    with pytest.raises(UsageError, match=r"a WordLevel tokenizer .* write tokenizer=unigram"):
         unigram.Sampler(word.train(["a"]), 1.0)
 
 

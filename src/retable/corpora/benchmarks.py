@@ -1,4 +1,4 @@
-"""The word-level benchmarks that come in files of their own: WikiText and One Billion Word."""
+"""Word-level benchmarks with their own file formats: WikiText and One Billion Word."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -11,15 +11,17 @@ from retable.corpora.text import SPLITS, read_lines
 
 
 def write_wikitext(folder: Path, source: str) -> dict[str, float]:
-    """Write `<split>.txt` from WikiText-2 or WikiText-103 (Merity et al. 2017): all lines, words parted by one space.
+    """Write `<split>.txt` from WikiText-2 or WikiText-103 (Merity et al. 2017): all lines, single spaces between words.
 
-    Headings stay, and so do blank lines: the published counts of tokens, for WikiText-2 2,088,628, 217,646 and 245,569,
-    have an <eos> for each line, and the published perplexities are over those tokens.
+    Headings and blank lines are kept: the published token counts (WikiText-2: 2,088,628, 217,646 and 245,569) include
+    one <eos> per line, and published perplexities are over those tokens.
 
-    source: the folder of wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens, or hub:Salesforce/wikitext/<name>,
-        where the name is wikitext-2-v1 or wikitext-103-v1; that needs the extra `hub`.
+    Args:
+        source: folder of wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens; or hub:Salesforce/wikitext/<name>
+            with the name wikitext-2-v1 or wikitext-103-v1, which needs the extra `hub`.
 
-    Returns the counts of lines and words of each split. Raises UsageError where a file is missing or holds no words.
+    Returns: the number of lines and words of each split.
+    Raises: UsageError: a file is missing or has no words.
     """
     counts: dict[str, float] = {}
     for split, hub, name in zip(SPLITS, ("train", "validation", "test"), ("train", "valid", "test"), strict=True):
@@ -33,14 +35,16 @@ def write_wikitext(folder: Path, source: str) -> dict[str, float]:
 
 
 def write_lm1b(folder: Path, source: str, shards: PositiveInt = 99) -> dict[str, float]:
-    """Write `<split>.txt` from the One Billion Word benchmark (Chelba et al. 2014): a shuffled sentence a line.
+    """Write `<split>.txt` from the One Billion Word benchmark (Chelba et al. 2014): one shuffled sentence per line.
 
-    Test is the first of the fifty held-out shards, as in the published results; validation the second.
+    Test is the first of the fifty held-out shards, as in the published results; validation is the second.
 
-    source: the folder 1-billion-word-language-modeling-benchmark-r13output of the distribution.
-    shards: how many of the 99 training shards to read, from the first on; published numbers are of all.
+    Args:
+        source: folder 1-billion-word-language-modeling-benchmark-r13output of the distribution.
+        shards: number of training shards to read, from the first, of 99; published results use all.
 
-    Returns the counts of lines and words of each split. Raises UsageError where a shard is missing or holds no words.
+    Returns: the number of lines and words of each split.
+    Raises: UsageError: a shard is missing or has no words.
     """
     if not 1 <= shards <= 99:
         raise UsageError(f"shards={shards}: the benchmark has 99 training shards; write 1 to 99")
@@ -65,5 +69,5 @@ def _write(folder: Path, split: str, texts: Iterable[str], source: str) -> dict[
             file.write(" ".join(tokens) + "\n")
             lines, words = lines + 1, words + len(tokens)
     if not words:
-        raise UsageError(f"{source} holds no words; the {split} split needs at least one line of text")
+        raise UsageError(f"{source} has no words; the {split} split needs at least one line of text")
     return {f"{split}/lines": lines, f"{split}/words": words}

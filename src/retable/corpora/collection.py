@@ -1,4 +1,4 @@
-"""Corpora that are many text files, or a data set of the Hugging Face hub."""
+"""Corpora of many text files, or of a data set of the Hugging Face hub."""
 
 import json
 import shutil
@@ -23,14 +23,18 @@ def write_collection(
     documents: bool = False,
     spread: MapWorkers | None = None,
 ) -> dict[str, float]:
-    """Write `<split>.txt`, a line a line, words parted by single spaces, from all files of a split, by their names.
+    """Write `<split>.txt` from all files of a split in order of name, with single spaces between words.
 
-    `source` is a folder, in which each split is a pattern of files' names, such as `train_10M/*.train`; or
-    hub:owner/name, where it is one of the data set's, or a slice of one, such as `train[:1%]`. Blank lines are left
-    out; with `documents` they part documents in files, each text of the hub is one, and a blank line stands after each.
-    A large split's files are read in parts by `spread`: the same bytes.
+    Args:
+        source: a folder, or hub:owner/name.
+        train, validation, test: in a folder, a pattern of file names, such as `train_10M/*.train`; on the hub, a split
+            of the data set or a slice of one, such as `train[:1%]`.
+        documents: whether units are documents. Blank lines separate documents in files; each text of the hub is one
+            document. Documents end with a blank line in the output; otherwise blank lines are dropped.
+        spread: runs parts of a large split on several workers; the bytes are the same.
 
-    Returns the counts of lines and words of each split. Raises UsageError where a split has no file or no words.
+    Returns: the number of lines and words of each split.
+    Raises: UsageError: a split has no file or no words.
     """
     counts: dict[str, float] = {}
     for split, part in zip(SPLITS, (train, validation, test), strict=True):
@@ -45,21 +49,23 @@ def write_collection(
             else:
                 lines, words = _write(to, map(read_lines, files), documents)
         if not lines:
-            raise UsageError(f"{part} of {source} holds no words; the {split} split needs at least one line of text")
+            raise UsageError(f"{part} in {source} has no words; the {split} split needs at least one line of text")
         counts |= {f"{split}/lines": lines, f"{split}/words": words}
     return counts
 
 
 def _files(source: str, part: str) -> list[Path]:
     if not part or Path(part).is_absolute():
-        raise UsageError(f"{part!r} is no pattern of files below {source}; write one such as train/*.txt")
+        raise UsageError(f"{part!r} is not a file pattern relative to {source}; write, for example, train/*.txt")
     if files := sorted(Path(source).glob(part)):
         return files
-    raise UsageError(f"{source} holds no {part}; set RETABLE_DATA to the folder of data sets, or put the files there")
+    raise UsageError(
+        f"{source} has no file {part}; set RETABLE_DATA to the folder of data sets, or put the files there"
+    )
 
 
 def _write(to: Path, texts: Iterable[Iterable[str]], documents: bool) -> tuple[int, int]:
-    """Write the lines of all texts, as there were a blank one after each; how many lines and words."""
+    """Write the lines of all texts, with a blank line after each text; return the number of lines and words."""
     lines = words = 0
     open_document = False
     with to.open("w", encoding="utf-8", newline="\n") as target:
@@ -74,13 +80,15 @@ def _write(to: Path, texts: Iterable[Iterable[str]], documents: bool) -> tuple[i
 
 
 def _write_in_parts(to: Path, files: Sequence[Path], documents: bool, spread: MapWorkers) -> tuple[int, int]:
-    """As `_write` of files, of which each part has some in a row."""
+    """Write as `_write` does, in parts of consecutive files."""
     sizes = np.cumsum([path.stat().st_size for path in files])
     groups = np.minimum((sizes - 1) * spread.n // sizes[-1], spread.n - 1).clip(0)
     shares = [[path for path, of in zip(files, groups, strict=True) if of == group] for group in np.unique(groups)]
     names = [spread.folder / f"{to.stem}-{number:05}.txt" for number in range(len(shares))]
     parts = [[str(name), str(documents), *map(str, share)] for name, share in zip(names, shares, strict=True)]
-    spread(f"{write_part.__module__}.{write_part.__name__}", parts)  # named, so that its code counts
+    spread(
+        f"{write_part.__module__}.{write_part.__name__}", parts
+    )  # a reference to the function, so that the fingerprint covers its code
     with to.open("wb") as whole:
         for name in names:
             with name.open("rb") as part:
@@ -91,6 +99,6 @@ def _write_in_parts(to: Path, files: Sequence[Path], documents: bool, spread: Ma
 
 
 def write_part(to: str, documents: str, *files: str) -> None:
-    """Write the text of some files to `to`, and its lines and words into the JSON file beside it."""
+    """Write the text of some files to `to`, and its lines and words to the JSON file of the same name."""
     counts = _write(Path(to), map(read_lines, map(Path, files)), documents == "True")
     Path(to).with_suffix(".json").write_text(json.dumps(counts), encoding="utf-8")

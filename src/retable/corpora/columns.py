@@ -1,5 +1,7 @@
-"""Sentences in columns, as the CoNLL shared tasks write them: a word a line with its annotations, a blank line behind
-each sentence."""
+"""Read the column format of the CoNLL shared tasks.
+
+Each line has a word and its annotations; a blank line follows each sentence.
+"""
 
 import re
 from collections.abc import Iterator
@@ -9,26 +11,35 @@ from typing import NamedTuple
 from retable.core.errors import UsageError
 from retable.corpora.text import read_lines, require_length
 
-SEPARATOR = re.compile(r"[ \t]+")  # no other space: a word may hold a no-break space
-DOCUMENT = "-DOCSTART-"  # stands for a word where CoNLL-2003 begins a document
+SEPARATOR = re.compile(r"[ \t]+")  # no other white space: a word may contain a no-break space
+DOCUMENT = "-DOCSTART-"  # marks the start of a document in CoNLL-2003, in the column of words
 
 
 class TaggedSentence(NamedTuple):
+    """A sentence with one tag per word."""
+
     words: list[str]
-    tags: list[str]  # one a word
-    predicate: int | None = None  # the place of the verb whose roles they are; each verb has a sentence of its own
+    tags: list[str]  # one per word
+    predicate: int | None = None  # for roles, the index of their verb; a sentence is repeated for each of its verbs
 
 
 class Row(NamedTuple):
-    line: int  # of the file, from 1 on
+    """A line of a file, cut into columns."""
+
+    line: int  # line number, from 1
     fields: list[str]
 
 
 def read_tagged(path: Path, word: int = 0, tag: int = -1) -> list[TaggedSentence]:
-    """The sentences of a file of columns parted by spaces or tabs: NER, chunking, parts of speech.
+    """Read the sentences of a file with columns separated by spaces or tabs, for NER, chunking or parts of speech.
 
-    Columns are counted from 0, or back from the last, −1. Lines -DOCSTART- are left out. UsageError for a missing file,
-    one without sentences, a column that is not there, or a line with more or fewer columns than the first.
+    Lines -DOCSTART- are skipped.
+
+    Args:
+        word, tag: column numbers, from 0, or negative from the last, −1.
+
+    Raises: UsageError: the file is missing or has no sentences, a column does not exist, or the number of columns
+        varies.
     """
     sentences: list[TaggedSentence] = []
     width = 0
@@ -38,15 +49,17 @@ def read_tagged(path: Path, word: int = 0, tag: int = -1) -> list[TaggedSentence
             require_columns(path, rows[0], word=word, tag=tag)
         for row in rows:
             if len(row.fields) != width:
-                raise UsageError(f"{path}, line {row.line}: {len(row.fields)} columns where the first line has {width}")
+                raise UsageError(
+                    f"{path}, line {row.line}: expects {width} columns, as before, but got {len(row.fields)}"
+                )
         sentences.append(TaggedSentence([row.fields[word] for row in rows], [row.fields[tag] for row in rows]))
     if not sentences:
-        raise UsageError(f"{path} holds no sentences; it needs a word a line, a blank line behind each sentence")
+        raise UsageError(f"{path} has no sentences; write one word per line, and a blank line after each sentence")
     return sentences
 
 
 def read_sentences(path: Path) -> Iterator[list[Row]]:
-    """The lines between blank ones, cut into columns, with their numbers."""
+    """Yield the rows of each sentence; blank lines and -DOCSTART- separate sentences."""
     rows: list[Row] = []
     for row in read_rows(path):
         if row.fields and row.fields[0] != DOCUMENT:
@@ -60,18 +73,21 @@ def read_sentences(path: Path) -> Iterator[list[Row]]:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """All lines, cut into columns; a blank one has none."""
+    """Yield all lines, cut into columns; a blank line has no columns."""
     for number, line in enumerate(read_lines(path), 1):
         stripped = line.strip(" \t")
         yield Row(number, SEPARATOR.split(stripped) if stripped else [])
 
 
 def require_columns(path: Path, row: Row, **columns: int) -> None:
-    """UsageError where `row` lacks one of the columns, each a number by what it is for."""
+    """Check that `row` has the given columns, by name.
+
+    Raises: UsageError: a column does not exist.
+    """
     width = len(row.fields)
     for name, column in columns.items():
         if not -width <= column < width:
             raise UsageError(
-                f"{path}, line {row.line}: {name}={column} is none of the {width} columns; write 0 to {width - 1}, or "
-                "−1 for the last"
+                f"{path}, line {row.line}: {name}={column} does not exist; the line has {width} columns: write 0 to "
+                f"{width - 1}, or −1 for the last"
             )

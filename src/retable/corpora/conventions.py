@@ -1,7 +1,7 @@
-"""Ordinary English text as the corpora of language models write it.
+"""Rewrite ordinary English text in the conventions of a corpus.
 
-A model knows the words of its own corpus. A text that comes as people write it is put into the corpus's conventions
-first, a line at a time, or most of its words would be unknown.
+A model knows only the words of its corpus. Ordinary text is first rewritten, line by line; otherwise most of its words
+would be unknown.
 """
 
 import re
@@ -21,17 +21,17 @@ DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def penn_treebank(text: str) -> str:
-    """As the Penn Treebank in Mikolov's preprocessing: lower case, no punctuation, N for numbers.
+    """Rewrite text as the Penn Treebank in Mikolov's version: lower case, no punctuation, N for numbers.
 
-    Contractions and possessives are parted as in the Treebank (`is n't`, `ca n't`, `can not`, `john 's`), hyphens stay
-    within words, abbreviations and initials keep their period, `$`, `&` and `#` are words. What the 10,000 words lack
-    is for the tokenizer to make `<unk>` of.
+    Contractions and possessives are split as in the Treebank (`is n't`, `ca n't`, `can not`, `john 's`). Hyphens stay
+    within words, abbreviations and initials keep their period, and `$`, `&` and `#` are words. The tokenizer later
+    replaces words outside the 10,000 by `<unk>`.
     """
     return _by_line(text, _penn_treebank_line)
 
 
 def text8(text: str) -> str:
-    """As text8 (Mahoney 2011): a to z in lower case, digits spelled out one by one, a space for all else."""
+    """Rewrite text as text8 (Mahoney 2011): lower-case a to z, digits spelled out one by one, otherwise a space."""
     return _by_line(text, _text8_line)
 
 
@@ -45,7 +45,7 @@ def _penn_treebank_line(line: str) -> str:
 
 
 def _penn_treebank_word(word: str) -> str:
-    if NUMBER.fullmatch(word) or word == "%":  # Mikolov's text has N for both
+    if NUMBER.fullmatch(word) or word == "%":  # Mikolov's text writes N for both
         return "N"
     stem = word.rstrip(".")
     initial = len(stem) == 1 and stem.isalpha() and stem not in "ai"

@@ -13,22 +13,29 @@ from retable.corpora.text import SPLITS
 BEGIN = re.compile(r"#begin document \((.*)\);(?: part (\d{1,9}))?")
 MENTION = re.compile(r"(\()?(\d+)(\))?")
 
-Mention = tuple[int, int]  # its first word, and the one behind its last, counted from the document's first
+Mention = tuple[int, int]  # first word, and the word after the last, counted from the start of the document
 
 
 class Document(NamedTuple):
+    """A document with its clusters of coreferent mentions."""
+
     name: str
     part: int
     sentences: list[list[str]]
-    clusters: list[list[Mention]]  # each in the order of the text, as are the clusters by their first mentions
+    clusters: list[list[Mention]]  # mentions in text order; clusters in the order of their first mentions
 
 
 def read_documents(path: Path, word: int = 3, clusters: int = -1) -> list[Document]:
-    """The documents between #begin document (name); part 000 and #end document.
+    """Read the documents between `#begin document (name); part 000` and `#end document`.
 
-    word, clusters: columns, counted from 0, or back from the last, −1. In that of clusters (12 opens a mention of
-    cluster 12, 12) closes the one opened last, (12) is one of a single word, and | parts several. UsageError for a
-    missing file, one without documents, or a line that does not fit; a mention has to end in its sentence.
+    In the column of clusters, (12 opens a mention of cluster 12, 12) closes the one opened last, (12) is a mention of
+    one word, and | separates several.
+
+    Args:
+        word, clusters: column numbers, from 0, or negative from the last, −1.
+
+    Raises: UsageError: the file is missing or has no documents, or a line is malformed; a mention must end in its
+        sentence.
     """
     documents: list[Document] = []
     current: _Reader | None = None
@@ -37,7 +44,9 @@ def read_documents(path: Path, word: int = 3, clusters: int = -1) -> list[Docume
         mark = row.fields[:2]
         if mark == ["#begin", "document"]:
             if current:
-                raise UsageError(f"{path}, line {row.line}: a document begins where #end document is due")
+                raise UsageError(
+                    f"{path}, line {row.line}: a document begins within another; write #end document before it"
+                )
             current = _Reader(path, row, word, clusters)
         elif mark == ["#end", "document"] and current:
             documents.append(current.end(row.line))
@@ -47,34 +56,40 @@ def read_documents(path: Path, word: int = 3, clusters: int = -1) -> list[Docume
         elif current:
             current.end_sentence(row.line)
         elif row.fields:
-            raise UsageError(f"{path}, line {row.line}: #begin document (name); part 000 is due")
+            raise UsageError(
+                f"{path}, line {row.line}: text outside documents; write before it #begin document (name); part 000"
+            )
     if current:
-        raise UsageError(f"{path}, line {row.line}: the file ends where #end document is due")
+        raise UsageError(f"{path}, line {row.line}: the last document is open; write #end document after it")
     if not documents:
-        raise UsageError(f"{path} holds no documents; each begins with #begin document (name); part 000")
+        raise UsageError(f"{path} has no documents; begin each with #begin document (name); part 000")
     return documents
 
 
 class DocumentFiles:
-    """A file a split; `inputs` are the three."""
+    """Coreference data with one file per split; the attribute `inputs` lists the three files."""
 
     def __init__(self, train: str, validation: str, test: str):
         self.inputs = [Path(train), Path(validation), Path(test)]
 
     def splits(self) -> dict[str, list[Document]]:
-        """The documents of train, validation and test. UsageError for a file that is missing or can't be read, or has a
-        document without words."""
+        """Return the documents of train, validation and test.
+
+        Raises: UsageError: a file is missing or malformed, or a document has no words.
+        """
         splits = dict(zip(SPLITS, map(read_documents, self.inputs), strict=True))
         for path, documents in zip(self.inputs, splits.values(), strict=True):
             for document in documents:
                 if not document.sentences:
-                    raise UsageError(f"{path}: {document.name}, part {document.part:03} has no words; take it out")
+                    raise UsageError(f"{path}: {document.name}, part {document.part:03} has no words; remove it")
         return splits
 
 
 def write_documents(path: Path, documents: Iterable[Document]) -> None:
-    """The documents in CoNLL-2012's twelve columns, with tabs, as the reference scorer reads them; what is not known of
-    a word is a hyphen. Two mentions of a cluster must not cross."""
+    """Write documents in the twelve tab-separated columns of CoNLL-2012, for the reference scorer.
+
+    Unknown columns are hyphens. Two mentions of a cluster must not cross.
+    """
     with path.open("w", encoding="utf-8") as file:
         for document in documents:
             file.write(f"#begin document ({document.name}); part {document.part:03}\n")
@@ -89,20 +104,20 @@ def write_documents(path: Path, documents: Iterable[Document]) -> None:
 
 
 def _marks(clusters: Iterable[Iterable[Mention]]) -> dict[int, str]:
-    """What stands in the column of clusters, by word: mentions that end there, are there, and begin there."""
-    closing, alone, opening = (defaultdict[int, list[str]](list) for _ in range(3))
+    """Return the cluster column by word: mentions that end at it, are the word itself, or begin at it."""
+    closing, single, opening = (defaultdict[int, list[str]](list) for _ in range(3))
     for number, mentions in enumerate(clusters):
         for start, end in mentions:
             if end == start + 1:
-                alone[start].append(f"({number})")
+                single[start].append(f"({number})")
             else:
                 opening[start].append(f"({number}")
                 closing[end - 1].append(f"{number})")
-    return {place: "|".join(closing[place] + alone[place] + opening[place]) for place in {*closing, *alone, *opening}}
+    return {place: "|".join(closing[place] + single[place] + opening[place]) for place in {*closing, *single, *opening}}
 
 
 class _Reader:
-    """A document as far as it is read."""
+    """The state of a document while its lines are read."""
 
     def __init__(self, path: Path, row: Row, word: int, clusters: int):
         begin = BEGIN.fullmatch(" ".join(row.fields))
@@ -112,7 +127,7 @@ class _Reader:
         self._name, self._part = begin[1], int(begin[2] or 0)
         self._sentences: list[list[str]] = [[]]
         self._n_words = 0
-        self._open: dict[str, list[int]] = defaultdict(list)  # the first words of open mentions, by their cluster
+        self._open: dict[str, list[int]] = defaultdict(list)  # first words of open mentions, by cluster
         self._found: dict[str, list[Mention]] = defaultdict(list)
 
     def read(self, row: Row) -> None:
@@ -124,7 +139,11 @@ class _Reader:
             if not (opens or closes) or not (opens or self._open[cluster]):
                 raise UsageError(
                     f"{self._path}, line {row.line}: {field!r} "
-                    + (f"closes a mention of {cluster} that is not open" if closes else "is no mention: (12, 12), (12)")
+                    + (
+                        f"closes a mention of cluster {cluster} that is not open"
+                        if closes
+                        else "is malformed; write, for example, (12, 12) or (12)"
+                    )
                 )
             if opens:
                 self._open[cluster].append(self._n_words)
@@ -135,7 +154,9 @@ class _Reader:
 
     def end_sentence(self, line: int) -> None:
         if unclosed := [cluster for cluster, starts in self._open.items() if starts]:
-            raise UsageError(f"{self._path}, line {line}: the sentence ends in a mention of {unclosed[0]}")
+            raise UsageError(
+                f"{self._path}, line {line}: the sentence ends within a mention of cluster {unclosed[0]}; close it"
+            )
         if self._sentences[-1]:
             self._sentences.append([])
 

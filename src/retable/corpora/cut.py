@@ -1,4 +1,4 @@
-"""Corpora that are one file, cut into a beginning for training and an end to hold out."""
+"""Corpora from one file: its beginning for training, its end held out."""
 
 from codecs import BOM_UTF8, getincrementaldecoder
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from retable.core.errors import UsageError, require_file
 from retable.core.settings import Share
 from retable.corpora.text import SPLITS, without_blank_lines
 
-CHUNK = 1 << 16  # bytes that are in memory at a time
+CHUNK = 1 << 16  # bytes in memory at a time
 
 
 def write_cut(
@@ -21,17 +21,18 @@ def write_cut(
     unit: Literal["line", "document"] = "line",
     blank_lines: bool = False,
 ) -> dict[str, float]:
-    """Write the first `train` of the file's bytes to train.txt, the last `test` to test.txt, the rest between them to
-    validation.txt: as they are, runs of spaces too. No cut falls inside a character. A byte-order mark is left out.
+    """Cut a file into train.txt, validation.txt and test.txt, in this order, unchanged except for blank lines.
 
-    Blank lines are left out of a corpus of lines, as by `write_corpus`, unless `blank_lines` keeps them. In a corpus of
-    documents they separate documents.
+    `train` and `test` are shares of the file's bytes; validation gets the rest. With test=0, test.txt repeats
+    validation.txt. Cuts move to character boundaries. A part that ends within a line gets a line end. A byte-order mark
+    is dropped. Memory does not depend on the size of the file.
 
-    With test=0 nothing is left for a third split, and test.txt is validation.txt's text again.
+    Args:
+        unit: units of the corpus. Blank lines separate documents; in a corpus of lines they are dropped.
+        blank_lines: keep blank lines in a corpus of lines.
 
-    A part that ends inside a line gets a line end, one character more than the cut gave it. Returns the counts of
-    characters, lines and words of each split. Raises UsageError where the file is missing, is not UTF-8, or where the
-    shares leave a split without text. A file of any size takes the same memory.
+    Returns: the number of characters, lines and words of each split.
+    Raises: UsageError: the file is missing or not UTF-8, or a split gets no text.
     """
     path = Path(source)
     require_file(path)
@@ -47,15 +48,14 @@ def write_cut(
             spans["test"] = spans["validation"]
         for split, (start, stop) in spans.items():
             if (part := _copy(file, start, stop, folder / f"{split}.txt", keep)) is None:
-                said = f"train={train} and test={test} of {path}"
-                raise UsageError(f"{said} leave no text for {split}; write other shares")
+                shares = f"train={train} and test={test} of {path}"
+                raise UsageError(f"{shares} leave no text for {split}; write other shares")
             counts |= {f"{split}/{name}": count for name, count in part.items()}
     return counts
 
 
 def _copy(file: BinaryIO, start: int, stop: int, to: Path, blank_lines: bool) -> dict[str, int] | None:
-    """Copy the text from byte `start` to `stop`, with a line end at the end. Return the counts of the copy, None where
-    it has no words."""
+    """Copy the text from byte `start` to `stop`, with a final line end; return its counts, or None without words."""
     characters = lines = words = 0
     within_word, last = False, ""
     texts = _decoded(file, start, stop)
@@ -72,7 +72,10 @@ def _copy(file: BinaryIO, start: int, stop: int, to: Path, blank_lines: bool) ->
 
 
 def _decoded(file: BinaryIO, start: int, stop: int) -> Iterator[str]:
-    """Yield the text from byte `start` to `stop` in parts. UsageError where it is not UTF-8."""
+    """Yield the text from byte `start` to `stop` in parts.
+
+    Raises: UsageError: it is not UTF-8.
+    """
     decoder = getincrementaldecoder("utf-8")()
     file.seek(start)
     while chunk := file.read(max(min(CHUNK, stop - file.tell()), 0)):
@@ -85,7 +88,7 @@ def _decoded(file: BinaryIO, start: int, stop: int) -> Iterator[str]:
 
 
 def _boundary(file: BinaryIO, place: int) -> int:
-    """`place`, or the end of the character that it falls into."""
+    """Return `place`, or the end of the character that contains it."""
     file.seek(place)
     while (byte := file.read(1)) and byte[0] & 0xC0 == 0x80:
         place += 1

@@ -1,16 +1,16 @@
-"""Texts from the Hugging Face hub."""
+"""Load texts from the Hugging Face hub."""
 
 from collections.abc import Sequence
 
 from retable.core.errors import UsageError
 
-HUB = "hub:"  # before the name of a data set, where a file or folder could stand
+HUB = "hub:"  # prefix of a data set's name, where a file or folder is also accepted
 
 
 def hub_texts(name: str, split: str) -> Sequence[str]:
-    """The column `text` of a split of the data set `owner/name`, or of its configuration `owner/name/configuration`.
+    """Load the column `text` of a split of a data set, `owner/name` or `owner/name/configuration`.
 
-    Raises UsageError where the extra `hub` is not installed, or the hub does not give them.
+    Raises: UsageError: the extra `hub` is not installed, or loading fails.
     """
     try:
         from datasets import load_dataset
@@ -21,5 +21,5 @@ def hub_texts(name: str, split: str) -> Sequence[str]:
     owner, data_set, *configuration = name.split("/")
     try:
         return load_dataset(f"{owner}/{data_set}", *configuration, split=split)["text"]
-    except Exception as error:  # whatever the hub, the network or another data set's columns raise
-        raise UsageError(f"{HUB}{name} can't be read: {error}") from None
+    except Exception as error:  # the hub, the network and missing columns raise many types
+        raise UsageError(f"cannot read {HUB}{name}: {error}") from None

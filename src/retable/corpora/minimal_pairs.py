@@ -1,6 +1,6 @@
-"""BLiMP: sentences in pairs that differ in what makes one of them unacceptable (Warstadt et al. 2020, TACL 8).
+"""BLiMP: minimal pairs of an acceptable and an unacceptable sentence (Warstadt et al. 2020, TACL 8).
 
-https://github.com/alexwarstadt/blimp: 67 paradigms of 1,000 pairs each, which belong to 12 phenomena.
+https://github.com/alexwarstadt/blimp: 67 paradigms of 1,000 pairs each, in 12 phenomena.
 """
 
 from pathlib import Path
@@ -9,11 +9,13 @@ from typing import NamedTuple
 from retable.core.errors import UsageError
 from retable.corpora.json_lines import read_records
 
-# The two paradigms that the data calls so are argument structure in the paper and in its published results.
+# The paper and its published results count the two paradigms of this phenomenon as argument structure.
 RENAMED = {"s-selection": "argument_structure"}
 
 
 class MinimalPair(NamedTuple):
+    """An acceptable and an unacceptable sentence."""
+
     paradigm: str
     phenomenon: str
     good: str
@@ -21,17 +23,20 @@ class MinimalPair(NamedTuple):
 
 
 class BLiMP:
-    """The paradigms of a folder, `*.jsonl`; any others in the same format, such as a filtered BLiMP, do as well."""
+    """All paradigms of a folder, `*.jsonl`, in BLiMP's format; a filtered BLiMP works too."""
 
     def __init__(self, folder: str):
         self.inputs = sorted(Path(folder).glob("*.jsonl"))
         if not self.inputs:
             raise UsageError(
-                f"{folder} holds no paradigms (*.jsonl); set RETABLE_DATA to the folder of data sets, which has blimp/"
+                f"{folder} has no files *.jsonl; set RETABLE_DATA to the folder of data sets that contains blimp/"
             )
 
     def read(self) -> list[MinimalPair]:
-        """All pairs. UsageError for a line without `sentence_good`, `sentence_bad`, `UID` or `linguistics_term`."""
+        """Read all pairs.
+
+        Raises: UsageError: a line lacks `sentence_good`, `sentence_bad`, `UID` or `linguistics_term`.
+        """
         return [
             MinimalPair(
                 record["UID"],

@@ -1,4 +1,4 @@
-"""Beginnings with several endings to choose from: SWAG, HellaSwag, PIQA, and files like theirs."""
+"""Multiple-choice examples: a context with several endings, as in SWAG, HellaSwag and PIQA."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -11,44 +11,49 @@ from retable.corpora.text import read_lines
 
 
 class Choice(NamedTuple):
+    """A context with endings to choose from."""
+
     context: str
     endings: list[str]
-    label: int | None  # the right ending's place; None in a test set that keeps it back
+    label: int | None  # index of the correct ending; None in a test set without labels
 
 
 def read_choices(
     path: Path, context: str, endings: str | Sequence[str], label: str | None = None, labels: Path | None = None
 ) -> list[Choice]:
-    """The examples of a file of JSON lines, or of a .csv with a header, by the names of their fields.
+    """Read the examples of a JSON lines file, or of a .csv file with a header.
 
-    endings: the field that lists them, or a field for each.
-    label: the field of the right ending's number, from 0 on; or `labels`, a file of those numbers, one a line. Neither
-        in a test set without.
+    SWAG (.csv): context=startphrase, endings=[ending0, ending1, ending2, ending3], label=label. HellaSwag: context=ctx,
+    endings=endings, label=label. PIQA: context=goal, endings=[sol1, sol2] and `labels`.
 
-    SWAG, a .csv, has context=startphrase, endings=[ending0, ending1, ending2, ending3], label=label; HellaSwag
-    context=ctx, endings=endings, label=label; PIQA context=goal, endings=[sol1, sol2] and `labels`. UsageError for a
-    missing file, one without examples, a line of another shape, or labels that do not fit.
+    Args:
+        context: name of the field with the context.
+        endings: name of the field with the list of endings, or one field name per ending.
+        label: name of the field with the number of the correct ending, from 0.
+        labels: file with these numbers instead, one per line. A test set may have neither.
+
+    Raises: UsageError: the file is missing or has no examples, a line is malformed, or labels do not fit.
     """
     choices = []
     for line, fields in _rows(path):
-        found = [_field(path, line, fields, name) for name in ([endings] if isinstance(endings, str) else endings)]
-        options = found[0] if isinstance(endings, str) else found
+        values = [_field(path, line, fields, name) for name in ([endings] if isinstance(endings, str) else endings)]
+        options = values[0] if isinstance(endings, str) else values
         beginning = _field(path, line, fields, context)
         if not isinstance(beginning, str):
-            raise UsageError(f"{path}, line {line}: field {context!r} is no text")
+            raise UsageError(f"{path}, line {line}: field {context!r} must be a string")
         if not isinstance(options, list) or len(options) < 2 or not all(isinstance(option, str) for option in options):
-            raise UsageError(f"{path}, line {line}: {endings!r} holds no two or more texts to choose from")
+            raise UsageError(f"{path}, line {line}: {endings!r} must be two or more strings")
         number = None if label is None else _label(path, line, _field(path, line, fields, label), len(options))
         choices.append(Choice(beginning, options, number))
     if not choices:
-        raise UsageError(f"{path} holds no examples")
+        raise UsageError(f"{path} has no examples")
     return choices if labels is None else _labelled(path, choices, labels)
 
 
 def _labelled(path: Path, choices: list[Choice], labels: Path) -> list[Choice]:
     numbers = list(read_lines(labels))
     if len(numbers) != len(choices):
-        raise UsageError(f"{labels} has {len(numbers)} labels, and {path} {len(choices)} examples")
+        raise UsageError(f"{labels} has {len(numbers)} labels, but {path} has {len(choices)} examples")
     return [
         choice._replace(label=_label(labels, line, number, len(choice.endings)))
         for line, (choice, number) in enumerate(zip(choices, numbers, strict=True), 1)
@@ -68,12 +73,12 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _field(path: Path, line: int, fields: dict[str, Any], name: str) -> Any:
     if name not in fields:
-        raise UsageError(f"{path}, line {line}: no field {name!r}; it has {', '.join(map(repr, fields))}")
+        raise UsageError(f"{path}, line {line}: no field {name!r}; write one of {', '.join(map(repr, fields))}")
     return fields[name]
 
 
 def _label(path: Path, line: int, value: Any, n_endings: int) -> int:
     text = str(value).strip()
     if text not in map(str, range(n_endings)):
-        raise UsageError(f"{path}, line {line}: label {value!r} is none of 0 to {n_endings - 1}")
+        raise UsageError(f"{path}, line {line}: label {value!r} must be a number from 0 to {n_endings - 1}")
     return int(text)

@@ -1,8 +1,8 @@
-"""The share of test data that also occurs in the training data.
+"""Overlap: the share of test data that also occurs in the training data.
 
-Lines and examples count where all their words occur there in the same order. An n-gram is n words in a row within a
-unit of the corpus, a line or a document. Words are what white space separates, in the case and with the punctuation of
-the text: Brown et al. (2020, appendix C) also use 13 words, but leave out both.
+A line or an example counts if all its words occur in the training data in the same order. An n-gram is n consecutive
+words within a unit of the corpus, a line or a document. Words are separated by white space, with case and punctuation.
+Brown et al. (2020, appendix C) also use 13 words, but ignore case and punctuation.
 """
 
 from array import array
@@ -17,21 +17,21 @@ from numpy.typing import NDArray
 from retable.corpora.text import read_lines
 
 N = 13  # words, as in the filter of GPT-3's training text
-MOST = 10_000_000  # characters of a test text, which is in memory
+MOST = 10_000_000  # characters of the test text that are checked; they are in memory
 BLOCK = 1 << 18  # words of the training text that are hashed at a time
-UNIT_END = 0  # among the ids of words
+UNIT_END = 0  # word id that marks the end of a unit
 
-Answered = tuple[Hashable, Hashable | None]  # what an example asks, and its answer
+Answered = tuple[Hashable, Hashable | None]  # the question of an example, and its answer
 
 
 def text_overlap(train: Path, test: Path, unit: str, n: int = N) -> dict[str, float]:
-    """Return the shares of a test text's lines, and of its n-grams, that occur in the training text.
+    """Return the shares of a test text's lines and n-grams that occur in the training text.
 
-    Repeated lines and n-grams count each time. Blank lines do not count. Of a test text of more than MOST characters
-    the first MOST count. A share is missing if the test text has no line, or no n-gram.
+    Repeated lines and n-grams count each time; blank lines do not count. Only the first MOST characters of the test
+    text are checked. A share is missing if the test text has no line, or no n-gram.
 
-    Only the test text is in memory, about 100 MB. N-grams are compared by 64-bit hashes: the probability that one of
-    two million test n-grams meets the hash of another among 100 million is about 1 in 100,000.
+    Only the test text is in memory, about 100 MB. N-grams are compared by 64-bit hashes: the probability that any of
+    two million test n-grams collides with one of 100 million others is about 1 in 100,000.
     """
     tested, size, vocabulary, ids = Counter[str](), 0, {"": UNIT_END}, array("q")
     for words in _runs(test, unit):
@@ -42,35 +42,35 @@ def text_overlap(train: Path, test: Path, unit: str, n: int = N) -> dict[str, fl
         if size > MOST:
             break
     grams = _Grams(vocabulary, np.frombuffer(ids, np.int64), n)
-    found, block = set[str](), list[str]()
+    seen, block = set[str](), list[str]()
     for words in _runs(train, unit):
         block += words or [""]
         if words and (line := " ".join(words)) in tested:
-            found.add(line)
+            seen.add(line)
         if len(block) >= BLOCK:
             grams.find(block)
             block = block[len(block) - n + 1 :]
     grams.find(block)
     shares = {}
     if tested:
-        shares["overlap_lines"] = sum(tested[line] for line in found) / tested.total()
+        shares["overlap_lines"] = sum(tested[line] for line in seen) / tested.total()
     if grams.total:
         shares[f"overlap_{n}grams"] = grams.found / grams.total
     return shares
 
 
 def example_overlap(train: Iterable[Answered], test: Iterable[Answered]) -> dict[str, float]:
-    """Return the share of test examples that occur in training, and of those that occur there with other answers only.
+    """Return the share of test examples that occur in training, and of those that occur with other answers only.
 
-    Each example is what it asks and its answer. The second share is missing if no test example has an answer.
+    An example is a question and its answer. The second share is missing if no test example has an answer.
     """
     tested = [*test]
-    wanted = {asked for asked, _ in tested}
+    test_questions = {question for question, _ in tested}
     answers = defaultdict[Hashable, set[Hashable]](set)
-    for asked, answer in train:
-        if asked in wanted:
-            answers[asked].add(answer)
-    known = [(answer, answers[asked]) for asked, answer in tested if asked in answers]
+    for question, answer in train:
+        if question in test_questions:
+            answers[question].add(answer)
+    known = [(answer, answers[question]) for question, answer in tested if question in answers]
     shares = {"overlap_examples": len(known) / len(tested)}
     if any(answer is not None for _, answer in tested):
         contradicted = sum(answer is not None and answer not in of for answer, of in known)
@@ -79,7 +79,7 @@ def example_overlap(train: Iterable[Answered], test: Iterable[Answered]) -> dict
 
 
 def _runs(path: Path, unit: str) -> Iterator[list[str]]:
-    """Yield the words of each line, and no words where a unit ends."""
+    """Yield the words of each line, and an empty list at the end of a unit."""
     for line in read_lines(path):
         words = line.split()
         yield words
@@ -88,12 +88,14 @@ def _runs(path: Path, unit: str) -> Iterator[list[str]]:
 
 
 class _Grams:
-    """The n-grams of a test text, and which of them other texts contain."""
+    """The n-grams of a test text, and which of them occur in other texts."""
 
     def __init__(self, vocabulary: Mapping[str, int], ids: NDArray[np.int64], n: int):
         random = np.random.default_rng(0)
-        self._codes = random.integers(2**64, size=len(vocabulary), dtype=np.uint64)  # of a word
-        self._factors = random.integers(2**63, size=n, dtype=np.uint64) * np.uint64(2) + np.uint64(1)  # of a place
+        self._codes = random.integers(2**64, size=len(vocabulary), dtype=np.uint64)  # one per word
+        self._factors = random.integers(2**63, size=n, dtype=np.uint64) * np.uint64(2) + np.uint64(
+            1
+        )  # one per place in the n-gram
         self._vocabulary = vocabulary
         self._known, self._counts = np.unique(self._hashes(ids), return_counts=True)
         self._found = np.zeros(len(self._known), bool)
@@ -107,7 +109,7 @@ class _Grams:
         return int(self._counts[self._found].sum())
 
     def find(self, words: list[str]) -> None:
-        """Note which n-grams are among some words of another text."""
+        """Mark the n-grams that occur in a list of words of another text."""
         ids = np.fromiter(map(self._vocabulary.get, words, repeat(UNIT_END)), np.int64, len(words))
         hashes = self._hashes(ids)
         if self.total and len(hashes):
@@ -115,7 +117,7 @@ class _Grams:
             self._found[places[self._known[places] == hashes]] = True
 
     def _hashes(self, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return the hashes of the n-grams within units. Words that the test text lacks end a unit, too."""
+        """Return the hashes of the n-grams within units; words that the test text lacks also end a unit."""
         n = len(self._factors)
         ends = np.concatenate([[0], np.cumsum(ids == UNIT_END)])
         starts = np.flatnonzero(ends[n:] == ends[:-n]) if len(ids) >= n else np.empty(0, np.int64)

@@ -8,17 +8,21 @@ from retable.corpora.text import SPLITS, read_lines
 
 
 def write_pairs(folder: Path, lowercase: bool = False, **files: str) -> dict[str, float]:
-    """Copy parallel texts to `<split>.source.txt` and `<split>.target.txt`, words parted by single spaces, and both
-    sides of train, validation and test, pair by pair, to `<split>.txt`, from which one tokenizer is trained for both.
+    """Copy parallel texts to `<split>.source.txt` and `<split>.target.txt`, with single spaces between words.
 
-    `files` are `<split>_source` and `<split>_target` of those three splits, and of any further test sets. Returns the
-    counts of pairs and words of each. Raises UsageError where a file is missing or not UTF-8, where one side has more
-    lines than the other, or where a line is empty.
+    Both sides of train, validation and test are also written to `<split>.txt`, pair by pair, to train one tokenizer for
+    both.
+
+    Args:
+        files: the files `<split>_source` and `<split>_target` of train, validation, test and any further test sets.
+
+    Returns: the number of pairs and words of each split.
+    Raises: UsageError: a file is missing or not UTF-8, the two sides differ in length, or a line is empty.
     """
     splits = dict.fromkeys([*SPLITS, *(name.rpartition("_")[0] for name in files)])
     for name in (f"{split}_{side}" for split in splits for side in ("source", "target")):
         if name not in files:
-            raise UsageError(f"a parallel corpus needs both sides of each split; write corpus.write.{name}=FILE too")
+            raise UsageError(f"a parallel corpus needs both sides of each split; add corpus.write.{name}=FILE")
     counts: dict[str, float] = {}
     for split in splits:
         source, target = Path(files[f"{split}_source"]), Path(files[f"{split}_target"])
@@ -28,7 +32,7 @@ def write_pairs(folder: Path, lowercase: bool = False, **files: str) -> dict[str
 
 
 def write_split(folder: Path, split: str, source: Path, target: Path, lowercase: bool) -> dict[str, int]:
-    """The files of one split, and its counts."""
+    """Write the files of one split, and return its counts."""
     pairs = source_words = target_words = 0
     with (
         (folder / f"{split}.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
@@ -39,17 +43,17 @@ def write_split(folder: Path, split: str, source: Path, target: Path, lowercase:
             for path, other, line in zip((source, target), (target, source), pair, strict=True):
                 if line is None:
                     raise UsageError(
-                        f"{path} ends after {number - 1} lines and {other} goes on; "
-                        "line n of one has to translate line n of the other"
+                        f"{path} ends after {number - 1} lines, but {other} has more; "
+                        "line n of one must translate line n of the other"
                     )
                 if not line.strip():
-                    raise UsageError(f"{path}, line {number} is empty; take the line out of both sides")
+                    raise UsageError(f"{path}, line {number} is empty; remove the line from both sides")
                 sides.append((line.lower() if lowercase else line).split())
             sources.write(" ".join(sides[0]) + "\n")
             targets.write(" ".join(sides[1]) + "\n")
             pairs, source_words, target_words = number, source_words + len(sides[0]), target_words + len(sides[1])
     if not pairs:
-        raise UsageError(f"{source} holds no words; the {split} split needs at least one pair")
+        raise UsageError(f"{source} has no words; the {split} split needs at least one pair")
     if split in SPLITS:
         with (folder / f"{split}.txt").open("w", encoding="utf-8", newline="\n") as both:
             both.writelines(f"{one}\n{other}\n" for one, other in zip(*read_pairs(folder, split), strict=True))
@@ -57,16 +61,19 @@ def write_split(folder: Path, split: str, source: Path, target: Path, lowercase:
 
 
 def read_pairs(folder: Path, split: str) -> tuple[list[str], list[str]]:
-    """The sources and the targets of a split that `write_pairs` wrote."""
+    """Read the sources and the targets of a split that `write_pairs` wrote."""
     sources, targets = (list(read_lines(folder / f"{split}.{side}.txt")) for side in ("source", "target"))
     return sources, targets
 
 
 def pair_splits(folder: Path) -> list[str]:
-    """The splits that `write_pairs` wrote: train, validation, test, and any further test sets by name."""
-    found = sorted(path.name.removesuffix(".source.txt") for path in folder.glob("*.source.txt"))
-    if missing := [split for split in SPLITS if split not in found]:
+    """Return the splits that `write_pairs` wrote: train, validation, test, then further test sets by name.
+
+    Raises: UsageError: the corpus is not parallel.
+    """
+    splits = sorted(path.name.removesuffix(".source.txt") for path in folder.glob("*.source.txt"))
+    if missing := [split for split in SPLITS if split not in splits]:
         raise UsageError(
             f"{folder} has no pairs of sentences for {missing[0]}; take a parallel corpus such as corpus=multi30k"
         )
-    return [*SPLITS, *(split for split in found if split not in SPLITS)]
+    return [*SPLITS, *(split for split in splits if split not in SPLITS)]

@@ -1,5 +1,7 @@
-"""Semantic roles in columns: a column of bracketed arguments for each predicate of a sentence, as in CoNLL-2005
-(Carreras and Màrquez 2005) and CoNLL-2012 (Pradhan et al. 2012), after PropBank (Palmer, Gildea and Kingsbury 2005)."""
+"""Read semantic roles in the columns of CoNLL-2005 (Carreras and Màrquez 2005) and CoNLL-2012 (Pradhan et al. 2012).
+
+Each predicate of a sentence has a column of bracketed arguments, as in PropBank (Palmer, Gildea and Kingsbury 2005).
+"""
 
 import re
 from collections.abc import Sequence
@@ -10,23 +12,23 @@ from retable.core.settings import NonNegativeInt
 from retable.corpora.columns import Row, TaggedSentence, read_sentences, require_columns
 
 BRACKETS = re.compile(r"(?:\(([^()*]+))?\*(\))?")
-MARKS = ("#begin", "#end")  # of documents, in CoNLL-2012
+MARKS = ("#begin", "#end")  # document lines in CoNLL-2012
 
 
 def read_propositions(
     path: Path, word: NonNegativeInt, first: NonNegativeInt, behind: NonNegativeInt = 0
 ) -> list[TaggedSentence]:
-    """The sentences once for each of their predicates, with its arguments as tags in IOB2. The predicate's own are of
-    type V, and its first word is its place.
+    """Read each sentence once per predicate, with the arguments as IOB2 tags.
 
-    word: the column of the words, counted from 0, or back from the last, −1.
-    first: the first column of arguments; there is one for each of a sentence's predicates, in their order, and none
-        where a sentence has none.
-    behind: how many columns stand behind those of arguments.
+    The predicate itself has type V; its first word is the sentence's `predicate`. CoNLL-2012: word=3, first=11,
+    behind=1. CoNLL-2005, with words and props pasted next to each other: word=0, first=2.
 
-    CoNLL-2012 has word=3, first=11, behind=1; CoNLL-2005's words and props, pasted side by side, word=0, first=2. In
-    each column one span of type V is the predicate. UsageError for a missing file, one without predicates, or a
-    sentence whose columns or brackets do not fit.
+    Args:
+        word: the column of words, from 0.
+        first: the first column of arguments; each predicate of a sentence has one, in order, with one span of type V.
+        behind: number of columns after those of arguments.
+
+    Raises: UsageError: the file is missing or has no predicates, or columns or brackets of a sentence are malformed.
     """
     propositions = []
     for rows in read_sentences(path):
@@ -38,7 +40,8 @@ def read_propositions(
         for row in rows:
             if len(row.fields) != width:
                 raise UsageError(
-                    f"{path}, line {row.line}: {len(row.fields)} columns where the sentence's first line has {width}"
+                    f"{path}, line {row.line}: expects {width} columns, as in the sentence's first line, but got "
+                    f"{len(row.fields)}"
                 )
         words = [row.fields[word] for row in rows]
         for column in range(first, width - behind):
@@ -47,26 +50,26 @@ def read_propositions(
             if len(predicates) != 1:
                 raise UsageError(
                     f"{path}, line {rows[0].line}: column {column} of the sentence marks {len(predicates)} predicates; "
-                    "it has to have one (V*)"
+                    "write one (V*) per column"
                 )
             propositions.append(TaggedSentence(words, tags, predicates[0]))
     if not propositions:
         raise UsageError(
-            f"{path} marks no predicates; first={first} and behind={behind} have to name the columns of arguments"
+            f"{path} has no predicates in columns from first={first} to behind={behind} from the end; correct these two"
         )
     return propositions
 
 
 def _tags(path: Path, rows: Sequence[Row], column: int) -> list[str]:
-    """One column of brackets, (A0* … *), as IOB2."""
+    """Convert one column of brackets, (A0* … *), to IOB2 tags."""
     tags = []
-    role = ""  # of the bracket that is open
+    role = ""  # role of the open bracket
     for row in rows:
         field = row.fields[column]
         brackets = BRACKETS.fullmatch(field)
         opened, closes = brackets.groups() if brackets else (None, None)
         if brackets is None or (opened and role) or (closes and not (opened or role)):
-            state = f"inside of ({role}*" if role else "outside of brackets"
+            state = f"inside ({role}*" if role else "outside brackets"
             raise UsageError(
                 f"{path}, line {row.line}: column {column} has {field!r} {state}; write *, (A0*, *) or (A0*)"
             )
@@ -77,6 +80,6 @@ def _tags(path: Path, rows: Sequence[Row], column: int) -> list[str]:
         role = "" if closes else opened or role
     if role:
         raise UsageError(
-            f"{path}, line {rows[-1].line}: ({role}* of column {column} is still open where the sentence ends"
+            f"{path}, line {rows[-1].line}: ({role}* in column {column} is open at the sentence end; close it with *)"
         )
     return tags

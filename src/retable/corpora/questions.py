@@ -1,6 +1,6 @@
-"""Questions that a language model answers without training, in their public formats: HellaSwag, PIQA, LAMBADA, tables.
+"""Zero-shot questions for language models in their public formats: HellaSwag, PIQA, LAMBADA and tables.
 
-A question has fields, which a template makes a prompt of, and choices, one of which is right.
+A question has fields, which a prompt template uses, and choices, one of which is correct.
 """
 
 import csv
@@ -16,29 +16,34 @@ from retable.corpora.text import read_lines
 
 
 class Question(NamedTuple):
+    """The fields and choices of a zero-shot question."""
+
     fields: dict[str, str]
     choices: tuple[str, ...]
-    answer: int  # the place of the right one
+    answer: int  # index of the correct choice
 
 
 class HellaSwag:
-    """Zellers et al. 2019, https://github.com/rowanz/hellaswag: hellaswag_val.jsonl, or that of the hub.
+    """HellaSwag (Zellers et al. 2019, https://github.com/rowanz/hellaswag): hellaswag_val.jsonl, or the hub's file.
 
-    The field `context` is the activity and what happened so far. Cleaned as in the Language Model Evaluation Harness,
-    so that its numbers can be compared: WikiHow's ` [title]` becomes a period, other brackets go, and the second
-    sentence of the context, which the endings go on, begins with a capital.
+    The field `context` is the activity and the text so far. Texts are cleaned as in the Language Model Evaluation
+    Harness, so that scores are comparable: WikiHow's ` [title]` becomes a period, other brackets are removed, and the
+    context's second sentence, which the endings continue, gets a capital.
     """
 
     def __init__(self, path: str):
         self.inputs = [Path(path)]
 
     def read(self) -> list[Question]:
-        """All questions. UsageError for a line that lacks anything, as in the test set, which has no labels."""
+        """Read all questions.
+
+        Raises: UsageError: a line is malformed or has no label, as in the test set.
+        """
         path, questions = self.inputs[0], []
         for record in read_records(path, "endings", "label", texts=("activity_label", "ctx_a", "ctx_b")):
             endings = record["endings"]
             if not isinstance(endings, list) or len(endings) < 2 or not all(isinstance(each, str) for each in endings):
-                raise UsageError(f"{path}: endings {endings!r} are no list of two or more texts")
+                raise UsageError(f"{path}: endings {endings!r} must be a list of two or more strings")
             label = _place(path, record["label"], len(endings))
             context = {"context": _without_brackets(_context(record))}
             questions.append(Question(context, tuple(map(_without_brackets, endings)), label))
@@ -54,28 +59,37 @@ def _without_brackets(text: str) -> str:
 
 
 class PIQA:
-    """Bisk et al. 2020, https://yonatanbisk.com/piqa: valid.jsonl with valid-labels.lst beside it, or one file whose
-    lines have a `label`, as that of the hub. The field is `goal`."""
+    """PIQA (Bisk et al. 2020, https://yonatanbisk.com/piqa): valid.jsonl with valid-labels.lst, or the hub's file.
+
+    A single file needs a field `label` in each line, as on the hub. The field for prompts is `goal`.
+    """
 
     def __init__(self, path: str, labels: str | None = None):
         self.inputs = [Path(path), *([Path(labels)] if labels else [])]
 
     def read(self) -> list[Question]:
-        """All questions. UsageError where the files don't belong together or a line lacks what is needed of it."""
+        """Read all questions.
+
+        Raises: UsageError: the files do not match, or a line is malformed.
+        """
         path, *labels = self.inputs
         choices = read_choices(path, "goal", ("sol1", "sol2"), None if labels else "label", *labels)
         return [
             Question({"goal": goal}, tuple(solutions), place)
             for goal, solutions, place in choices
-            if place is not None  # which they all have
+            if place is not None  # always true here: labels were read
         ]
 
 
 class Labelled:
-    """Rows of a table: delimited text (.tsv, .csv), with a header or with `columns`, or JSON lines (.jsonl).
+    """Rows of a table: .tsv or .csv with a header or with `columns`, or JSON lines (.jsonl).
 
-    All columns are fields, without the spaces round them. `words` says by label, in the order of the choices, in which
-    words a prompt answers.
+    All columns are fields, without surrounding spaces.
+
+    Args:
+        label: name of the column with the label.
+        words: the answer text of each label, in the order of the choices.
+        columns: names of the columns of a file without a header.
     """
 
     def __init__(self, path: str, label: str, words: Mapping[str, str], columns: Sequence[str] | None = None):
@@ -83,7 +97,10 @@ class Labelled:
         self.columns = columns
 
     def read(self) -> list[Question]:
-        """All rows. UsageError for a missing column, an unknown label, or a row of another length than the header."""
+        """Read all rows.
+
+        Raises: UsageError: a column is missing, a label is unknown, or a row has the wrong length.
+        """
         places, choices = {label: place for place, label in enumerate(self.words)}, tuple(self.words.values())
         questions = []
         for number, row in enumerate(_rows(self.inputs[0], self.label, self.columns), 1):
@@ -91,7 +108,7 @@ class Labelled:
             if label not in places:
                 known = ", ".join(map(repr, places))
                 raise UsageError(
-                    f"{self.inputs[0]}, row {number}: label {label!r} is none of {known}; name it in words"
+                    f"{self.inputs[0]}, row {number}: label {label!r} is not one of {known}; add it to words"
                 )
             questions.append(Question(row, choices, places[label]))
         return questions
@@ -106,28 +123,33 @@ def _rows(path: Path, column: str, columns: Sequence[str] | None) -> Iterator[di
     of_tabs: dict[str, Any] = {
         "delimiter": "\t",
         "quoting": csv.QUOTE_NONE,
-    }  # as GLUE's, whose quotation marks are text
+    }  # as in GLUE, where quotation marks are text
     lines = csv.reader(text, **(of_tabs if path.suffix == ".tsv" else {}))
     with reading(path, csv.Error):
         header = next(lines, []) if columns is None else [*columns]
         require_distinct(path, header)
         if column not in header:
-            raise UsageError(f"{path} has no column {column!r}; its header names {', '.join(map(repr, header))}")
-        for row in filter(None, lines):  # a blank line is no row
+            raise UsageError(f"{path} has no column {column!r}; write one of {', '.join(map(repr, header))}")
+        for row in filter(None, lines):  # skips blank lines
             if len(row) != len(header):
-                raise UsageError(f"{path}, line {lines.line_num}: {len(row)} fields where the header has {len(header)}")
+                raise UsageError(f"{path}, line {lines.line_num}: expects {len(header)} fields but got {len(row)}")
             yield dict(zip(header, map(str.strip, row), strict=True))
 
 
 class Lambada:
-    """Paperno et al. 2016: passages whose last word is to be guessed, a line each: plain text, or JSON (.jsonl) with a
-    key `text`, as OpenAI gave them out."""
+    """LAMBADA (Paperno et al. 2016): passages whose last word is to be predicted, one per line.
+
+    The file is plain text, or JSON lines (.jsonl) with a key `text`, as OpenAI published it.
+    """
 
     def __init__(self, path: str):
         self.inputs = [Path(path)]
 
     def read(self) -> list[tuple[str, str]]:
-        """Each passage as what comes before its last word, and that word. UsageError for a passage of one word."""
+        """Read each passage as the text before its last word, and that word.
+
+        Raises: UsageError: there is no passage, or a passage has one word.
+        """
         path = self.inputs[0]
         texts: Sequence[str]
         if path.suffix == ".jsonl":
@@ -135,12 +157,12 @@ class Lambada:
         else:
             texts = [*filter(str.strip, read_lines(path))]
         if not texts:
-            raise UsageError(f"{path} holds no passages; a line is one")
+            raise UsageError(f"{path} has no passages; write one per line")
         passages = []
         for number, text in enumerate(texts, 1):
             context, _, word = text.rstrip().rpartition(" ")
             if not context.strip():
-                raise UsageError(f"{path}, passage {number}: {text!r} has no word before the last")
+                raise UsageError(f"{path}, passage {number}: {text!r} has only one word; write two or more")
             passages.append((context.rstrip(), word))
         return passages
 
@@ -148,5 +170,5 @@ class Lambada:
 def _place(path: Path, label: object, n_choices: int) -> int:
     text = str(label).strip()
     if text not in map(str, range(n_choices)):
-        raise UsageError(f"{path}: label {text!r} is no place among {n_choices} choices; take a split that has labels")
+        raise UsageError(f"{path}: label {text!r} must be a number from 0 to {n_choices - 1}; take a split with labels")
     return int(text)

@@ -1,5 +1,4 @@
-"""Questions on paragraphs whose answers are spans of them, in the JSON of SQuAD v1.1 (Rajpurkar et al. 2016) or in
-plain triples."""
+"""Read questions whose answers are spans of a paragraph: SQuAD v1.1 (Rajpurkar et al. 2016) or plain triples."""
 
 import re
 from collections import Counter
@@ -12,25 +11,30 @@ from retable.corpora.text import read_lines
 
 
 class Answer(NamedTuple):
+    """A reference answer."""
+
     text: str
-    start: int  # its first character in the context
+    start: int  # index of its first character in the context
 
 
 class Question(NamedTuple):
+    """A question about a paragraph, with its reference answers."""
+
     id: str
-    title: str  # of the article
+    title: str  # title of the article
     context: str
     question: str
     answers: list[Answer]
 
 
 def read_squad(path: Path) -> list[Question]:
-    """All questions, in their order.
+    """Read all questions of a file in SQuAD's JSON, in order.
 
-    Where an answer does not stand at its `answer_start`, its nearest occurrence is taken: some published copies are off
-    by a character or two. UsageError for a missing file or one of another shape, which names the line or the place, for
-    a question without an answer (SQuAD v2.0 has such) or with the id of another, and for an answer that its paragraph
-    does not hold.
+    An answer that is not at its `answer_start` gets its nearest occurrence: some published copies are off by a
+    character or two.
+
+    Raises: UsageError, with the line or the place in the JSON: the file is missing or malformed, a question has no
+        answer (as in SQuAD v2.0) or a repeated id, or an answer is not in its paragraph.
     """
     questions = []
     for a, article in enumerate(_get(path, "", _read_json(path), "data", list)):
@@ -42,22 +46,26 @@ def read_squad(path: Path) -> list[Question]:
             for q, entry in enumerate(_get(path, place, paragraph, "qas", list)):
                 questions.append(_question(path, f"{place}.qas[{q}]", entry, title, context))
     if not questions:
-        raise UsageError(f"{path} holds no questions")
+        raise UsageError(f"{path} has no questions")
     identity, times = Counter(question.id for question in questions).most_common(1)[0]
     if times > 1:
-        raise UsageError(f"{path} holds {times} questions with the id {identity!r}; answers go by their questions' ids")
+        raise UsageError(f"{path} has {times} questions with the id {identity!r}; write a unique id for each")
     return questions
 
 
 def read_triples(path: Path) -> list[Question]:
-    """All questions of a JSON list of objects with a `context`, a `question` and its `answer`, all three texts.
+    """Read all questions of a JSON list of objects with the strings `context`, `question` and `answer`.
 
-    Their ids are their numbers in the list, and they have no title. An answer that occurs more than once is taken where
-    it first stands as words of its own. UsageError as of `read_squad`.
+    The ids are the indices in the list, and titles are empty. An answer that occurs several times gets its first
+    occurrence as whole words.
+
+    Raises: UsageError: as `read_squad`.
     """
     triples = _read_json(path)
     if not isinstance(triples, list):
-        raise UsageError(f"{path} holds no list of contexts, questions and answers; read_squad reads SQuAD's own files")
+        raise UsageError(
+            f"{path} must be a list of objects with context, question and answer; for SQuAD's format use read_squad"
+        )
     questions = []
     for i, triple in enumerate(triples):
         context, question, text = (
@@ -68,7 +76,7 @@ def read_triples(path: Path) -> list[Question]:
         start = apart.start() if apart else context.index(text)
         questions.append(Question(str(i), "", context, question, [Answer(text, start)]))
     if not questions:
-        raise UsageError(f"{path} holds no questions")
+        raise UsageError(f"{path} has no questions")
     return questions
 
 
@@ -86,25 +94,25 @@ def _question(path: Path, place: str, entry: Any, title: str, context: str) -> Q
         _require_answer(path, f"{place}.answers[{i}]", text, context)
         answers.append(Answer(text, _nearest(context, text, start)))
     if not answers:
-        raise UsageError(f"{path}: {place} has no answer; this is the reader of v1.1, whose questions all have one")
+        raise UsageError(f"{path}: {place} has no answer; every question needs one, as in SQuAD v1.1")
     identity, question = (_get(path, place, entry, name, str) for name in ("id", "question"))
     return Question(identity, title, context, question, answers)
 
 
 def _nearest(context: str, text: str, start: int) -> int:
-    """Where `text` occurs in `context` with the smallest distance to `start`."""
+    """Return the start of the occurrence of `text` in `context` that is nearest to `start`."""
     after = context.find(text, max(start, 0))
     before = context.rfind(text, 0, max(start, 0) + len(text))
-    return min((found for found in (before, after) if found >= 0), key=lambda found: abs(found - start))
+    return min((place for place in (before, after) if place >= 0), key=lambda place: abs(place - start))
 
 
 def _require_answer(path: Path, place: str, text: str, context: str) -> None:
     if not text.strip() or text not in context:
-        raise UsageError(f"{path}: {place}, {text!r}, does not stand in the paragraph")
+        raise UsageError(f"{path}: {place}, {text!r}, is not in the paragraph")
 
 
 def _get(path: Path, place: str, value: Any, name: str, kind: type, shape: str = "SQuAD v1.1") -> Any:
     if not isinstance(value, dict) or not isinstance(value.get(name), kind):
-        wanted = {list: "a list", str: "a text", int: "a number"}[kind]
-        raise UsageError(f"{path}: {place or 'the file'} needs {name!r}, {wanted}, as {shape} has it")
+        kind_name = {list: "a list", str: "a string", int: "a number"}[kind]
+        raise UsageError(f"{path}: {place or 'the file'} needs {name!r}, {kind_name}, as in {shape}")
     return value[name]

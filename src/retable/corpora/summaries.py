@@ -4,5 +4,7 @@ from typing import NamedTuple
 
 
 class Summarised(NamedTuple):
+    """A text and its summary."""
+
     text: str
     summary: str

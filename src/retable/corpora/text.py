@@ -1,4 +1,4 @@
-"""Corpora that are text files, one sentence a line, and the units that text is cut into."""
+"""Read and write corpora as text files with one sentence per line, and split them into units."""
 
 import codecs
 import csv
@@ -8,10 +8,10 @@ from pathlib import Path
 
 from retable.core.errors import UsageError, require_file
 
-csv.field_size_limit(2**31 - 1)  # a document may be a field
+csv.field_size_limit(2**31 - 1)  # characters; a field may contain a document
 
 SPLITS = ("train", "validation", "test")
-LONGEST = 50_000  # words; two steps of a recurrent network on 300,000 took more than a minute
+LONGEST = 50_000  # words per text; two steps of a recurrent network on 300,000 words took more than a minute
 
 
 def write_corpus(
@@ -19,9 +19,13 @@ def write_corpus(
 ) -> dict[str, float]:
     """Copy three text files to `<split>.txt`, one sentence per line, with single spaces between words.
 
-    Blank lines are left out; with `documents` they separate documents, and one follows each in the copy. The words of
-    `strip`, such as `<s>` and `<eos>`, are removed from both ends of each line. Return the counts of lines and words of
-    each split. Raise UsageError where a file is missing, holds no words, or is not UTF-8.
+    Args:
+        documents: whether blank lines separate documents; then one follows each document in the copy. Otherwise blank
+            lines are dropped.
+        strip: words, such as `<s>` and `<eos>`, to remove from both ends of each line.
+
+    Returns: the number of lines and words of each split.
+    Raises: UsageError: a file is missing, has no words, or is not UTF-8.
     """
     counts: dict[str, float] = {}
     for split, source in zip(SPLITS, (train, validation, test), strict=True):
@@ -37,7 +41,7 @@ def write_corpus(
             if documents and open_document:
                 target.write("\n")
         if not lines:
-            raise UsageError(f"{source} holds no words; the {split} split needs at least one line of text")
+            raise UsageError(f"{source} has no words; the {split} split needs at least one line of text")
         counts |= {f"{split}/lines": lines, f"{split}/words": words}
     return counts
 
@@ -50,24 +54,25 @@ def _stripped(words: list[str], marks: Sequence[str]) -> list[str]:
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """Yield the lines of a file, without their ends: LF, CR LF, or CR in a file without LF.
+    """Yield the lines of a file without their line ends: LF, CR LF, or CR in a file without LF.
 
-    A byte-order mark, which Windows puts before UTF-8, is no part of the first line. Raises UsageError where the file
-    is missing or where its bytes are not in the encoding.
+    A byte-order mark is removed.
+
+    Raises: UsageError: the file is missing, or its bytes are not in `encoding`.
     """
     require_file(path)
     wide = codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
     for number, line in enumerate(_wide_to_lf(path, encoding) if wide else _to_lf(path, encoding), 1):
         if number == 1:
             line = line.removeprefix("\ufeff")
-            if "\r" in line and not line.endswith("\n"):  # the whole file is one line without LF
+            if "\r" in line and not line.endswith("\n"):  # the whole file has no LF
                 yield from line.removesuffix("\r").split("\r")
                 return
         yield line.rstrip("\r\n")
 
 
 def _to_lf(path: Path, encoding: str) -> Iterator[str]:
-    """Yield a file's text by LFs, which are bytes of their own in the encoding."""
+    """Yield a file's text up to each LF, for encodings where LF is one byte."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -80,7 +85,7 @@ def _to_lf(path: Path, encoding: str) -> Iterator[str]:
 
 
 def _wide_to_lf(path: Path, encoding: str) -> Iterator[str]:
-    """Yield a file's text by LFs, of UTF-16 or UTF-32, where an LF has several bytes."""
+    """Yield a file's text up to each LF, for UTF-16 and UTF-32, where LF has several bytes."""
     with path.open(encoding=encoding, newline="\n") as file:
         try:
             yield from file
@@ -89,13 +94,18 @@ def _wide_to_lf(path: Path, encoding: str) -> Iterator[str]:
 
 
 def require_length(place: str, n_words: int) -> None:
-    """Raise UsageError for a text of a task that is too long: often the end of a row or sentence is missing."""
+    """Check the length of a text; a missing end of a row or sentence often makes it too long.
+
+    Raises: UsageError: it has more than LONGEST words.
+    """
     if n_words > LONGEST:
-        raise UsageError(f"{place}: a text of {n_words} words; write {LONGEST} or fewer, as a model reads it at once")
+        raise UsageError(
+            f"{place}: the text has {n_words} words; write {LONGEST} or fewer, as a model reads it at once"
+        )
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a text as those of a file: without a byte-order mark, CRs, or a line after the last end."""
+    """Return the lines of a text as `read_lines` does: no byte-order mark, no CR, no line after the last line end."""
     lines = text.removeprefix("\ufeff").split("\n" if "\n" in text else "\r")
     if len(lines) > 1 and not lines[-1]:
         del lines[-1]
@@ -103,13 +113,13 @@ def lines_of(text: str) -> list[str]:
 
 
 def is_blank(line: str) -> bool:
-    """Return whether a line has no words: it is empty, or all white space."""
+    """Return whether a line is empty or only white space."""
     return not line or line.isspace()
 
 
 def without_blank_lines(texts: Iterable[str]) -> Iterator[str]:
     """Yield the parts of a text without its blank lines. A part may begin and end within a line."""
-    held, within = "", False  # white space that begins a line; whether a part has ended within a line with words
+    held, within = "", False  # leading white space of a line; whether the last part ended within a line that has words
     for text in texts:
         *lines, last = (held + text).split("\n")
         whole = [f"{line}\n" for place, line in enumerate(lines) if (within and place == 0) or not is_blank(line)]
@@ -119,7 +129,10 @@ def without_blank_lines(texts: Iterable[str]) -> Iterator[str]:
 
 
 def read_units(path: Path, unit: str) -> Iterator[list[str]]:
-    """The units that likelihoods are kept for: each line, or (unit="document") each run of lines up to a blank one."""
+    """Yield the units that likelihoods are computed for, as lists of lines.
+
+    With unit="line" each line is a unit, otherwise (unit="document") each run of lines up to a blank line.
+    """
     if unit == "line":
         yield from ([line] for line in read_lines(path))
     else:

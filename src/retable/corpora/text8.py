@@ -1,4 +1,4 @@
-"""text8 (Mahoney 2011): the first 100 MB of the English Wikipedia's text, a to z and spaces alone, one line."""
+"""text8 (Mahoney 2011): the first 100 MB of English Wikipedia's text as one line of lower-case a to z and spaces."""
 
 import codecs
 import zipfile
@@ -11,19 +11,21 @@ from retable.core.settings import PositiveInt
 from retable.corpora.text import SPLITS
 
 HUB = "hub:"
-SIZE = 10**8  # bytes that text8 has
+SIZE = 10**8  # bytes of text8
 
 
 def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: bool = True) -> dict[str, float]:
-    """Write `<split>.txt`, `line` words a line, from text8.
+    """Write `<split>.txt` from text8, `line` words per line.
 
-    source: the file text8 or text8.zip (http://mattmahoney.net/dc/textdata), or `hub:<data set>` for one of the Hugging
-        Face hub whose first example holds the text, as in hub:afmck/text8; that needs the extra `hub`.
-    held_out: 90, 5 and 5 % of the characters, cut between words, for training, validation and test (Mikolov et al.
-        2012). Without it training reads all of the text, as published word vectors do, and the other two are not held
-        out.
+    Args:
+        source: the file text8 or text8.zip (http://mattmahoney.net/dc/textdata); or `hub:<data set>`, such as
+            hub:afmck/text8, whose first example is the text, which needs the extra `hub`.
+        held_out: split 90, 5 and 5 % of the characters, between words, into training, validation and test (Mikolov et
+            al. 2012). Otherwise training is the whole text, as for published word vectors, and validation and test are
+            parts of it.
 
-    Returns the counts of lines and words of each split. Raises UsageError where the source is missing or another text.
+    Returns: the number of lines and words of each split.
+    Raises: UsageError: the source is missing or is not text8.
     """
     text = read_text8(source)
     cuts = [0, *(text.rindex(" ", 0, len(text) * percent // 100) for percent in (90, 95)), len(text)]
@@ -34,7 +36,7 @@ def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: b
     for split, part in parts.items():
         words = part.split()
         if not words:
-            raise UsageError(f"{source} holds no words for the {split} split; text8 has seventeen million")
+            raise UsageError(f"{source} has no words for the {split} split; take the full text8 of 17 million words")
         with (Path(folder) / f"{split}.txt").open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{joined}\n" for joined in _lines(words, line))
         counts |= {f"{split}/lines": -(-len(words) // line), f"{split}/words": len(words)}
@@ -42,7 +44,10 @@ def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: b
 
 
 def read_text8(source: str) -> str:
-    """The text. UsageError where it is missing, or holds anything but words of a to z."""
+    """Read the text.
+
+    Raises: UsageError: the source is missing, or has characters other than a to z and spaces.
+    """
     if not source.startswith(HUB):
         require_file(
             source,
@@ -52,13 +57,15 @@ def read_text8(source: str) -> str:
     if source.startswith(HUB):
         text = _from_hub(source.removeprefix(HUB))
     elif zipfile.is_zipfile(source):
-        with reading(source, Exception), zipfile.ZipFile(source) as archive:  # damage is raised as whatever it meets
-            found = [member for member in archive.infolist() if member.filename == "text8" and member.file_size <= SIZE]
-            text = _decoded(archive.read(found[0]) if found else b"")
+        with reading(source, Exception), zipfile.ZipFile(source) as archive:  # damaged archives raise many types
+            members = [
+                member for member in archive.infolist() if member.filename == "text8" and member.file_size <= SIZE
+            ]
+            text = _decoded(archive.read(members[0]) if members else b"")
     else:
         text = _decoded(Path(source).read_bytes())
     if " " not in text[: len(text) // 2].strip() or set(text) - set("abcdefghijklmnopqrstuvwxyz \n"):
-        raise UsageError(f"{source} is not text8, which holds words of the letters a to z and nothing else")
+        raise UsageError(f"{source} is not text8; take a text of lower-case words of a to z only")
     return text
 
 
@@ -73,8 +80,8 @@ def _from_hub(name: str) -> str:
         raise UsageError(f"{HUB}{name} needs the extra hub: pip install -e '.[hub]'") from None
     try:
         return load_dataset(name, split="train")[0]["text"]
-    except Exception as error:  # whatever the hub, the network or another data set's columns raise
-        raise UsageError(f"{HUB}{name} can't be read: {error}") from None
+    except Exception as error:  # the hub, the network and missing columns raise many types
+        raise UsageError(f"cannot read {HUB}{name}: {error}") from None
 
 
 def _lines(words: list[str], size: int) -> Iterator[str]:

@@ -1,4 +1,7 @@
-"""What batches of any kind are to those who train and measure by them."""
+"""Protocols of training batches and of held-out measures, and how processes share the work.
+
+`measured`, `mapped` and `once` run in the current process, or on all processes inside `measured_by`.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -10,18 +13,18 @@ Found = TypeVar("Found")
 
 
 class Batches(Protocol):
-    """Training batches as a pure function of the step: killed and resumed sees what uninterrupted would have seen."""
+    """Training batches as a pure function of the step: a resumed run gets the same batches as an uninterrupted one."""
 
     steps_per_epoch: int
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """The share of process `rank` of `world`."""
+        """Return the rows of process `rank` of `world` at a step."""
         ...
 
 
 @runtime_checkable
 class CountsTokens(Protocol):
-    """Batches of text that say how many tokens a step takes, on average."""
+    """Batches of text that know their mean number of tokens per step."""
 
     @property
     def tokens_per_step(self) -> float: ...
@@ -29,16 +32,16 @@ class CountsTokens(Protocol):
 
 @runtime_checkable
 class Scaled(Protocol):
-    """A batch with a learning rate of its own."""
+    """A batch that scales the learning rate of its step."""
 
     @property
     def scale(self) -> float:
-        """How many times that of the schedule."""
+        """Return the factor to multiply the schedule's learning rate by."""
         ...
 
 
 class Pieces:
-    """So many pieces of data, each made when it is asked for; None stands where there is nothing."""
+    """A sequence of `number` pieces of data; `make(i)` builds piece i on demand, or returns None for padding."""
 
     def __init__(self, number: int, make: Callable[[int], Any]):
         self._number, self._make = number, make
@@ -51,31 +54,33 @@ class Pieces:
 
 
 class Measure(Protocol):
-    """What is measured of an objective on held-out data, piece by piece, the pieces divided among processes."""
+    """A measurement of an objective on held-out data, computed piece by piece and shared among processes."""
 
     def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
-        """The share of process `rank` of `world`: of each process as many."""
+        """Return the pieces of process `rank` of `world`; every process gets the same number, padded with None."""
         ...
 
     def measuring(self, objective: Any) -> Callable[[Any], Any]:
-        """What measures one piece of a share after the other, from the first on."""
+        """Return a function that measures one piece; it is called on the pieces of a share in order."""
         ...
 
     def total(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
-        """The metrics, of what each process has measured of its share, or of the beginning of it; None where there was
-        nothing."""
+        """Return the metrics from the results of all processes, a sequence of results per process.
+
+        A sequence may cover only the beginning of a share. Padding pieces have the result None.
+        """
         ...
 
 
 def share(pieces: Sequence[Any], make: Callable[[Any], Any], rank: int, world: int) -> Pieces:
-    """Every so many-th of the pieces for each process."""
-    mine = pieces[rank::world]
-    return Pieces(-(-len(pieces) // world), lambda i: make(mine[i]) if i < len(mine) else None)
+    """Return every `world`-th piece from piece `rank` on, padded with None to the same number for all processes."""
+    own = pieces[rank::world]
+    return Pieces(-(-len(pieces) // world), lambda i: make(own[i]) if i < len(own) else None)
 
 
 def in_order(measured: Sequence[Sequence[Any]]) -> list[Any]:
-    """What the processes have found of the pieces that `share` gave them, in the order of the pieces."""
-    return [found for turn in zip(*measured, strict=True) for found in turn if found is not None]
+    """Merge the processes' results into the order of the pieces that `share` distributed."""
+    return [result for turn in zip(*measured, strict=True) for result in turn if result is not None]
 
 
 Run = Callable[[Measure, Any], Sequence[Sequence[Any]]]
@@ -84,7 +89,10 @@ _RUN: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @contextlib.contextmanager
 def measured_by(run: Run) -> Iterator[None]:
-    """Have `run` measure the pieces inside the block. `run(measure, objective)` returns what each process found."""
+    """Use `run` for all measurements inside the block.
+
+    `run(measure, objective)` returns a sequence of results per process.
+    """
     token = _RUN.set(run)
     try:
         yield
@@ -93,7 +101,10 @@ def measured_by(run: Run) -> Iterator[None]:
 
 
 def found(measure: Measure, objective: Any) -> Sequence[Sequence[Any]]:
-    """What each process finds of its share of the pieces. Without `measured_by` this process measures all of them."""
+    """Measure all pieces, and return a sequence of results per process.
+
+    Without `measured_by`, the current process measures all pieces.
+    """
     if (run := _RUN.get()) is not None:
         return run(measure, objective)
     measure_piece = measure.measuring(objective)
@@ -101,22 +112,22 @@ def found(measure: Measure, objective: Any) -> Sequence[Sequence[Any]]:
 
 
 def measured(measure: Measure, objective: Any) -> dict[str, float]:
-    """The metrics of an objective."""
+    """Measure an objective, and return its metrics."""
     return measure.total(found(measure, objective))
 
 
 def mapped(find: Callable[[Piece], Found], pieces: Sequence[Piece]) -> list[Found]:
-    """What `find` gives of each piece, in order. Processes share the pieces, and all get all results."""
+    """Apply `find` to each piece, and return the results in order. Processes share the pieces; all get all results."""
     return in_order(found(_Mapped(find, pieces), None))
 
 
 def once(find: Callable[[], Found]) -> Found:
-    """What `find` gives: the first process finds it, and all get it."""
+    """Call `find` in the first process only, and return its result in all processes."""
     return mapped(lambda _: find(), [None])[0]
 
 
 class _Mapped:
-    """A function of pieces as a Measure without metrics."""
+    """A function of pieces, as a Measure without metrics."""
 
     def __init__(self, find: Callable[[Any], Any], pieces: Sequence[Any]):
         self._find, self._pieces = find, pieces

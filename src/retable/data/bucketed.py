@@ -1,4 +1,7 @@
-"""Examples of any kind as a model reads them, in batches alike in length."""
+"""Batches of examples of any kind that have similar lengths.
+
+n examples in a split; `places` are indices of examples.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,30 +14,35 @@ from torch import Tensor
 from retable.data.buckets import Buckets, by_length
 
 
-def weigh_alike(batch: Any, mine: np.ndarray, places: np.ndarray, world: int) -> Any:
-    """The batch of the examples at `mine`, which are the share of one of `world` processes of those at `places`, with
-    such a `weight` that the average of the processes' means over their examples is the mean over all."""
-    return batch._replace(weight=world * len(mine) / len(places))
+def weigh_alike(batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
+    """Set the `weight` of a batch of the examples `own`, a process's share of the examples `places`.
+
+    The weighted mean over examples, averaged over `world` processes, is then the mean over all `places`.
+    """
+    return batch._replace(weight=world * len(own) / len(places))
 
 
-def weigh_by(counts: np.ndarray, batch: Any, mine: np.ndarray, places: np.ndarray, world: int) -> Any:
-    """Likewise, where a batch's mean is over things of which each example has so many (n,)."""
-    return batch._replace(weight=float(world * (counts[mine].sum() / counts[places].sum())))
+def weigh_by(counts: np.ndarray, batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
+    """Set the `weight` as `weigh_alike` does, for a mean over items of which example i has `counts[i]`, (n,)."""
+    return batch._replace(weight=float(world * (counts[own].sum() / counts[places].sum())))
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The examples of a split as a model reads them; n of them."""
+    """The examples of a split as model inputs."""
 
-    lengths: np.ndarray  # (n,): what they are sorted by, their tokens
-    pad: Callable[[np.ndarray], Any]  # the examples at some places as one batch, whose weight is 1
+    lengths: np.ndarray  # (n,) the length of each example, in tokens; batches are sorted by it
+    pad: Callable[[np.ndarray], Any]  # returns the examples at some places as one batch of weight 1
     weigh: Callable[[Any, np.ndarray, np.ndarray, int], Any] = weigh_alike
-    shortened: int = 0  # how many did not fit whole into the model
-    taught: np.ndarray | None = None  # the places of those that can be trained on; None: of all
+    shortened: int = 0  # the number of examples that were shortened to fit the model
+    taught: np.ndarray | None = None  # the places of the examples to train on; None: all
 
 
 class Bucketed:
-    """Training batches of examples alike in length, see `Buckets`; `batch(step)` is a pure function of (seed, step)."""
+    """Training batches of examples of similar lengths, see `Buckets`.
+
+    `batch(step)` is a pure function of (seed, step).
+    """
 
     def __init__(self, encoded: Encoded, batch_size: int, seed: int):
         self._encoded = encoded
@@ -43,20 +51,22 @@ class Bucketed:
         self.steps_per_epoch = self._buckets.steps_per_epoch
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """The examples of process `rank` of `world`; the processes' batches are the one-process batch, split. Where
-        there is none left for a process, it has the first one, with a weight of 0."""
-        mine, places = (self._taught[chosen] for chosen in self._buckets.places(step, rank, world))
-        return self._encoded.weigh(self._encoded.pad(mine if len(mine) else places[:1]), mine, places, world)
+        """Return the examples of process `rank` of `world`; together the processes' batches are the one-process batch.
+
+        A process without examples gets the first example of the batch with weight 0.
+        """
+        own, places = (self._taught[chosen] for chosen in self._buckets.places(step, rank, world))
+        return self._encoded.weigh(self._encoded.pad(own if len(own) else places[:1]), own, places, world)
 
 
 def in_order_of_length(encoded: Encoded, batch_size: int) -> Iterator[tuple[np.ndarray, Any]]:
-    """All examples once, the shortest first, each batch with the places of its examples: for evaluation."""
+    """Yield all examples once, the shortest first, as (places, batch), for evaluation."""
     for places in by_length(encoded.lengths, batch_size):
         yield places, encoded.pad(places)
 
 
 def on_device(device: torch.device, batch: Any) -> Any:
-    """A batch, or a batch of batches, whose tensors are on `device`."""
+    """Move all tensors of a batch, or of nested batches, to `device`."""
     if isinstance(batch, Tensor):
         return batch.to(device)
     return type(batch)(*(on_device(device, part) for part in batch)) if isinstance(batch, tuple) else batch

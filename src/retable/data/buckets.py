@@ -1,16 +1,16 @@
-"""Which examples share a batch: those alike in length, so that little is padded."""
+"""Group examples of similar lengths into batches, to limit padding."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-POOL = 50  # batches
+POOL = 50  # batches that are sorted by length together
 
 
 class Buckets:
-    """Every epoch all examples in a new order; neighbours in a pool of 50 batches are sorted by length.
+    """Batches of all examples per epoch, in a new order each epoch; each pool of 50 batches is sorted by length.
 
-    The batches of an epoch are of one size, but for one example.
+    The batch sizes of an epoch differ by at most one example.
     """
 
     def __init__(self, lengths: np.ndarray, batch_size: int, seed: int):
@@ -19,8 +19,10 @@ class Buckets:
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def places(self, step: int, rank: int, world: int) -> tuple[np.ndarray, np.ndarray]:
-        """The examples of process `rank` of `world`, none where there are too few, and of the whole batch: a pure
-        function of (seed, step)."""
+        """Return the indices of the examples of process `rank` of `world`, and those of the whole batch.
+
+        The first array is empty if the batch has too few examples. Both are pure functions of (seed, step).
+        """
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self._shuffled(epoch)
@@ -38,7 +40,7 @@ class Buckets:
 
 
 def by_length(lengths: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
-    """The places of all examples once, the shortest first, in batches: for evaluation."""
+    """Yield the indices of all examples once, the shortest first, in batches, for evaluation."""
     order = np.argsort(lengths, kind="stable")
     for i in range(0, len(order), batch_size):
         yield order[i : i + batch_size]

@@ -1,6 +1,6 @@
-"""Beginnings with several endings as a model reads them, and their batches: each ending is a row, with its beginning.
+"""Multiple-choice examples as model inputs and batches: one row per ending, each with its context.
 
-B batch, R rows, the endings of all of a batch's examples, T time.
+B batch, R rows (the endings of all examples of a batch), T time, n examples.
 """
 
 from collections.abc import Sequence
@@ -16,43 +16,47 @@ from retable.data.examples import ExampleBatch, Inputs, pad
 
 
 class Choices(NamedTuple):
-    inputs: Inputs  # every ending with its beginning, example after example
-    n_endings: np.ndarray  # (n,): of each example
-    labels: Sequence[int]  # the place of each one's right ending
+    """Encoded multiple-choice examples."""
+
+    inputs: Inputs  # one row per ending, with its context; the rows of an example follow each other
+    n_endings: np.ndarray  # (n,) the number of endings of each example
+    labels: Sequence[int]  # (n,) the index of the correct ending of each example
 
     @property
     def lengths(self) -> np.ndarray:
-        """(n,): of each example, the tokens of the longest ending with its beginning."""
+        """Return the tokens of each example's longest row, (n,)."""
         return np.maximum.reduceat(self.inputs.lengths, self.first_rows)
 
     @property
     def first_rows(self) -> np.ndarray:
-        """(n,): where each example's endings begin."""
+        """Return the index of each example's first row, (n,)."""
         return np.cumsum(self.n_endings) - self.n_endings
 
 
 class ChoiceBatch(NamedTuple):
-    rows: ExampleBatch  # R endings, example after example; they have no labels of their own
+    """A batch of multiple-choice examples."""
+
+    rows: ExampleBatch  # R rows, example after example; their labels are all 0 and unused
     n_endings: Tensor  # (B,) int64
-    labels: Tensor  # (B,) int64, the place of each example's right ending
-    weight: float = 1.0  # of these examples' mean, so that the processes' average is the mean over all examples
+    labels: Tensor  # (B,) int64, the index of each example's correct ending
+    weight: float = 1.0  # scales the mean over these examples; the processes' average is then the mean over all
 
 
 def encoded(choices: Choices) -> Encoded:
-    """Examples, as long as the longest of their endings."""
+    """Encode examples for batching; the length of an example is that of its longest row."""
     return Encoded(choices.lengths, partial(pad_choices, choices), partial(_weigh, choices), choices.inputs.shortened)
 
 
-def _weigh(choices: Choices, batch: ChoiceBatch, mine: np.ndarray, places: np.ndarray, world: int) -> ChoiceBatch:
-    """For means over examples, and for those over rows."""
-    rows = weigh_by(choices.n_endings, batch.rows, mine, places, world)
-    return weigh_alike(batch._replace(rows=rows), mine, places, world)
+def _weigh(choices: Choices, batch: ChoiceBatch, own: np.ndarray, places: np.ndarray, world: int) -> ChoiceBatch:
+    """Set the weights of the batch, for means over examples, and of its rows, for means over rows."""
+    rows = weigh_by(choices.n_endings, batch.rows, own, places, world)
+    return weigh_alike(batch._replace(rows=rows), own, places, world)
 
 
 def pad_choices(choices: Choices, places: np.ndarray) -> ChoiceBatch:
-    """The examples at `places` as one batch."""
+    """Return the examples at `places` as one batch."""
     first, n_endings = choices.first_rows[places], choices.n_endings[places]
     rows = np.concatenate([np.arange(start, start + n) for start, n in zip(first, n_endings, strict=True)])
-    none = [0] * len(choices.inputs.sequences)
+    no_labels = [0] * len(choices.inputs.sequences)
     labels = torch.tensor([choices.labels[place] for place in places])
-    return ChoiceBatch(pad(choices.inputs, none, rows), torch.from_numpy(n_endings), labels)
+    return ChoiceBatch(pad(choices.inputs, no_labels, rows), torch.from_numpy(n_endings), labels)

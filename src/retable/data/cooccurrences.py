@@ -1,6 +1,6 @@
-"""How often words stand near each other: GloVe's matrix X (Pennington et al. 2014, sections 3 and 4.2).
+"""Word co-occurrence counts: GloVe's matrix X (Pennington et al. 2014, sections 3 and 4.2).
 
-n tokens or cells, V vocabulary.
+n tokens or matrix cells, V vocabulary.
 """
 
 from typing import NamedTuple
@@ -14,25 +14,30 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import PositiveInt, Seed
 
-# Tokens of the stream that are counted at a time.
-SLICE = 1 << 18
+SLICE = 1 << 18  # tokens of the stream that are counted at a time
 
 
 class Cells(NamedTuple):
+    """A batch of non-zero cells of X."""
+
     words: Tensor  # (n,) int64
     contexts: Tensor  # (n,) int64
     values: Tensor  # (n,) float32, above 0
 
 
 class Cooccurrences:
-    """The cells of X that are not 0, in a new order each epoch, `batch_cells` a batch.
+    """Batches of `batch_cells` non-zero cells of X, in a new order each epoch.
 
-    X_ij is the sum of 1 / distance over all places of word j at most `window` words before or after a place of word i,
-    in the same line. A batch is a pure function of (seed, step).
+    X_ij is the sum of 1 / distance over all pairs of a word i and a word j in the same line, at most `window` words
+    apart. A batch is a pure function of (seed, step).
 
-    tokens: ids (n,) of any integer type, may be memory-mapped. UsageError where no two words stand side by side.
-    counts: occurrences of each word (V,).
-    boundary: the id of the line end, which is in no cell.
+    Args:
+        tokens: ids, (n,), of any integer type, may be memory-mapped.
+        counts: occurrences of each word, (V,).
+        boundary: the id of the line end, which is excluded from X.
+        window: words before and after a word that count as its context.
+
+    Raises: UsageError: no two words are adjacent, or a setting is below 1.
     """
 
     def __init__(
@@ -47,10 +52,10 @@ class Cooccurrences:
         if window < 1:
             raise UsageError(f"window={window} leaves no context; write window=1 or more")
         if batch_cells < 1:
-            raise UsageError(f"batch_cells={batch_cells} leaves a batch without a cell; write 1 or more")
+            raise UsageError(f"batch_cells={batch_cells} leaves a batch empty; write batch_cells=1 or more")
         matrix = cooccurrences(tokens, len(np.asarray(counts)), boundary, window).tocoo()
         if matrix.nnz == 0:
-            raise UsageError("there are no two words side by side to count")
+            raise UsageError("the text has no two adjacent words to count; take a text with lines of two words or more")
         self.steps_per_epoch = -(-matrix.nnz // batch_cells)
         self._words, self._contexts = matrix.coords
         self._values = matrix.data.astype(np.float32)
@@ -58,7 +63,7 @@ class Cooccurrences:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Cells:
-        """The part of process `rank` of `world`; the processes' parts in a row are the one-process batch."""
+        """Return the cells of process `rank` of `world`; the processes' parts in order are the one-process batch."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             places = np.arange(len(self._values), dtype=np.int32 if len(self._values) < 1 << 31 else np.int64)
@@ -71,14 +76,17 @@ class Cooccurrences:
 
 
 def cooccurrences(tokens: np.ndarray, vocab_size: int, boundary: int, window: int) -> csr_array:
-    """X (V, V), float64. Memory beyond X is that of a slice of the stream, and of X's upper or lower half."""
-    later = csr_array((vocab_size, vocab_size))  # of each word with those after it
+    """Compute X, (V, V), float64.
+
+    Besides X, memory holds one slice of the stream and one triangular half of X.
+    """
+    later = csr_array((vocab_size, vocab_size))  # cells [i, j] for a word j after a word i
     for start in range(0, len(tokens), SLICE):
         ids = np.asarray(tokens[start : start + SLICE + window], dtype=np.int32)
         lines = np.cumsum(ids == boundary)
         first, second, values = [], [], []
         for distance in range(1, window + 1):
-            # A word of the next slice is the second of a pair here, never the first.
+            # A word of the next slice can only be the second of a pair here; so each pair is counted once.
             a, b = ids[:-distance][:SLICE], ids[distance:][:SLICE]
             together = (lines[:-distance] == lines[distance:])[:SLICE] & (a != boundary)
             first.append(a[together])

@@ -1,6 +1,6 @@
-"""Documents with clusters of mentions: as a model reads them, and in batches.
+"""Documents with clusters of mentions, as model inputs and batches.
 
-B documents, S sentences of them all, T time, M mentions of them all.
+B documents, S sentences of all documents, T time, M mentions of all documents.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,18 +20,22 @@ Clusters = list[list[Mention]]
 
 
 class CoreferenceExample(NamedTuple):
-    sentences: list[list[int]]  # the ids of their words, between those of their ends
+    """An encoded document with its clusters of mentions."""
+
+    sentences: list[list[int]]  # word ids of each sentence, with the end mark on both sides
     clusters: Clusters
     n_words: int
 
 
 class CoreferenceBatch(NamedTuple):
-    input_ids: Tensor  # (S, T) int64, each sentence between its ends, padded with 0 behind its length
-    lengths: Tensor  # (S,) int64, with the ends
-    documents: Tensor  # (S,) int64, of which document a sentence is, from 0 on
-    mentions: Tensor  # (M, 2) int64, their first and last words, counted over all documents
-    clusters: Tensor  # (M,) int64, of which cluster a mention is, from 1 on over all documents
-    weight: float = 1.0  # of these documents' mean, so that the processes' average is the mean over all documents
+    """A batch of documents."""
+
+    input_ids: Tensor  # (S, T) int64, sentences with the end mark on both sides, padded with 0
+    lengths: Tensor  # (S,) int64, including both end marks
+    documents: Tensor  # (S,) int64, the index of each sentence's document
+    mentions: Tensor  # (M, 2) int64, first and last word of each mention, counted over all documents
+    clusters: Tensor  # (M,) int64, the cluster of each mention, numbered from 1 over all documents
+    weight: float = 1.0  # scales the mean over these documents; the processes' average is then the mean over all
 
 
 def coreference_example(document: Document, vocabulary: Vocabulary) -> CoreferenceExample:
@@ -40,13 +44,13 @@ def coreference_example(document: Document, vocabulary: Vocabulary) -> Coreferen
 
 
 def encoded(examples: Sequence[CoreferenceExample]) -> Encoded:
-    """Documents, as long as their words are many."""
+    """Encode documents for batching; the length of a document is its number of words."""
     n_words = np.array([example.n_words for example in examples])
     return Encoded(n_words, partial(pad_documents, examples))
 
 
 def pad_documents(examples: Sequence[CoreferenceExample], places: Iterable[int]) -> CoreferenceBatch:
-    """The documents at `places` as one batch, one behind the other."""
+    """Return the documents at `places` as one batch, their sentences in order."""
     chosen = [examples[place] for place in places]
     sentences = [torch.tensor(ids) for example in chosen for ids in example.sentences]
     starts = np.cumsum([0, *(example.n_words for example in chosen)])

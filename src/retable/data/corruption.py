@@ -1,7 +1,7 @@
-"""T5's unsupervised objectives: texts corrupted into inputs and targets (Raffel et al. 2020, section 3.3 and table 3).
+"""Corrupt texts into inputs and targets: T5's unsupervised objectives (Raffel et al. 2020, section 3.3, table 3).
 
-Each is a pure function of a text, of the generator that draws what is corrupted, and of the symbols that may be
-written. It only takes apart and puts together, so that a text may be ids or, to look at it, words:
+Each corruption is a pure function of the text, a random generator and the symbols that it may insert. It only moves
+and replaces items, so a text is an array of ids or, as in this example, of words:
 
 >>> text = np.array("Thank you for inviting me to your party last week .".split())
 >>> symbols = Symbols(sentinels=np.array(["<X>", "<Y>", "<Z>"]), vocabulary=np.array(["apple"]))
@@ -28,38 +28,40 @@ from retable.core.settings import Positive, PositiveInt, Seed, Share
 from retable.data.pairs import PairBatch, pad
 from retable.data.streams import share_of_rows
 
-START = 0  # what T5's decoder reads before its first token: the padding
+START = 0  # id of the first decoder input: T5 uses the padding id
 
 
 class Symbols(NamedTuple):
-    """What a corruption may write beside the tokens of the text."""
+    """The tokens that a corruption may insert into a text."""
 
-    sentinels: np.ndarray  # that stand for spans, in their order; the first is also the mask
-    vocabulary: np.ndarray  # tokens that stand in for others
+    sentinels: np.ndarray  # replace spans, in this order; the first is also the mask token
+    vocabulary: np.ndarray  # the tokens to draw random replacements from
 
 
 class Pair(NamedTuple):
+    """The inputs and targets of one text."""
+
     inputs: np.ndarray
     targets: np.ndarray
 
 
 class Corruption(Protocol):
-    """A text (n,) to inputs and targets, without the marks of their ends."""
+    """A function from a text, (n,), to inputs and targets, both without end marks."""
 
     def __call__(self, text: np.ndarray, rng: np.random.Generator, symbols: Symbols) -> Pair: ...
 
     def window(self, length: int) -> int:
-        """The longest text whose inputs have no more than `length` tokens."""
+        """Return the length of the longest text whose inputs have at most `length` tokens."""
         ...
 
     def n_sentinels(self, window: int) -> int:
-        """How many sentinels such a text may need."""
+        """Return the number of sentinels that a text of `window` tokens may need."""
         ...
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """Prefix language modelling: the text is cut in two at a place drawn evenly; the rest is the target."""
+    """Prefix language modelling: the inputs end at a uniformly drawn place; the rest of the text is the target."""
 
     def __call__(self, text: np.ndarray, rng: np.random.Generator, symbols: Symbols) -> Pair:
         cut = rng.integers(1, len(text))
@@ -76,7 +78,7 @@ class Prefix:
 
 
 class _WholeText:
-    """The target is the text."""
+    """A corruption whose target is the whole text."""
 
     def restore(self, pair: Pair, symbols: Symbols) -> np.ndarray:
         return pair.targets
@@ -90,7 +92,7 @@ class _WholeText:
 
 @dataclass(frozen=True)
 class BERTStyle(_WholeText):
-    """Each token is corrupted with probability `density`: of these, nine in ten masked and one a random token."""
+    """Corruption of each token with probability `density`: 90 % of these become the mask, 10 % a random token."""
 
     density: Share = 0.15
 
@@ -103,7 +105,7 @@ class BERTStyle(_WholeText):
 
 @dataclass(frozen=True)
 class MASSStyle(_WholeText):
-    """Each token is masked with probability `density` (Song et al. 2019, as the paper simplifies it)."""
+    """Masking of each token with probability `density` (Song et al. 2019, in the paper's simplified form)."""
 
     density: Share = 0.15
 
@@ -113,7 +115,7 @@ class MASSStyle(_WholeText):
 
 @dataclass(frozen=True)
 class Deshuffling(_WholeText):
-    """The tokens in any order."""
+    """A random permutation of the tokens; the target is the original text."""
 
     def __call__(self, text: np.ndarray, rng: np.random.Generator, symbols: Symbols) -> Pair:
         return Pair(rng.permutation(text), text)
@@ -124,7 +126,7 @@ class Deshuffling(_WholeText):
 
 @dataclass(frozen=True)
 class IidDrop:
-    """Each token is dropped with probability `density`; the target is those dropped."""
+    """Removal of each token with probability `density`; the target is the removed tokens."""
 
     density: Share = 0.15
 
@@ -140,7 +142,10 @@ class IidDrop:
 
 
 class _Spans:
-    """A sentinel stands for each span of noise; the target is the spans, each after its sentinel, and one more."""
+    """Replacement of each span of noise by a sentinel.
+
+    The target is each sentinel with its span, then one final sentinel.
+    """
 
     def noise(self, length: int, rng: np.random.Generator) -> np.ndarray:
         raise NotImplementedError
@@ -149,7 +154,7 @@ class _Spans:
         return replace_spans(text, self.noise(len(text), rng), symbols.sentinels)
 
     def restore(self, pair: Pair, symbols: Symbols) -> np.ndarray:
-        """The text: each sentinel of the inputs replaced by its span of the targets."""
+        """Rebuild the text: replace each sentinel of the inputs by its span in the targets."""
         places = np.flatnonzero(np.isin(pair.targets, symbols.sentinels))
         spans = {span[0]: span[1:] for span in np.split(pair.targets, places)[1:]}
         return np.concatenate([spans.get(token, [token]) for token in pair.inputs])
@@ -157,7 +162,7 @@ class _Spans:
 
 @dataclass(frozen=True)
 class IidSpans(_Spans):
-    """Each token is noise with probability `density`; consecutive ones are a span."""
+    """Replacement of spans of noise; each token is noise with probability `density`, and adjacent ones form a span."""
 
     density: Share = 0.15
 
@@ -168,17 +173,17 @@ class IidSpans(_Spans):
         return length
 
     def n_sentinels(self, window: int) -> int:
-        """Five standard deviations above the mean number of spans, which one window in millions exceeds."""
-        share = self.density * (1 - self.density)  # of places where a span begins
+        """Return the mean number of spans plus five standard deviations; about one window in millions exceeds it."""
+        share = self.density * (1 - self.density)  # the probability that a span begins at a place
         return round(window * share + 5 * (window * share * (1 - 3 * share)) ** 0.5) + 1
 
 
 @dataclass(frozen=True)
 class RandomSpans(_Spans):
-    """Spans that together are `density` of the text and on average `mean` long, their lengths and distances drawn.
+    """Replacement of spans that cover `density` of the text and are `mean` tokens long on average.
 
-    As in the authors' code, every way to cut so many tokens into so many spans is equally likely, and so for what lies
-    between; a text begins with tokens that stay, and ends with a span.
+    As in the authors' code, all partitions of the noise tokens into spans are equally likely, and so are those of the
+    other tokens into gaps. A text begins with a gap and ends with a span.
     """
 
     density: Share = 0.15
@@ -190,9 +195,9 @@ class RandomSpans(_Spans):
         return np.repeat(np.tile([False, True], n_spans), lengths.ravel())
 
     def counts(self, length: int) -> tuple[int, int]:
-        """How many tokens of a text are noise, in how many spans."""
+        """Return the number of noise tokens and the number of spans in a text of `length` tokens."""
         if length < 2:
-            raise UsageError(f"a text of {length} tokens has no span to replace beside what stays; give 2 or more")
+            raise UsageError(f"a text of {length} tokens is too short to replace a span; give 2 tokens or more")
         n_noise = min(max(round(length * self.density), 1), length - 1)
         return n_noise, min(max(round(n_noise / self.mean), 1), n_noise, length - n_noise)
 
@@ -211,23 +216,23 @@ class RandomSpans(_Spans):
 
 
 def iid_noise(length: int, rng: np.random.Generator, density: float) -> np.ndarray:
-    """(length,) bool: True with probability `density`, each for itself."""
+    """Draw a mask, (length,) bool, that is True with probability `density`, independently at each place."""
     return rng.random(length) < density
 
 
 def cut(length: int, n_parts: int, rng: np.random.Generator) -> np.ndarray:
-    """Lengths (n_parts,), 1 or more, that sum to `length`, each such list with the same probability."""
+    """Draw part lengths, (n_parts,), each 1 or more with sum `length`, uniformly over all such lists."""
     places = np.sort(rng.choice(length - 1, n_parts - 1, replace=False)) + 1
     return np.diff(places, prepend=0, append=length)
 
 
 def replace_spans(text: np.ndarray, noise: np.ndarray, sentinels: np.ndarray) -> Pair:
-    """The text with the first sentinel in place of the first span of noise, and so on; and the spans behind theirs."""
+    """Return the text with each span of noise replaced by a sentinel, and the spans, each after its sentinel."""
     pieces = np.split(text, np.flatnonzero(np.diff(noise, prepend=False, append=False)))
-    kept, spans = pieces[::2], pieces[1::2]  # the first and the last of what is kept may be empty
+    kept, spans = pieces[::2], pieces[1::2]  # the first and the last kept piece may be empty
     if len(sentinels) < len(kept):
         raise UsageError(
-            f"a text of {len(text)} tokens with {len(spans)} spans needs {len(kept)} sentinels, and the tokenizer has "
+            f"a text of {len(text)} tokens with {len(spans)} spans needs {len(kept)} sentinels, but the tokenizer has "
             f"{len(sentinels)}; lower batches.length or batches.corruption.density"
         )
     marks = np.split(sentinels[: len(kept)], len(kept))
@@ -237,18 +242,18 @@ def replace_spans(text: np.ndarray, noise: np.ndarray, sentinels: np.ndarray) ->
 
 
 def sentinels_of(marks: dict[str, int]) -> np.ndarray:
-    """The ids of `<extra_id_0>`, `<extra_id_1>` and so on."""
-    found: list[int] = []
-    while (name := f"<extra_id_{len(found)}>") in marks:
-        found.append(marks[name])
-    return np.array(found, dtype=np.int64)
+    """Return the ids of `<extra_id_0>`, `<extra_id_1>` and so on, up to the first missing one."""
+    ids: list[int] = []
+    while (name := f"<extra_id_{len(ids)}>") in marks:
+        ids.append(marks[name])
+    return np.array(ids, dtype=np.int64)
 
 
 class Corrupted:
-    """Windows that tile the stream, from a new offset and in a new order each epoch, each corrupted anew.
+    """Batches of corrupted windows that tile the stream, with a new offset, order and corruption each epoch.
 
-    The inputs of a window are at most `length` tokens with the end mark (`</s>`, or a line's end where the tokenizer
-    has none), which ends inputs and targets; exactly `length` under `RandomSpans`.
+    The inputs of a window have at most `length` tokens, and exactly `length` under `RandomSpans`. Inputs and targets
+    end with the end mark: `</s>`, or the line end if the tokenizer has no `</s>`.
     """
 
     def __init__(
@@ -267,7 +272,7 @@ class Corrupted:
         self.steps_per_epoch = self._windows // batch_size
         if self.steps_per_epoch < 1:
             raise UsageError(
-                f"{len(tokens)} tokens give no batch of {batch_size} windows of {self.window}; "
+                f"{len(tokens)} tokens are too few for a batch of {batch_size} windows of {self.window}; "
                 "lower batches.batch_size or batches.length"
             )
         self.tokens_per_step = batch_size * self.window
@@ -276,25 +281,25 @@ class Corrupted:
         needed, name = corruption.n_sentinels(self.window), type(corruption).__name__
         if needed and not len(self.symbols.sentinels):
             raise UsageError(
-                f"{name} writes sentinels, and the tokenizer has no <extra_id_0>; write tokenizer=unigram or "
+                f"{name} needs sentinels, but the tokenizer has no <extra_id_0>; write tokenizer=unigram or "
                 "tokenizer=word_marked"
             )
         if needed > len(self.symbols.sentinels):
             raise UsageError(
-                f"{name} may need {needed} sentinels for a window of {self.window} tokens, and the tokenizer has "
+                f"{name} may need {needed} sentinels for a window of {self.window} tokens, but the tokenizer has "
                 f"{len(self.symbols.sentinels)}; lower batches.length, or write tokenizer=unigram, which has 100"
             )
         self._tokens, self._corruption, self._batch_size, self._seed = tokens, corruption, batch_size, seed
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
+        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
         share = share_of_rows(self._batch_size, rank, world)
         pairs = [self._corrupted(start, step, row) for row, start in enumerate(self._starts(step))]
         inputs, targets = zip(*pairs, strict=True)
-        mine = pad(inputs, targets, np.arange(self._batch_size)[share])
-        mine.target_ids[:, 0] = START
-        return mine._replace(weight=world * int(mine.target_lengths.sum()) / sum(map(len, targets)))
+        own = pad(inputs, targets, np.arange(self._batch_size)[share])
+        own.target_ids[:, 0] = START
+        return own._replace(weight=world * int(own.target_lengths.sum()) / sum(map(len, targets)))
 
     def _starts(self, step: int) -> np.ndarray:
         epoch, index = divmod(step, self.steps_per_epoch)
@@ -306,6 +311,6 @@ class Corrupted:
 
     def _corrupted(self, start: int, step: int, row: int) -> Pair:
         text = self._tokens[start : start + self.window].astype(np.int64)
-        rng = np.random.default_rng((self._seed, step, row, 1))  # without the 1, row 0 would draw what an epoch draws
+        rng = np.random.default_rng((self._seed, step, row, 1))  # the 1 separates row 0's draws from the epoch's
         inputs, targets = self._corruption(text, rng, self.symbols)
         return Pair(np.append(inputs, self.end), np.append(targets, self.end))

@@ -1,4 +1,4 @@
-"""The documents and sentences of a token stream, and rows of text that are made of them.
+"""The documents and sentences of a token stream, and training rows made from them.
 
 B batch (rows of all processes together), T time, S sentences of the stream, D documents.
 """
@@ -9,37 +9,39 @@ import numpy as np
 
 from retable.core.errors import UsageError
 
-SCAN = 1 << 24  # tokens that are looked through at a time
-POOL = 50  # batches whose rows are sorted by length
-TRIES = 8
+SCAN = 1 << 24  # tokens that are searched for line ends at a time
+POOL = 50  # batches whose rows are sorted by length together
+TRIES = 8  # random sentences that are tried as the second segment of a negative pair
 
 
 class Documents:
-    """The sentences of a stream and the documents that they make up.
+    """The sentences and documents of a token stream.
 
-    A sentence is what stands before an id that ends a line, and has at least one token; a document is a unit of text.
-    Where every unit is a line, nothing tells where documents end, and the whole stream is one.
+    A sentence is a non-empty run of tokens before a line end. A document is one unit of text. If every unit is a single
+    line, document boundaries are unknown, and the whole stream is one document.
 
-    The tokens of the sentences, without the line ends between them, are numbered through: `offsets` (S + 1,) are the
-    sentences' places in that text, `first` (D + 1,) the documents' first sentences. With `parted`, the line end behind
-    a document's last sentence belongs to the text. UsageError where the stream has no line of text.
+    The text is the tokens of all sentences without the line ends; its tokens are numbered from 0. `offsets`, (S + 1,),
+    are the sentences' places in the text; `first`, (D + 1,), is the index of each document's first sentence. With
+    `parted`, the line end after a document's last sentence is part of the text.
+
+    Raises: UsageError: the stream has no line of text, or `units` counts other tokens.
     """
 
     def __init__(self, tokens: np.ndarray, units: np.ndarray, line_end: int, parted: bool = False):
         unit_ends = np.cumsum(units[:, 0])
         if not len(units) or unit_ends[-1] != len(tokens):
-            raise UsageError("the tokens are not those that the table of units counts; run the tokenize stage again")
+            raise UsageError("the token file does not match its table of units; run the tokenize stage again")
         ends = np.concatenate(
             [np.flatnonzero(tokens[i : i + SCAN] == line_end) + i for i in range(0, len(tokens), SCAN)]
         )
         unit = np.searchsorted(unit_ends, ends, side="right")
-        # A document may end with another mark than its lines; the next one's first line begins behind it.
+        # A document may end with a mark that is not a line end; the next document's first line begins after it.
         starts = np.maximum(np.append(0, ends[:-1] + 1), (unit_ends - units[:, 0])[unit])
         lines = len(ends) == len(units) and bool((ends == unit_ends - 1).all())
         kept = ends > starts
         if not kept.any():
             raise UsageError(
-                "the text has no lines; take a tokenizer that marks their ends, such as tokenizer=word_marked"
+                "the text has no line ends; write a tokenizer that marks them, such as tokenizer=word_marked"
             )
         starts, ends, document = starts[kept], ends[kept], np.zeros_like(unit[kept]) if lines else unit[kept]
         turns = np.flatnonzero(np.diff(document)) + 1
@@ -50,25 +52,25 @@ class Documents:
         self._tokens, self._shift = tokens, starts - self.offsets[:-1]
 
     def text(self, places: np.ndarray) -> np.ndarray:
-        """The ids, int64, at these places of the text, of any shape."""
+        """Return the ids, int64, at `places` of the text; same shape as `places`."""
         sentence = np.searchsorted(self.offsets, places, side="right") - 1
         return self._tokens[places + self._shift[sentence]].astype(np.int64)
 
 
 class Rows(NamedTuple):
-    """A batch of text between marks: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]."""
+    """A batch of rows with marks: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]."""
 
-    ids: np.ndarray  # (B, T) int64, 0 behind each row's length
-    segments: np.ndarray  # (B, T) int64: 0, from the first token of B on 1, behind the length 0
+    ids: np.ndarray  # (B, T) int64, padded with 0
+    segments: np.ndarray  # (B, T) int64: 1 from the first token of B to the row's end, otherwise 0
     lengths: np.ndarray  # (B,) int64
-    is_next: np.ndarray | None  # (B,) int64: whether B does follow A; None where there is no B
+    is_next: np.ndarray | None  # (B,) int64: 1 if B follows A in the text; None if rows have no B
 
 
 class Windows:
-    """Rows of one segment, all of them full: RoBERTa's (Liu et al. 2019, section 4.2), but that they cut sentences.
+    """Full rows of one segment, as RoBERTa's (Liu et al. 2019, section 4.2), but cut without regard to sentence ends.
 
-    They tile the text, with [SEP] between documents, from a new offset and in a new order each epoch. `documents` are
-    parted.
+    The rows tile the text, with [SEP] between documents, from a new offset and in a new order each epoch. `documents`
+    must be made with `parted=True`.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class Windows:
         self.steps_per_epoch = self._windows // batch_size
         if self.steps_per_epoch < 1:
             raise UsageError(
-                f"{documents.offsets[-1]} tokens give no batch of {batch_size} windows of {length}; "
+                f"{documents.offsets[-1]} tokens are too few for a batch of {batch_size} windows of {length}; "
                 "lower batches.batch_size or batches.length"
             )
         self.tokens_per_step = batch_size * length
@@ -87,7 +89,7 @@ class Windows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def rows(self, step: int) -> Rows:
-        """The rows of a step: a pure function of (seed, step)."""
+        """Return the rows of a step, a pure function of (seed, step)."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             generator = np.random.default_rng((self._seed, epoch))
@@ -102,14 +104,17 @@ class Windows:
 
 
 class Pairs:
-    """Rows of two segments, of which every second one, by chance, is no pair (Devlin et al. 2019, appendix A.2).
+    """Rows of two segments, half of them negative at random (Devlin et al. 2019, appendix A.2).
 
-    Documents are cut at sentence ends into stretches of at most `length` − 3 tokens, which together are the whole text,
-    and each stretch at one of its sentence ends, by chance, into A and B. What is no pair has the two in the wrong
-    order with `swap` (ALBERT's: Lan et al. 2020, section 3.1), or else as B sentences of another document, of about as
-    many tokens, so that neither the length of a row nor what it ends with tells. (BERT's fill the row.) Rows of a batch
-    are alike in length. A sentence that is longer than a row is cut, and a stretch without a sentence end in its
-    middle.
+    Documents are cut at sentence ends into stretches of at most `length` − 3 tokens that cover the whole text. Each
+    stretch is cut at a random sentence end into A and B. With `swap`, a negative row has B before A (ALBERT: Lan et al.
+    2020, section 3.1). Otherwise its B is sentences of another document with about as many tokens, so that neither the
+    length nor the end of a row reveals a negative. (BERT fills the row instead.)
+
+    Rows of a batch have similar lengths. A sentence longer than a row is cut, and so is a stretch without an inner
+    sentence end.
+
+    Raises: UsageError: without `swap`, the corpus is a single document; or there are too few pairs for a batch.
     """
 
     def __init__(
@@ -121,7 +126,7 @@ class Pairs:
         sizes = np.diff(self._bounds)
         if not swap and len(sizes) < 2:
             raise UsageError(
-                "the corpus is one document, and next-sentence prediction takes sentences of another; write "
+                "the corpus is one document, but next-sentence prediction needs several; write "
                 "batches.next_sentence=none with objective.next_sentence=false, or batches.next_sentence=sentence_order"
             )
         self._by_size = np.argsort(sizes, kind="stable")
@@ -131,13 +136,13 @@ class Pairs:
         self.steps_per_epoch = len(self._starts) // batch_size
         if self.steps_per_epoch < 1:
             raise UsageError(
-                f"{len(self._starts)} pairs of sentences give no batch of {batch_size}; lower batches.batch_size"
+                f"{len(self._starts)} sentence pairs are too few for a batch of {batch_size}; lower batches.batch_size"
             )
         self.tokens_per_step = batch_size * float((self._stops - self._starts).mean() + 3)
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def rows(self, step: int) -> Rows:
-        """The rows of a step: a pure function of (seed, step)."""
+        """Return the rows of a step, a pure function of (seed, step)."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self._shuffled(epoch)
@@ -156,31 +161,31 @@ class Pairs:
         return self._put_together(a, a_size, b, b_size, is_next.astype(np.int64))
 
     def _cut(self, share: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-        """A sentence end within each stretch, by a number of [0, 1); its middle where there is none."""
+        """Choose a sentence end inside each stretch by `share`, a number in [0, 1); without one, return the middle."""
         first = np.searchsorted(self._documents.offsets, starts, side="right")
         n_ends = np.searchsorted(self._documents.offsets, stops, side="left") - first
         chosen = self._documents.offsets[first + (share * n_ends).astype(np.int64)]
         return np.where(n_ends > 0, chosen, (starts + stops) // 2)
 
     def _elsewhere(
-        self, generator: np.random.Generator, starts: np.ndarray, wanted: np.ndarray, room: np.ndarray
+        self, generator: np.random.Generator, starts: np.ndarray, target_size: np.ndarray, room: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """For each stretch whole sentences of another document: where they start, and their tokens.
+        """Draw sentences of another document for each stretch; return their starts and their sizes in tokens.
 
-        As near to `wanted` as they come and no more than `room`: where TRIES first sentences have no room, one is cut.
-        They are fewer where all other documents are shorter.
+        Sizes are as close to `wanted` as possible and at most `room`. If none of TRIES random sentences fits, one is
+        cut. Sizes are smaller if all other documents are shorter.
         """
         offsets, most, shape = self._documents.offsets, len(self._sizes) - 1, (TRIES, len(starts))
         rank = self._ranks[np.searchsorted(self._bounds, starts, side="right") - 1]
-        low = np.minimum(np.searchsorted(self._sizes, wanted), most)  # from this rank on documents are long enough
+        low = np.minimum(np.searchsorted(self._sizes, target_size), most)  # documents from this rank on are long enough
         low -= (low == most) & (rank == most)
         drawn = low + (generator.random(shape) * (most + 1 - low - (rank >= low))).astype(np.int64)
         document = self._by_size[drawn + ((rank >= low) & (drawn >= rank))]
 
         first, end = self._documents.first[document], self._bounds[document + 1]
-        last = np.searchsorted(offsets, end - np.minimum(wanted, end - offsets[first]), side="right")
+        last = np.searchsorted(offsets, end - np.minimum(target_size, end - offsets[first]), side="right")
         start = offsets[first + (generator.random(shape) * (last - first)).astype(np.int64)]
-        goal = np.minimum(start + wanted, end)
+        goal = np.minimum(start + target_size, end)
         sentence = np.searchsorted(offsets, goal, side="right") - 1
         before, after = offsets[sentence], offsets[np.minimum(sentence + 1, len(offsets) - 1)]
         longer = (after <= np.minimum(start + room, end)) & ((after - goal < goal - before) | (before == start))
@@ -202,7 +207,7 @@ class Pairs:
         return Rows(ids, ((t > a_size + 1) & (t <= last)).astype(np.int64), lengths, is_next)
 
     def _shuffled(self, epoch: int) -> np.ndarray:
-        """(steps, B) stretches of the epoch's batches."""
+        """Return the stretches of the epoch's batches, (steps, B)."""
         generator = np.random.default_rng((self._seed, epoch))
         order = generator.permutation(len(self._starts))[: self.steps_per_epoch * self._batch_size]
         sizes, pool = (self._stops - self._starts)[order], np.arange(len(order)) // (POOL * self._batch_size)
@@ -211,29 +216,35 @@ class Pairs:
 
 
 def _room(length: int, marks: int, least: int) -> int:
-    """The tokens of the text in a row of `length`, `least` or more beside its marks."""
+    """Return the number of text tokens in a row of `length` with `marks`; it must be at least `least`."""
     if length < marks + least:
         raise UsageError(
-            f"batches.length={length} leaves a row no text beside its marks; write {marks + least} or more"
+            f"batches.length={length} leaves no room for text next to the marks; write {marks + least} or more"
         )
     return length - marks
 
 
 def stretches(offsets: np.ndarray, bounds: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and stops of stretches of at most `width` tokens that documents, between `bounds`, are cut into, in order.
+    """Cut documents into stretches of at most `width` tokens, each as long as possible.
 
-    Each is as long as fits and ends where a sentence does, at one of `offsets`; only a sentence that is longer than
-    `width` is cut itself. A stretch of one token is left out.
+    A stretch ends at a sentence end, except within a sentence longer than `width`. Stretches of one token are dropped.
+
+    Args:
+        offsets: places of the sentences in the text, (S + 1,).
+        bounds: places of the documents in the text, (D + 1,).
+        width: the longest stretch, in tokens.
+
+    Returns: starts and stops of the stretches, in order.
     """
     start, end = bounds[:-1], bounds[1:]
-    found = []
-    while len(start):  # the first stretches of all documents, the second ones, …
+    pieces = []
+    while len(start):  # one pass per stretch number, over all documents at once
         stop = np.minimum(start + width, end)
         sentence = offsets[np.searchsorted(offsets, stop, side="right") - 1]
         stop = np.where(sentence > start, sentence, stop)
-        found.append(np.stack([start, stop]))
+        pieces.append(np.stack([start, stop]))
         start, end = stop[stop < end], end[stop < end]
-    both = np.concatenate(found, axis=1)
+    both = np.concatenate(pieces, axis=1)
     both = both[:, np.argsort(both[0])]
     starts, stops = both[:, both[1] - both[0] > 1]
     return starts, stops

@@ -1,4 +1,4 @@
-"""Text to token files: any size in constant memory, on all cores, the same bytes whatever the number of workers."""
+"""Encode text to token files in constant memory, on all cores; the bytes do not depend on the number of workers."""
 
 import os
 import threading
@@ -17,11 +17,11 @@ from tqdm import tqdm
 
 from retable.tokenizers.tokenizer import Tokenizer
 
-CHUNK = 1 << 20  # characters that are encoded at a time
-SMALL = 32  # chunks that are encoded sooner than a pool of processes has started
-# What a table of units counts. `lost`: bytes that the tokens do not determine; `marks`: the text's own <unk>.
+CHUNK = 1 << 20  # characters per task of a worker
+SMALL = 32  # chunks; fewer are encoded faster in this process than a pool of processes starts
+# Columns of a table of units. `lost`: bytes that the tokens do not determine; `marks`: <unk> in the text itself.
 COUNTED = ("tokens", "words", "bytes", "lost", "marks")
-THREADS = "TOKENIZERS_PARALLELISM"  # the library's switch, which it reads at each call
+THREADS = "TOKENIZERS_PARALLELISM"  # environment variable that the tokenizers library reads at each call
 
 
 def write_tokens(
@@ -32,10 +32,17 @@ def write_tokens(
     workers: int = 1,
     size: int | None = None,
 ) -> dict[str, float]:
-    """Write the stream `path`.bin and its table of units `path`.units.npy; return their totals.
+    """Write the token stream `path`.bin and its table of units `path`.units.npy, and return their totals.
 
-    The table is int64 (n_units, 5), of each unit in order the COUNTED. `workers` processes encode, each on one core; a
-    small text is encoded in this one. `size` is that of the text in bytes, for the progress bar that a terminal shows.
+    The table is int64, (n_units, 5), one row per unit with the columns COUNTED.
+
+    Args:
+        units: the lines of each unit of text.
+        documents: whether units are documents, not lines.
+        workers: processes that encode, each on one core; a small text is encoded in the current process.
+        size: size of the text in bytes, for the progress bar on a terminal.
+
+    Returns: the sum of each column, and `units`, the number of rows.
     """
     totals, n_units = np.zeros(len(COUNTED), dtype=np.int64), 0
     with (
@@ -56,15 +63,15 @@ def write_tokens(
 
 
 def write_header(table: BinaryIO, n_units: int) -> None:
-    """The header of np.save, which keeps room for the number of rows to grow."""
+    """Write the header of np.save, padded so that the number of rows can be updated in place later."""
     write_array_header_1_0(table, {"descr": "<i8", "fortran_order": False, "shape": (n_units, len(COUNTED))})
 
 
-Encoded = tuple[bytes, np.ndarray]  # the ids of a chunk's units, and their rows in the table
+Encoded = tuple[bytes, np.ndarray]  # the ids of a chunk, and its rows of the table
 
 
 def _encode_all(tokenizer: Tokenizer, units: Iterable[list[str]], documents: bool, workers: int) -> Iterator[Encoded]:
-    """The chunks' ids and rows in order, a bounded number of them in memory."""
+    """Yield the ids and table rows of each chunk in order, with a bounded number of chunks in memory."""
     chunks = _chunks(units)
     first = list(islice(chunks, SMALL))
     if workers == 1 or len(first) < SMALL:
@@ -72,7 +79,7 @@ def _encode_all(tokenizer: Tokenizer, units: Iterable[list[str]], documents: boo
             for chunk in chain(first, chunks):
                 yield _encode(tokenizer, chunk, documents)
         return
-    # Processes, for Python's share of the work too; spawned, since threads of other libraries may run here by now.
+    # Processes parallelise Python's share of the work too. Spawned, not forked: other libraries may have threads here.
     with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (tokenizer, documents)) as pool:
         waiting: deque[Future[Encoded]] = deque()
         for chunk in chain(first, chunks):
@@ -104,9 +111,9 @@ def _encode(tokenizer: Tokenizer, chunk: list[list[str]], documents: bool) -> En
 
 
 @contextmanager
-def _library_threads(wanted: bool) -> Iterator[None]:
+def _library_threads(enabled: bool) -> Iterator[None]:
     before = os.environ.get(THREADS)
-    os.environ[THREADS] = "true" if wanted else "false"
+    os.environ[THREADS] = "true" if enabled else "false"
     try:
         yield
     finally:
@@ -115,7 +122,7 @@ def _library_threads(wanted: bool) -> Iterator[None]:
             os.environ[THREADS] = before
 
 
-_worker: tuple[Tokenizer, bool]  # what a worker process encodes with
+_worker: tuple[Tokenizer, bool]  # tokenizer and `documents` of this worker process
 
 
 def _start_worker(tokenizer: Tokenizer, documents: bool) -> None:
@@ -126,7 +133,7 @@ def _start_worker(tokenizer: Tokenizer, documents: bool) -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent is killed would wait for work forever."""
+    """Exit when the parent process ends; otherwise a worker of a killed parent waits for work forever."""
     parent = parent_process()
     assert parent is not None
     parent.join()

@@ -1,6 +1,6 @@
-"""Batches of labelled examples, alike in length, padded no further than the longest of the batch.
+"""Batches of labelled texts of similar lengths, padded to the longest text of the batch.
 
-B batch, T time, U time of a second sequence.
+B batch, T time, U time of the second sequence.
 """
 
 from collections.abc import Sequence
@@ -15,37 +15,39 @@ from retable.data.bucketed import Encoded
 
 
 class Inputs(NamedTuple):
-    """Examples as a model reads them, see `layouts`."""
+    """Encoded texts of a split, see `layouts`."""
 
     sequences: Sequence[Sequence[int]]
-    others: Sequence[Sequence[int]] | None = None  # a second sequence each, which is read apart
-    segments: Sequence[int] | None = None  # the place in each sequence where its second segment begins
-    shortened: int = 0  # how many did not fit whole into the model
+    others: Sequence[Sequence[int]] | None = None  # a second sequence per example, encoded separately by the model
+    segments: Sequence[int] | None = None  # where the second segment of each sequence begins
+    shortened: int = 0  # the number of examples that were shortened to fit the model
 
     @property
     def lengths(self) -> np.ndarray:
-        """Of each example, the tokens of all its sequences."""
+        """Return the tokens of each example, over all its sequences, (n,)."""
         lengths = np.array([len(sequence) for sequence in self.sequences])
         return lengths if self.others is None else lengths + [len(sequence) for sequence in self.others]
 
 
 class ExampleBatch(NamedTuple):
-    input_ids: Tensor  # (B, T) int64, padded with 0 behind each row's length
+    """A batch of labelled texts."""
+
+    input_ids: Tensor  # (B, T) int64, padded with 0
     lengths: Tensor  # (B,) int64
     labels: Tensor  # (B,) int64 classes, or float32 scores
-    weight: float = 1.0  # of these examples' mean, so that the processes' average is the mean over all examples
+    weight: float = 1.0  # scales the mean over these examples; the processes' average is then the mean over all
     segments: Tensor | None = None  # (B, T) int64, 1 from where the second segment begins
     other_ids: Tensor | None = None  # (B, U) int64
     other_lengths: Tensor | None = None  # (B,) int64
 
 
 def encoded(inputs: Inputs, labels: Sequence[float]) -> Encoded:
-    """Examples with their labels."""
+    """Prepare texts with their labels for batching."""
     return Encoded(inputs.lengths, partial(pad, inputs, labels), shortened=inputs.shortened)
 
 
 def pad(inputs: Inputs, labels: Sequence[float], places: np.ndarray) -> ExampleBatch:
-    """The examples at `places` as one batch."""
+    """Return the examples at `places` as one batch."""
     input_ids, lengths = _padded(inputs.sequences, places)
     batch = ExampleBatch(input_ids, lengths, torch.tensor([labels[place] for place in places]))
     if inputs.segments is not None:
@@ -58,7 +60,7 @@ def pad(inputs: Inputs, labels: Sequence[float], places: np.ndarray) -> ExampleB
 
 
 def _padded(sequences: Sequence[Sequence[int]], places: np.ndarray) -> tuple[Tensor, Tensor]:
-    """The ids (B, T) and the lengths (B,) of the sequences at `places`."""
+    """Return the ids, (B, T), and the lengths, (B,), of the sequences at `places`."""
     lengths = [len(sequences[place]) for place in places]
     input_ids = np.zeros((len(places), max(lengths, default=0)), dtype=np.int64)
     for row, place in zip(input_ids, places, strict=True):

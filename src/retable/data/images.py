@@ -13,13 +13,15 @@ from retable.data.bucketed import Encoded
 
 
 class ImageBatch(NamedTuple):
+    """A batch of labelled images."""
+
     images: Tensor  # (B, C, H, W) float32
     labels: Tensor  # (B,) int64 classes
-    weight: float = 1.0  # of these images' mean, so that the processes' average is the mean over all images
+    weight: float = 1.0  # scales the mean over these images; the processes' average is then the mean over all
 
 
 def encoded(images: np.ndarray, labels: np.ndarray) -> Encoded:
-    """The images (n, C, H, W) with their labels (n,)."""
+    """Prepare images, (n, C, H, W), with their labels, (n,), for batching."""
 
     def pad(places: np.ndarray) -> ImageBatch:
         return ImageBatch(torch.from_numpy(images[places]), torch.from_numpy(labels[places]))

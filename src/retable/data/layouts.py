@@ -1,15 +1,15 @@
-"""How a sentence or a pair of sentences a, b becomes what a model reads.
+"""Input layouts: turn a sentence, or a pair of sentences a and b, into model inputs.
 
     apart          start a end, and start b end: two sequences, for encoders of single sentences
-    in segments    [CLS] a [SEP] b [SEP], b's segment 1 with its [SEP] (Devlin et al. 2019, figure 3)
-    left to right  start a delimiter b extract (Radford et al. 2018, figure 1), and where a pair's order means nothing,
+    in segments    [CLS] a [SEP] b [SEP]; b and its [SEP] are segment 1 (Devlin et al. 2019, figure 3)
+    left to right  start a delimiter b extract (Radford et al. 2018, figure 1); for pairs without an order, also
                    start b delimiter a extract as a second sequence
-    question first  start question delimiter passage end, one sequence to every kind of model: [CLS] question [SEP]
-                   passage [SEP] to BERT (Devlin et al. 2019, section 4.2)
-    as text        a end, where a is all of an example as one text, see `prompt`
+    question first  start question delimiter passage end, for every kind of model; for BERT this is
+                   [CLS] question [SEP] passage [SEP] (Devlin et al. 2019, section 4.2)
+    as text        a end, where a is the whole example as one text, see `prompt`
 
-What doesn't fit into a model is shortened from the end, of a pair the longer sentence first, of two as long the
-second, as in BERT's code; of a question and its passage the passage.
+Examples that are too long for a model are shortened at the end. In a pair, the longer sentence loses tokens first, and
+the second one if both are equally long, as in BERT's code. A passage is shortened before its question.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ Sentences = tuple[list[int], ...]  # the ids of one sentence, or of two
 
 
 def apart(examples: Sequence[Sentences], start: int, end: int, max_length: int | None = None) -> Inputs:
-    """Each sentence as a sequence of its own."""
+    """Lay out each sentence as a separate sequence."""
     room = None if max_length is None else max_length - 2
     shorter = [tuple(_shortened((sentence,), room)[0] for sentence in sentences) for sentences in examples]
     sides = [[[start, *sentence, end] for sentence in side] for side in zip(*shorter, strict=True)]
@@ -29,13 +29,13 @@ def apart(examples: Sequence[Sentences], start: int, end: int, max_length: int |
 
 
 def between(tokens: Sequence[int], start: int, end: int, max_length: int | None = None) -> list[int]:
-    """One sequence between its ends, as every model reads a sentence alone."""
+    """Lay out one sentence as `start` tokens `end`."""
     (shorter,) = _shortened((list(tokens),), None if max_length is None else max_length - 2)
     return [start, *shorter, end]
 
 
 def in_segments(examples: Sequence[Sentences], cls: int, sep: int, max_length: int | None = None) -> Inputs:
-    """BERT's layout; a sentence alone has no second segment."""
+    """Lay out sentences for BERT; a single sentence has no second segment."""
     is_pair = len(examples[0]) == 2
     room = None if max_length is None else max_length - 2 - is_pair
     shorter = [_shortened(sentences, room) for sentences in examples]
@@ -52,7 +52,7 @@ def left_to_right(
     max_length: int | None = None,
     both_orders: bool = False,
 ) -> Inputs:
-    """GPT's layout; `both_orders` of pairs."""
+    """Lay out sentences for GPT; with `both_orders`, each pair also gives a second sequence in reverse order."""
     is_pair = len(examples[0]) == 2
     room = None if max_length is None else max_length - 2 - is_pair
     shorter = [_shortened(sentences, room) for sentences in examples]
@@ -68,8 +68,10 @@ def left_to_right(
 def question_first(
     question: list[int], passage: list[int], start: int, delimiter: int, end: int, max_length: int | None = None
 ) -> tuple[list[int], int]:
-    """A question and the passage that is asked about, and where the passage begins. A question leaves half of what
-    fits to the passage, where that needs it."""
+    """Lay out a question and its passage; return the sequence and the place where the passage begins.
+
+    A long question is cut to half of the available tokens if the passage needs the rest.
+    """
     if max_length is not None:
         room = max_length - 3
         (question,) = _shortened((question,), max(room // 2, room - len(passage)))
@@ -78,7 +80,7 @@ def question_first(
 
 
 def prompt(task: str, texts: Mapping[str, str]) -> str:
-    """An example as one text: the task's name, and each text behind its own (Raffel et al. 2020, section 2.4).
+    """Write an example as one text: the task's name, then each text after its name (Raffel et al. 2020, section 2.4).
 
     >>> prompt("qnli", {"question": "Where did Jebe die?", "sentence": "Jebe died on the road."})
     'qnli question: Where did Jebe die? sentence: Jebe died on the road.'
@@ -87,16 +89,18 @@ def prompt(task: str, texts: Mapping[str, str]) -> str:
 
 
 def as_text(examples: Sequence[Sentences], end: int) -> Inputs:
-    """Each text and an end mark."""
+    """Lay out each text as its tokens and `end`."""
     return Inputs([[*text, end] for (text,) in examples])
 
 
 def _shortened(sentences: Sentences, room: int | None) -> Sentences:
-    """The sentences without what makes them more than `room` tokens together."""
+    """Shorten the sentences to at most `room` tokens together."""
     if room is None or sum(map(len, sentences)) <= room:
         return sentences
     if room < len(sentences):
-        raise UsageError("the model's max_length leaves no room for a sentence; train it with a greater one")
+        raise UsageError(
+            "the model's max_length leaves no room for a sentence; train a model with a greater max_length"
+        )
     lengths = [len(sentence) for sentence in sentences]
     while sum(lengths) > room:
         lengths[max(range(len(lengths)), key=lambda i: (lengths[i], i))] -= 1

@@ -1,6 +1,6 @@
-"""Masked batches, BERT's (Devlin et al. 2019, section 3.1 and appendix A), masked anew in every step as RoBERTa's.
+"""Masked batches as BERT's (Devlin et al. 2019, section 3.1 and appendix A), with new masks at each step as RoBERTa's.
 
-B batch (rows of all processes together), T time, P places that are predicted.
+B batch (rows of all processes together), T time, P places to predict.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,35 +15,46 @@ from retable.core.settings import PositiveInt, Seed, Share
 from retable.data.documents import Documents, Pairs, Rows, Windows
 from retable.data.streams import share_of_rows
 
-PREFIX = "##"  # of the pieces of a word after its first
-SPAN_P, LONGEST_SPAN = 0.2, 10  # words; SpanBERT's (Joshi et al. 2020, section 3.1)
+PREFIX = "##"  # starts every piece of a word except the first
+SPAN_P, LONGEST_SPAN = (
+    0.2,
+    10,
+)  # parameter of the geometric distribution, and words; SpanBERT (Joshi et al. 2020, section 3.1)
 _LENGTHS = np.cumsum(SPAN_P * (1 - SPAN_P) ** np.arange(LONGEST_SPAN))
-SPAN_LENGTHS = _LENGTHS / _LENGTHS[-1]  # of a span the probability to have 1, 2, … words at most
+SPAN_LENGTHS = _LENGTHS / _LENGTHS[-1]  # probability that a span has at most 1, 2, … words
 
 
 class MaskedBatch(NamedTuple):
-    input_ids: Tensor  # (B, T) int64, padded with 0 behind each row's length
+    """A batch with masked places to predict."""
+
+    input_ids: Tensor  # (B, T) int64, padded with 0
     segments: Tensor  # (B, T) int64, 0 or 1
     lengths: Tensor  # (B,) int64
-    places: Tensor  # (P,) int64, b · T + t of each token that is predicted, in order
-    labels: Tensor  # (P,) int64, the tokens that stood there
-    is_next: Tensor | None  # (B,) int64: 1 where the second segment does follow the first; None without a second
-    draws: Tensor  # (P,) fp32, uniform in [0, 1): by them an objective draws a token for each place
-    share: float  # of the mean over these places in that over all processes' places, times the processes
-    token_share: float  # the same of the mean over these rows' tokens
+    places: Tensor  # (P,) int64, b · T + t of each place to predict, ascending
+    labels: Tensor  # (P,) int64, the original tokens at these places
+    is_next: Tensor | None  # (B,) int64: 1 if segment 2 follows segment 1 in the text; None without segment 2
+    draws: Tensor  # (P,) float32, uniform in [0, 1): random numbers for objectives that sample tokens
+    share: float  # weight of the mean over these places; the processes' average is then the mean over all
+    token_share: float  # the same for the mean over tokens
 
 
 class MaskedDocuments:
-    """Batches of text, `rate` of whose tokens are to be predicted, no mark among them.
+    """Batches of text in which a share `rate` of the tokens, marks excluded, is to be predicted.
 
-    `next_sentence` says what rows are made of: `none` windows of the text, the others pairs of segments that half of
-    the time are none, by a segment of another document (`next_sentence`) or by the wrong order (`sentence_order`); see
-    Windows and Pairs. `masking` says how the places are chosen: by `token`, by `whole_word` (the pieces that begin with
-    ## go with the one before them) or by `span` of words, whose lengths are geometric. Of the chosen ones `masked` turn
-    into [MASK] and `random` into any token but a mark, each with the same probability; the rest stays. A span's tokens
-    share their lot.
+    Args:
+        tokens: ids of the stream.
+        units: its table of units, (n_units, 5).
+        words: the string of each token id, (V,).
+        next_sentence: `none` makes rows of windows of the text, see Windows. `next_sentence` and `sentence_order` make
+            rows of pairs of segments, half of them negative, with a segment of another document or in the wrong order,
+            see Pairs.
+        masking: unit to choose: `token`, `whole_word` (pieces that begin with ## belong to the word before them), or
+            `span` of words with geometric lengths.
+        rate: share of tokens to predict, in expectation. A row has at least one.
+        masked: probability that a chosen token becomes [MASK]. The tokens of a span share one draw.
+        random: probability that it becomes a random token that is not a mark. Otherwise it is unchanged.
 
-    `words` are the tokens' texts. Of a batch, `rate` holds in expectation; a row has at least one place.
+    Raises: UsageError: the tokenizer lacks [CLS], [SEP] or [MASK], or a setting is out of range.
     """
 
     def __init__(
@@ -66,13 +77,13 @@ class MaskedDocuments:
         _require("masking", masking, ["token", "whole_word", "span"])
         if missing := [mark for mark in ("[CLS]", "[SEP]", "[MASK]") if mark not in marks]:
             raise UsageError(
-                f"the tokenizer has no {', '.join(missing)}, which masked batches are made with; write "
+                f"the tokenizer has no {', '.join(missing)}, which masked batches need; write "
                 "tokenizer=wordpiece_uncased or tokenizer=word_marked"
             )
         if not (0 < rate <= 1 and masked >= 0 and random >= 0 and masked + random <= 1):
             raise UsageError(
-                f"batches.rate={rate}, masked={masked}, random={random} are no shares; write rate=0.15, masked=0.8, "
-                "random=0.1, for example"
+                f"batches.rate={rate}, masked={masked}, random={random} are not shares; write, for example, "
+                "batches.rate=0.15 batches.masked=0.8 batches.random=0.1"
             )
         cls, sep, self._mask = (marks[mark] for mark in ("[CLS]", "[SEP]", "[MASK]"))
         documents = Documents(tokens, units, line_end, parted=next_sentence == "none")
@@ -91,44 +102,49 @@ class MaskedDocuments:
         self._whole: tuple[int, Any, Any, Any, Any] = (-1, None, None, None, None)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> MaskedBatch:
-        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
-        mine = share_of_rows(self._batch_size, rank, world)
-        if self._whole[0] != step:  # the shares of one process, where it takes several, come one after the other
+        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
+        own = share_of_rows(self._batch_size, rank, world)
+        if self._whole[0] != step:  # cached: a process may ask for several shares of one step
             self._whole = step, *self._corrupted(step)
         _, rows, chosen, corrupted, draws = self._whole
-        lengths, is_chosen = rows.lengths[mine], chosen[mine] >= 0
+        lengths, is_chosen = rows.lengths[own], chosen[own] >= 0
         T = lengths.max()
         places = np.flatnonzero(is_chosen[:, :T])
         return MaskedBatch(
-            input_ids=torch.from_numpy(corrupted[mine, :T]),
-            segments=torch.from_numpy(rows.segments[mine, :T]),
+            input_ids=torch.from_numpy(corrupted[own, :T]),
+            segments=torch.from_numpy(rows.segments[own, :T]),
             lengths=torch.from_numpy(lengths),
             places=torch.from_numpy(places),
-            labels=torch.from_numpy(rows.ids[mine, :T].ravel()[places]),
-            is_next=None if rows.is_next is None else torch.from_numpy(rows.is_next[mine]),
-            draws=torch.from_numpy(draws[mine, :T].ravel()[places]),
+            labels=torch.from_numpy(rows.ids[own, :T].ravel()[places]),
+            is_next=None if rows.is_next is None else torch.from_numpy(rows.is_next[own]),
+            draws=torch.from_numpy(draws[own, :T].ravel()[places]),
             share=world * len(places) / int((chosen >= 0).sum()),
             token_share=world * int(lengths.sum()) / int(rows.lengths.sum()),
         )
 
     def _corrupted(self, step: int) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray]:
-        """The whole batch, which every process makes, because it has to know how many places the others have: its rows,
-        where they are corrupted, (B, T) what they are then, and (B, T) uniform numbers."""
+        """Corrupt the whole batch of a step; every process needs it to count the places of the others.
+
+        Returns: the rows, the chosen groups, (B, T), as from `_choose`, the corrupted ids, (B, T), and uniform numbers,
+            (B, T).
+        """
         rows, generator = self._rows.rows(step), np.random.default_rng((self._seed, step, 2))
         chosen = self._choose(rows, generator)
-        lot = np.append(generator.random(int(chosen.max(initial=-1)) + 1), 2.0)[chosen]  # the last where chosen is −1
+        lot = np.append(generator.random(int(chosen.max(initial=-1)) + 1), 2.0)[
+            chosen
+        ]  # the appended 2.0 where chosen is −1
         drawn = self._drawable[generator.integers(len(self._drawable), size=chosen.shape)]
         masked, changed = self._shares
         corrupted = np.where(lot < masked, self._mask, np.where(lot < changed, drawn, rows.ids))
         return rows, chosen, corrupted, generator.random(chosen.shape, dtype=np.float32)
 
     def _choose(self, rows: Rows, generator: np.random.Generator) -> np.ndarray:
-        """(B, T): −1, or at a place that is to be predicted the number of its group, whose tokens share their lot."""
+        """Choose the places to predict: (B, T), −1 or the number of the place's group; a group shares one draw."""
         inside = np.arange(rows.ids.shape[1]) < rows.lengths[:, None]
         chosen, n_groups = np.full(rows.ids.shape, -1), 0
         for row, maskable in enumerate(inside & ~self._is_mark[rows.ids]):
             places = np.flatnonzero(maskable)
-            apart = np.diff(places, prepend=-2) > 1  # a mark stands between
+            apart = np.diff(places, prepend=-2) > 1  # a mark is between
             word = np.cumsum(self._begins_word[rows.ids[row, places]] | apart) - 1
             budget = max(self._rate * len(places), 1.0)
             if self._spans:
@@ -144,13 +160,18 @@ class MaskedDocuments:
 
 
 def choose_words(sizes: np.ndarray, budget: float, generator: np.random.Generator) -> np.ndarray:
-    """Which words of these sizes to mask, bool: `budget` tokens in expectation, one word at least.
+    """Choose the words to mask, (W,) bool: `budget` tokens in expectation, and at least one word.
 
-    In a random order, as long as they fit; the first that does not fit is taken with the chance of what is left over.
+    Words are taken in random order as long as they fit. The first that does not fit is taken with a probability of the
+    remaining budget over its size.
+
+    Args:
+        sizes: tokens of each word, (W,).
+        budget: tokens to mask.
     """
     order = generator.permutation(len(sizes))
-    room = budget - (np.cumsum(sizes[order]) - sizes[order])  # what is left before a word
-    taken = generator.random(len(sizes)) * sizes[order] < room
+    left = budget - (np.cumsum(sizes[order]) - sizes[order])  # the budget left before each word
+    taken = generator.random(len(sizes)) * sizes[order] < left
     taken[:1] |= not taken.any()
     chosen = np.zeros(len(sizes), dtype=bool)
     chosen[order[taken]] = True
@@ -158,9 +179,12 @@ def choose_words(sizes: np.ndarray, budget: float, generator: np.random.Generato
 
 
 def choose_spans(word: np.ndarray, run: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
-    """For each token the number of the span that masks it, or −1; `n` tokens have one, and the last span is cut short.
+    """Choose `n` tokens in spans: return for each token the number of its span, or −1. The last span may be cut short.
 
-    word, run: of each token the number of its word, and of the run without a mark between that no span leaves.
+    Args:
+        word: the number of each token's word.
+        run: the number of each token's run, a stretch without marks; a span stays within one run.
+        n: tokens to choose, at most all.
     """
     of_token, left, number = np.full(len(word), -1), min(n, len(word)), 0
     n_words = int(word[-1]) + 1 if len(word) else 0
@@ -176,4 +200,4 @@ def choose_spans(word: np.ndarray, run: np.ndarray, n: int, generator: np.random
 
 def _require(name: str, value: str, known: list[str]) -> None:
     if value not in known:
-        raise UsageError(f"there is no batches.{name}={value}; write one of {', '.join(known)}")
+        raise UsageError(f"unknown batches.{name}={value}; write one of {', '.join(known)}")

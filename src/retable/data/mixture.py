@@ -1,4 +1,4 @@
-"""Training on several data sets at once (Raffel et al. 2020, section 3.5.2)."""
+"""Batches from several data sets or corpora at once (Raffel et al. 2020, section 3.5.2)."""
 
 import inspect
 import os
@@ -14,42 +14,53 @@ from retable.core.settings import Positive, PositiveInt, Seed
 from retable.data.shards import read_stream, stream_files
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams
 
-BLOCK = 1024  # steps whose parts are drawn together
+BLOCK = 1024  # steps whose data sets are drawn at a time
 
 
 def proportional(sizes: Sequence[int], limit: float = float("inf"), temperature: float = 1.0) -> np.ndarray:
-    """Each data set's rate of examples: as their numbers `sizes`, of which at most `limit` count, to the power of
-    1 / temperature. At 1 they are examples-proportional, in the limit equal."""
+    """Compute the sampling rate of each data set.
+
+    A rate is min(size, limit) to the power of 1 / temperature, normalised to sum 1. A temperature of 1 gives
+    examples-proportional mixing; a high one approaches equal mixing.
+
+    Raises: UsageError: the temperature is below 1.
+    """
     if temperature < 1:
-        raise UsageError(f"temperature={temperature} can't be; write 1 for rates as sizes, or more for more even ones")
+        raise UsageError(
+            f"temperature={temperature} is out of range; write 1 for proportional rates, or more for more equal ones"
+        )
     rates = np.minimum(sizes, limit) ** (1 / temperature)
     return rates / rates.sum()
 
 
 class Mixture:
-    """Batches of several `parts`, each batch of one of them, drawn with `rates`. (The authors mix within batches.)
+    """Batches of several `parts`; each batch comes from one part, drawn with `rates`.
 
-    A part goes through its own batches in their order, epoch after epoch of its own. No state can be carried from one
-    batch to the next.
+    A part yields its batches in their own order and by its own epochs. No state can be carried between batches. (Raffel
+    et al. mix within batches.)
+
+    Raises: UsageError: the rates do not match the parts, or a part carries state between batches.
     """
 
     def __init__(self, parts: Sequence[Any], rates: Sequence[float], seed: int):
         if len(parts) != len(rates) or min(rates) < 0 or sum(rates) <= 0:
-            raise UsageError(f"a mixture of {len(parts)} parts has rates {list(rates)}; give one of 0 or more to each")
+            raise UsageError(
+                f"a mixture of {len(parts)} parts has rates {list(rates)}; write one rate per part, 0 or more"
+            )
         for part in parts:
             if isinstance(part, CarriedStreams | OppositeStreams | JitteredStreams):
                 raise UsageError(
                     f"a mixture breaks the state that {type(part).__name__} carries from batch to batch; write "
-                    "retable.data.streams.ShuffledWindows in its place"
+                    "retable.data.streams.ShuffledWindows instead"
                 )
         self.steps_per_epoch = sum(part.steps_per_epoch for part in parts)
         self._parts, self._rates, self._seed = parts, np.array(rates) / sum(rates), seed
         self.tokens_per_step = float(self._rates @ [part.tokens_per_step for part in parts])
-        self._before = [np.zeros(len(parts), dtype=np.int64)]  # how many batches each part gave before each block
+        self._before = [np.zeros(len(parts), dtype=np.int64)]  # the number of batches of each part before each block
         self._block = 0, self._drawn(0)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """The batch of the part whose turn it is, for process `rank` of `world`."""
+        """Return the batch of the step's part, for process `rank` of `world`."""
         block, place = divmod(step, BLOCK)
         while len(self._before) <= block:
             drawn = self._drawn(len(self._before) - 1)
@@ -67,20 +78,25 @@ class Mixture:
 
 
 class MixedCorpora(Mixture):
-    """Batches of one kind from several tokenized corpora, all with one tokenizer:
+    """Batches from several tokenized corpora that share one tokenizer.
 
         batches._target_=retable.data.mixture.MixedCorpora
         '+batches.kind={_target_: retable.data.streams.ShuffledWindows, _partial_: true}'
         '+batches.corpora={grammar/bpe: 0.7, ptb/pretrained: 0.3}'
 
-    `tokens` are those of the run's own corpus, memory-mapped in its folder of the stage tokenize; the others' lie in
-    folders beside that one, in one file or in shards, and it is among the mixed where `corpora` names it. Of each the
-    same split is read, so that held-out batches are mixed as the training's; language models are validated on the text
-    of the run's own corpus alone. `corpora` are weights by corpus/tokenizer; or else a list, whose weights are the
-    corpora's sizes to the power of 1 / `temperature`. A weight is a share of the batches, which are of one size.
+    The same split is read from every corpus, so held-out batches are mixed like training batches. Language models are
+    validated on the text of the run's own corpus only. The attribute `inputs` lists the files that are read.
 
-    `kind` makes the batches of each from what it asks for, as a recipe's own batches do, and from `settings`. `inputs`
-    are the files that are read.
+    Args:
+        tokens: the run's own corpus, memory-mapped in its folder of the stage tokenize. The folders of other corpora,
+            with one token file or shards, are next to it. The own corpus is mixed in only if `corpora` lists it.
+        kind: builds the batches of one corpus, from those of the arguments above that its signature names, and
+            `settings`.
+        corpora: share of the batches per corpus/tokenizer; or a list, with shares by corpus size to the power of
+            1 / `temperature`. All batches have the same size.
+        temperature: see `corpora`; only for a list.
+
+    Raises: UsageError: a corpus is missing or has another tokenizer, or the weights are wrong.
     """
 
     def __init__(
@@ -99,34 +115,34 @@ class MixedCorpora(Mixture):
         own, split = source(tokens)
         weights = dict(corpora) if isinstance(corpora, Mapping) else {}
         if weights and temperature != 1:
-            raise UsageError("a mixture takes its weights as they are; write a list of corpora with a temperature")
+            raise UsageError("temperature has no effect on given weights; write batches.corpora as a list of names")
         if not all(isinstance(weight, int | float) for weight in weights.values()):
-            raise UsageError(f"a mixture's weights are numbers, which {weights} are not")
+            raise UsageError(f"the weights of a mixture must be numbers, but got {weights}")
         facts = {"line_end": line_end, "marks": marks, "words": words, "vocab_size": vocab_size, "seed": seed}
-        asked = inspect.signature(kind).parameters
+        accepted = inspect.signature(kind).parameters
         self.inputs: list[Path] = []
         parts = []
         for name in corpora:
             folder = own.parent.parent / name
             if require(folder / "tokenizer.json").read_bytes() != (own / "tokenizer.json").read_bytes():
                 raise UsageError(
-                    f"{folder} has another tokenizer than {own}; encode its corpus with tokenizer=pretrained "
+                    f"{folder} has a different tokenizer from {own}; encode its corpus with tokenizer=pretrained "
                     f"tokenizer.train.path={own / 'tokenizer.json'}"
                 )
             files = [require(path) for path in stream_files(folder, split)]
             facts["tokens"] = read_stream(files, vocab_size)
-            if "units" in asked:
+            if "units" in accepted:
                 files.append(require(folder / f"{split}.units.npy"))
                 facts["units"] = np.load(files[-1])
             self.inputs += files
-            parts.append(kind(**{name: fact for name, fact in facts.items() if name in asked}, **settings))
+            parts.append(kind(**{name: fact for name, fact in facts.items() if name in accepted}, **settings))
         if not parts:
-            raise UsageError("a mixture of no corpora has no batches; write batches.corpora={corpus/tokenizer: weight}")
+            raise UsageError("batches.corpora is empty; write batches.corpora={corpus/tokenizer: weight}")
         sizes = [part.steps_per_epoch for part in parts]
         super().__init__(parts, list(weights.values()) or list(proportional(sizes, temperature=temperature)), seed)
 
 
 def source(tokens: np.memmap) -> tuple[Path, str]:
-    """The folder of the stage tokenize that `tokens` are memory-mapped in, and the split that they are of."""
+    """Return the folder of the stage tokenize that `tokens` are memory-mapped from, and their split."""
     path = Path(os.path.relpath(str(tokens.filename)))
     return path.parent, path.stem

@@ -1,6 +1,6 @@
-"""Batches of sentence pairs by their number of tokens, padded no further than the longest of the batch.
+"""Batches of sentence pairs with a fixed number of tokens, padded to the longest pair of the batch.
 
-B batch, S time of the sources, U time of the targets.
+B batch, S time of the sources, U time of the targets, n pairs.
 """
 
 from collections.abc import Sequence
@@ -18,72 +18,81 @@ Sequences = Sequence[Sequence[int]]
 
 
 class PairBatch(NamedTuple):
-    source_ids: Tensor  # (B, S) int64, padded with 0 behind each row's length
+    """A batch of source and target sentences."""
+
+    source_ids: Tensor  # (B, S) int64, padded with 0
     source_lengths: Tensor  # (B,) int64
-    target_ids: Tensor  # (B, U) int64, what the decoder reads: the end mark, then the labels but for the last
+    target_ids: Tensor  # (B, U) int64, decoder inputs: the end mark, then all labels except the last
     target_lengths: Tensor  # (B,) int64
     labels: Tensor  # (B, U) int64, the target with its end mark
-    weight: float = 1.0  # of these labels' mean, so that the processes' average is the mean over all labels
+    weight: float = 1.0  # scales the mean over these labels; the processes' average is then the mean over all
 
 
 class BucketedPairs:
-    """Every epoch all pairs, those of one batch alike in length, batches in a new order.
+    """Batches of all pairs per epoch; a batch has pairs of similar lengths, and batches come in a new order each epoch.
 
-    A batch has as many pairs as fit into `max_tokens`, on either side and with the padding. Every sequence ends with
-    the end mark. `batch(step)` is a pure function of (seed, step).
+    A batch has as many pairs as fit into `max_tokens` on each side, padding included. Every sequence ends with the end
+    mark. `batch(step)` is a pure function of (seed, step).
+
+    Raises: UsageError: a sequence is longer than `max_tokens`.
     """
 
     def __init__(self, sources: Sequences, targets: Sequences, max_tokens: int, seed: int):
         self._sources, self._targets, self._seed = sources, targets, seed
         self._longest = longest_side(sources, targets)
-        # The sorted lengths are those of every epoch, so the batches' sizes are too.
+        # The sorted lengths are the same in every epoch, and so are the batch sizes.
         self._sizes = list(pairwise(cut(np.sort(self._longest), max_tokens)))
         self.steps_per_epoch = len(self._sizes)
         self.tokens_per_step = sum(map(len, targets)) / self.steps_per_epoch
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split. Where there
-        is none left for a process, it has the first one, with a weight of 0."""
+        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch.
+
+        A process without rows gets the first pair of the batch with weight 0.
+        """
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self._shuffled(epoch)
         places = self._order[1][index]
         B = len(places)
-        mine = places[rank * B // world : (rank + 1) * B // world]
-        labels, all_labels = (sum(len(self._targets[place]) for place in part) for part in (mine, places))
-        padded = pad(self._sources, self._targets, mine if len(mine) else places[:1])
+        own = places[rank * B // world : (rank + 1) * B // world]
+        labels, all_labels = (sum(len(self._targets[place]) for place in part) for part in (own, places))
+        padded = pad(self._sources, self._targets, own if len(own) else places[:1])
         return padded._replace(weight=world * labels / all_labels)
 
     def _shuffled(self, epoch: int) -> list[np.ndarray]:
         generator = np.random.default_rng((self._seed, epoch))
-        order = generator.permutation(len(self._longest))  # decides which of equal lengths share a batch
+        order = generator.permutation(len(self._longest))  # shuffles pairs of equal length among batches
         order = order[np.argsort(self._longest[order], kind="stable")]
         return [order[slice(*self._sizes[i])] for i in generator.permutation(self.steps_per_epoch)]
 
 
 def pairs_by_length(sources: Sequences, targets: Sequences, max_tokens: int) -> list[np.ndarray]:
-    """The places of all pairs once, the shortest first, those of a batch together: for evaluation."""
+    """Return the indices of all pairs once, the shortest first, one array per batch, for evaluation."""
     longest = longest_side(sources, targets)
     order = np.argsort(longest, kind="stable")
     return [order[start:stop] for start, stop in pairwise(cut(longest[order], max_tokens))]
 
 
 def encode_lines(tokenizer: Tokenizer, lines: Sequence[str]) -> list[list[int]]:
-    """The ids of each line and the end mark."""
+    """Encode each line, and append the end mark."""
     return [[*ids, tokenizer.boundary] for ids in tokenizer.encode_batch(lines)]
 
 
 def longest_side(sources: Sequences, targets: Sequences) -> np.ndarray:
-    """(n,): the tokens of the longer side of each pair."""
+    """Return the tokens of the longer side of each pair, (n,)."""
     return np.array([max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)])
 
 
 def cut(lengths: np.ndarray, max_tokens: int) -> list[int]:
-    """Where batches of rising lengths begin, and the end of the last. UsageError where one sequence is too long."""
+    """Return the starts of the batches of ascending `lengths`, and the end of the last batch.
+
+    Raises: UsageError: one sequence is longer than `max_tokens`.
+    """
     if lengths[-1] > max_tokens:
         raise UsageError(
-            f"a sentence of {lengths[-1]} tokens fits into no batch of {max_tokens}; raise batches.max_tokens"
+            f"a sentence of {lengths[-1]} tokens does not fit into a batch of {max_tokens}; raise batches.max_tokens"
         )
     cuts = [0]
     for place, length in enumerate(lengths.tolist()):
@@ -93,7 +102,7 @@ def cut(lengths: np.ndarray, max_tokens: int) -> list[int]:
 
 
 def pad(sources: Sequences, targets: Sequences, places: np.ndarray) -> PairBatch:
-    """The pairs at `places` as one batch."""
+    """Return the pairs at `places` as one batch."""
     source_ids, source_lengths = _stack([sources[place] for place in places])
     labels, target_lengths = _stack([targets[place] for place in places])
     target_ids, _ = _stack([[targets[place][-1], *targets[place][:-1]] for place in places])

@@ -1,4 +1,4 @@
-"""A text to tokens in parts, each by a process of its own, on any machine: the same bytes as encode.write_tokens's."""
+"""Encode a text in parts, one process per part on any machine; the bytes equal those of encode.write_tokens."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,30 +14,48 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 def write_in_parts(tokenizer: Path, text: Path, unit: str, path: Path, spread: MapWorkers) -> dict[str, float]:
-    """As `write_tokens` of a saved tokenizer and a text file, whose units are lines or documents."""
+    """Write the token stream and table of units of a text file, as `write_tokens` does, on several workers.
+
+    Args:
+        tokenizer: file of the saved tokenizer.
+        unit: `line` or `document`.
+        path: stem of the files to write.
+        spread: runs one job per part and waits for all.
+
+    Returns: the totals of `write_tokens`.
+    """
     names = [spread.folder / f"{path.name}-{number:05}" for number in range(spread.n)]
-    spans = list(zip(names, pairwise(cuts(text, spread.n, unit)), strict=False))  # fewer, of few units
+    spans = list(
+        zip(names, pairwise(cuts(text, spread.n, unit)), strict=False)
+    )  # fewer parts than names if the text has few units
     parts = [[str(each) for each in (tokenizer, text, unit, *span, name)] for name, span in spans]
-    spread(f"{write_part.__module__}.{write_part.__name__}", parts)  # named, so that its code counts
+    spread(
+        f"{write_part.__module__}.{write_part.__name__}", parts
+    )  # a reference to the function, so that the fingerprint covers its code
     return _join([name for name, _ in spans], path)
 
 
 def cuts(text: Path, n: int, unit: str) -> list[int]:
-    """Where parts of about the same size begin, and the last ends, in bytes: each behind a line, or the blank line
-    behind a document."""
-    size, found = text.stat().st_size, {0}
+    """Return the starts, in bytes, of parts of similar size, and the end of the last part.
+
+    A part begins after a line end, or after the blank line that ends a document.
+    """
+    size, offsets = text.stat().st_size, {0}
     with text.open("rb") as file:
         for i in range(1, n):
             file.seek(max(size * i // n - 1, 0))
-            file.readline()  # from the place on, or from before its first line
+            file.readline()  # moves to the end of the line that contains the place
             while unit == "document" and (line := file.readline()) and line.strip(b"\r\n"):
                 pass
-            found.add(file.tell())
-    return sorted(found | {size})
+            offsets.add(file.tell())
+    return sorted(offsets | {size})
 
 
 def write_part(tokenizer: str, text: str, unit: str, start: str, stop: str, to: str) -> None:
-    """Write the tokens of a part of a text and their table: `to`.bin and `to`.units.npy."""
+    """Write the tokens and the table of units of one part of a text: `to`.bin and `to`.units.npy.
+
+    `start` and `stop` are offsets in bytes.
+    """
     part = Path(f"{to}.txt")
     with open(text, "rb") as source, part.open("wb") as copy:
         source.seek(int(start))

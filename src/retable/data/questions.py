@@ -1,8 +1,8 @@
-"""Questions and the paragraphs that hold their answers: in words, as a model reads them, and in batches.
+"""Questions about paragraphs that contain the answers: in words, as model inputs, and in batches.
 
-Nothing is cut of what a reader reads, whose paragraphs may have any length; an encoder has room for so much.
+Paragraphs for reading-comprehension models have any length; those for encoders are cut to fit.
 
-B batch, T time of the context, or of the one sequence that an encoder reads, J of the question, W words of the context.
+B batch, T time of the context or of an encoder's sequence, J time of the question, W words of the context.
 """
 
 import re
@@ -21,29 +21,34 @@ from retable.corpora.squad import Question
 from retable.data.bucketed import Encoded
 
 WORD = re.compile(r"\w+|[^\w\s]")
-# Where a sentence ends: behind its mark, if what comes next can begin one, or the mark stands alone.
+# A sentence ends after its mark, unless a lower-case letter follows; or after a mark that is a separate word.
 END_OF_SENTENCE = re.compile(r"""(?<=[.!?])["'”’)\]]*\s+(?![a-z])|(?<=\s[.!?])\s+""")
-Places = list[tuple[int, int]]  # the first character of each word, and the one behind it
+Places = list[tuple[int, int]]  # the first character of each word, and the one after its last
 
 
 class QuestionInWords(NamedTuple):
+    """A question and its context as words."""
+
     source: Question
     context: list[str]
-    places: Places  # of the context's words
+    places: Places  # of the context's words in the context
     question: list[str]
-    first: int  # the first and the last of the context's words that hold a character of the first right answer
+    first: int  # first and last word of the context that overlap the first reference answer
     last: int
 
     def text(self, first: int, last: int) -> str:
-        """What the context has from one of its words to another, as it is written there."""
+        """Return the text of the context from word `first` to word `last`, as in the source."""
         return self.source.context[self.places[first][0] : self.places[last][1]]
 
     def can_be_answered(self) -> bool:
-        """Whether a right answer stands somewhere in the context as a run of whole words."""
+        """Return whether some reference answer is a run of whole words of the context."""
         return self._whole() is not None
 
     def right(self) -> tuple[int, int]:
-        """The first and the last word of a right answer that is a run of whole words, or else of the first answer."""
+        """Return the first and last word of a reference answer that is whole words.
+
+        Without such an answer, return those of the first answer.
+        """
         return self._whole() or (self.first, self.last)
 
     def _whole(self) -> tuple[int, int] | None:
@@ -59,24 +64,26 @@ class QuestionInWords(NamedTuple):
         )
 
     def sentences(self) -> list[tuple[int, int]]:
-        """The first word of each sentence of the context, and the word behind its last one."""
+        """Return the first word of each sentence of the context, and the word after its last one."""
         ends = [match.end() for match in END_OF_SENTENCE.finditer(self.source.context)]
         begins = [bisect_left(self.places, end, key=lambda place: place[0]) for end in ends]
         return [(a, b) for a, b in pairwise([0, *begins, len(self.places)]) if a < b]
 
 
 def in_words(questions: Iterable[Question]) -> list[QuestionInWords]:
-    """The questions with their words: runs of letters and digits, and all other signs one by one, so that nearly every
-    answer is a run of words. One that begins or ends inside a word is widened to whole ones."""
+    """Split questions and contexts into words: runs of letters and digits, and each other sign separately.
+
+    Nearly every answer is then a run of words. An answer that begins or ends inside a word is widened to whole words.
+    """
     places_of = cache(_places)
-    found = []
+    results = []
     for source in questions:
         places, (text, start) = places_of(source.context), source.answers[0]
         first = bisect_right(places, start + len(text) - len(text.lstrip()), key=lambda place: place[1])
         last = bisect_left(places, start + len(text.rstrip()), key=lambda place: place[0]) - 1
         words = [source.context[a:b] for a, b in places]
-        found.append(QuestionInWords(source, words, places, WORD.findall(source.question), first, last))
-    return found
+        results.append(QuestionInWords(source, words, places, WORD.findall(source.question), first, last))
+    return results
 
 
 def _places(text: str) -> Places:
@@ -84,55 +91,63 @@ def _places(text: str) -> Places:
 
 
 class QuestionExample(NamedTuple):
+    """A question and its context as separate sequences."""
+
     context_ids: Sequence[int]
     question_ids: Sequence[int]
-    first: int  # the place of the answer's first token in the context
-    last: int  # and of its last
+    first: int  # index of the answer's first token in the context
+    last: int  # index of its last token
 
 
 class QuestionBatch(NamedTuple):
-    context_ids: Tensor  # (B, T) int64, padded with 0 behind each row's length
+    """A batch of questions and contexts as separate sequences."""
+
+    context_ids: Tensor  # (B, T) int64, padded with 0
     context_lengths: Tensor  # (B,) int64
-    question_ids: Tensor  # (B, J) int64, padded likewise
+    question_ids: Tensor  # (B, J) int64, padded with 0
     question_lengths: Tensor  # (B,) int64
     first: Tensor  # (B,) int64
     last: Tensor  # (B,) int64
-    weight: float = 1.0  # of these questions' mean, so that the processes' average is the mean over all questions
+    weight: float = 1.0  # scales the mean over these questions; the processes' average is then the mean over all
 
 
 class PassageExample(NamedTuple):
-    """A question and its context in one sequence, and those of the context's words that fit into it."""
+    """A question and its context in one sequence; words that do not fit are cut."""
 
     input_ids: Sequence[int]
-    begins: int  # where the context does
-    firsts: Sequence[int]  # where each word's first token stands in the sequence
-    lasts: Sequence[int]  # and its last
-    first: int  # the place of the answer's first word among the words
-    last: int  # and of its last
+    begins: int  # where the context begins
+    firsts: Sequence[int]  # index of the first token of each context word that fits
+    lasts: Sequence[int]  # index of its last token
+    first: int  # index of the answer's first word in the context
+    last: int  # index of its last word
 
 
 class PassageBatch(NamedTuple):
-    input_ids: Tensor  # (B, T) int64, padded with 0 behind each row's length
+    """A batch of questions and contexts in one sequence each."""
+
+    input_ids: Tensor  # (B, T) int64, padded with 0
     lengths: Tensor  # (B,) int64
     segments: Tensor  # (B, T) int64, 1 from where the context begins
-    firsts: Tensor  # (B, W) int64, 0 behind the row's last word
-    lasts: Tensor  # (B, W) int64, likewise
+    firsts: Tensor  # (B, W) int64, padded with 0
+    lasts: Tensor  # (B, W) int64, padded with 0
     context_lengths: Tensor  # (B,) int64, in words
     first: Tensor  # (B,) int64
     last: Tensor  # (B,) int64
-    weight: float = 1.0  # of these questions' mean, so that the processes' average is the mean over all questions
+    weight: float = 1.0  # scales the mean over these questions; the processes' average is then the mean over all
 
 
 def encoded_passages(examples: Sequence[PassageExample], shortened: int) -> Encoded:
-    """Questions, as long as their sequences. One whose answer does not end within what fits is asked, and no more: it
-    is not trained on."""
+    """Prepare passages for batching by sequence length; `shortened` is the number of cut passages.
+
+    Questions whose answer does not fit are evaluated, but not used for training.
+    """
     lengths = np.array([len(example.input_ids) for example in examples])
     taught = np.flatnonzero([example.last < len(example.firsts) for example in examples])
     return Encoded(lengths, partial(pad_passages, examples), shortened=shortened, taught=taught)
 
 
 def pad_passages(examples: Sequence[PassageExample], places: Iterable[int]) -> PassageBatch:
-    """The examples at `places` as one batch."""
+    """Return the examples at `places` as one batch."""
     chosen = [examples[place] for place in places]
     input_ids, firsts, lasts = (
         pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
@@ -152,13 +167,13 @@ def pad_passages(examples: Sequence[PassageExample], places: Iterable[int]) -> P
 
 
 def encoded(examples: Sequence[QuestionExample]) -> Encoded:
-    """Questions, as long as their contexts and they are."""
+    """Prepare questions for batching by the length of context and question together."""
     lengths = np.array([len(example.context_ids) + len(example.question_ids) for example in examples])
     return Encoded(lengths, partial(pad_questions, examples))
 
 
 def pad_questions(examples: Sequence[QuestionExample], places: Iterable[int]) -> QuestionBatch:
-    """The examples at `places` as one batch."""
+    """Return the examples at `places` as one batch."""
     chosen = [examples[place] for place in places]
     contexts, questions = ([torch.tensor(example[k]) for example in chosen] for k in (0, 1))
     first, last = (torch.tensor([example[k] for example in chosen]) for k in (2, 3))

@@ -1,7 +1,7 @@
-"""Token files in several shards, read in place as one sequence; and those that others tokenized, as a corpus.
+"""Read token shards in place as one sequence, and import published token files as a corpus.
 
-A shard is bare ids, as the stage tokenize writes them, or ids of 16 bits behind llm.c's header: 256 int32, of which the
-first three are its magic number, its version and the number of tokens. FineWeb's tokens are published so
+A shard contains bare ids, as the stage tokenize writes them, or 16-bit ids after llm.c's header: 256 int32, of which
+the first three are a magic number, the version and the number of tokens. FineWeb's tokens are published in this format
 (kjj0/fineweb10B-gpt2 on the Hugging Face hub).
 """
 
@@ -17,15 +17,15 @@ from retable.core.settings import PositiveInt
 from retable.corpora.text import SPLITS
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
-MAGIC, VERSION, HEADER = 20240520, 1, 256 * 4  # llm.c's
+MAGIC, VERSION, HEADER = 20240520, 1, 256 * 4  # of llm.c's token files; HEADER in bytes
 SCAN = 1 << 20  # tokens that are decoded at a time
 
 
 class Shards:
-    """Arrays of ids in a row: what batches ask of one np.ndarray, without a copy of them.
+    """Several arrays of ids as one sequence, with the operations that batches need of an np.ndarray, without a copy.
 
-    A slice is such a sequence too, and reads nothing yet; an array of places is read at once, and so is all that
-    `astype`, np.asarray or a comparison asks for.
+    A slice is again a lazy `Shards`. Indexing with an array reads at once, and so do `astype`, np.asarray and
+    comparisons.
     """
 
     def __init__(self, parts: Sequence[np.ndarray], places: range | None = None):
@@ -48,8 +48,8 @@ class Shards:
         shard = np.searchsorted(self._starts, places, side="right") - 1
         ids = np.empty(places.shape, self.dtype)
         for i in np.unique(shard):
-            mine = shard == i
-            ids[mine] = self._parts[i][places[mine] - self._starts[i]]
+            in_shard = shard == i
+            ids[in_shard] = self._parts[i][places[in_shard] - self._starts[i]]
         return ids
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -67,14 +67,14 @@ class Shards:
         return np.asarray(self) == other
 
     def reshape(self, n_rows: int, width: int) -> "Rows":
-        """As rows of `width`, as lazy as this."""
+        """Return the tokens as a lazy matrix, (n_rows, width)."""
         if n_rows * width != len(self):
-            raise ValueError(f"{len(self)} tokens are not {n_rows} rows of {width}")
+            raise ValueError(f"cannot reshape {len(self)} tokens to {n_rows} rows of {width}")
         return Rows(self, n_rows, width)
 
 
 class Rows:
-    """Shards as a matrix: `rows[a:b, c:d]` is read at once."""
+    """A `Shards` as a lazy matrix; `rows[a:b, c:d]` reads at once."""
 
     def __init__(self, tokens: Shards, n_rows: int, width: int):
         self._tokens, self.shape = tokens, (n_rows, width)
@@ -90,32 +90,38 @@ class Rows:
 
 
 def stream_files(folder: Path, split: str) -> list[Path]:
-    """The file `<split>.bin` or, where there is none, the shards `<split>-*.bin` by their names."""
+    """Return the file `<split>.bin`, or the sorted shards `<split>-*.bin` if it does not exist."""
     whole = folder / f"{split}.bin"
     return [whole] if whole.exists() else sorted(folder.glob(f"{split}-*.bin")) or [whole]
 
 
 def read_stream(files: Sequence[Path], vocab_size: int) -> Any:
-    """The ids of token files in a row, memory-mapped. UsageError for a file that is cut off or of other tokens."""
+    """Memory-map token files as one sequence of ids.
+
+    Raises: UsageError: a file is truncated or has ids beyond `vocab_size`.
+    """
     parts = [read_shard(path, vocab_size) for path in files]
     return parts[0] if len(parts) == 1 else Shards(parts)
 
 
 def read_shard(path: Path, vocab_size: int) -> np.ndarray:
-    """The ids of a token file with llm.c's header, or with none. UsageError as `read_stream`."""
+    """Memory-map a token file, with or without llm.c's header.
+
+    Raises: UsageError: the file is truncated or has ids beyond `vocab_size`.
+    """
     if not path.is_file() or not path.stat().st_size:
-        raise UsageError(f"{path} holds no tokens")
+        raise UsageError(f"{path} does not exist or is empty; run the tokenize stage, or download it again")
     header = np.fromfile(path, "<i4", 3)
     if len(header) < 3 or header[0] != MAGIC:
         return read_tokens(path, vocab_size)
     version, length = map(int, header[1:])
     if version != VERSION:
-        raise UsageError(f"{path} holds version {version} of llm.c's tokens, and {VERSION} is read; convert it")
+        raise UsageError(f"{path} has version {version} of llm.c's format, but only {VERSION} is supported; convert it")
     if path.stat().st_size != HEADER + 2 * length:
-        raise UsageError(f"{path} does not hold the {length} tokens that it counts; download it again")
+        raise UsageError(f"{path} is truncated: its header counts {length} tokens; download it again")
     tokens = np.memmap(path, "<u2", "r", offset=HEADER)
     if int(tokens[: 1 << 20].max()) >= vocab_size:
-        raise UsageError(f"{path} holds ids beyond the vocabulary of {vocab_size}; take the tokenizer that made them")
+        raise UsageError(f"{path} has ids beyond the vocabulary of {vocab_size}; use the tokenizer that made it")
     return tokens
 
 
@@ -128,18 +134,23 @@ def write_tokenized(
     train_tokens: PositiveInt,
     held_out_tokens: PositiveInt,
 ) -> dict[str, float]:
-    """Write a corpus that came in tokens: its text as `<split>.txt`, for any tokenizer, and for tokenizer=given the
-    tokens themselves, `<split>.bin` with their table of units, and the `tokenizer.json` that made them.
+    """Write a corpus from published token files: text, tokens, tables of units and tokenizer.
 
-    `train` and `held_out` are patterns of files in the folder `source`, which hold GPT-2's mark, or another tokenizer's
-    boundary, between documents. Training takes the first `train_tokens` of the one, validation the first
-    `held_out_tokens` of the other, and test as many after these. The text leaves out blank lines within documents; a
-    document's words and bytes count its line ends and, where it ends here, its mark.
+    Writes the text as `<split>.txt`, for any tokenizer. For tokenizer=given it also writes `<split>.bin`, the table of
+    units and `tokenizer.json`. The text leaves out blank lines within documents. A document's words and bytes include
+    its line ends and, if present, its end mark.
 
-    Returns the counts of tokens, words and documents of each split. Raises UsageError where files are missing, damaged,
-    or hold too few tokens.
+    Args:
+        source: folder of the token files; GPT-2's end mark, or the tokenizer's boundary, separates documents.
+        train: file pattern of the training tokens, such as train_*.bin; the first `train_tokens` are used.
+        held_out: file pattern of held-out tokens; the first `held_out_tokens` are validation, as many after them are
+            test.
+        tokenizer: the tokenizer.json that made the tokens.
+
+    Returns: the number of tokens, words and documents of each split.
+    Raises: UsageError: files are missing, damaged, or have too few tokens.
     """
-    require_file(tokenizer, f"put the tokenizer.json there that made the tokens of {source}")
+    require_file(tokenizer, f"copy the tokenizer.json that made the tokens of {source} there")
     made_by = Tokenizer.load(Path(tokenizer))
     made_by.save(folder / "tokenizer.json")
     spans = dict(zip(SPLITS, [(train, 0, train_tokens), (held_out, 0, held_out_tokens),
@@ -147,12 +158,14 @@ def write_tokenized(
     counts: dict[str, float] = {}
     for split, (pattern, start, stop) in spans.items():
         if not pattern or Path(pattern).is_absolute():
-            raise UsageError(f"{pattern!r} is no pattern of files below {source}; write one such as train_*.bin")
+            raise UsageError(f"{pattern!r} is not a file pattern relative to {source}; write, for example, train_*.bin")
         if not (files := sorted(Path(source).glob(pattern))):
-            raise UsageError(f"{source} holds no {pattern}; download the shards, or set RETABLE_DATA to their folder")
+            raise UsageError(
+                f"{source} has no file {pattern}; download the shards, or set RETABLE_DATA to their folder"
+            )
         stream = Shards([read_shard(path, made_by.vocab_size) for path in files])
         if len(stream) < stop:
-            raise UsageError(f"{pattern} of {source} hold {len(stream)} tokens, and {split} takes {stop}; add shards")
+            raise UsageError(f"{pattern} in {source} has {len(stream)} tokens, but {split} needs {stop}; add shards")
         with reading(", ".join(map(str, files))):
             written = _write_split(folder / split, stream[start:stop], made_by)
         counts |= {f"{split}/{name}": n for name, n in written.items()}
@@ -169,22 +182,26 @@ def _write_split(path: Path, stream: Shards, tokenizer: Tokenizer) -> dict[str, 
                 document[: len(document) - mark].tolist() for document, mark in zip(batch, marked, strict=True)
             )
             if any(int(document.max()) >= tokenizer.vocab_size for document in batch):
-                raise UsageError(f"its ids go beyond the vocabulary of {tokenizer.vocab_size}; take their tokenizer")
+                raise UsageError(
+                    f"ids exceed the vocabulary of {tokenizer.vocab_size}; use the tokenizer that made them"
+                )
             for document, mark, text in zip(batch, marked, texts, strict=True):
                 ids.write(document.astype(tokenizer.dtype).tobytes())
                 words, size = len(text.split()) + text.count("\n") + mark, len(text.encode()) + mark
-                rows.append((len(document), words, size, 0, 0))  # the text is what the tokens are, with nothing lost
+                rows.append(
+                    (len(document), words, size, 0, 0)
+                )  # the text is decoded from the tokens, so nothing is lost
                 if lines := [line for line in text.split("\n") if line.strip()]:
                     file.write("\n".join(lines) + "\n\n")
     if not path.with_suffix(".txt").stat().st_size:
-        raise UsageError(f"the tokens of {path.name} are no text")
+        raise UsageError(f"the tokens of {path.name} decode to an empty text")
     table = np.array(rows, dtype="<i8")
     np.save(path.with_suffix(".units.npy"), table)
     return {"tokens": int(table[:, 0].sum()), "words": int(table[:, 1].sum()), "documents": len(rows)}
 
 
 def _documents(stream: Shards, mark: int) -> Iterator[np.ndarray]:
-    """What ends with a mark, one after the other, and then what stands behind the last."""
+    """Yield the documents, each with its end mark, then the tokens after the last mark."""
     begun = np.empty(0, stream.dtype)
     for start in range(0, len(stream), SCAN):
         chunk = np.concatenate([begun, np.asarray(stream[start : start + SCAN])])

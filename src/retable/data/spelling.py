@@ -1,4 +1,4 @@
-"""Words that a model knows by a vector of their own, or by their spelling alone."""
+"""Vocabularies of words that have a vector, and of words that a model can only spell."""
 
 import json
 from collections import Counter
@@ -10,11 +10,13 @@ from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN
 
 
 class Vocabulary:
-    """Words that a model knows by a vector of their own, and behind them those that it knows by their spelling alone.
+    """Words with a trained vector, followed by words that a model represents only by their spelling.
 
-    The first two stand for an unknown word, and for either end of a sentence.
+    The first two words are the unknown word and the mark of both sentence ends.
 
-    known: words with a vector, those two first. words: these, and behind them those that are spelt.
+    Args:
+        known: words with a vector, beginning with these two.
+        words: `known`, then the words that are only spelt.
     """
 
     def __init__(self, known: Sequence[str], words: Sequence[str]):
@@ -26,12 +28,13 @@ class Vocabulary:
     def of_texts(
         cls, train: Iterable[Sequence[str]], others: Iterable[Sequence[str]], with_vectors: Container[str] = ()
     ) -> "Vocabulary":
-        """The words of some sentences.
+        """Build the vocabulary of some sentences.
 
-        train: those of the training split. A word that occurs once there gets no vector: of such words the unknown
-        word's is learnt.
-        others: further sentences, whose words are spelt.
-        with_vectors: words that have one from elsewhere, wherever they occur.
+        Args:
+            train: sentences of the training split. Words that occur once get no vector; they train the unknown word's
+                vector.
+            others: further sentences, whose words are spelt.
+            with_vectors: words with a pretrained vector; they are known wherever they occur.
         """
         counts = Counter(word for words in train for word in words)
         seen = list(dict.fromkeys([*counts, *(word for words in others for word in words)]))
@@ -41,25 +44,31 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        """Raises UsageError where the file can't be read."""
+        """Load a vocabulary that `save` wrote.
+
+        Raises: UsageError: the file is damaged.
+        """
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
             return cls(saved["words"][: saved["known"]], saved["words"])
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{path} holds no vocabulary: {error}; run the stage train again") from None
+            raise UsageError(f"{path} is not a vocabulary: {error}; run the stage train again") from None
 
     def save(self, path: Path) -> None:
         saved = {"known": self.vocab_size, "words": self.words}
         path.write_text(json.dumps(saved, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def with_words(self, words: Iterable[str]) -> "Vocabulary":
-        """The same, and behind its words those of `words` that it lacks, to be spelt."""
+        """Return a vocabulary with further words, to be spelt."""
         return Vocabulary(self.known, list(dict.fromkeys([*self.words, *words])))
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """The ids of words, all of which it has been given."""
+        """Return the ids of words of the vocabulary.
+
+        Raises: KeyError: a word is not in it; see `with_words`.
+        """
         return [self._ids[word] for word in words]
 
     def sentence(self, words: Sequence[str]) -> list[int]:
-        """The ids of a sentence, between those of its ends."""
+        """Return the ids of a sentence, with the end mark on both sides."""
         return self.encode([END_OF_LINE, *words, END_OF_LINE])

@@ -1,4 +1,4 @@
-"""Batches from a token stream. Every batch is a pure function of (seed, step), so a resumed run sees the same ones.
+"""Batches from a token stream; every batch is a pure function of (seed, step), so a resumed run gets the same ones.
 
 B batch (rows of all processes together), T time.
 """
@@ -15,22 +15,26 @@ from retable.core.settings import NonNegative, PositiveInt, Seed, Share
 
 
 class TokenBatch(NamedTuple):
+    """A batch for a left-to-right language model."""
+
     input_ids: Tensor  # (B, T) int64
-    labels: Tensor  # (B, T) int64, the inputs' successors
-    fresh: bool  # whether recurrent state starts anew with this batch
-    scale: float = 1.0  # of the learning rate, for this batch
+    labels: Tensor  # (B, T) int64, the token after each input
+    fresh: bool  # whether recurrent state is reset before this batch
+    scale: float = 1.0  # factor of the learning rate for this batch
 
 
 class OppositeBatch(NamedTuple):
+    """A batch for two language models, left to right and right to left."""
+
     forward: TokenBatch
-    backward: TokenBatch  # in the order in which it is read: each label stands before its input in the text
+    backward: TokenBatch  # in reversed order: each label precedes its input in the text
 
 
 class CarriedStreams:
-    """The stream cut into `batch_size` parallel rows, read `length` tokens at a time, the state carried along.
+    """The stream in `batch_size` parallel rows, read `length` tokens at a time with recurrent state carried along.
 
-    Truncated back-propagation through time as in Zaremba et al. (2014): the rows' remainders are left out, and
-    state starts anew with each epoch.
+    Truncated back-propagation through time as in Zaremba et al. (2014). The remainder of each row is dropped, and state
+    is reset at each epoch.
     """
 
     def __init__(self, tokens: np.ndarray, batch_size: PositiveInt, length: PositiveInt, seed: Seed = 0):
@@ -38,15 +42,15 @@ class CarriedStreams:
         self.steps_per_epoch = (row - 1) // length
         if self.steps_per_epoch < 1:
             raise UsageError(
-                f"{len(tokens)} tokens give no batch of {batch_size} rows of {length}; lower batches.batch_size or "
-                "batches.length"
+                f"{len(tokens)} tokens are too few for a batch of {batch_size} rows of {length}; "
+                "lower batches.batch_size or batches.length"
             )
         self.tokens_per_step = batch_size * length
         self._rows = tokens[: batch_size * row].reshape(batch_size, row)
         self._length = length
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
+        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
         start = step % self.steps_per_epoch * self._length
         share = share_of_rows(len(self._rows), rank, world)
         window = _tensor(self._rows[share, start : start + self._length + 1])
@@ -56,25 +60,26 @@ class CarriedStreams:
 class OppositeStreams:
     """The stream from its start and from its end, each as in CarriedStreams: ELMo's batches (Peters et al. 2018).
 
-    `tokens_per_step` counts tokens of the stream, each of which is read once in either direction.
+    `tokens_per_step` counts each token of the stream once, although it is read in both directions.
     """
 
     def __init__(self, tokens: np.ndarray, batch_size: PositiveInt, length: PositiveInt, seed: Seed = 0):
         self._forward = CarriedStreams(tokens, batch_size, length, seed)
-        self._backward = CarriedStreams(tokens[::-1], batch_size, length, seed)  # a view, which copies no tokens
+        self._backward = CarriedStreams(tokens[::-1], batch_size, length, seed)  # a view, not a copy
         self.steps_per_epoch = self._forward.steps_per_epoch
         self.tokens_per_step = self._forward.tokens_per_step
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> OppositeBatch:
-        """The rows of process `rank` of `world`, as in CarriedStreams."""
+        """Return the rows of process `rank` of `world`, as CarriedStreams does."""
         return OppositeBatch(self._forward.batch(step, rank, world), self._backward.batch(step, rank, world))
 
 
 class JitteredStreams:
-    """As CarriedStreams, each batch of another length (Merity, Keskar and Socher 2018, section 4.1).
+    """CarriedStreams with a random length for each batch (Merity, Keskar and Socher 2018, section 4.1).
 
-    The base is `length`, or with probability 1 − `share` half of it; a batch is about the base long, with a standard
-    deviation of `deviation`, and 5 at least; its learning rate is scaled by its length over `length`.
+    The mean length is `length` with probability `share`, otherwise half of it. The length is normal with this mean and
+    standard deviation `deviation`, and at least 5 tokens. The learning rate of a batch is multiplied by its length /
+    `length`.
     """
 
     def __init__(
@@ -91,17 +96,17 @@ class JitteredStreams:
         self.steps_per_epoch = round((row - 1) / mean)
         if self.steps_per_epoch < 1:
             raise UsageError(
-                f"{len(tokens)} tokens give no batch of {batch_size} rows of {length}; lower batches.batch_size or "
-                "batches.length"
+                f"{len(tokens)} tokens are too few for a batch of {batch_size} rows of {length}; "
+                "lower batches.batch_size or batches.length"
             )
         self.tokens_per_step = batch_size * (row - 1) / self.steps_per_epoch
         self._rows = tokens[: batch_size * row].reshape(batch_size, row)
         self._length, self._share_of_long, self._deviation, self._seed = length, share, deviation, seed
-        self._epochs = [self._cuts(0)]  # of each epoch the places where its batches begin, and its end
+        self._epochs = [self._cuts(0)]  # per epoch the starts of its batches, and its end
         self._first_steps = [0]
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """The rows of process `rank` of `world`, as in CarriedStreams."""
+        """Return the rows of process `rank` of `world`, as CarriedStreams does."""
         while step >= self._first_steps[-1] + len(self._epochs[-1]) - 1:
             self._first_steps.append(self._first_steps[-1] + len(self._epochs[-1]) - 1)
             self._epochs.append(self._cuts(len(self._epochs)))
@@ -129,7 +134,7 @@ class ShuffledWindows:
         self.steps_per_epoch = self._windows // batch_size
         if self.steps_per_epoch < 1:
             raise UsageError(
-                f"{len(tokens)} tokens give no batch of {batch_size} windows of {length}; "
+                f"{len(tokens)} tokens are too few for a batch of {batch_size} windows of {length}; "
                 "lower batches.batch_size or batches.length"
             )
         self.tokens_per_step = batch_size * length
@@ -137,6 +142,7 @@ class ShuffledWindows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
+        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             generator = np.random.default_rng((self._seed, epoch))
@@ -148,9 +154,12 @@ class ShuffledWindows:
 
 
 def share_of_rows(size: int, rank: int, world: int) -> slice:
-    """The rows of process `rank` of `world`, of a batch of `size`. UsageError where they can't be shared evenly."""
+    """Return the rows of process `rank` of `world` in a batch of `size`.
+
+    Raises: UsageError: `size` is not a multiple of `world`.
+    """
     if size % world:
-        raise UsageError(f"a batch of {size} cannot be shared evenly by {world} processes; change one of them")
+        raise UsageError(f"a batch of {size} cannot be shared evenly by {world} processes; write a multiple of {world}")
     return slice(rank * size // world, (rank + 1) * size // world)
 
 

@@ -1,4 +1,4 @@
-"""Texts and their summaries in sentences."""
+"""Texts and their summaries, split into sentences."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -8,6 +8,8 @@ from retable.data.questions import END_OF_SENTENCE
 
 
 class InSentences(NamedTuple):
+    """The sentences of a text and of its summary."""
+
     text: list[str]
     summary: list[str]
 
@@ -17,16 +19,16 @@ def in_sentences(documents: Iterable[Summarised]) -> list[InSentences]:
 
 
 def sentences_of(text: str) -> list[str]:
-    """Its sentences, words parted by single spaces. One ends with its line at the latest.
+    """Split a text into sentences, with single spaces between words. A line end also ends a sentence.
 
     >>> sentences_of("It rains. \\"It pours!\\" he said .\\nSo what")
     ['It rains.', '"It pours!" he said .', 'So what']
     """
-    found: list[str] = []
+    sentences: list[str] = []
     for line in text.split("\n"):
         begin = 0
         for match in END_OF_SENTENCE.finditer(line):
-            found.append(line[begin : match.end()])
+            sentences.append(line[begin : match.end()])
             begin = match.end()
-        found.append(line[begin:])
-    return [" ".join(sentence.split()) for sentence in found if sentence.strip()]
+        sentences.append(line[begin:])
+    return [" ".join(sentence.split()) for sentence in sentences if sentence.strip()]

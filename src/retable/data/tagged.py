@@ -1,4 +1,4 @@
-"""Sentences with a tag for each word: as a model reads them, and in batches.
+"""Sentences with one tag per word, as model inputs and batches.
 
 B batch, T time, W words.
 """
@@ -16,30 +16,34 @@ from retable.data.bucketed import Encoded, weigh_by
 
 
 class TaggedExample(NamedTuple):
+    """An encoded sentence with its tags."""
+
     input_ids: Sequence[int]
-    words: Sequence[int]  # where the token that tells each word's tag stands among them
-    tags: Sequence[int]  # of each word
-    predicate: int | None = None  # which of the words it is whose roles are tagged
+    words: Sequence[int]  # index in input_ids of the token that predicts each word's tag
+    tags: Sequence[int]  # one per word
+    predicate: int | None = None  # index of the predicate among the words, for semantic roles
 
 
 class TaggedBatch(NamedTuple):
-    input_ids: Tensor  # (B, T) int64, padded with 0 behind each row's length
+    """A batch of tagged sentences."""
+
+    input_ids: Tensor  # (B, T) int64, padded with 0
     lengths: Tensor  # (B,) int64
-    words: Tensor  # (B, W) int64, where the token that tells each word's tag stands in its row, 0 behind the last word
+    words: Tensor  # (B, W) int64, index in its row of the token that predicts each word's tag, padded with 0
     n_words: Tensor  # (B,) int64
-    tags: Tensor  # (B, W) int64, 0 behind the row's last word
-    weight: float = 1.0  # of these words' mean, so that the processes' average is the mean over all words
-    predicates: Tensor | None = None  # (B,) int64, where the predicate stands in its row
+    tags: Tensor  # (B, W) int64, padded with 0
+    weight: float = 1.0  # scales the mean over these words; the processes' average is then the mean over all
+    predicates: Tensor | None = None  # (B,) int64, index in its row of the predicate's token
 
 
 def encoded(examples: Sequence[TaggedExample], shortened: int = 0) -> Encoded:
-    """Sentences, each of which counts as its words."""
+    """Prepare sentences for batching by their number of words; `shortened` is the number of cut sentences."""
     n_words = np.array([len(example.words) for example in examples])
     return Encoded(n_words, partial(pad_tagged, examples), partial(weigh_by, n_words), shortened=shortened)
 
 
 def pad_tagged(examples: Sequence[TaggedExample], places: Iterable[int]) -> TaggedBatch:
-    """The examples at `places` as one batch."""
+    """Return the examples at `places` as one batch."""
     chosen = [examples[place] for place in places]
     *columns, predicates = zip(*chosen, strict=True)
     input_ids, words, tags = (

@@ -20,26 +20,34 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class TaskExamples:
-    """Batches of a task's examples, each epoch in a new order; the target is the label's own text.
+    """Batches of a task's examples, in a new order each epoch; the target is the label's text.
 
-    The task is a tab-separated file with a header, one of whose columns is `label`; it is called like the file's
-    folder. An input is cut to `length` tokens with `end`, which ends inputs and targets. `batch(step)` is a pure
-    function of (seed, step). UsageError where the tokenizer can't tell the labels apart.
+    `batch(step)` is a pure function of (seed, step).
+
+    Args:
+        file: tab-separated file with a header. The name of its folder is the name of the task.
+        end: id of the end mark, which ends inputs and targets.
+        length: the longest input in tokens, including the end mark; longer ones are cut.
+        label: name of the column with the label.
+
+    Raises: UsageError: the file is malformed or too small, or two labels have the same tokens.
     """
 
     def __init__(self, file: Path, tokenizer: Tokenizer, end: int, batch_size: int, length: int, seed: int, label: str):
         header, *rows = csv.reader(read_lines(require(file)), delimiter="\t", quoting=csv.QUOTE_NONE)
         if label not in header:
-            raise UsageError(f"{file} has no column {label!r}; its header names {', '.join(map(repr, header))}")
+            raise UsageError(f"{file} has no column {label!r}; write one of {', '.join(map(repr, header))}")
         if uneven := [number for number, row in enumerate(rows, 2) if len(row) != len(header)]:
-            raise UsageError(f"{file}, line {uneven[0]} has not the {len(header)} fields of the header")
+            raise UsageError(
+                f"{file}, line {uneven[0]}: expects {len(header)} fields, as in the header; correct the line"
+            )
         examples = [dict(zip(header, row, strict=True)) for row in rows]
         labels = [example.pop(label) for example in examples]
         names = list(dict.fromkeys(labels))
         written = dict(zip(names, tokenizer.encode_batch(names), strict=True))
         if len(set(map(tuple, written.values()))) < len(names):
             raise UsageError(
-                f"the tokenizer writes the labels {', '.join(names)} of {file} alike; write tokenizer=unigram"
+                f"the tokenizer encodes the labels {', '.join(names)} of {file} alike; write tokenizer=unigram"
             )
         task = file.parent.name
         inputs = tokenizer.encode_batch([prompt(task, example) for example in examples])
@@ -47,30 +55,40 @@ class TaskExamples:
         self._targets = [[*written[label], end] for label in labels]
         self.steps_per_epoch = len(examples) // batch_size
         if self.steps_per_epoch < 1:
-            raise UsageError(f"{file} holds {len(examples)} examples, no batch of {batch_size}; lower batch_size")
+            raise UsageError(
+                f"{file} has {len(examples)} examples, too few for a batch of {batch_size}; lower batch_size"
+            )
         tokens = sum(map(len, self._inputs)) + sum(map(len, self._targets))
         self.tokens_per_step = batch_size * tokens / len(examples)
         self._batch_size, self._seed = batch_size, seed
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """The rows of process `rank` of `world`; the processes' batches are the one-process batch, split."""
+        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, np.random.default_rng((self._seed, epoch)).permutation(len(self._inputs))
         places = self._order[1][index * self._batch_size :][: self._batch_size]
-        mine = pad(self._inputs, self._targets, places[share_of_rows(self._batch_size, rank, world)])
-        mine.target_ids[:, 0] = START
+        own = pad(self._inputs, self._targets, places[share_of_rows(self._batch_size, rank, world)])
+        own.target_ids[:, 0] = START
         labels = sum(len(self._targets[place]) for place in places)
-        return mine._replace(weight=world * int(mine.target_lengths.sum()) / labels)
+        return own._replace(weight=world * int(own.target_lengths.sum()) / labels)
 
 
 class TasksBeside(Mixture):
-    """An unsupervised objective and tasks, as many examples of each as `proportional` says of their numbers.
+    """A mixture of an unsupervised objective and supervised tasks, with rates by size, see `proportional`.
 
-    `unsupervised` makes batches of `tokens`; its windows are its examples. `tasks` are folders that the prepare stage
-    left, of which the file of the same split is read as that of `tokens`, so that validation is mixed as training;
-    `inputs` are these files.
+    The attribute `inputs` lists the files of the tasks.
+
+    Args:
+        tokens: the corpus, memory-mapped in its folder of the stage tokenize. The tasks' files of the same split are
+            read, so validation is mixed like training.
+        unsupervised: makes the batches of `tokens`; its windows are its examples.
+        tasks: folders that the prepare stage wrote.
+        length: the longest input in tokens.
+        temperature: see `proportional`.
+        limit: see `proportional`.
+        label: name of the column with the label.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""The windows of a text, from which word vectors learn (Mikolov et al. 2013a, b).
+"""Context windows of a text, to train word vectors (Mikolov et al. 2013a, b).
 
-N words, R rows, C centres a row, J = C + 2·window contexts a row.
+N words, R rows, C centres per row, J = C + 2·window contexts per row.
 """
 
 from typing import NamedTuple
@@ -14,51 +14,57 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegative, PositiveInt, Seed
 
-# The random streams of a seed, told apart by the highest word of Philox's counter. Stream 0 is the objective's noise,
-# which is drawn with the same seed and step and must not repeat the numbers that decided which words to keep.
+# Random streams of a seed: the highest word of Philox's counter. Stream 0 is the objective's noise. It has the same
+# seed and step, so the other streams must differ from it.
 SLICE_ORDER, SUBSAMPLING, SHRINKING = 1, 2, 3
 
-# Centres a row of `rows`. The scores of a row are one small matrix product: the shorter the row the more often a vector
-# is read, the longer the more scores are computed that no window asks for.
+# Centres per row of `rows`. The scores of a row are one small matrix product. Shorter rows read each vector more often;
+# longer rows compute more scores that no window uses.
 ROW = 32
 
 
 class WindowSlice(NamedTuple):
-    """The words kept of a slice of the stream, in order. The window of word i holds the words of its line among the
-    reaches[i] before it and the reaches[i] after it."""
+    """The words kept of a slice of the stream, in order.
+
+    The window of word i contains the words of its line among the reaches[i] words before and after it.
+    """
 
     words: Tensor  # (N,) int64
-    lines: Tensor  # (N,) int64, the number of the line that the word stands in
+    lines: Tensor  # (N,) int64, the number of each word's line
     reaches: Tensor  # (N,) int64, 1 to `window`
     window: int
 
 
 class WindowRows(NamedTuple):
-    """contexts[r, j] is in the window of centres[r, i] where pairs[r, i, j]."""
+    """The windows as matrices: contexts[r, j] is in the window of centres[r, i] if pairs[r, i, j] is True."""
 
     centres: Tensor  # (R, C) int64
-    contexts: Tensor  # (R, J) int64: the row's centres and `window` words on either side
-    pairs: Tensor  # (R, C, J) bool; ids that only fill a row up are in none
+    contexts: Tensor  # (R, J) int64: the row's centres and `window` words on each side
+    pairs: Tensor  # (R, C, J) bool; False for padding
 
 
 class Windows:
-    """The windows of a stream of tokens, a slice of the stream a batch.
+    """Batches of context windows; each batch is one slice of the stream.
 
-    Frequent words are left out before the windows are laid, so windows reach over them (section 2.3 of the second
-    paper). A window is shrunk to between 1 and `window` words on either side, uniformly, for every word anew. It
-    crosses neither a line end nor the end of the slice (of a process's part of it, where several share one).
+    Frequent words are removed before windows are laid, so windows reach across them (section 2.3 of the second paper).
+    Each window is shrunk to a uniform random number of words from 1 to `window` on each side. It ends at line ends, and
+    at the ends of the slice (or of a process's part of it).
 
-    A batch is a pure function of (seed, step). Step s reads one slice in epoch s // steps_per_epoch; every epoch reads
-    every slice once, in an order of its own, and leaves out and shrinks anew.
+    A batch is a pure function of (seed, step). Each epoch reads every slice once, in a new order, with new random words
+    and window sizes.
 
-    tokens: ids (n,) of any integer type, may be memory-mapped. UsageError where there are none.
-    counts: occurrences of each word (V,) in `tokens`.
-    boundary: the id of the line end, which is in no window.
-    subsample: word2vec's t, see `keep_probabilities`.
-    batch_tokens: tokens of the stream in a slice, with line ends and the words that will be left out. Where a batch is
-        one update, all windows of a frequent word pull at its vectors at once: under word2vec's learning rate of 0.025
-        a pair and subsample=1e-3, a first version of the embedded corpus learnt as word by word with 1024, and
-        diverged with 4096.
+    Args:
+        tokens: ids, (n,), of any integer type, may be memory-mapped.
+        counts: occurrences of each word in `tokens`, (V,).
+        boundary: id of the line end, which is in no window.
+        window: the largest number of context words on each side.
+        subsample: word2vec's t, see `keep_probabilities`.
+        batch_tokens: tokens per slice, with line ends and removed words. If a batch is one update, all windows of a
+            frequent word update its vectors at once. With word2vec's learning rate of 0.025 per pair and
+            subsample=1e-3, an early version of the embedded corpus learnt as well with 1024 as word by word, and
+            diverged with 4096.
+
+    Raises: UsageError: `tokens` is empty, or a setting is out of range.
     """
 
     def __init__(
@@ -72,13 +78,13 @@ class Windows:
         seed: Seed = 1,
     ) -> None:
         if len(tokens) == 0:
-            raise UsageError("there are no tokens to lay windows on")
+            raise UsageError("the text has no tokens; take a text with words")
         if window < 1:
             raise UsageError(f"window={window} leaves no context; write window=1 or more")
         if batch_tokens is None or batch_tokens < 1:
-            raise UsageError(f"batch_tokens={batch_tokens} leaves a batch without a word; write 1 or more")
+            raise UsageError(f"batch_tokens={batch_tokens} leaves a batch empty; write batch_tokens=1 or more")
         if subsample < 0:
-            raise UsageError(f"subsample={subsample} is no frequency; write 0, which keeps all, or more")
+            raise UsageError(f"subsample={subsample} is negative; write subsample=0, which keeps all words, or more")
         self.steps_per_epoch = -(-len(tokens) // batch_tokens)
         self.tokens_per_step = batch_tokens
         self._tokens, self._boundary, self._window, self._seed = tokens, boundary, window, seed
@@ -86,7 +92,7 @@ class Windows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> WindowSlice:
-        """The part of process `rank` of `world`; the processes' parts in a row are the one-process batch."""
+        """Return the part of process `rank` of `world`; the processes' parts in order are the one-process batch."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self._generator(epoch, SLICE_ORDER).permutation(self.steps_per_epoch)
@@ -106,9 +112,9 @@ class Windows:
 
 
 def rows(batch: WindowSlice) -> WindowRows:
-    """The windows of a batch as matrices, one row at least, on the batch's own device."""
+    """Return the windows of a batch as matrices of at least one row, on the batch's device."""
     w = batch.window
-    # Padding fills the last row, and puts w words of no line before the first row and after the last.
+    # Padding fills the last row, and adds w words of line −1 before the first row and after the last.
     missing = -len(batch.words) % ROW if len(batch.words) else ROW
     contexts, lines, reaches = (
         F.pad(part, (w, missing + w), value=filler).unfold(0, ROW + 2 * w, ROW)  # (R, J)
@@ -122,9 +128,9 @@ def rows(batch: WindowSlice) -> WindowRows:
 
 
 def keep_probabilities(counts: ArrayLike, subsample: float) -> np.ndarray:
-    """The probability (V,) that an occurrence of a word is kept: √(t/f) + t/f, at most 1, as in word2vec.c.
+    """Compute the probability to keep an occurrence of each word, (V,): √(t/f) + t/f, at most 1, as word2vec.c does.
 
-    Equation 5 of the paper has √(t/f). f is the word's share of `counts`; t is `subsample`, 0 keeps all.
+    f is the word's share of `counts`; t is `subsample`, and 0 keeps all words. Equation 5 of the paper has √(t/f) only.
     """
     counts = np.asarray(counts, dtype=np.float64)
     if subsample == 0:

@@ -1,4 +1,4 @@
-"""Beam search: the texts of highest score among those that lead the field at every length.
+"""Beam search: keep the best beginnings at every length, and return the finished texts with the highest scores.
 
 B prompts, K beams, R = B·K rows, T tokens, V vocabulary.
 """
@@ -15,19 +15,20 @@ from retable.generation.strategy import Completion, Strategy, check
 
 
 class Hypothesis(NamedTuple):
-    """A text that came to its end, or to the greatest length."""
+    """A text that ended, or reached the maximum length, with its score."""
 
     score: float
     completion: Completion
 
 
 class BeamSearch(Strategy):
-    """Keeps the `num_beams` best beginnings at every length, and returns the best `num_return_sequences` texts, the
-    best first, by log-probability / length^`length_penalty`.
+    """Beam search with `num_beams` beams, scored by log-probability / length^`length_penalty`.
 
-    `early_stopping` says when the search for a prompt ends that has `num_beams` texts: True, at once; False, when the
-    best beginning, were it to end here, would score no better than the worst of them; "never", when it could not do so
-    at any length.
+    It returns the best `num_return_sequences` texts, the best first.
+
+    Args:
+        early_stopping: when to stop for a prompt that has `num_beams` texts. True: at once. False: when the best
+            beginning, ended now, would not beat the worst text. "never": when it could not do so at any length.
     """
 
     def __init__(
@@ -51,28 +52,28 @@ class BeamSearch(Strategy):
         self.length_penalty, self.early_stopping = length_penalty, early_stopping
 
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
-        found = self.of_batches(lambda batch: self._search(model, batch[1], eos), prompts, model.device)
-        return [[hypothesis.completion for hypothesis in best[: self.num_return_sequences]] for best in found]
+        results = self.of_batches(lambda batch: self._search(model, batch[1], eos), prompts, model.device)
+        return [[hypothesis.completion for hypothesis in best[: self.num_return_sequences]] for best in results]
 
     def _search(self, model: NextToken, prompts: Tensor, eos: int | None) -> list[list[Hypothesis]]:
-        """The at most K best texts after each of the prompts (B, T), the best first."""
+        """Return up to K best texts for each prompt of (B, T), the best first."""
         B, K = len(prompts), self.num_beams
         finished: list[list[Hypothesis]] = [[] for _ in range(B)]
-        searching = list(range(B))  # the prompts that the rows belong to, K each
+        searching = list(range(B))  # the prompts of the rows, with K rows each
         scores, state = model.extend(prompts, model.start(B))
         rows = torch.arange(B, device=model.device).repeat_interleave(K)
         ids, scores, state = prompts[rows], scores[rows], model.select(state, rows)
-        # All beams of a prompt are alike as yet: one leads, the others lead nowhere.
+        # At first all beams of a prompt are equal, so only one may have a finite score.
         beams = scores.new_full((B, K), -torch.inf)
         beams[:, 0] = 0
-        log_prob = torch.zeros_like(beams)  # of the same texts by the model alone
+        log_prob = torch.zeros_like(beams)  # log-probability under the model, without constraints
         for length in range(1, self.max_new_tokens + 1):
             own = scores.log_softmax(dim=1)
             summed = beams.view(-1, 1) + self.constrain(model, own, ids, length - 1, eos)
             V = summed.shape[1]
-            # At most one continuation of each beam is its end, so among twice as many K go on.
+            # Each beam has at most one ending, so the best 2K continuations contain K that do not end.
             best, place = summed.view(-1, K * V).topk(min(2 * K, K * V), dim=1)
-            origin = place // V + K * torch.arange(len(best), device=best.device)[:, None]  # the row that it goes on
+            origin = place // V + K * torch.arange(len(best), device=best.device)[:, None]  # the row that it continues
             token = place % V
             log_prob = log_prob.view(-1)[origin] + own[origin, token]
             ends = torch.full_like(token, length == self.max_new_tokens, dtype=torch.bool)
@@ -82,7 +83,7 @@ class BeamSearch(Strategy):
                 text = [*ids[origin[i, j], prompts.shape[1] :].tolist(), int(token[i, j])]
                 score = float(best[i, j]) / length**self.length_penalty
                 finished[searching[i]].append(Hypothesis(score, Completion(text, float(log_prob[i, j]))))
-            finished = [sorted(found, key=lambda each: -each.score)[:K] for found in finished]
+            finished = [sorted(texts, key=lambda each: -each.score)[:K] for texts in finished]
             beams, chosen = best.masked_fill(ends, -torch.inf).topk(K, dim=1)
             leaders = beams[:, 0].tolist()
             going = [i for i, p in enumerate(searching) if not self._settled(finished[p], leaders[i], length)]
@@ -92,14 +93,14 @@ class BeamSearch(Strategy):
             beams, searching = beams[going], [searching[i] for i in going]
             rows, fed = origin.flatten(), token.view(-1, 1)
             before, ids = ids, ids[rows]
-            # The beams of a prompt have not been apart for long: what they have in common may stay where it is.
+            # Beams of a prompt share most of their text, so the state of the shared part need not be copied.
             last = n_apart(before, ids) if len(ids) == len(before) else None
             scores, state = model.extend(fed, model.select(state, rows, last))
             ids = torch.cat([ids, fed], dim=1)
         return finished
 
     def _settled(self, finished: list[Hypothesis], leader: float, length: int) -> bool:
-        """Whether the search ends, given the texts it has and the score of the best beginning of `length` tokens."""
+        """Return whether to stop, given the finished texts and the score of the best beginning of `length` tokens."""
         if leader == -torch.inf:
             return True
         if len(finished) < self.num_beams:
@@ -110,5 +111,5 @@ class BeamSearch(Strategy):
 
 
 def n_apart(before: Tensor, after: Tensor) -> int:
-    """The tokens from the first on in which any text of `after` (R, T) differs from that of `before` in its place."""
+    """Return the number of tokens from the first column where `before` and `after`, (R, T), differ, to the end."""
     return int((before != after).any(dim=0).cumsum(dim=0).count_nonzero())

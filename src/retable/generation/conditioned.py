@@ -1,5 +1,4 @@
-"""Encoder-decoders, and prefix LMs, behind the interface that decoding knows: the prompt is the source, the completion
-its translation.
+"""Decoding interface of encoder-decoders and prefix LMs: the prompt is the source, the completion is the target.
 
 B rows, T tokens, V vocabulary.
 """
@@ -16,11 +15,10 @@ from retable.objectives.base import Writing
 
 
 class Conditioned:
-    """A trained encoder-decoder and the state of its decoder, which holds what it looks at of the source; or a prefix
-    LM, whose one stack reads the source and goes on.
+    """A trained encoder-decoder or prefix LM with the interface `NextToken`.
 
-    The first tokens that it is given are the source; what it writes has then begun with the tokens `begun`, the mark
-    that a decoder starts with. Strategies put prompts of one length together, so sources are not padded.
+    The first tokens given to `extend` are the source. The output begins with the tokens `begun`, the decoder's start
+    mark. Sources are not padded, since strategies group prompts by length.
     """
 
     def __init__(self, objective: Writing, *begun: int):

@@ -1,6 +1,6 @@
 """Contrastive search (Su, Lan, Wang, Yogatama, Kong and Collier 2022, arXiv 2202.06417, section 3.2).
 
-R rows (texts that go on), K candidates, T tokens, D d_model, V vocabulary.
+R rows (unfinished texts), K candidates, T tokens, D d_model, V vocabulary.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,12 @@ from retable.objectives.causal_lm import CausalLM
 
 
 class ContrastiveSearch(Greedy):
-    """Each time of the `top_k` likeliest tokens v the one of highest (1 − α) p(v) − α max cos(h_v, h_j), where α is
-    `penalty_alpha`, h_v the hidden state that v would have, and h_j those of the tokens before it.
+    """Contrastive search: choose the token v of the `top_k` most probable with the highest contrastive score.
 
-    Of a text that is longer than a model's window, the tokens before it are those in the window. UsageError for a model
-    without hidden states.
+    The score is (1 − α) p(v) − α max cos(h_v, h_j), where α is `penalty_alpha`, h_v is the hidden state after v, and
+    h_j are those of the tokens before v, within the model's window.
+
+    Raises: UsageError, when called: the model has no hidden states.
     """
 
     def __init__(
@@ -39,8 +40,8 @@ class ContrastiveSearch(Greedy):
         batch_size: PositiveInt = 64,
     ):
         super().__init__(max_new_tokens, min_new_tokens, min_length, repetition_penalty, batch_size)
-        check(top_k >= 1, "top_k", top_k, "1, which is greedy, or the number of candidates")
-        check(0 <= penalty_alpha <= 1, "penalty_alpha", penalty_alpha, "a share from 0, which is greedy, to 1")
+        check(top_k >= 1, "top_k", top_k, "1 (greedy search) or a number of candidates")
+        check(0 <= penalty_alpha <= 1, "penalty_alpha", penalty_alpha, "0 (greedy search) up to 1")
         self.top_k, self.penalty_alpha = top_k, penalty_alpha
 
     def _steps(
@@ -68,7 +69,7 @@ class ContrastiveSearch(Greedy):
 
 
 class _Trained(Trained):
-    """Keeps, beside the model's state, the hidden states (T, R, D) of the tokens so far, as far as its window goes."""
+    """A `Trained` model that also keeps the hidden states, (T, R, D), of the tokens in its window."""
 
     def __init__(self, model: Trained):
         self.objective, self.device, self.max_length = model.objective, model.device, model.max_length
@@ -82,12 +83,12 @@ class _Trained(Trained):
         return scores, (after, torch.cat([*seen, hidden.transpose(0, 1)]))
 
     def seen(self, state: Any) -> Tensor:
-        """The hidden states (T, R, D), the last token's last."""
+        """Return the hidden states, (T, R, D), in order of tokens."""
         return state[0][1]
 
 
 class _Conditioned(Conditioned):
-    """Keeps, beside the model's state, the hidden states (T, R, D) of the tokens written so far."""
+    """A `Conditioned` model that also keeps the hidden states, (T, R, D), of the tokens written so far."""
 
     def __init__(self, model: Conditioned):
         self.objective, self.device, self._begun = model.objective, model.device, model._begun
@@ -106,25 +107,31 @@ class _Conditioned(Conditioned):
         return self.objective.scores(hidden[:, -1]), (own, torch.cat([*seen, hidden.transpose(0, 1)]))
 
     def seen(self, state: Any) -> Tensor:
-        """The hidden states (T, R, D), the last token's last."""
+        """Return the hidden states, (T, R, D), in order of tokens."""
         return state[1]
 
 
 def _reading(model: NextToken) -> _Trained | _Conditioned:
-    """The model, with a state that has hidden states. UsageError for one whose next token does not follow from one."""
+    """Wrap the model so that its state includes hidden states.
+
+    Raises: UsageError: its next token does not depend on a single hidden state.
+    """
     match model:
         case Trained() if type(model.objective).next_log_prob is CausalLM.next_log_prob:
             return _Trained(model)
         case Conditioned():
             return _Conditioned(model)
     raise UsageError(
-        "contrastive search compares hidden states, and this model's words do not follow from one; take another "
-        "decoding, such as top_p, or a recurrent network or a Transformer"
+        "contrastive search compares hidden states, but this model predicts without them; take another decoding, "
+        "such as top_p, or a recurrent network or a Transformer"
     )
 
 
 def likeness(hidden: Tensor) -> Tensor:
-    """Hidden states (T, R, D) to the largest cosine (R,) of the last one and one before it, −1 where there is none."""
+    """Compute the highest cosine of the last hidden state with an earlier one, (T, R, D) to (R,).
+
+    It is −1 without earlier states.
+    """
     normed = F.normalize(hidden.float(), dim=2)
     cosines = (normed[:-1] * normed[-1]).sum(dim=2)
     return F.pad(cosines, (0, 0, 1, 0), value=-1.0).amax(dim=0)

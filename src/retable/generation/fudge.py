@@ -15,31 +15,42 @@ from retable.generation.strategy import Completion, Strategy, check
 
 
 class FUDGE:
-    """Decodes by p(a | x, v) p(v | x): the probability of the next token v after the text x times that of the label a
-    once v stands there, of the `top_k` likeliest tokens, of which others are not asked. By Bayes' rule that is
-    p(v | x, a), if the discriminator is right; only the discriminator looks ahead.
+    """Decoding by p(a | x, v) p(v | x), for next token v, text x and label a.
 
-    strategy: how texts are found in that distribution: drawn, or searched for by beams.
+    It multiplies the probability of v by the discriminator's probability of the label after v, for the `top_k` most
+    probable tokens only. The product is proportional to p(v | x, a) by Bayes' rule, if the discriminator is correct.
+
+    Args:
+        strategy: how to find texts in this distribution, for example by sampling or beam search.
+        discriminator: predicts the label of a text from its beginning.
+        label: name of the label that texts should have.
+        top_k: number of tokens that the discriminator rates at each step.
+
+    Raises: UsageError: the discriminator does not have the label, or `top_k` is below 1.
     """
 
     def __init__(self, strategy: Strategy, discriminator: Discriminator, label: str, top_k: PositiveInt = 200):
-        check(top_k >= 1, "top_k", top_k, "200, or another number of candidates")
+        check(top_k >= 1, "top_k", top_k, "200 or another number of candidates")
         if label not in discriminator.labels:
-            raise UsageError(f"label={label} is none of the discriminator's; {closest(label, discriminator.labels)}")
+            raise UsageError(f"the discriminator has no label={label}; {closest(label, discriminator.labels)}")
         self.strategy, self.discriminator, self.top_k = strategy, discriminator, top_k
         self.label = discriminator.labels.index(label)
 
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
-        found = self.strategy(self._steered(model), prompts, eos)
-        whose = [place for place, several in enumerate(found) for _ in several]
-        log_probs = iter(self._alone(model, [prompts[place] for place in whose], [each.ids for each in chain(*found)]))
-        return [[Completion(each.ids, next(log_probs)) for each in several] for several in found]
+        results = self.strategy(self._steered(model), prompts, eos)
+        own_prompts = [prompts[place] for place, several in enumerate(results) for _ in several]
+        log_probs = iter(self._alone(model, own_prompts, [each.ids for each in chain(*results)]))
+        return [[Completion(each.ids, next(log_probs)) for each in several] for several in results]
 
     def stream(self, model: NextToken, prompt: Sequence[int], eos: int | None) -> Iterator[int]:
-        """The tokens of one completion, each as soon as it is there. UsageError where the strategy has none before the
-        end."""
+        """Yield the tokens of one completion as soon as each is chosen.
+
+        Raises: UsageError: the strategy has no tokens before the end of the text.
+        """
         if not isinstance(self.strategy, TokenByToken):
-            raise UsageError(f"{type(self.strategy).__name__} has no text before the end; draw it, or decode greedily")
+            raise UsageError(
+                f"{type(self.strategy).__name__} has no tokens before the end of a text; take sampling or greedy"
+            )
         return self.strategy.stream(self._steered(model), prompt, eos)
 
     def _steered(self, model: NextToken) -> Steered:
@@ -48,7 +59,7 @@ class FUDGE:
     def _alone(
         self, model: NextToken, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]
     ) -> list[float]:
-        """The log-probability of each prompt's completion by the language model alone."""
+        """Compute the log-probability of each prompt's completion under the language model only."""
 
         def read(batch: tuple[list[int], Tensor]) -> list[float]:
             places, ids = batch

@@ -1,4 +1,4 @@
-"""What decoding asks of every left-to-right language model: scores of the next token, and what is kept of the past.
+"""The interface between decoding and left-to-right language models: next-token scores, and a state of the past.
 
 B rows, T tokens, V vocabulary.
 """
@@ -20,39 +20,39 @@ from retable.objectives.causal_lm import CausalLM
 
 
 class NextToken(Protocol):
-    """A language model that is read token by token, several texts (rows) side by side.
+    """A language model that reads several texts (rows) token by token.
 
-    Going on does not change a state, so that several continuations can go on from one.
+    `extend` does not change the given state, so several continuations can start from the same state.
     """
 
     device: torch.device
 
     def start(self, n_rows: int) -> Any:
-        """The state before the first token."""
+        """Return the state before the first token."""
         ...
 
     def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """(B, T) tokens after `state` to the scores (B, V) of the token after them, and the state after them.
+        """Read tokens, (B, T), after `state`; return the scores of the next token, (B, V), and the new state.
 
-        Scores are logits in fp32: their log_softmax is the distribution. A model that has no logits gives
-        log-probabilities, which are their own log_softmax.
+        Scores are logits in fp32, whose log_softmax is the distribution. A model without logits returns
+        log-probabilities, which log_softmax does not change.
         """
         ...
 
     def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
-        """The state of `rows` (R,) alone, in their order; a row may come more than once.
+        """Return the state of `rows`, (R,), in this order; a row may repeat.
 
-        With `last`, each row differs from the one whose place it takes in its last so many tokens at most: the rest
-        need not be copied, and `state` is used up with all those that it came of.
+        With `last`, each row differs from the row it replaces in at most its last `last` tokens, so the rest need not
+        be copied. `state` and the states it came from must not be used afterwards.
         """
         ...
 
 
 class Trained:
-    """A trained objective and the state of its model: recurrent, or a cache of keys and values.
+    """A trained objective; the state is its model's recurrent state or cache of keys and values.
 
-    Where a model's `max_length` is reached, the last half of it goes in anew, and so on: a token is predicted from at
-    least max_length / 2 tokens, and reading them again costs one pass every max_length / 2 tokens.
+    When the text exceeds the model's `max_length`, the last half of the window is read again without the rest. Each
+    token is thus predicted from at least max_length / 2 tokens, at the cost of one pass per max_length / 2 tokens.
     """
 
     def __init__(self, objective: CausalLM):
@@ -77,7 +77,7 @@ class Trained:
     def _scores(self, ids: Tensor, before: Any) -> tuple[Tensor, Any]:
         kind = type(self.objective)
         if (kind.next_log_prob, kind.log_softmax) != (CausalLM.next_log_prob, CausalLM.log_softmax):
-            return self.objective.next_log_prob(ids, before)  # what lies under it need not be logits
+            return self.objective.next_log_prob(ids, before)  # such an objective may have no logits
         hidden, after = self.objective.model(ids, before)
         return self.objective.head(self.objective.projection(hidden[:, -1])).float(), after
 
@@ -87,7 +87,7 @@ class Trained:
 
 
 class Counted:
-    """A model that is asked after each context, such as an n-gram model; the state is the tokens so far."""
+    """A model that predicts from a whole context, such as an n-gram model; the state is all tokens so far."""
 
     device = torch.device("cpu")
 
@@ -107,7 +107,11 @@ class Counted:
 
 
 class Mixed:
-    """The average of models' probabilities with weights (S,) of sum 1; the state is the states of all."""
+    """A weighted average of models' probabilities; the state is the list of the models' states.
+
+    Args:
+        weights: weight of each model, (S,), with sum 1.
+    """
 
     def __init__(self, models: Sequence[NextToken], weights: np.ndarray):
         self.models, self.device = models, models[0].device
@@ -128,9 +132,9 @@ class Mixed:
 
 
 def next_token(system: System | PredictiveModel) -> NextToken:
-    """A language model as it comes back from its cell (trained, mixed or counted) as what decoding reads.
+    """Return the decoding interface of a language model that was loaded from its cell: trained, mixed or counted.
 
-    Raises UsageError for a system that only scores texts, or is none.
+    Raises: UsageError: the system cannot predict the next token.
     """
     match system:
         case TrainedSystem(objective=Writing(start_id=int(start_id)) as objective):
@@ -141,4 +145,4 @@ def next_token(system: System | PredictiveModel) -> NextToken:
             return Mixed([next_token(each) for each in system.systems], system.weights)
         case PredictiveModel():
             return Counted(system)
-    raise UsageError(f"{type(system).__name__} does not say which word comes next; take the cell of a language model")
+    raise UsageError(f"{type(system).__name__} cannot predict the next word; take the cell of a language model")

@@ -1,6 +1,6 @@
-"""Decoding a token at a time: the likeliest, or one drawn from the distribution or from its top.
+"""Decoding of one token at a time: the most probable token, or a random one.
 
-R rows (texts that go on), T tokens, V vocabulary.
+R rows (unfinished texts), T tokens, V vocabulary.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,17 +12,17 @@ from retable.core.settings import NonNegativeInt, Positive, PositiveInt, Seed, S
 from retable.generation.next_token import NextToken
 from retable.generation.strategy import Completion, Strategy, check
 
-# Scores (R, V), the numbers (R,) of the texts that they are of, and how many tokens those have got, to tokens (R,).
+# A function of scores, (R, V), the texts' numbers, (R,), and the count of tokens so far; returns tokens, (R,).
 Choice = Callable[[Tensor, Tensor, int], Tensor]
 
 
 class TokenByToken(Strategy):
-    """Chooses one token at a time and never goes back."""
+    """A strategy that chooses one token at a time and does not revise it."""
 
     num_return_sequences = 1
 
     def choice(self, n_texts: int, device: torch.device) -> Choice:
-        """How tokens are chosen for so many texts."""
+        """Return the function that chooses tokens for `n_texts` texts."""
         raise NotImplementedError
 
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
@@ -43,7 +43,7 @@ class TokenByToken(Strategy):
         return [completions[first : first + n] for first in range(0, len(texts), n)]
 
     def stream(self, model: NextToken, prompt: Sequence[int], eos: int | None) -> Iterator[int]:
-        """The tokens of one completion, each as soon as it is there."""
+        """Yield the tokens of one completion as soon as each is chosen."""
         ids, text = (torch.tensor(value, device=model.device) for value in ([list(prompt)], [0]))
         for _, token, _ in self._steps(model, ids, text, self.choice(1, model.device), eos):
             yield int(token)
@@ -51,8 +51,10 @@ class TokenByToken(Strategy):
     def _steps(
         self, model: NextToken, ids: Tensor, texts: Tensor, choose: Choice, eos: int | None
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Numbers, next tokens and their log-probabilities by the model alone, (R,) each, of the texts that go on:
-        those of `ids` (R, T), less those that came to their end."""
+        """Yield the texts' numbers, their next tokens, and the tokens' log-probabilities under the model, (R,) each.
+
+        Texts begin with `ids`, (R, T), and leave the batch when they end.
+        """
         state, fed = model.start(len(ids)), ids
         for n_new in range(self.max_new_tokens):
             scores, state = model.extend(fed, state)
@@ -68,19 +70,23 @@ class TokenByToken(Strategy):
 
 
 class Greedy(TokenByToken):
-    """The likeliest token each time."""
+    """Greedy decoding: always the most probable token."""
 
     def choice(self, n_texts: int, device: torch.device) -> Choice:
         return lambda scores, texts, n_new: scores.argmax(dim=1)
 
 
 class Sampling(TokenByToken):
-    """A token drawn each time, from the distribution made flatter or steeper by `temperature`, or from its top alone:
-    the `top_k` likeliest tokens (Fan et al. 2018; 0 for all), the fewest whose probabilities reach `top_p` (Holtzman
-    et al. 2020), those of the typical set of probability `typical_p`, or several of these, one after the other.
+    """Random sampling, with the distribution changed by temperature and truncated to its most probable part.
 
-    The draws of all texts are made beforehand, so that none depends on how texts share batches. Given the same state
-    of the `generator`, the same texts come out.
+    Truncations are applied in the order of the arguments. Random numbers for all texts are drawn in advance, so a text
+    does not depend on the batches. The same state of `generator` gives the same texts.
+
+    Args:
+        temperature: divisor of the scores; above 1 the distribution is flatter.
+        top_k: keep the `top_k` most probable tokens (Fan et al. 2018); 0 keeps all.
+        top_p: keep the fewest tokens whose total probability reaches `top_p` (Holtzman et al. 2020).
+        typical_p: keep the typical set of this probability, see `keep_typical`.
     """
 
     def __init__(
@@ -98,8 +104,8 @@ class Sampling(TokenByToken):
         batch_size: PositiveInt = 64,
     ):
         super().__init__(max_new_tokens, min_new_tokens, min_length, repetition_penalty, batch_size)
-        check(temperature > 0, "temperature", temperature, "1.0, or take decoding=greedy, which is its limit at 0")
-        check(top_k >= 0, "top_k", top_k, "0 for all tokens, or the number of tokens to draw from")
+        check(temperature > 0, "temperature", temperature, "1.0, or take decoding=greedy for the limit at 0")
+        check(top_k >= 0, "top_k", top_k, "0 for all tokens, or a number of tokens to sample from")
         check(0 < top_p <= 1, "top_p", top_p, "1.0 for all tokens, or a share above 0")
         check(0 < typical_p <= 1, "typical_p", typical_p, "1.0 for all tokens, or a share above 0")
         check(num_return_sequences >= 1, "num_return_sequences", num_return_sequences, "1 or more")
@@ -111,7 +117,7 @@ class Sampling(TokenByToken):
         return lambda scores, texts, n_new: draw(self.warp(scores), uniform[texts, n_new])
 
     def warp(self, scores: Tensor) -> Tensor:
-        """Scores (R, V) to those that tokens are drawn by."""
+        """Return the scores, (R, V), to sample from."""
         scores = scores / self.temperature
         if 0 < self.top_k < scores.shape[1]:
             scores = keep_top_k(scores, self.top_k)
@@ -121,40 +127,42 @@ class Sampling(TokenByToken):
 
 
 def seeded(seed: Seed) -> torch.Generator:
-    """A generator that begins at `seed`."""
+    """Return a generator with this seed."""
     return torch.Generator().manual_seed(seed)
 
 
 def keep_top_k(scores: Tensor, k: int) -> Tensor:
-    """Scores (R, V), −∞ below the k-th best; as many more stay as tie with it."""
+    """Set scores, (R, V), below the k-th best to −∞; ties with the k-th are kept."""
     return scores.masked_fill(scores < scores.topk(k, dim=1).values[:, -1:], -torch.inf)
 
 
 def keep_top_p(scores: Tensor, p: float) -> Tensor:
-    """Scores (R, V), −∞ where the tokens before, from the likeliest on, have probability `p` together already."""
+    """Set scores, (R, V), to −∞ for tokens whose more probable tokens already have probability `p` together."""
     probabilities, order = scores.softmax(dim=1).sort(dim=1, descending=True)
     surplus = probabilities.cumsum(dim=1) - probabilities >= p
     return scores.masked_fill(surplus.scatter(1, order, surplus), -torch.inf)
 
 
 def keep_typical(scores: Tensor, mass: float) -> Tensor:
-    """Scores (R, V), −∞ outside the typical set (Meister, Pimentel, Wiher and Cotterell 2022, arXiv 2202.00666, section
-    4): of the tokens whose surprisal is nearest to the distribution's entropy, the fewest whose probabilities reach
-    `mass`; as many more stay as tie with the last."""
+    """Set scores, (R, V), outside the typical set to −∞; ties with the last kept token are kept.
+
+    The set has the fewest tokens whose surprisal is nearest to the distribution's entropy and whose probabilities reach
+    `mass` (Meister, Pimentel, Wiher and Cotterell 2022, arXiv 2202.00666, section 4).
+    """
     log_probs = scores.log_softmax(dim=1)
     probabilities = log_probs.exp()
     entropy = torch.special.entr(probabilities).sum(dim=1, keepdim=True)
-    distance = (entropy + log_probs).abs()  # of the surprisal −log p
+    distance = (entropy + log_probs).abs()  # between entropy and surprisal −log p
     nearest, order = distance.sort(dim=1)
     short = probabilities.gather(1, order).cumsum(dim=1) < mass
-    last = short.sum(dim=1, keepdim=True).clamp(max=scores.shape[1] - 1)  # by rounding all may fall short
+    last = short.sum(dim=1, keepdim=True).clamp(max=scores.shape[1] - 1)  # rounding may keep the total below `mass`
     return scores.masked_fill(distance > nearest.gather(1, last), -torch.inf)
 
 
 def draw(scores: Tensor, uniform: Tensor) -> Tensor:
-    """A token (R,) of each row by its scores (R, V): where the cumulative probability passes `uniform` (R,) in [0, 1).
+    """Sample a token per row, (R,), by its scores, (R, V), at the cumulative probability `uniform`, (R,), in [0, 1).
 
-    In float64, in which the product below stays under the total, so that no token without probability is drawn.
+    In float64 the product below stays under the total, so a token of probability 0 is not drawn.
     """
     cumulative = scores.double().softmax(dim=1).cumsum(dim=1)
     return torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True)[:, 0]

@@ -1,4 +1,4 @@
-"""What models keep of the past, row by row, in whatever nesting.
+"""Select rows of decoding states, which may be nested.
 
 R rows.
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 
 @torch.inference_mode()
 def select_rows(state: Any, rows: Tensor, last: int | None) -> Any:
-    """`NextToken.select` for nested tuples of tensors, which have their rows in dimension 1, and of caches."""
+    """Apply `NextToken.select` to nested tuples of caches and of tensors with rows in dimension 1."""
     if isinstance(state, tuple):
         return tuple(select_rows(part, rows, last) for part in state)
     if isinstance(state, Tensor):

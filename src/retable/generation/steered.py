@@ -1,7 +1,6 @@
-"""What FUDGE makes of a language model and a discriminator (Yang and Klein 2021, arXiv 2104.05218, section 3): one more
-language model.
+"""A language model steered by a discriminator, for FUDGE (Yang and Klein 2021, arXiv 2104.05218, section 3).
 
-R rows (texts that go on), K candidates, V vocabulary, L labels.
+R rows (unfinished texts), K candidates, V vocabulary, L labels.
 """
 
 from collections.abc import Sequence
@@ -18,19 +17,23 @@ from retable.objectives.prefix_classification import PrefixClassification
 
 
 class Discriminator(Trained):
-    """What tells from the beginning of a text which label it will have: behind the interface of decoding, its `extend`
-    gives log-probabilities of labels (R, L) in place of a next token's.
+    """A classifier that predicts the label of a text from its beginning, with the decoding interface.
 
-    labels: their names. boundary: the token that texts begin and end with. tokens: the digest of the tokenizer.
-    files: what it came from, in one folder, the `cell`.
+    Its `extend` returns log-probabilities of labels, (R, L), instead of next-token scores.
+
+    Args:
+        labels: names of the labels.
+        boundary: id of the token at the begin and end of texts.
+        tokens: digest of the tokenizer.
+        files: files it was loaded from, in one folder, the `cell`.
     """
 
-    objective: PrefixClassification  # type: ignore[assignment]  # of labels, not of tokens
+    objective: PrefixClassification  # type: ignore[assignment]  # it scores labels, not tokens
 
     def __init__(
         self, objective: PrefixClassification, labels: Sequence[str], boundary: int, tokens: str, files: Sequence[Path]
     ):
-        super().__init__(objective)  # type: ignore[arg-type]  # of which it asks for a model and its start
+        super().__init__(objective)  # type: ignore[arg-type]  # the base class only uses its model and start
         self.labels, self.boundary, self.tokens, self.files = list(labels), boundary, tokens, list(files)
 
     @property
@@ -42,18 +45,21 @@ class Discriminator(Trained):
         return self.objective.head(hidden[:, -1]).float().log_softmax(dim=1), after
 
     def require_tokens(self, digest: str) -> None:
-        """Raise UsageError for a language model of another tokenizer."""
+        """Check that the language model has the same tokenizer.
+
+        Raises: UsageError: the digests differ.
+        """
         if digest != self.tokens:
             raise UsageError(
-                f"{self.cell} reads other tokens than the language model writes; train it with the corpus= "
-                "and tokenizer= of that"
+                f"{self.cell} has a different tokenizer from the language model; train it with the language model's "
+                "corpus= and tokenizer="
             )
 
 
 class Steered:
-    """A language model, with what a discriminator makes of its distribution, behind the same interface.
+    """A language model whose distribution is multiplied by a discriminator's probability of a label.
 
-    model: the language model alone.
+    The attribute `model` is the language model itself.
     """
 
     def __init__(self, model: NextToken, discriminator: Discriminator, label: int, top_k: int):
@@ -66,7 +72,7 @@ class Steered:
     def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         own, read = state
         text = ids.to(self._discriminator.device)
-        if isinstance(self.model, Conditioned) and own is None:  # a source is no beginning of what is written
+        if isinstance(self.model, Conditioned) and own is None:  # the source is not part of the output text
             text = torch.full_like(text[:, :1], self._discriminator.boundary)
         scores, own = self.model.extend(ids, own)
         _, read = self._discriminator.extend(text, read)
@@ -74,11 +80,11 @@ class Steered:
         R, K = candidates.shape
         rows = torch.arange(R, device=text.device).repeat_interleave(K)
         tried = candidates.view(-1, 1).to(text.device)
-        told, _ = self._discriminator.extend(tried, self._discriminator.select(read, rows))
-        joint = likeliest + told[:, self._label].view(R, K).to(scores.device)
+        label_log_probs, _ = self._discriminator.extend(tried, self._discriminator.select(read, rows))
+        joint = likeliest + label_log_probs[:, self._label].view(R, K).to(scores.device)
         return torch.full_like(scores, -torch.inf).scatter(1, candidates, joint), (own, read)
 
     def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
         own, read = state
-        told = self._discriminator.select(read, rows.to(self._discriminator.device), last)
-        return self.model.select(own, rows, last), told
+        selected = self._discriminator.select(read, rows.to(self._discriminator.device), last)
+        return self.model.select(own, rows, last), selected

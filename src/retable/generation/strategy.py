@@ -1,6 +1,6 @@
-"""What the strategies of decoding share: prompts in batches, limits, and the penalty of repetition.
+"""Base class of decoding strategies: batches of prompts, limits, and the repetition penalty.
 
-Names and meanings are those of Hugging Face's `generate`. B rows, T tokens, V vocabulary.
+Names and meanings follow Hugging Face's `generate`. B rows, T tokens, V vocabulary.
 """
 
 from collections import defaultdict
@@ -22,19 +22,23 @@ Found = TypeVar("Found")
 
 
 class Completion(NamedTuple):
-    """What a strategy put after a prompt."""
+    """A generated continuation of a prompt."""
 
-    ids: list[int]  # with the end mark, where the text came to its end
-    log_prob: float  # of all of them, in nats, by the model alone, whatever the strategy made of its scores
+    ids: list[int]  # with the end mark, if the text ended
+    log_prob: float  # of all ids, in nats, under the model itself, without the strategy's changes of scores
 
 
 class Strategy:
-    """Puts at most `max_new_tokens` after each prompt.
+    """A decoding strategy, which appends at most `max_new_tokens` to each prompt.
 
-    The end mark is held back until prompt and completion together have `min_length` tokens and the completion has
-    `min_new_tokens`. Where a source is read, by an encoder-decoder or a prefix LM, the text is the completion alone:
-    its length counts, and its repetitions. `batch_size` prompts go together at most, all of one length, so that nothing
-    is padded and a completion does not depend on its neighbours.
+    For an encoder-decoder or a prefix LM, lengths and repetitions concern the completion only, not the source.
+
+    Args:
+        min_new_tokens: tokens of a completion before the end mark is allowed.
+        min_length: the same for prompt and completion together.
+        repetition_penalty: see `penalise_repetition`; 1 for none.
+        batch_size: prompts per batch. Prompts of a batch have the same length, so that nothing is padded and a
+            completion does not depend on the others.
     """
 
     def __init__(
@@ -46,17 +50,27 @@ class Strategy:
         batch_size: PositiveInt = 64,
     ):
         check(max_new_tokens >= 1, "max_new_tokens", max_new_tokens, "1 or more")
-        check(repetition_penalty > 0, "repetition_penalty", repetition_penalty, "1.0 for none, or a little more")
+        check(
+            repetition_penalty > 0,
+            "repetition_penalty",
+            repetition_penalty,
+            "1.0 for none, or a little more, such as 1.2",
+        )
         check(batch_size >= 1, "batch_size", batch_size, "1 or more")
         self.max_new_tokens, self.min_new_tokens, self.min_length = max_new_tokens, min_new_tokens, min_length
         self.repetition_penalty, self.batch_size = repetition_penalty, batch_size
 
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
-        """The completions of each prompt, which holds one token at least; `eos` ends a text, None lets it go on."""
+        """Generate the completions of each prompt.
+
+        Args:
+            prompts: token ids, at least one per prompt.
+            eos: id of the end mark; None lets texts run to the maximum length.
+        """
         raise NotImplementedError
 
     def batches(self, prompts: Sequence[Sequence[int]], device: torch.device) -> Iterator[tuple[list[int], Tensor]]:
-        """Where in `prompts` each batch's rows stand, and their ids (B, T)."""
+        """Yield batches of prompts of equal length, as their indices in `prompts` and their ids, (B, T)."""
         by_length: defaultdict[int, list[int]] = defaultdict(list)
         for i, prompt in enumerate(prompts):
             by_length[len(prompt)].append(i)
@@ -71,18 +85,23 @@ class Strategy:
         prompts: Sequence[Sequence[int]],
         device: torch.device,
     ) -> list[Found]:
-        """Of each prompt what `find` gives of the rows of its batch. Processes share the batches."""
+        """Apply `find` to batches of prompts, and return its result for each prompt. Processes share the batches."""
         batches = list(self.batches(prompts, device))
-        found = mapped(find, batches)
+        results = mapped(find, batches)
         places = [place for rows, _ in batches for place in rows]
-        by_place = dict(zip(places, chain(*found), strict=True))
+        by_place = dict(zip(places, chain(*results), strict=True))
         return [by_place[place] for place in range(len(prompts))]
 
     def constrain(self, model: NextToken, scores: Tensor, ids: Tensor, n_new: int, eos: int | None) -> Tensor:
-        """The model's scores (B, V) after prompts and the `n_new` tokens behind them, together `ids` (B, T)."""
-        alone = model.model if isinstance(model, Steered) else model
-        # what is translated is no part of the text
-        text = ids[:, ids.shape[1] - n_new :] if isinstance(alone, Conditioned) else ids
+        """Apply the penalty and the minimum lengths to the scores, (B, V), of the next token.
+
+        Args:
+            ids: prompts and new tokens, (B, T).
+            n_new: the number of new tokens.
+        """
+        language_model = model.model if isinstance(model, Steered) else model
+        # the source is not part of the output text
+        text = ids[:, ids.shape[1] - n_new :] if isinstance(language_model, Conditioned) else ids
         if self.repetition_penalty != 1:
             scores = penalise_repetition(scores, text, self.repetition_penalty)
         if eos is not None and (text.shape[1] < self.min_length or n_new < self.min_new_tokens):
@@ -91,15 +110,18 @@ class Strategy:
 
 
 def penalise_repetition(scores: Tensor, ids: Tensor, penalty: float) -> Tensor:
-    """Scores (B, V), those of the tokens in `ids` (B, T) divided by `penalty` (Keskar et al. 2019, CTRL, section 4.1).
+    """Divide the scores, (B, V), of tokens that occur in `ids`, (B, T), by `penalty` (Keskar et al. 2019, section 4.1).
 
-    Negative ones are multiplied instead, so that a penalty above 1 never helps.
+    Negative scores are multiplied instead, so that a penalty above 1 always lowers them.
     """
     seen = scores.gather(1, ids)
     return scores.scatter(1, ids, torch.where(seen < 0, seen * penalty, seen / penalty))
 
 
 def check(holds: bool, name: str, value: object, instead: str) -> None:
-    """Raises UsageError for a setting that no strategy can follow."""
+    """Check a setting.
+
+    Raises: UsageError: `holds` is False; the message suggests `instead`.
+    """
     if not holds:
-        raise UsageError(f"{name}={value} can't be; write {name}={instead}")
+        raise UsageError(f"{name}={value} is out of range; write {name}={instead}")

@@ -1,6 +1,6 @@
-"""Exact match and F1 of answers, as SQuAD v1.1 has them (Rajpurkar et al. 2016, section 6.1; evaluate-v1.1.py).
+"""Exact match and F1 of answers as in SQuAD v1.1 (Rajpurkar et al. 2016, section 6.1; evaluate-v1.1.py).
 
-Both compare lower-case words without punctuation and articles, and take the best of a question's right answers.
+Both compare lower-case words without punctuation and articles, and take the best over a question's reference answers.
 """
 
 import re
@@ -14,45 +14,48 @@ from numpy.typing import NDArray
 from retable.core.errors import UsageError
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
-NO_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII's alone, as in the script
+NO_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only, as in the script
 
 
 def normalise(answer: str) -> list[str]:
-    """The words that are compared."""
+    """Return the words of an answer to compare."""
     return ARTICLES.sub(" ", answer.lower().translate(NO_PUNCTUATION)).split()
 
 
 def exact_match(prediction: str, answers: Sequence[str]) -> bool:
-    """Whether the prediction has the same words, in order, as one of the answers."""
+    """Return whether the prediction has the same words, in order, as one of the answers."""
     return any(normalise(prediction) == normalise(answer) for answer in answers)
 
 
 def word_f1(prediction: str, answers: Sequence[str]) -> float:
-    """The highest F1 of the prediction's bag of words and an answer's; 0 where they share no word, even if both have
-    none."""
+    """Compute the highest F1 between the bags of words of the prediction and an answer.
+
+    It is 0 if they share no word, even if both are empty.
+    """
     words = Counter(normalise(prediction))
     return max(_overlap(words, Counter(normalise(answer))) for answer in answers)
 
 
 def answer_scores(predictions: Mapping[str, str], answers: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
-    """(n, 2): exact match and F1 of each question of `answers`, in their order; both go by the questions' ids.
+    """Compute exact match and F1 of each question of `answers`, (n, 2), in their order.
 
-    Predictions for other questions are left out of account. UsageError where one is missing: the official script gives
-    it 0, which hides a file of another split.
+    Predictions and answers are keyed by question id. Predictions for other questions are ignored.
+
+    Raises: UsageError: a prediction is missing. (The official script scores it 0, which hides a file of another split.)
     """
     if missing := [question for question in answers if question not in predictions]:
         raise UsageError(
-            f"{len(missing)} of {len(answers)} questions have no prediction, the first of them {missing[0]!r}; "
-            'predict "" where there is no answer'
+            f"{len(missing)} of {len(answers)} questions have no prediction, the first is {missing[0]!r}; "
+            'write "" for a question without an answer'
         )
     scores = [(exact_match(predictions[q], right), word_f1(predictions[q], right)) for q, right in answers.items()]
     return np.array(scores, dtype=np.float64).reshape(-1, 2)
 
 
 def answer_metrics(predictions: Mapping[str, str], answers: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """The mean `exact_match` and `f1` over the questions, as shares."""
+    """Compute the mean `exact_match` and `f1` over the questions, as shares."""
     if not answers:
-        raise ValueError("no questions to take a metric of")
+        raise ValueError("cannot compute metrics of 0 questions")
     match, f1 = answer_scores(predictions, answers).mean(axis=0)
     return {"exact_match": float(match), "f1": float(f1)}
 

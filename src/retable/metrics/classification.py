@@ -1,7 +1,7 @@
-"""Classification metrics, all of them functions of the confusion matrix.
+"""Classification metrics as functions of the confusion matrix.
 
-Confusion matrices have shape (..., C, C), true classes in rows, predicted ones in columns, so that a metric
-of a thousand bootstrap resamples is one call.
+Confusion matrices have shape (..., C, C) with true classes in rows and predicted classes in columns. Metrics of a
+thousand bootstrap resamples are computed in one call.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, classes: Sequence) -> NDArray[np.int64]:
-    """Counts (C, C) of (label, prediction) pairs, both 1-D, of equal length and from `classes`."""
+    """Count the (label, prediction) pairs, (C, C), of two 1-D sequences of equal length with values in `classes`."""
     index = {name: i for i, name in enumerate(classes)}
     rows = np.array([index[label] for label in np.asarray(labels).tolist()], dtype=np.int64)
     columns = np.array([index[label] for label in np.asarray(predictions).tolist()], dtype=np.int64)
@@ -22,15 +22,15 @@ def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, classes: Sequenc
 
 
 def accuracy(confusion: ArrayLike) -> NDArray[np.float64]:
-    """The share of examples on the diagonal; (..., C, C) to (...)."""
+    """Compute the share of correct predictions; (..., C, C) to (...)."""
     confusion = np.asarray(confusion, dtype=np.float64)
     return np.trace(confusion, axis1=-2, axis2=-1) / confusion.sum(axis=(-2, -1))
 
 
 def matthews(confusion: ArrayLike) -> NDArray[np.float64]:
-    """The Matthews correlation, in its multi-class form R_K (Gorodkin 2004, eq. 8); (..., C, C) to (...).
+    """Compute the Matthews correlation in its multi-class form R_K (Gorodkin 2004, eq. 8); (..., C, C) to (...).
 
-    Zero where every label or every prediction is of one class, as in CoLA's scorer.
+    It is 0 if all labels or all predictions are one class, as in CoLA's scorer.
     """
     confusion = np.asarray(confusion, dtype=np.float64)
     right = np.trace(confusion, axis1=-2, axis2=-1)
@@ -40,16 +40,16 @@ def matthews(confusion: ArrayLike) -> NDArray[np.float64]:
 def matthews_of_sums(
     right: NDArray[np.float64], labels: NDArray[np.float64], predictions: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return `matthews` from the number of right predictions (...) and each class's labels and predictions (..., C)."""
+    """Compute `matthews` from correct predictions, (...), and class counts of labels and predictions, (..., C)."""
     total = labels.sum(axis=-1)
     covariance = total * right - (labels * predictions).sum(axis=-1)
     variance = (total**2 - (labels**2).sum(axis=-1)) * (total**2 - (predictions**2).sum(axis=-1))
-    # the counts are integers, so a variance that is not zero is at least one
+    # the counts are integers, so a non-zero variance is at least one
     return np.where(variance > 0, covariance / np.sqrt(np.maximum(variance, 1)), 0.0)
 
 
 def f1(confusion: ArrayLike, positive: int = 1) -> NDArray[np.float64]:
-    """F1 of class `positive`; (..., C, C) to (...). Zero where the class is neither there nor predicted."""
+    """Compute F1 of class `positive`; (..., C, C) to (...). It is 0 if the class never occurs."""
     confusion = np.asarray(confusion, dtype=np.float64)
     true_positives = confusion[..., positive, positive]
     counted = confusion[..., positive, :].sum(axis=-1) + confusion[..., :, positive].sum(axis=-1)
@@ -57,9 +57,9 @@ def f1(confusion: ArrayLike, positive: int = 1) -> NDArray[np.float64]:
 
 
 def classification_metrics(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float]:
-    """`accuracy` and `matthews` of 1-D labels and predictions (names or numbers) of equal length."""
+    """Compute `accuracy` and `matthews` of 1-D labels and predictions (names or numbers) of equal length."""
     labels, predictions = np.asarray(labels), np.asarray(predictions)
     if not len(labels):
-        raise ValueError("no examples to take a metric of")
+        raise ValueError("cannot compute metrics of 0 examples")
     confusion = confusion_matrix(labels, predictions, np.union1d(labels, predictions).tolist())
     return {"accuracy": float(accuracy(confusion)), "matthews": float(matthews(confusion))}

@@ -1,14 +1,14 @@
-"""Is one system better than another, over seeds and over test units together?
+"""Compare two systems over seeds and test units together.
 
-Both systems are measured on the same units, each by the runs of its seeds. The difference of their means has two
-sources of error, which are independent of each other and so add up:
+Both systems are measured on the same units, each with one run per seed. The difference of their means has two
+independent sources of error, whose variances add up:
 
-- other units: the jackknife's variance of the difference, over blocks of units (Efron and Stein 1981). For a mean over
-  units it is that of the paired t-test.
-- other seeds: s²/n of each system, as in Welch's t-test (1947).
+- choice of units: the jackknife variance of the difference, over blocks of units (Efron and Stein 1981). For a mean
+  over units it equals that of the paired t-test.
+- choice of seeds: s²/n of each system, as in Welch's t-test (1947).
 
-The interval is Student's, with the degrees of freedom of such a sum (Satterthwaite 1946). What a seed makes of single
-units is in both parts, so the interval is a little too wide rather than too narrow.
+The interval is Student's, with the degrees of freedom of such a sum (Satterthwaite 1946). The interaction of seeds and
+units is in both parts, so the interval is slightly too wide.
 """
 
 from collections.abc import Sequence
@@ -21,32 +21,35 @@ from scipy.special import stdtr, stdtrit
 
 from retable.metrics.units import Best, Sums
 
-FEWEST = 5  # blocks of units that an interval needs: two documents have three resamples
-ALPHA = 0.05
-POWER = 0.8  # with which `seeds_needed` seeds would decide
-MOST_SEEDS = 1000
+FEWEST = 5  # blocks of units that an interval needs; two documents have only three resamples
+ALPHA = 0.05  # significance level
+POWER = 0.8  # probability that `seeds_needed` seeds give a significant difference
+MOST_SEEDS = 1000  # largest number of seeds that `seeds_needed` tries
 
 
 class Comparison(NamedTuple):
-    """The first system less the second."""
+    """The difference of the first system to the second, with its uncertainty."""
 
-    difference: float  # of the means over seeds, on the scale of the test: nats where the metric is a perplexity
-    low: float  # of the 95 % interval; NaN without units and without two seeds a side
+    difference: float  # of the means over seeds, on the scale of the test: nats for perplexities
+    low: float  # lower end of the 95 % interval; NaN without units if a system has one seed
     high: float
     p: float  # two-sided
     best: Best
     seeds: tuple[int, int]
-    n_blocks: int  # of test units, 0 where the interval is over seeds only
-    over_seeds: bool  # False where a side has one seed: the interval then is over units only
-    better: int  # of the pairs of a run of each system those in which the first is better
+    n_blocks: int  # blocks of test units; 0 if the interval is over seeds only
+    over_seeds: bool  # False if a system has one seed; the interval is then over units only
+    better: int  # pairs of runs, one per system, in which the first is better
     pairs: int
-    seeds_needed: int | None  # on each side, to decide; None where no number up to MOST_SEEDS would
+    seeds_needed: int | None  # seeds per system for a significant difference; None: more than MOST_SEEDS
 
     def verdict(self, p: float | None = None) -> str:
-        """Say whether the first system is better, worse, or undecided; what would decide; and what it holds for.
+        """Return whether the first system is better, worse or undecided, as a phrase for tables.
+
+        An undecided verdict includes the number of seeds, or the need for more units, that would decide. A verdict from
+        one seed is marked as such.
 
         Args:
-            p: adjusted for several comparisons; by default the comparison's own.
+            p: p-value adjusted for several comparisons; by default the comparison's own.
         """
         p = self.p if p is None else p
         if isnan(p):
@@ -68,16 +71,16 @@ def compare(
     """Compare the runs of two systems.
 
     Args:
-        values: (n,), of the first system's runs, on the scale of the test.
-        others: (m,), of the second's.
+        values: results of the first system's runs, (n,), on the scale of the test.
+        others: results of the second system's runs, (m,).
         best: which values are better; None counts as `highest`.
-        sums: of the first system's runs over the units; empty where there are no units.
-        other_sums: of the second's, over the same units in the same order.
+        sums: per run of the first system, its sums over units; empty without units.
+        other_sums: the same for the second system, over the same units in the same order.
     """
-    own, its = np.asarray(values, dtype=np.float64), np.asarray(others, dtype=np.float64)
-    n, m = len(own), len(its)
-    difference = float(own.mean() - its.mean())
-    errors: list[tuple[float, int]] = []  # variances with their degrees of freedom
+    first, second = np.asarray(values, dtype=np.float64), np.asarray(others, dtype=np.float64)
+    n, m = len(first), len(second)
+    difference = float(first.mean() - second.mean())
+    errors: list[tuple[float, int]] = []  # variances and their degrees of freedom
     blocks = len(sums[0].of_blocks) if sums and other_sums else 0
     if blocks >= FEWEST:
         left_out = jackknife(sums) - jackknife(other_sums)
@@ -85,11 +88,11 @@ def compare(
     else:
         blocks = 0
     over_seeds = min(n, m) > 1
-    spreads = (float(own.var(ddof=1)), float(its.var(ddof=1))) if over_seeds else (0.0, 0.0)
+    spreads = (float(first.var(ddof=1)), float(second.var(ddof=1))) if over_seeds else (0.0, 0.0)
     if over_seeds:
         errors += [(spreads[0] / n, n - 1), (spreads[1] / m, m - 1)]
     low, high, p = interval(difference, errors)
-    gaps = own[:, None] - its[None]
+    gaps = first[:, None] - second[None]
     better = int((gaps < 0).sum() if best == "lowest" else (gaps > 0).sum())
     of_units = errors[0] if blocks else (0.0, 1)
     needed = _seeds_needed(abs(difference), *of_units, sum(spreads), min(n, m) + 1) if over_seeds else None
@@ -97,17 +100,17 @@ def compare(
 
 
 def jackknife(runs: Sequence[Sums]) -> NDArray[np.float64]:
-    """The mean over runs of a metric without each block of its units, (n_blocks,), on the scale of the test."""
-    found = []
+    """Compute the mean over runs of a metric without each block of units, (n_blocks,), on the scale of the test."""
+    results = []
     for run in runs:
         added, scale = run.of_blocks, run.compared
         values = run.statistic(added.sum(axis=0) - added)
-        found.append(values if scale is None else scale(values))
-    return np.mean(found, axis=0)
+        results.append(values if scale is None else scale(values))
+    return np.mean(results, axis=0)
 
 
 def interval(difference: float, errors: Sequence[tuple[float, int]]) -> tuple[float, float, float]:
-    """The 95 % interval of a difference and its p-value, from variances and their degrees of freedom."""
+    """Compute the 95 % interval and p-value of a difference, from variances and their degrees of freedom."""
     if not errors:
         return nan, nan, nan
     variance = sum(each for each, _ in errors)
@@ -120,17 +123,17 @@ def interval(difference: float, errors: Sequence[tuple[float, int]]) -> tuple[fl
 
 
 def _seeds_needed(size: float, of_units: float, freedom_of_units: int, spread: float, fewest: int) -> int | None:
-    """The fewest seeds a side, from `fewest`, for which a difference of that size would be found with POWER."""
+    """Return the fewest seeds per system, from `fewest`, that show a difference of this size with POWER."""
     n = np.arange(fewest, MOST_SEEDS + 1)
     of_seeds = spread / n
     variance, squares = of_units + of_seeds, of_units**2 / freedom_of_units + of_seeds**2 / (2 * (n - 1))
-    freedom = variance**2 / np.maximum(squares, np.finfo(float).tiny)  # whatever it is where there is no spread at all
+    freedom = variance**2 / np.maximum(squares, np.finfo(float).tiny)  # avoids 0 / 0 without any spread
     enough = size > (stdtrit(freedom, 1 - ALPHA / 2) + stdtrit(freedom, POWER)) * np.sqrt(variance)
     return int(n[enough][0]) if enough.any() else None
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Adjust p-values for their number by Holm's step-down rule (1979); NaN stays and does not count."""
+    """Adjust p-values for multiple comparisons by Holm's step-down rule (1979); NaNs are kept and not counted."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p)[: np.count_nonzero(~np.isnan(p))]
     adjusted = np.full(p.shape, nan)

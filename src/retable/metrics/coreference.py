@@ -1,9 +1,9 @@
-"""MUC, B³, CEAF_φ4 and their mean, the CoNLL average, of clusters of mentions (Vilain et al. 1995; Bagga and Baldwin
-1998; Luo 2005; Pradhan et al. 2014, whose rules for mentions that only one side has are the reference scorer's).
+"""Coreference metrics: MUC, B³, CEAF_φ4 and their mean, the CoNLL average.
 
-Each is a precision and a recall, two fractions; those of several documents are one, their numerators and denominators
-added up. The mentions of key and response may differ, and nothing is done about it: one without a twin counts against
-its side.
+Papers: Vilain et al. 1995, Bagga and Baldwin 1998, Luo 2005. Mentions that only key or response has count as errors of
+that side, as in the reference scorer (Pradhan et al. 2014).
+
+Each metric has a precision and a recall. Over several documents, numerators and denominators are summed first.
 
 K clusters of the key, R of the response.
 """
@@ -20,13 +20,13 @@ from retable.metrics.intervals import Statistic
 Clusters = Sequence[Collection[Hashable]]
 
 METRICS = ("muc", "b_cubed", "ceaf")
-# What a document adds to each metric.
+# Counts of a document for each metric.
 PARTS = ("recall_numerator", "recall_denominator", "precision_numerator", "precision_denominator")
 COLUMNS = tuple(f"{metric}_{part}" for metric in METRICS for part in PARTS)
 
 
 def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]:
-    """(12,): the COLUMNS of a document. A mention that the response has twice counts where it stands first."""
+    """Compute the COLUMNS of a document, (12,). A repeated mention of the response counts at its first occurrence."""
     key, response = _distinct(key), _distinct(response)
     place = {mention: j for j, cluster in enumerate(response) for mention in cluster}
     shared = np.zeros((len(key), len(response)))
@@ -35,12 +35,11 @@ def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]
             if mention in place:
                 shared[i, place[mention]] += 1
     in_key, in_response = (np.array([len(c) for c in clusters], dtype=np.float64) for clusters in (key, response))
-    # MUC: a cluster of n mentions is n − 1 links, of which those are right that need not be cut, or added, to make the
-    # other side's clusters.
+    # MUC: a cluster of n mentions has n − 1 links; the correct ones are those within clusters of the other side.
     links = np.maximum(shared - 1, 0).sum()
-    # B³: of each mention the share of its cluster that the other side puts it together with.
+    # B³: for each mention, the share of its cluster that shares its cluster on the other side.
     recalled, precise = (shared**2 / in_key[:, None]).sum(), (shared**2 / in_response).sum()
-    # CEAF: the similarity φ4 of clusters, each of which goes with one of the other side at most.
+    # CEAF: the best one-to-one alignment of clusters by the similarity φ4.
     similarity = 2 * shared / (in_key[:, None] + in_response)
     aligned = similarity[linear_sum_assignment(similarity, maximize=True)].sum()
     return np.array(
@@ -53,30 +52,30 @@ def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]
 
 
 def recall(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Of counts (..., 12), summed over documents; (...), 0 where the key has nothing to find."""
+    """Compute the recall from counts summed over documents; (..., 12) to (...). It is 0 if the key is empty."""
     numerator, denominator, _, _ = _parts(counts, metric)
     return numerator / np.where(denominator, denominator, 1)
 
 
 def precision(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Likewise, 0 where the response has nothing."""
+    """Compute the precision from counts summed over documents; (..., 12) to (...). It is 0 if the response is empty."""
     _, _, numerator, denominator = _parts(counts, metric)
     return numerator / np.where(denominator, denominator, 1)
 
 
 def f1(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Their harmonic mean, 0 where both are."""
+    """Compute the harmonic mean of recall and precision; (..., 12) to (...). It is 0 if both are 0."""
     recalled, precise = recall(counts, metric), precision(counts, metric)
     both = recalled + precise
     return 2 * recalled * precise / np.where(both, both, 1)
 
 
 def conll_average(counts: ArrayLike) -> NDArray[np.float64]:
-    """The mean F1 of the three; (..., 12) to (...)."""
+    """Compute the mean F1 of the three metrics; (..., 12) to (...)."""
     return np.mean([f1(counts, metric) for metric in METRICS], axis=0)
 
 
-# By name those of summed counts, (..., 12) to (...): `average_f1`, and `<metric>_recall`, `_precision` and `_f1`.
+# Functions of summed counts, (..., 12) to (...): `average_f1`, and `<metric>_recall`, `_precision` and `_f1`.
 STATISTICS: Mapping[str, Statistic] = {"average_f1": conll_average} | {
     f"{metric}_{share.__name__}": partial(share, metric=metric)
     for metric in METRICS
@@ -85,24 +84,24 @@ STATISTICS: Mapping[str, Statistic] = {"average_f1": conll_average} | {
 
 
 def coreference_metrics(counts: ArrayLike) -> dict[str, float]:
-    """The STATISTICS of the counts (n, 12) of documents."""
+    """Compute all STATISTICS from the counts of documents, (n, 12)."""
     sums = np.asarray(counts, dtype=np.float64).sum(axis=0)
     return {name: float(statistic(sums)) for name, statistic in STATISTICS.items()}
 
 
 def _parts(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """(4, ...): those of a metric."""
+    """Return the four PARTS of a metric, (4, ...)."""
     first = COLUMNS.index(f"{metric}_{PARTS[0]}")
     return np.moveaxis(np.asarray(counts, dtype=np.float64)[..., first : first + len(PARTS)], -1, 0)
 
 
 def _distinct(clusters: Clusters) -> list[list[Hashable]]:
-    """The clusters without mentions that stood before, and without those that are empty then."""
+    """Return the clusters without repeated mentions, and without clusters that become empty."""
     seen: set[Hashable] = set()
-    found = []
+    result = []
     for cluster in clusters:
         mentions = [mention for mention in dict.fromkeys(cluster) if mention not in seen]
         seen.update(mentions)
         if mentions:
-            found.append(mentions)
-    return found
+            result.append(mentions)
+    return result

@@ -1,15 +1,19 @@
-"""Correlations of numbers with numbers: Pearson's, and of `ranks` Spearman's."""
+"""Pearson's correlation, and Spearman's as Pearson's of `ranks`."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
 def moments(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
-    """What each of n pairs adds to a correlation, (n, 6): 1, x, y, x², y², xy, with x and y from their means on, in
-    units of their standard deviations; zeros for a side that is the same throughout but for rounding."""
+    """Compute the contribution of each of n pairs to a correlation, (n, 6): 1, x, y, x², y², xy.
+
+    x and y are standardised to mean 0 and standard deviation 1. A constant side is all zeros.
+    """
     first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if len(first) != len(second) or not len(first):
-        raise ValueError(f"{len(first)} and {len(second)} numbers; a correlation is of as many, one at least")
+        raise ValueError(
+            f"{len(first)} and {len(second)} numbers; a correlation needs two sides of equal length, 1 or more"
+        )
     first, second = _standard(first), _standard(second)
     return np.stack([np.ones_like(first), first, second, first**2, second**2, first * second], axis=-1)
 
@@ -22,17 +26,16 @@ def _standard(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def pearson_of_sums(sums: ArrayLike) -> NDArray[np.float64]:
-    """Pearson's correlation from sums of `moments`; (..., 6) to (...). Zero where one side is the same throughout, and
-    tells nothing."""
+    """Compute Pearson's correlation from sums of `moments`; (..., 6) to (...). It is 0 if one side is constant."""
     n, x, y, xx, yy, xy = np.moveaxis(np.asarray(sums, dtype=np.float64), -1, 0)
     x_variance, y_variance = n * xx - x**2, n * yy - y**2
-    least = 1e-24 * n * np.maximum(n, 1)  # nothing but rounding
+    least = 1e-24 * n * np.maximum(n, 1)  # variances up to this are rounding errors
     varies = (x_variance > least) & (y_variance > least)
     spread = np.sqrt(np.where(varies, x_variance, 1.0)) * np.sqrt(np.where(varies, y_variance, 1.0))
     return np.where(varies, (n * xy - x * y) / spread, 0.0)
 
 
 def ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """The places of 1-D values in their order, from 1 on; those that are equal share the mean of theirs."""
+    """Return the ranks of 1-D values, from 1; equal values share the mean of their ranks."""
     _, places, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[places]

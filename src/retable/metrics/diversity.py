@@ -1,4 +1,4 @@
-"""How varied samples of text are: distinct n-grams, repetition, Zipf's law, and their BLEU among each other."""
+"""Diversity of text samples: distinct n-grams, repetition, Zipf's law and self-BLEU."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,32 +7,40 @@ import numpy as np
 
 from retable.metrics.regression import fit_power
 
-Samples = Sequence[Sequence[str]]  # the tokens of each
+Samples = Sequence[Sequence[str]]  # the tokens of each sample
 
 
 def distinct(samples: Samples, n: int) -> float:
-    """The share of different ones among all n-grams of all samples (Li et al. 2016, section 5.1); NaN without any."""
+    """Compute the share of distinct n-grams among all n-grams of all samples (Li et al. 2016, section 5.1); NaN without
+    any.
+    """
     grams = [gram for sample in samples for gram in n_grams(sample, n)]
     return len(set(grams)) / len(grams) if grams else float("nan")
 
 
 def repetition(samples: Samples, n: int = 4) -> float:
-    """The share of n-grams that the sample has held before, averaged over the samples that are long enough for one
-    (Welleck et al. 2020, section 6.1: seq-rep-n); NaN without any."""
+    """Compute the share of a sample's n-grams that occurred earlier in it, averaged over samples.
+
+    Welleck et al. 2020, section 6.1: seq-rep-n. Samples shorter than n are skipped; NaN without any sample.
+    """
     shares = [1 - len(set(grams)) / len(grams) for sample in samples if (grams := n_grams(sample, n))]
     return float(np.mean(shares)) if shares else float("nan")
 
 
 def zipf_exponent(samples: Samples) -> float:
-    """s of Zipf's law, frequency ∝ rank^−s: a line through the logarithms over all ranks (Holtzman et al. 2020,
-    section 5.2); NaN for fewer than three words."""
+    """Fit s of Zipf's law, frequency ∝ rank^−s, on logarithms over all ranks (Holtzman et al. 2020, section 5.2).
+
+    It is NaN for fewer than three different words.
+    """
     counts = sorted(Counter(word for sample in samples for word in sample).values(), reverse=True)
     return -fit_power(np.arange(1, len(counts) + 1), counts).slope if len(counts) > 2 else float("nan")
 
 
 def self_bleu(samples: Samples) -> float:
-    """The mean BLEU-4 of each sample, in per cent, with all others as its references (Zhu et al. 2018, Texygen,
-    section 2): 100 where all are alike. NaN for fewer than two samples."""
+    """Compute the mean BLEU-4 of each sample with all others as references (Zhu et al. 2018, Texygen, section 2).
+
+    In per cent; 100 if all samples are equal, NaN for fewer than two samples.
+    """
     if len(samples) < 2:
         return float("nan")
     from sacrebleu.metrics import BLEU

@@ -1,8 +1,8 @@
 """Bootstrap intervals and tests for statistics that are functions of sums over units.
 
-Perplexity, accuracy, Matthews and F1 all are: a unit (a document, an example) adds a row of K numbers, and
-`statistic` maps sums (..., K) to values (...). A resample then is one row of multinomial weights, and a
-thousand resamples are one matrix product.
+Perplexity, accuracy, Matthews and F1 are such statistics: each unit (a document, an example) contributes K numbers, and
+`statistic` maps sums, (..., K), to values, (...). A resample is one row of multinomial weights, so a thousand resamples
+are one matrix product.
 """
 
 import math
@@ -14,20 +14,26 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
-CHUNK = 2**22  # weights held at once: 32 MiB
+CHUNK = 2**22  # weights in memory at a time, 32 MiB
 
 
 def mean_std(values: ArrayLike) -> tuple[float, float]:
-    """The mean and the sample standard deviation (n − 1) of 1-D values; NaN is that of a single value."""
+    """Compute the mean and the sample standard deviation (n − 1) of 1-D values; the latter is NaN for one value."""
     values = np.asarray(values, dtype=np.float64)
-    if len(values) > 1 and (values == values[0]).all():  # whose mean may be off by a rounding, and a deviation with it
+    if len(values) > 1 and (values == values[0]).all():  # avoids rounding errors
         return float(values[0]), 0.0
     return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else float("nan")
 
 
 def clustered_mean(sums: ArrayLike, sizes: ArrayLike) -> tuple[float, float]:
-    """The mean of values that come in clusters, whose sums and sizes (n,) these are, and its standard error, that of a
-    ratio (Cochran 1977, chapter 6): values of one cluster may be alike. NaN is that of a single cluster."""
+    """Compute the mean of values that come in clusters, and its standard error.
+
+    The error is that of a ratio (Cochran 1977, chapter 6), as values of a cluster may be similar; NaN for one cluster.
+
+    Args:
+        sums: sum of the values of each cluster, (n,).
+        sizes: number of values of each cluster, (n,).
+    """
     sums, sizes = np.asarray(sums, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
     mean, n = sums.sum() / sizes.sum(), len(sums)
     spread = np.square(sums - mean * sizes).sum() * n / (n - 1) if n > 1 else np.nan
@@ -35,21 +41,24 @@ def clustered_mean(sums: ArrayLike, sizes: ArrayLike) -> tuple[float, float]:
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Student's interval of the mean of 1-D values; NaN for a single one, which tells nothing of the spread."""
+    """Compute Student's interval of the mean of 1-D values; NaN for a single value."""
     mean, std = mean_std(values)
     n = np.size(values)
     return _student(mean, std / math.sqrt(n), n - 1, level)
 
 
 def difference_interval(values: ArrayLike, others: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Welch's interval of the mean of 1-D `values` less that of `others` (Welch 1947): neither pairs nor equal
-    variances are supposed. NaN where either is a single value. Of pairs take `mean_interval` of their differences."""
+    """Compute Welch's interval of the mean of 1-D `values` minus the mean of `others` (Welch 1947).
+
+    It assumes neither pairs nor equal variances; NaN if either is a single value. For pairs, use `mean_interval` of
+    their differences.
+    """
     (mean, std), (other, other_std) = mean_std(values), mean_std(others)
     n, m = np.size(values), np.size(others)
-    own, its = std**2 / n, other_std**2 / m
-    squares = own**2 / max(n - 1, 1) + its**2 / max(m - 1, 1)
-    freedom = (own + its) ** 2 / squares if squares > 0 else n + m - 2  # no spread at all, so no interval to scale
-    return _student(mean - other, math.sqrt(own + its), freedom, level)
+    first, second = std**2 / n, other_std**2 / m
+    squares = first**2 / max(n - 1, 1) + second**2 / max(m - 1, 1)
+    freedom = (first + second) ** 2 / squares if squares > 0 else n + m - 2  # any number works without spread
+    return _student(mean - other, math.sqrt(first + second), freedom, level)
 
 
 def _student(mean: float, error: float, freedom: float, level: float) -> tuple[float, float]:
@@ -58,9 +67,9 @@ def _student(mean: float, error: float, freedom: float, level: float) -> tuple[f
 
 
 def bootstrap_sums(units: ArrayLike, resamples: int = 1000, seed: int = 0) -> NDArray[np.float64]:
-    """Sums over units resampled with replacement; (n_units, K) to (resamples, K).
+    """Compute sums over units resampled with replacement; (n_units, K) to (resamples, K).
 
-    The same seed and number of units give the same resamples, whatever the units hold.
+    The same seed and number of units give the same resamples for any data.
     """
     units = np.asarray(units, dtype=np.float64)
     n = len(units)
@@ -68,7 +77,7 @@ def bootstrap_sums(units: ArrayLike, resamples: int = 1000, seed: int = 0) -> ND
     sums = np.empty((resamples, units.shape[1]))
     rows = max(1, CHUNK // n)
     for start in range(0, resamples, rows):
-        # counting drawn indices is the multinomial distribution, seven times as fast as Generator.multinomial
+        # counts of drawn indices are multinomial; seven times as fast as Generator.multinomial
         weights = np.stack(
             [
                 np.bincount(generator.integers(n, size=n, dtype=np.int32), minlength=n)
@@ -85,10 +94,10 @@ def bootstrap(
     resamples: int = 1000,
     seed: int = 0,
 ) -> NDArray[np.float64]:
-    """The mean of a statistic over systems in each resample of their units, (resamples,).
+    """Compute the mean of a statistic over systems in each resample of their units, (resamples,).
 
-    systems, (n_units, K) each, mostly the seeds of one, hold the same units in the same order: a resample draws
-    one set of units for all of them, and for all calls with the same seed and number of units.
+    The systems, (n_units, K) each and usually the seeds of one recipe, have the same units in the same order. All
+    systems share the resampled units, and so do all calls with the same seed and number of units.
     """
     sums = bootstrap_sums(np.hstack([*systems]), resamples, seed)
     ends = np.cumsum([system.shape[1] for system in systems])
@@ -96,11 +105,11 @@ def bootstrap(
 
 
 def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = math.inf) -> tuple[float, float]:
-    """Return the percentile interval of bootstrap replicates (Efron and Tibshirani 1993, chapter 13).
+    """Compute the percentile interval of bootstrap replicates (Efron and Tibshirani 1993, chapter 13).
 
-    Where the replicates are of n units (or blocks of them), it is the expanded one (Hesterberg 2015, section 5.2): the
-    percentiles lie as far out as Student's t of n − 1 and the spread of a sample instead of a resample want it. Without
-    that the interval of twenty units holds the truth less often than it says.
+    With n, the number of units or blocks, it is the expanded interval (Hesterberg 2015, section 5.2): percentiles are
+    widened for Student's t of n − 1 and for the bias of the resampled variance. Otherwise the interval of twenty units
+    covers the true value less often than its level.
     """
     z = (
         float(stdtrit(n - 1, (1 + level) / 2)) * math.sqrt(n / (n - 1))
@@ -112,14 +121,15 @@ def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = m
 
 
 def paired_test(difference: float, replicates: ArrayLike) -> float:
-    """Two-sided p-value of a difference on the same units (Berg-Kirkpatrick et al. 2012, figure 1).
+    """Compute the two-sided p-value of a difference on the same units (Berg-Kirkpatrick et al. 2012, figure 1).
 
-    replicates is that difference in each resample: `bootstrap` of one system less that of the other. p is the
-    share of resamples in which it strays from the observed difference by at least that difference's size;
-    with the observed sample counted, p is at least 1 / (resamples + 1). Resamples in which the statistic is not
-    defined, NaN, tell nothing and are left out.
+    p is the share of resamples that deviate from the observed difference by at least its size. The observed sample
+    counts as one, so p is at least 1 / (resamples + 1). NaN replicates, where the statistic is undefined, are ignored.
+
+    Args:
+        replicates: the difference in each resample: `bootstrap` of one system minus that of the other.
     """
     strays = np.abs(np.asarray(replicates, dtype=np.float64) - difference)
-    # of shares many lie at that very distance, but for rounding
+    # for shares, many resamples have exactly this distance, up to rounding
     strays = strays[~np.isnan(strays)] >= abs(difference) * (1 - 1e-9)
     return (1 + int(strays.sum())) / (strays.size + 1)

@@ -1,4 +1,4 @@
-"""Metrics of units with a `label` and a `prediction`: classes, or numbers."""
+"""Metrics of units with a `label` and a `prediction`, which are classes or numbers."""
 
 from collections.abc import Callable
 
@@ -10,24 +10,24 @@ from retable.metrics.classification import matthews_of_sums
 from retable.metrics.correlation import moments, pearson_of_sums, ranks
 from retable.metrics.units import Measured, Sums, mean
 
-OF_CLASSES = ("accuracy", "matthews", "f1")  # f1 of class 1, of 0 and 1
-# Ranks are those among all units, in a resample too.
+OF_CLASSES = ("accuracy", "matthews", "f1")  # f1 is that of class 1 among 0 and 1
+# Ranks are computed once among all units, not per resample.
 OF_SCORES: dict[str, Callable[[ArrayLike], NDArray]] = {"pearson": np.asarray, "spearman": ranks}
 
 
 def only_prediction(units: pd.DataFrame) -> str | None:
-    """Return the one prediction that all units have although their labels differ, None where there are several."""
+    """Return the one prediction that all units share although their labels differ; None otherwise."""
     if not {"label", "prediction"} <= {*units} or units["label"].nunique() < 2 or units["prediction"].nunique() != 1:
         return None
     return str(units["prediction"].iloc[0])
 
 
 class Labelled(Measured):
-    """Has OF_CLASSES and OF_SCORES beside the means of columns."""
+    """Units of a labelled task: OF_CLASSES and OF_SCORES, and means of columns."""
 
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        """None too where no label is known."""
+        """Return the sums of a metric; None if the units lack its columns or all labels."""
         if metric not in (*OF_CLASSES, *OF_SCORES):
             return super().sums(units, metric)
         labels, predictions = units["label"], units["prediction"]
@@ -43,7 +43,7 @@ class Labelled(Measured):
             true, positive = (np.isin(each, ("1", "1.0")) for each in (labels, predictions))
             cells = np.stack([true & positive, true, positive], axis=-1)
             return Sums(cells.astype(np.float64), _f1, cls.text(units))
-        # 1 + 2C columns: those of the whole confusion matrix, C², would not fit in memory for hundreds of classes.
+        # 1 + 2C columns: the C² of a full confusion matrix do not fit in memory for hundreds of classes.
         classes = np.union1d(labels, predictions)
         counted = [labels == predictions, *(each == name for each in (labels, predictions) for name in classes)]
         return Sums(np.stack(counted, axis=-1).astype(np.float64), _matthews, cls.text(units))

@@ -1,8 +1,8 @@
-"""Perplexities and bits per byte, from summed nats and the counts that the sum covers.
+"""Perplexities and bits per byte, from summed nats and counts of the same text.
 
-All three are one likelihood over different counts. Only those per word and per byte compare models with
-different tokenizers, and only where the tokens of both give the whole text back: an unknown word, or the case of a
-letter, is not predicted. Such bytes are counted as lost.
+All are the same likelihood over different counts. Only those per word and per byte compare models with different
+tokenizers, and only if the tokens of both determine the whole text. An unknown word, or the case of a letter, may not
+be determined; such bytes are counted as lost.
 """
 
 import numpy as np
@@ -13,17 +13,17 @@ from retable.metrics.units import Measured, Sums, columns
 
 
 def perplexity(nats: ArrayLike, count: ArrayLike) -> NDArray[np.float64]:
-    """exp(nats / count): per token or per word, whichever `count` counts; any shapes that broadcast."""
+    """Compute exp(nats / count), per token or per word depending on `count`; any shapes that broadcast."""
     return np.exp(np.divide(nats, count))
 
 
 def bits_per_byte(nats: ArrayLike, bytes: ArrayLike) -> NDArray[np.float64]:
-    """nats / (bytes ln 2); any shapes that broadcast."""
+    """Compute nats / (bytes · ln 2); any shapes that broadcast."""
     return np.divide(nats, np.multiply(bytes, np.log(2)))
 
 
 BYTES_LOST = "bytes_lost"  # the share of bytes that the tokens do not determine
-# What each counts, and its value from nats and that count.
+# The count column of each metric, and its function of nats and this count.
 LIKELIHOODS = {
     "perplexity_token": ("tokens", perplexity),
     "perplexity_word": ("words", perplexity),
@@ -32,16 +32,16 @@ LIKELIHOODS = {
 
 
 class Likelihoods(Measured):
-    """Units of text: their `nats`, the `tokens`, `words` and `bytes` that these cover, and the bytes that are `lost`.
+    """Units of text with the columns `nats`, `tokens`, `words`, `bytes` and `lost` (bytes).
 
-    Units with other lost bytes are other units: no test compares models that read different parts of a text.
+    Units with different lost bytes are different units: no test compares models that read different parts of a text.
     """
 
     in_order = True
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
-        """As `Measured.blocks`; only lines may be alike, documents are independent."""
+        """Return blocks as `Measured.blocks` for lines, which may be similar; None for independent documents."""
         return super().blocks(units, unit) if unit == "line" else None
 
     @classmethod
@@ -50,7 +50,7 @@ class Likelihoods(Measured):
             return super().sums(units, metric)
         count, value = LIKELIHOODS[metric]
         sums = columns(units, ["nats", count])
-        # A resample with a hard unit more moves a perplexity by a factor, not by a difference.
+        # Another hard unit in a resample multiplies a perplexity, so tests use its logarithm.
         compared = np.log if value is perplexity else None
         lost = tuple(units["lost"]) if "lost" in units else ()
         text = (tuple(units[count]), lost if any(lost) else ())
@@ -58,12 +58,18 @@ class Likelihoods(Measured):
 
 
 def likelihood_metrics(nats: float, tokens: int, words: int, bytes: int, lost: int = 0) -> dict[str, float]:
-    """The metrics of one text, its counts included.
+    """Compute the metrics of a text from its counts; the counts are included in the result.
 
-    nats is the negative log-likelihood of the tokens; tokens, words and bytes count the text, each line end as one word
-    and one byte. `lost` bytes are not determined by the tokens: if there are any, the nats are no code length of the
-    text, and their share, `bytes_lost`, takes the place of the bits per byte. Raises ValueError for infinite nats and
-    for an empty text.
+    If bytes are lost, the nats are not a code length of the text, and their share `bytes_lost` replaces the bits per
+    byte.
+
+    Args:
+        nats: negative log-likelihood of the tokens.
+        words: words, with each line end as a word.
+        bytes: bytes, with each line end as a byte.
+        lost: bytes that the tokens do not determine.
+
+    Raises: ValueError: the nats are not finite, or the text is empty.
     """
     if not np.isfinite(nats) or min(tokens, words, bytes) <= 0:
         raise ValueError(

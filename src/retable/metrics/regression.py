@@ -1,4 +1,4 @@
-"""Straight lines through points, by least squares: on logarithms they give exponents and rates of decay."""
+"""Least-squares lines; on logarithms they give exponents and decay rates."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,10 @@ from scipy.stats import linregress, t
 
 
 class Line(NamedTuple):
-    """y = intercept + slope · x; `low` and `high` bound the slope's 95 % interval, `r2` is the share explained."""
+    """A fitted line y = intercept + slope · x.
+
+    `low` and `high` bound the slope's 95 % interval; `r2` is the explained share of the variance.
+    """
 
     slope: float
     intercept: float
@@ -18,9 +21,9 @@ class Line(NamedTuple):
 
 
 def fit_line(x: ArrayLike, y: ArrayLike) -> Line:
-    """The least-squares line through points x (n,) and y (n,), and Student's interval of its slope.
+    """Fit a least-squares line through points x, (n,), y, (n,), with Student's interval of its slope.
 
-    ValueError for fewer than three points, which leave no degree of freedom to judge the fit by.
+    Raises: ValueError: there are fewer than three points.
     """
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if len(x) < 3:
@@ -31,5 +34,5 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> Line:
 
 
 def fit_power(x: ArrayLike, y: ArrayLike) -> Line:
-    """The exponent of y = c · x^slope as the slope of log y against log x; `intercept` is log c. All above 0."""
+    """Fit y = c · x^slope as a line of log y against log x; `intercept` is log c. All values must be above 0."""
     return fit_line(np.log(x), np.log(y))

@@ -1,7 +1,8 @@
-"""Scaling laws: what the loss of language models owes to their size and to the text that they have read (Kaplan et al.
-2020, arXiv 2001.08361; Hoffmann et al. 2022, arXiv 2203.15556).
+"""Scaling laws: the loss of language models as a function of model size and training tokens.
 
-n models; N weights that a token is multiplied with, D tokens of training, C = 6ND operations.
+Kaplan et al. 2020, arXiv 2001.08361; Hoffmann et al. 2022, arXiv 2203.15556.
+
+n models; N weights used per token, D training tokens, C = 6ND floating-point operations.
 """
 
 from itertools import product
@@ -15,15 +16,15 @@ from scipy.special import logsumexp, softmax
 
 from retable.metrics.intervals import percentile_interval
 
-DELTA = 1e-3  # of the Huber loss (Hoffmann et al. 2022, section 3.3)
-# Where the search begins (appendix D.3): all of log A, log B, log E, α and β.
+DELTA = 1e-3  # δ of the Huber loss (Hoffmann et al. 2022, section 3.3)
+# Starting points of the search (appendix D.3): a grid of log A, log B, log E, α and β.
 STARTS = np.array([*product(*[range(0, 30, 5)] * 2, np.arange(-1, 1.5, 0.5), *[np.arange(0, 2.5, 0.5)] * 2)])
-BEST = 40  # of the starts are searched from
-FEWEST = 3  # sizes, and amounts of text, that a law can be told from
+BEST = 40  # starts with the lowest loss, from which the search runs
+FEWEST = 3  # different sizes, and amounts of text, that a fit needs
 
 
 class Law(NamedTuple):
-    """L(N, D) = E + A / N^α + B / D^β, in nats a token."""
+    """A law L(N, D) = E + A / N^α + B / D^β, in nats per token."""
 
     E: float
     A: float
@@ -37,39 +38,41 @@ class Law(NamedTuple):
 
     @property
     def exponent(self) -> float:
-        """a of the best size for C operations, N ∝ C^a (Hoffmann et al. 2022, equation 4); that of D is 1 − a."""
+        """Return a of the optimal size N ∝ C^a (Hoffmann et al. 2022, equation 4); the exponent of D is 1 − a."""
         return self.beta / (self.alpha + self.beta)
 
     @property
     def decay(self) -> float:
-        """γ of the least loss for C operations, E + k / C^γ: what equation 4 leaves of the law."""
+        """Return γ of the lowest loss for C operations, E + k / C^γ, which follows from equation 4."""
         return self.alpha * self.beta / (self.alpha + self.beta)
 
     def best_size(self, C: ArrayLike) -> NDArray[np.float64]:
-        """The N of the least loss for C operations (equation 4)."""
+        """Return the N of the lowest loss for C operations (equation 4)."""
         scale = (self.alpha * self.A / (self.beta * self.B)) ** (1 / (self.alpha + self.beta))
         return scale * (np.asarray(C, np.float64) / 6) ** self.exponent
 
 
 def fit_law(N: ArrayLike, D: ArrayLike, losses: ArrayLike, starts: NDArray[np.float64] = STARTS) -> Law:
-    """The law of these models (n,) each (Hoffmann et al. 2022, section 3.3): the least sum of Huber losses of what
-    log L is off by, found by L-BFGS from the `BEST` of the `starts` (k, 5).
+    """Fit the law to sizes N, tokens D and losses, (n,) each (Hoffmann et al. 2022, section 3.3).
 
-    Departures: the paper searches from all starts; and the sum is in units of its δ², for the mean that the paper took
-    is so small that L-BFGS ends before its time (Besiroglu et al. 2024, arXiv 2404.10102). ValueError for fewer models
-    than the law has numbers.
+    It minimises the sum of Huber losses of the errors of log L, by L-BFGS from the `BEST` of `starts`, (k, 5).
+
+    Departures: the paper searches from all starts, and uses the mean. Here the sum is in units of δ²; the paper's mean
+    is so small that L-BFGS stops too early (Besiroglu et al. 2024, arXiv 2404.10102).
+
+    Raises: ValueError: there are fewer models than parameters of the law.
     """
     n, d, log_losses = (np.log(np.asarray(each, np.float64)) for each in (N, D, losses))
     if len(n) < starts.shape[1]:
-        raise ValueError(f"{len(n)} models; a law of {starts.shape[1]} numbers needs as many or more")
-    # About their means log A and α hang together less.
+        raise ValueError(f"{len(n)} models; a law of {starts.shape[1]} parameters needs as many or more")
+    # Centring N and D reduces the correlation of log A and α.
     n_mean, d_mean = n.mean(), d.mean()
     centred = starts - np.stack([starts[:, 3] * n_mean, starts[:, 4] * d_mean, *np.zeros((3, len(starts)))], axis=1)
     points = n - n_mean, d - d_mean, log_losses
     order = np.argsort([_huber(theta, *points)[0] for theta in centred], kind="stable")
     options = {"maxiter": 1000, "maxfun": 10_000, "ftol": 1e-13, "gtol": 1e-7}
-    found = [minimize(_huber, centred[i], points, jac=True, method="L-BFGS-B", options=options) for i in order[:BEST]]
-    a, b, e, alpha, beta = min(found, key=lambda each: each.fun).x
+    results = [minimize(_huber, centred[i], points, jac=True, method="L-BFGS-B", options=options) for i in order[:BEST]]
+    a, b, e, alpha, beta = min(results, key=lambda each: each.fun).x
     A, B, E = np.exp([a + alpha * n_mean, b + beta * d_mean, e])
     return Law(*map(float, (E, A, B, alpha, beta)))
 
@@ -77,7 +80,7 @@ def fit_law(N: ArrayLike, D: ArrayLike, losses: ArrayLike, starts: NDArray[np.fl
 def _huber(
     theta: NDArray[np.float64], n: NDArray[np.float64], d: NDArray[np.float64], log_losses: NDArray[np.float64]
 ) -> tuple[float, NDArray[np.float64]]:
-    """The sum of Huber losses, in units of δ², and its slopes by log A, log B, log E, α and β."""
+    """Compute the sum of Huber losses, in units of δ², and its gradient by log A, log B, log E, α and β."""
     a, b, e, alpha, beta = theta
     terms = np.stack([a - alpha * n, b - beta * d, np.full_like(n, e)])
     off = (logsumexp(terms, axis=0) - log_losses) / DELTA
@@ -91,31 +94,36 @@ def _huber(
 def resampled_laws(
     N: ArrayLike, D: ArrayLike, losses: ArrayLike, law: Law, resamples: int = 200, seed: int = 0
 ) -> list[Law]:
-    """The laws of resamples of the models, drawn with replacement, each searched for from `law`; resamples of fewer
-    than `FEWEST` sizes or amounts of text, which tell no law, are drawn anew. ValueError where all models have fewer.
+    """Fit laws to resamples of the models, drawn with replacement, starting from `law`.
+
+    Resamples with fewer than `FEWEST` sizes or amounts of text are drawn again.
+
+    Raises: ValueError: all models together have fewer.
     """
     N, D, losses = (np.asarray(each, np.float64) for each in (N, D, losses))
     if (fewest := min(len({*N}), len({*D}))) < FEWEST:
         raise ValueError(f"{fewest} sizes or amounts of text; a law needs {FEWEST} of each, or more")
     generator = np.random.Generator(np.random.Philox(seed))
     start = np.array([[np.log(law.A), np.log(law.B), np.log(law.E), law.alpha, law.beta]])
-    starts = np.concatenate([start, start - [0, 0, 0.5, 0, 0]])  # the law, and one with less of E
-    found = list[Law]()
-    while len(found) < resamples:
+    starts = np.concatenate([start, start - [0, 0, 0.5, 0, 0]])  # the law, and the law with a smaller E
+    laws = list[Law]()
+    while len(laws) < resamples:
         drawn = generator.integers(len(N), size=len(N))
         if min(len({*N[drawn]}), len({*D[drawn]})) >= FEWEST:
-            found.append(fit_law(N[drawn], D[drawn], losses[drawn], starts))
-    return found
+            laws.append(fit_law(N[drawn], D[drawn], losses[drawn], starts))
+    return laws
 
 
 def law_interval(laws: list[Law], number: str) -> tuple[float, float]:
-    """The 95 % interval of one of a law's numbers, or of its exponents, over resamples."""
+    """Compute the 95 % interval of a parameter or exponent of the law, by name, over resamples."""
     return percentile_interval([getattr(law, number) for law in laws])
 
 
 class Parabola(NamedTuple):
-    """Losses at C operations as a parabola in log N; `size` is the N at its vertex, NaN where that is no minimum within
-    the sizes that were trained."""
+    """Losses at C operations as a parabola in log N.
+
+    `size` is the N of the minimum and `loss` its value; both are NaN if the minimum is outside the trained sizes.
+    """
 
     curve: Polynomial
     size: float
@@ -123,8 +131,10 @@ class Parabola(NamedTuple):
 
 
 def fit_parabola(N: ArrayLike, losses: ArrayLike) -> Parabola:
-    """The parabola of an isoFLOP curve (Hoffmann et al. 2022, section 3.2), by least squares. ValueError for fewer than
-    three sizes."""
+    """Fit the parabola of an isoFLOP curve by least squares (Hoffmann et al. 2022, section 3.2).
+
+    Raises: ValueError: there are fewer than three sizes.
+    """
     x = np.log(np.asarray(N, np.float64))
     if len({*x}) < 3:
         raise ValueError(f"{len({*x})} sizes; a parabola needs three or more")

@@ -1,7 +1,7 @@
-"""ROUGE (Lin 2004) as Google's rouge-score has it, an extra: `pip install 'retable[summaries]'`.
+"""ROUGE (Lin 2004) by Google's rouge-score, which the extra `summaries` installs: `pip install 'retable[summaries]'`.
 
-What papers call ROUGE-L of summaries of several sentences is `rougeLsum`: each sentence of the reference against the
-sentences of the summary; `rougeL` takes either side as one sequence.
+For multi-sentence summaries, papers report `rougeLsum` as ROUGE-L: it compares each reference sentence with the
+summary's sentences. `rougeL` compares both texts as single sequences.
 """
 
 import sys
@@ -21,34 +21,39 @@ METRICS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 def rouge_scores(
     summaries: Sequence[Sequence[str]], references: Sequence[Sequence[str]], stemmer: bool
 ) -> NDArray[np.float64]:
-    """(n, 4): the F1 of the METRICS, as shares, of each summary with its one reference, both in sentences.
+    """Compute the F1 of the METRICS for each summary and its reference, (n, 4), as shares.
 
-    A metric of a test set is the mean. What is compared are runs of a–z and 0–9 in lower case, with `stemmer` less
-    their suffixes (Porter 1980). UsageError where the library is missing.
+    Texts are lists of sentences. Tokens are runs of a–z and 0–9 in lower case; `stemmer` removes suffixes (Porter
+    1980). The metric of a test set is the mean.
+
+    Raises: UsageError: rouge-score is not installed.
     """
     if len(summaries) != len(references):
-        raise ValueError(f"{len(summaries)} summaries of {len(references)} references")
+        raise ValueError(f"{len(summaries)} summaries but {len(references)} references")
     library = rouge_library()
-    tokenizer = library.tokenizers.DefaultTokenizer(stemmer)  # as the scorer takes it by itself, with a line in the log
+    tokenizer = library.tokenizers.DefaultTokenizer(stemmer)  # the scorer's default; passing it avoids a log line
     scorer = library.rouge_scorer.RougeScorer([*METRICS], tokenizer=tokenizer)
     scores = [
-        scorer.score("\n".join(right), "\n".join(found)) for found, right in zip(summaries, references, strict=True)
+        scorer.score("\n".join(right), "\n".join(summary)) for summary, right in zip(summaries, references, strict=True)
     ]
     return np.array([[score[name].fmeasure for name in METRICS] for score in scores]).reshape(-1, len(METRICS))
 
 
 def rouge_library() -> ModuleType:
-    """Google's rouge-score. UsageError where it is missing."""
+    """Import Google's rouge-score.
+
+    Raises: UsageError: it is not installed.
+    """
     try:
-        # Its absl keeps what is sys.stderr when it is imported, and closes it whenever logging is configured anew.
+        # Its absl stores sys.stderr at import, and closes it when logging is configured again.
         with redirect_stderr(sys.__stderr__):
             import rouge_score.rouge_scorer
     except ImportError:
-        raise UsageError("ROUGE comes with the extra summaries: pip install -e '.[summaries]'") from None
+        raise UsageError("ROUGE needs the extra summaries: pip install -e '.[summaries]'") from None
     return rouge_score
 
 
 def signatures(stemmer: bool) -> dict[str, str]:
-    """By metric, what its number depends on."""
-    said = f"F1, {'Porter stemmer' if stemmer else 'no stemmer'}, rouge_score {version('rouge_score')}"
-    return dict.fromkeys(METRICS, said)
+    """Return, by metric, the settings and version that its values depend on."""
+    signature = f"F1, {'Porter stemmer' if stemmer else 'no stemmer'}, rouge_score {version('rouge_score')}"
+    return dict.fromkeys(METRICS, signature)

@@ -1,5 +1,7 @@
-"""BLEU (Papineni et al. 2002) and chrF (Popović 2015) of a whole test set, as sacrebleu has them (Post 2018): each is a
-statistic of counts that are added up over its sentences."""
+"""BLEU (Papineni et al. 2002) and chrF (Popović 2015) of a test set, by sacrebleu (Post 2018).
+
+Each metric is a function of counts summed over the sentences.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,25 +19,25 @@ def _metrics() -> dict[str, BLEU | CHRF]:
     return {
         "bleu": BLEU(),
         "bleu_lowercase": BLEU(lowercase=True),
-        "bleu_words": BLEU(tokenize="none", smooth_method="none", force=True),  # force: no warning of tokenized text
+        "bleu_words": BLEU(tokenize="none", smooth_method="none", force=True),  # force: no warning for tokenized text
         "chrf": CHRF(),
     }
 
 
 METRICS = tuple(_metrics())
-# What a sentence adds to a metric: n-grams of the translation, of the reference, and those that both have.
+# Counts of a sentence per metric: n-grams of the translation, of the reference, and shared ones.
 COLUMNS = {name: [f"{name}_{part}" for part in (_OF_CHRF if name == "chrf" else _OF_BLEU)] for name in METRICS}
 
 
 def translation_counts(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-    """Of translations and one reference each the counts (n,) by the COLUMNS of `bleu` (tokenized as WMT's 13a, with
-    case), `bleu_lowercase`, `bleu_words` of the words as they are parted, and `chrf`.
+    """Count n-grams of translations with one reference each, (n,) for each of the COLUMNS.
 
-    `bleu_words` is what Moses' multi-bleu.perl gives: for text that is tokenized already.
+    `bleu` tokenizes as WMT's 13a and is case-sensitive, `bleu_lowercase` is not. `bleu_words` takes words separated by
+    spaces, for tokenized text, and equals Moses' multi-bleu.perl. `chrf` is chrF.
     """
     if len(hypotheses) != len(references) or not references:
-        raise ValueError(f"{len(hypotheses)} translations of {len(references)} references")
-    # The methods that sacrebleu's own bootstrap goes by; its public ones give no counts of chrF.
+        raise ValueError(f"{len(hypotheses)} translations but {len(references)} references")
+    # sacrebleu's bootstrap uses these private methods too; public ones do not return counts of chrF.
     counts = {
         name: np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype=np.int64)
         for name, metric in _metrics().items()
@@ -44,17 +46,19 @@ def translation_counts(hypotheses: Sequence[str], references: Sequence[str]) -> 
 
 
 def translation_score(name: str, sums: ArrayLike) -> NDArray[np.float64]:
-    """A metric, of 100, of its counts summed over sentences; (..., K) to (...)."""
+    """Compute a metric, 0 to 100, from its counts summed over sentences; (..., K) to (...)."""
     metric = _metrics()[name]
     return np.apply_along_axis(lambda counts: metric._compute_score_from_stats(counts.tolist()).score, -1, sums)
 
 
-STATISTICS = {name: (COLUMNS[name], partial(translation_score, name)) for name in METRICS}  # of `units.Measured`
+STATISTICS = {
+    name: (COLUMNS[name], partial(translation_score, name)) for name in METRICS
+}  # format of `units.Measured.statistics`
 
 
 def signatures() -> dict[str, str]:
-    """sacrebleu's, by metric: everything that the number depends on."""
+    """Return sacrebleu's signature of each metric: all settings that its value depends on."""
     metrics = _metrics()
     for metric in metrics.values():
-        metric.corpus_score(["a"], [["a"]])  # which a signature needs: the number of references is in it
+        metric.corpus_score(["a"], [["a"]])  # sets the number of references, which the signature includes
     return {name: str(metric.get_signature()) for name, metric in metrics.items()}

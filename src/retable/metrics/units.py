@@ -1,4 +1,4 @@
-"""What each unit of a split (document, sentence, question) adds to a metric: of it come values, intervals and tests."""
+"""Contributions of single units (documents, sentences, questions) to a metric, for values, intervals and tests."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,26 +10,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from retable.metrics.intervals import Statistic
 
-Best = Literal["highest", "lowest"] | None  # of a metric's values; None where it tells no merit
+Best = Literal["highest", "lowest"] | None  # which values of a metric are better; None: neither
 
 
 class Sums(NamedTuple):
-    """A metric of one run: `statistic` of `sums`, added up over units."""
+    """The contributions of units to a metric of one run; the metric is `statistic` of their sum."""
 
     sums: NDArray[np.float64]  # (n_units, K)
     statistic: Statistic  # (..., K) to (...)
-    text: tuple  # what the units are, whoever is measured on them: their counts, or their labels
+    text: tuple  # identifies the units for pairing, the same for all systems: counts or labels
     best: Best = "highest"
-    compared: Statistic | None = None  # of values, before one is tested against another: a logarithm for perplexities
-    whole: bool = True  # whether the measured system read all of each unit
-    blocks: NDArray[np.int64] | None = None  # (n_units,), 0 to G − 1, of `Measured.blocks`; None: each unit alone
+    compared: Statistic | None = None  # transforms values before tests: log for perplexities
+    whole: bool = True  # whether the system read every unit completely
+    blocks: NDArray[np.int64] | None = None  # (n_units,), 0 to G − 1, see `Measured.blocks`; None: one block per unit
 
     def value(self) -> float:
         return float(self.statistic(self.sums.sum(axis=0)))
 
     @property
     def of_blocks(self) -> NDArray[np.float64]:
-        """The sums of each block of units, (G, K): what intervals and tests draw or leave out."""
+        """Return the sums of each block of units, (G, K), the items that intervals and tests resample."""
         if self.blocks is None:
             return self.sums
         added = np.zeros((self.blocks.max() + 1, self.sums.shape[1]))
@@ -38,42 +38,44 @@ class Sums(NamedTuple):
 
 
 class Measured(Protocol):
-    """What leaves `units.csv`, a row a unit with its number as `unit`, and how its units add up to metrics.
+    """A class whose runs write `units.csv`, one row per unit, and that defines how units add up to metrics.
 
-    A metric that is called like a column is its mean over units; a class says what else it has. It is the class that
-    says it, for the report has no instance: it asks the one that a cell's `_target_` names.
+    A metric named like a column is its mean over units; subclasses add others. All methods are class methods, as the
+    report has no instance, only the class that a cell's `_target_` names.
     """
 
-    statistics: ClassVar[Mapping[str, tuple[Sequence[str], Statistic]]] = {}  # by metric, of the sums of these columns
-    best: ClassVar[Mapping[str, Best]] = {}  # by metric; of others the highest
-    in_order: ClassVar[bool] = False  # units next to each other may be alike: the lines of a text, say
+    statistics: ClassVar[
+        Mapping[str, tuple[Sequence[str], Statistic]]
+    ] = {}  # by metric: columns, and a function of their sums
+    best: ClassVar[Mapping[str, Best]] = {}  # by metric; `highest` by default
+    in_order: ClassVar[bool] = False  # whether adjacent units may be similar, as lines of a text
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
-        """Number the blocks of units that may be alike, (n_units,); None if all units are independent.
+        """Number the blocks of units that may be similar, (n_units,); None if all units are independent.
 
-        Units `in_order` form ⌈√n⌉ blocks of neighbours, nearly equal in size: blocks grow with the text, so what
-        neighbours share stays inside, and so does their number (the rule of batch means, Flegal and Jones 2010).
+        Units `in_order` form ⌈√n⌉ blocks of neighbours of nearly equal size. Both the size and the number of blocks
+        grow with the text (the rule of batch means, Flegal and Jones 2010).
 
         Args:
             units: rows of one split.
-            unit: what the corpus calls a unit of its text, `line` or `document`.
+            unit: unit of the corpus's text, `line` or `document`.
         """
         return neighbours(len(units)) if cls.in_order else None
 
     @classmethod
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
-        """The units of metrics `<task>/<split>/<name>`; the task of `<split>/<name>` is empty."""
+        """Return the units of the metrics `<task>/<split>/<name>`; for `<split>/<name>` the task is empty."""
         return units[units["split"] == split]
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """What the units are, whoever is measured on them: their numbers, and labels where there are any."""
+        """Return values that identify the units for any system: their numbers, and labels if available."""
         return tuple(zip(*(units[name] for name in ("unit", "label") if name in units), strict=True))
 
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        """How the units add up to a metric, None for one that they don't tell."""
+        """Return the contributions of the units to a metric; None if they lack its columns."""
         best, (names, statistic) = cls.best.get(metric, "highest"), cls.statistics.get(metric, ([metric], share))
         if not {*names} <= {*units}:
             return None
@@ -83,9 +85,9 @@ class Measured(Protocol):
 
     @classmethod
     def values(cls, units: pd.DataFrame, metrics: Iterable[str]) -> dict[str, float]:
-        """Those of the metrics that the units tell."""
-        found = ((name, cls.sums(units, name)) for name in metrics)
-        return {name: sums.value() for name, sums in found if sums is not None}
+        """Return those of the metrics that the units determine."""
+        results = ((name, cls.sums(units, name)) for name in metrics)
+        return {name: sums.value() for name, sums in results if sums is not None}
 
 
 def neighbours(n: int) -> NDArray[np.int64]:
@@ -94,16 +96,16 @@ def neighbours(n: int) -> NDArray[np.int64]:
 
 
 def mean(values: ArrayLike, text: tuple, best: Best = "highest") -> Sums:
-    """The mean of one number (n_units,) a unit."""
+    """Return the sums of a mean of one number per unit, (n_units,)."""
     numbers = np.asarray(values, dtype=np.float64)
     return Sums(np.stack([numbers, np.ones_like(numbers)], axis=-1), share, text, best)
 
 
 def share(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The first of two numbers by the second, 0 where that is 0; (..., 2) to (...)."""
+    """Divide the first of two numbers by the second, 0 if that is 0; (..., 2) to (...)."""
     return sums[..., 0] / np.where(sums[..., 1], sums[..., 1], 1)
 
 
 def columns(units: pd.DataFrame, names: Iterable[str]) -> NDArray[np.float64]:
-    """Those of the units, (n_units, K), row by row in memory: in which order they are added up is then known."""
+    """Return columns of the units, (n_units, K), contiguous by row, so that the order of addition is fixed."""
     return np.ascontiguousarray(units[[*names]], dtype=np.float64)

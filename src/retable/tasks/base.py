@@ -1,4 +1,4 @@
-"""What a task is to the stage that trains on it: its examples, its objective, and what its predictions are worth."""
+"""Base class of tasks: examples, objective, predictions and scores, for the stages that train on a task."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,101 +20,111 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
-Text = Tokenizer | Vocabulary  # by which a text becomes ids: tokens, or words that are spelt
+Text = Tokenizer | Vocabulary  # encodes text as ids of tokens, or of words
 
 
 class Task(Measured, Protocol[Example, Prediction]):
-    """A kind of task on its data. What stands here is what most kinds do; each says the rest."""
+    """A kind of task with its data. Methods here are defaults; each kind overrides some."""
 
-    kind: str  # what tables call it: tagging/test/f1
-    inputs: list[Path]  # the files that it depends on
+    kind: str  # name in tables, as in tagging/test/f1
+    inputs: list[Path]  # files that the task reads
     splits: Sequence[str] = SPLITS
-    metrics: Sequence[str] = ()  # that units are scored by; none named: the means of all columns that hold numbers
-    selects: str | None  # the metric of the best validation, the higher the better; None: none of them
-    convention: Callable[[str], str] | None = None  # under which a word stands that has no vector as it is
-    in_words: bool = False  # its texts come in words, and a model that spells reads them as they are
-    wordless: bool = False  # its examples are no texts
-    at_once: int = 64  # examples that are predicted together
+    metrics: Sequence[str] = ()  # to compute; if empty, the means of all numeric columns of the units
+    selects: str | None  # metric for early stopping (`patience`), higher is better; None: not available
+    convention: Callable[[str], str] | None = None  # rewrites a word without a vector, to look it up again
+    in_words: bool = False  # texts are split into words, for models that read spelling
+    wordless: bool = False  # examples are not texts
+    at_once: int = 64  # examples per batch of predictions
 
     @property
     def measured(self) -> Sequence[str]:
-        """The splits that the trained model is measured on."""
+        """Return the splits to evaluate the trained model on."""
         return self.splits[1:]
 
     def cell(self, split: str) -> str:
-        """What the names of a split's metrics begin with."""
+        """Return the prefix of the names of a split's metrics."""
         return f"{self.kind}/{split}"
 
     def require(self, model: type[Model], d_predicate: int) -> None:
-        """Raise UsageError for a kind of model that can't do the task, before any data are read.
+        """Check that the model can do the task, before any data are read.
 
-        d_predicate: of the model's, 0 where it is told no predicate.
+        Args:
+            d_predicate: size of the model's predicate embedding; 0 if it has none.
+
+        Raises: UsageError: the model cannot do the task.
         """
         ...
 
     def examples(self, split: str) -> Sequence[Example]:
-        """The examples of a split. UsageError for data that are missing or broken."""
+        """Return the examples of a split.
+
+        Raises: UsageError: data are missing or damaged.
+        """
         ...
 
     def words(self, examples: Sequence[Example]) -> Iterable[Sequence[str]]:
-        """The texts of examples in words, for a model that reads them by their spelling."""
+        """Return the texts of examples as lists of words, for models that read spelling."""
         raise NotImplementedError
 
     def answered(self, example: Example) -> Answered:
-        """Return what an example asks and its answer, by which examples of two splits are compared."""
+        """Return the question and the answer of an example, to compare examples of two splits."""
         return repr(example), None
 
     def warnings(self, examples: Mapping[str, Sequence[Example]]) -> list[str]:
-        """Return lines about the examples of all splits that make scores doubtful."""
+        """Return warnings about the examples of all splits that make scores unreliable."""
         return []
 
     def learnt(self) -> dict[str, Any]:
-        """What predictions need of the training examples beside the weights, such as the tags that there are; JSON can
-        hold it."""
+        """Return values from the training examples that predictions need, such as the set of tags; they must fit into
+        JSON.
+        """
         return {}
 
     def recall(self, learnt: Mapping[str, Any]) -> None:
-        """Have what was `learnt`, in place of examples."""
+        """Restore what `learnt` returned, instead of reading the training examples."""
 
     def objective(self, model: Model, text: Text, **head: Any) -> Objective:
-        """What trains the model, with the head that the settings describe."""
+        """Return the objective to train the model with; `head` are the settings of its head."""
         ...
 
     def encode(self, model: Model, text: Text, examples: Sequence[Example]) -> Encoded:
-        """The examples as the model reads them."""
+        """Encode the examples as model inputs."""
         ...
 
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Batches:
-        """Training batches."""
+        """Return training batches."""
         return Bucketed(encoded, batch_size, seed)
 
     def predict(self, objective: Objective, encoded: Encoded) -> list[Prediction]:
-        """What the objective predicts of each example, in their order."""
+        """Predict each example with the objective, in order."""
         places = range(len(encoded.lengths))
         return self.read(encoded, places, predict(objective, encoded, self.at_once))
 
     def read(self, encoded: Encoded, places: Sequence[int], rows: list[Any]) -> list[Prediction]:
-        """The predictions of the examples at `places`, of what `objective.predict` says of them."""
+        """Convert the objective's results for the examples at `places` to predictions."""
         return rows
 
     def units(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> pd.DataFrame:
-        """A row a unit of the metrics, with what it adds to them: of this come their values, intervals and tests."""
+        """Return one row per unit of the metrics with its contribution, for values, intervals and tests."""
         ...
 
     @classmethod
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
-        """Of a task that is called after a further set, as mnli_mismatched after validation_mismatched, those of it."""
+        """Return the units of a split; for a task named after a further set, those of that set.
+
+        For example, mnli_mismatched selects validation_mismatched.
+        """
         sets = [name for name in units["split"].unique() if name.startswith(split)]
         sets = [name for name in sets if task.endswith(name.removeprefix(split))]
         return units[units["split"] == max(sets, key=len, default=split)]
 
     def score(self, units: pd.DataFrame) -> dict[str, float]:
-        """The metrics of some units; none where the data do not tell what is right."""
+        """Compute the metrics of some units; empty without reference labels."""
         numbers = units.select_dtypes(["number", "bool"]).columns
         return self.values(units, self.metrics or [name for name in numbers if name != "unit"])
 
     def validation(self, examples: Sequence[Example], encoded: Encoded) -> Measure:
-        """What the learning curve shows of the validation split."""
+        """Return the measurement of the validation split for the learning curve."""
 
         def score(places: list[int], rows: list[Any]) -> dict[str, float]:
             return self.validated(self.units([examples[i] for i in places], self.read(encoded, places, rows)))
@@ -122,30 +132,36 @@ class Task(Measured, Protocol[Example, Prediction]):
         return Predictions(encoded, self.at_once, score)
 
     def validated(self, units: pd.DataFrame) -> dict[str, float]:
-        """The metrics of the learning curve, of the units of the validation split."""
+        """Compute the metrics of the learning curve from units of the validation split."""
         return self.score(units)
 
     def write(
         self, folder: Path, split: str, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> list[str]:
-        """Leave what others' scorers read, and return the names of the files that are small ones to look at."""
+        """Write files for external scorers, and return the names of those that are small enough to view."""
         return []
 
     def facts(self, examples: Mapping[str, Sequence[Example]]) -> dict[str, Any]:
-        """What the record of a cell says beside its metrics."""
+        """Return further entries for the record of a cell."""
         return {}
 
 
 def require_spelling(model: type[Model], instead: str) -> None:
-    """Raise UsageError for a kind of model that does not read words by their spelling."""
+    """Check that the model reads words by their spelling.
+
+    Raises: UsageError: it does not; the message suggests `instead`.
+    """
     if not model.spelt:
         raise UsageError(f"{model.__name__} does not read words by their spelling; write {instead}")
 
 
 def require_no_predicate(d_predicate: int) -> None:
-    """Raise UsageError for a model that marks predicates, which the task does not name."""
+    """Check that the model does not need predicates.
+
+    Raises: UsageError: it has a predicate embedding, but the task has no predicates.
+    """
     if d_predicate:
         raise UsageError(
-            f"the task names no predicates for model.d_predicate={d_predicate} to mark; write "
+            f"the task has no predicates, but the model needs them (model.d_predicate={d_predicate}); write "
             "recipe=taggers/bilstm_crf, or task=conll2012_roles"
         )

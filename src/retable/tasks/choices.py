@@ -1,4 +1,4 @@
-"""Which of several endings does a beginning go on with?"""
+"""Multiple choice: select the correct ending of a context."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -23,11 +23,13 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class ChoiceTask(Labelled, Task[Choice, int]):
-    """Each ending is read with its beginning, as a pair of sentences whose order counts. A unit is an example, with the
-    places of its right ending and of the one that was chosen."""
+    """A multiple-choice task; each ending is read with its context, as an ordered pair of sentences.
+
+    A unit is an example, with the indices of the correct and the chosen ending.
+    """
 
     kind = "choices"
-    metrics = ("accuracy",)  # the share of examples whose right ending was chosen
+    metrics = ("accuracy",)  # the share of examples with the correct ending chosen
     selects = "accuracy"
 
     def __init__(self, choices: ChoiceFiles):
@@ -40,7 +42,7 @@ class ChoiceTask(Labelled, Task[Choice, int]):
     @cached_property
     def _choices(self) -> dict[str, list[Choice]]:
         for path in self.inputs:
-            if "outputs" in path.parts:  # what is missing there is another stage's, and no data
+            if "outputs" in path.parts:  # if missing, the message names the stage that makes it
                 require(path)
         return self._source.splits()
 
@@ -57,7 +59,7 @@ class ChoiceTask(Labelled, Task[Choice, int]):
         assert isinstance(text, Tokenizer)
         pairs = [(each.context, ending) for each in examples for ending in each.endings]
         n_endings = np.array([len(each.endings) for each in examples])
-        labels = [each.label for each in examples if each.label is not None]  # which they all have
+        labels = [each.label for each in examples if each.label is not None]  # always true here
         return encoded(Choices(lay_out(model, text, pairs, symmetric=False), n_endings, labels))
 
     def units(self, examples: Sequence[Choice], predictions: Sequence[int]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Which mentions of a document stand for the same?"""
+"""Coreference resolution: cluster the mentions of a document."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -21,7 +21,7 @@ from retable.tasks.base import Task, Text, require_spelling
 
 
 class Source(Protocol):
-    """Documents with clusters by split, and the files that they come from."""
+    """Documents with clusters by split, and the files they are read from."""
 
     inputs: list[Path]
 
@@ -29,7 +29,7 @@ class Source(Protocol):
 
 
 class CoreferenceTask(Task[Document, Clusters]):
-    """Clusters of mentions. A unit is a document, with what it adds to each metric."""
+    """Coreference resolution. A unit is a document, with its counts for each metric."""
 
     kind = "coreference"
     in_words = True
@@ -72,21 +72,21 @@ class CoreferenceTask(Task[Document, Clusters]):
 
     def units(self, examples: Sequence[Document], predictions: Sequence[Clusters]) -> pd.DataFrame:
         pairs = zip(examples, predictions, strict=True)
-        counts = np.stack([coreference_counts(each.clusters, found) for each, found in pairs])
+        counts = np.stack([coreference_counts(each.clusters, clusters) for each, clusters in pairs])
         names = {"document": [each.name for each in examples], "part": [each.part for each in examples]}
         return pd.DataFrame({"unit": range(len(examples)), **names, **dict(zip(COLUMNS, counts.T, strict=True))})
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        known = ["document", "part", "b_cubed_recall_denominator", "ceaf_recall_denominator"]  # with the key's sizes
+        known = ["document", "part", "b_cubed_recall_denominator", "ceaf_recall_denominator"]  # counts of the key
         return tuple(units[known].itertuples(index=False, name=None))
 
     def write(
         self, folder: Path, split: str, examples: Sequence[Document], predictions: Sequence[Clusters]
     ) -> list[str]:
-        """The documents with the clusters that were found, in CoNLL's columns, as its scorer reads them."""
-        response = [each._replace(clusters=found) for each, found in zip(examples, predictions, strict=True)]
+        """Write the documents with predicted clusters in CoNLL's columns, for its scorer."""
+        response = [each._replace(clusters=clusters) for each, clusters in zip(examples, predictions, strict=True)]
         write_documents(folder / f"{split}.response.conll", response)
-        if not self.inputs:  # there is no file that the scorer could hold them against
+        if not self.inputs:  # the scorer has no other file for the key
             write_documents(folder / f"{split}.key.conll", examples)
         return []

@@ -1,4 +1,4 @@
-"""J1: a label for an image."""
+"""J1: image classification."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -23,18 +23,21 @@ Images = tuple[NDArray[np.float32], NDArray[np.int64]]  # (n, C, H, W) and their
 
 
 class Image(NamedTuple):
+    """An image with its class."""
+
     pixels: NDArray[np.float32]  # (C, H, W)
     label: int
 
 
 class ImageTask(Labelled, Task[Image, int]):
-    """Images of one size, each of a class. A unit is an image, with its class and the predicted one.
+    """Classification of images of one size. A unit is an image, with its class and the predicted one.
 
-    name: by which tables call it.
-    read: a split's images and their classes.
+    Args:
+        name: name of the task in tables.
+        read: returns the images and classes of a split.
     """
 
-    inputs: list[Path] = []  # noqa: RUF012 - what reads them has them from a library
+    inputs: list[Path] = []  # noqa: RUF012 - the images come from a library
     metrics = ("accuracy",)
     selects = "accuracy"
     wordless = True

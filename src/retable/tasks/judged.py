@@ -1,4 +1,4 @@
-"""A text whose sentences a rule labels."""
+"""Sentences of a text with labels computed by a rule."""
 
 from pathlib import Path
 from typing import Protocol
@@ -8,15 +8,18 @@ from retable.tasks.table import Row, Table
 
 
 class Judge(Protocol):
-    """A rule."""
+    """A rule that labels sentences."""
 
     def __call__(self, sentence: str) -> str:
-        """The label of a sentence, whose words are parted by single spaces."""
+        """Return the label of a sentence whose words are separated by single spaces."""
         ...
 
 
 def read_judged(path: Path, judge: Judge) -> Table:
-    """The lines of a text in the column `sentence`, and in `label` what `judge` says of each; blank lines are none."""
+    """Read the lines of a text as column `sentence`, with labels by `judge` as column `label`.
+
+    Blank lines are skipped.
+    """
     rows = (
         Row(f"line {number}", {"sentence": line, "label": judge(" ".join(line.split()))})
         for number, line in enumerate(read_lines(path), 1)

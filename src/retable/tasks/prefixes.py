@@ -1,4 +1,4 @@
-"""Labels of texts, told from each of their beginnings."""
+"""Text classification from every prefix of a text."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,13 +17,17 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class PrefixTask(SentenceTask):
-    """A SentenceTask of classes and of one sentence an example, which a model learns from each of its beginnings. It
-    stands between two boundaries, as a language model reads and writes it."""
+    """Classification of single sentences, where a model learns from each prefix of a sentence.
+
+    A sentence is between two boundary tokens, as in language modelling.
+    """
 
     def require(self, model: type[Model], d_predicate: int) -> None:
         require_left_to_right(model)
         if not isinstance(self.labels, Classes) or self._pairs:
-            raise UsageError("a beginning is of one sentence, and tells a class; write task.labels, and one sentence")
+            raise UsageError(
+                "prefixes need classes and single sentences; write task.labels, and one column in task.sentences"
+            )
         super().require(model, d_predicate)
 
     def objective(self, model: Model, text: Text, *, dropout: float) -> PrefixClassification:  # type: ignore[override]
@@ -34,5 +38,5 @@ class PrefixTask(SentenceTask):
         assert isinstance(text, Tokenizer)
         ids = text.encode_batch([sentence for each in examples for sentence in each.sentences])
         inputs = layouts.apart([(row,) for row in ids], text.boundary, text.boundary, model.max_length)
-        found = encoded(inputs, [0 if each.label is None else each.label for each in examples])
-        return replace(found, weigh=partial(weigh_by, inputs.lengths))
+        encoded_rows = encoded(inputs, [0 if each.label is None else each.label for each in examples])
+        return replace(encoded_rows, weigh=partial(weigh_by, inputs.lengths))

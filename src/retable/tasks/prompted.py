@@ -1,4 +1,4 @@
-"""H1: texts, and what a language model is to write of them behind a prompt."""
+"""H1: tasks where a language model writes a text after a prompt."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from retable.tasks.summaries import Source
 
 
 class Translations:
-    """Of the pairs that the stage prepare left in `folder`: BLEU and chrF of the whole split."""
+    """Translation of the pairs in `folder`, which the stage prepare wrote; BLEU and chrF of the whole split."""
 
     kind = "translation"
     metrics = translation.METRICS
@@ -27,7 +27,10 @@ class Translations:
         ]
 
     def read(self, split: str) -> Written:
-        """UsageError where the folder has no pairs."""
+        """Return the pairs of a split.
+
+        Raises: UsageError: the folder has no pairs.
+        """
         pair_splits(self._folder)
         return [*zip(*read_pairs(self._folder, split), strict=True)]
 
@@ -36,7 +39,7 @@ class Translations:
 
 
 class Summaries:
-    """Of documents: ROUGE, the mean over them. `stemmer` is as in `SummaryTask`."""
+    """Summaries of documents, with the mean ROUGE; `stemmer` as in `SummaryTask`."""
 
     kind = "summaries"
     metrics = summaries.METRICS
@@ -45,9 +48,9 @@ class Summaries:
         self._source, self.inputs, self._stemmer = documents, documents.inputs, stemmer
 
     def read(self, split: str) -> Written:
-        """Each document and summary in one line."""
+        """Return each document and its summary, each as one line."""
         return [(" ".join(each.text.split()), " ".join(each.summary.split())) for each in self._source.splits()[split]]
 
     def scores(self, written: Sequence[str], right: Sequence[str]) -> Mapping[str, NDArray]:
-        found = summaries.rouge_scores([*map(sentences_of, written)], [*map(sentences_of, right)], self._stemmer)
-        return dict(zip(summaries.METRICS, found.T, strict=True))
+        scores = summaries.rouge_scores([*map(sentences_of, written)], [*map(sentences_of, right)], self._stemmer)
+        return dict(zip(summaries.METRICS, scores.T, strict=True))

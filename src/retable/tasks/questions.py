@@ -1,4 +1,4 @@
-"""Questions on paragraphs whose answers are spans of them."""
+"""Reading comprehension: questions about paragraphs that contain the answers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -34,16 +34,19 @@ from retable.tasks.base import Task, Text, require_no_predicate, require_spellin
 from retable.tasks.reading import delimiter, ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
-Found = Sequence[int] | str  # the places of an answer's first and last word, or what was written
-SEED = 0  # of the paragraphs that are held out: the same for all that train, whatever their seed
+Found = Sequence[int] | str  # first and last word of an answer in the context, or its text
+SEED = 0  # for the choice of held-out paragraphs; fixed, so that all runs have the same split
 Read = Callable[[Path], list[Question]]
 
 
 class QuestionFiles:
-    """A file to train on, of which `held_out` random paragraphs with all their questions are for validation, and one to
-    test on; `inputs` are the two. No paragraph is in both training and validation.
+    """Questions from a training file and a test file; the attribute `inputs` lists both.
 
-    read_train, read_test: make questions of a path.
+    Validation is `held_out` random paragraphs of the training file with all their questions, so training and validation
+    share no paragraph.
+
+    Args:
+        read_train, read_test: read questions from a path.
     """
 
     def __init__(
@@ -58,13 +61,16 @@ class QuestionFiles:
         self._held_out, self._read = held_out, (read_train, read_test)
 
     def splits(self) -> dict[str, list[Question]]:
-        """The questions of train, validation and test. UsageError for a file that is missing or can't be read."""
+        """Return the questions of train, validation and test.
+
+        Raises: UsageError: a file is missing or malformed, or `held_out` leaves no training paragraph.
+        """
         train, test = (read(path) for read, path in zip(self._read, self.inputs, strict=True))
         contexts = list(dict.fromkeys(question.context for question in train))
         if not 0 < self._held_out < len(contexts):
             raise UsageError(
-                f"task.questions.held_out={self._held_out} is how many of the {len(contexts)} paragraphs of "
-                f"{self.inputs[0]} are not trained on; write one or more, and leave some"
+                f"task.questions.held_out={self._held_out} is out of range; write 1 to {len(contexts) - 1}, as "
+                f"{self.inputs[0]} has {len(contexts)} paragraphs"
             )
         chosen = np.random.default_rng(SEED).permutation(len(contexts))[: self._held_out]
         held = {contexts[i] for i in chosen}
@@ -76,7 +82,7 @@ class QuestionFiles:
 
 
 class Source(Protocol):
-    """Questions by split, and the files that they come from."""
+    """Questions by split, and the files they are read from."""
 
     inputs: list[Path]
 
@@ -84,12 +90,12 @@ class Source(Protocol):
 
 
 class QuestionTask(Task[QuestionInWords, Found]):
-    """Where in a paragraph does the answer to a question stand? A unit is a question, with its exact match and F1.
+    """Extractive question answering. A unit is a question, with its exact match and F1.
 
-    A reader reads the two apart, whole and by the spelling of their words; an encoder in one sequence, by its tokens.
-    Of that what does not fit is cut from the paragraph's end: an answer is predicted among the words that are left, and
-    a question whose own answer is cut away is asked, but not trained on. An encoder-decoder reads both as one text, and
-    writes the answer.
+    Three kinds of models answer: reading-comprehension models read question and paragraph separately, in full, by the
+    spelling of words. Encoders read one sequence of tokens; the paragraph is cut to fit, answers are predicted among
+    the remaining words, and questions whose answer is cut off are evaluated, but not used for training.
+    Encoder-decoders read one text and write the answer.
     """
 
     kind = "answers"
@@ -115,19 +121,19 @@ class QuestionTask(Task[QuestionInWords, Found]):
         return self._questions[split]
 
     def answered(self, example: QuestionInWords) -> Answered:
-        asked = (example.source.context, example.source.question)
+        question = (example.source.context, example.source.question)
         answers = frozenset(answer.text for answer in example.source.answers)
-        return tuple(" ".join(text.split()) for text in asked), answers
+        return tuple(" ".join(text.split()) for text in question), answers
 
     def words(self, examples: Sequence[QuestionInWords]) -> list[list[str]]:
-        """Each paragraph once, and the questions."""
+        """Return each paragraph once, then the questions."""
         contexts = {each.source.context: each.context for each in examples}
         return [*contexts.values(), *(each.question for each in examples)]
 
     def objective(  # type: ignore[override]
         self, model: Model, text: Text, *, dropout: float, tie: bool = True
     ) -> Objective:
-        """The settings of a head; `tie` is of a model that writes, see `TextToText`."""
+        """Return the objective; `tie` applies to models that write answers, see `TextToText`."""
         if isinstance(model, SpanRule):
             return AnswerByRule(model)
         if not isinstance(model, EncoderDecoder):
@@ -135,10 +141,10 @@ class QuestionTask(Task[QuestionInWords, Found]):
         assert isinstance(text, Tokenizer)
         tokenizer, end = text, ends_of_sequences(model, text)[1]
 
-        def read(found: list[int]) -> str:
-            return tokenizer.decode(found[: found.index(end)] if end in found else found).strip()
+        def read(ids: list[int]) -> str:
+            return tokenizer.decode(ids[: ids.index(end)] if end in ids else ids).strip()
 
-        table = model.input_embedding  # a checkpoint's may have rows behind those of the tokenizer
+        table = model.input_embedding  # a checkpoint may have more rows than the tokenizer has tokens
         return AnswerAsText(model, text.vocab_size if table is None else table.num_embeddings, tie, read)
 
     def encode(self, model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
@@ -152,7 +158,7 @@ class QuestionTask(Task[QuestionInWords, Found]):
         assert isinstance(text, Vocabulary)
         return encoded(
             [
-                # a question without a word, such as "", is an end of line alone
+                # a question without words, such as "", becomes a single line end
                 QuestionExample(
                     text.encode(each.context), text.encode(each.question or [END_OF_LINE]), each.first, each.last
                 )
@@ -161,11 +167,14 @@ class QuestionTask(Task[QuestionInWords, Found]):
         )
 
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Batches:
-        """Of the questions whose answers are in what the model reads. UsageError where those are none."""
+        """Return batches of the questions whose answers the model can read.
+
+        Raises: UsageError: the model can read no answer.
+        """
         if encoded.taught is not None and not len(encoded.taught):
             raise UsageError(
-                "the model's max_length cuts off the answers to all questions of training; train a model with a "
-                "greater one"
+                "the model's max_length cuts off the answers to all training questions; train a model with a "
+                "greater max_length"
             )
         return super().batches(encoded, batch_size, seed)
 
@@ -182,14 +191,14 @@ class QuestionTask(Task[QuestionInWords, Found]):
     def write(
         self, folder: Path, split: str, examples: Sequence[QuestionInWords], predictions: Sequence[Found]
     ) -> list[str]:
-        """SQuAD's own format of predictions, of the test split."""
+        """Write the predictions of the test split in SQuAD's format."""
         if split == "test":
             write_json(folder / "predictions.json", answers_of(examples, predictions))
         return []
 
     def facts(self, examples: Mapping[str, Sequence[QuestionInWords]]) -> dict[str, Any]:
         cannot = {split: sum(not each.can_be_answered() for each in rows) for split, rows in examples.items()}
-        return {"cannot_be_answered": cannot}  # with whole words; such a question is asked, and counts, all the same
+        return {"cannot_be_answered": cannot}  # by whole words; such questions still count
 
 
 def _in_one_sequence(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
@@ -200,10 +209,10 @@ def _in_one_sequence(model: Model, text: Text, examples: Sequence[QuestionInWord
         question, context = in_tokens(text, each.question).ids, in_tokens(text, each.context)
         input_ids, begins = layouts.question_first(question, context.ids, start, between, end, model.max_length)
         is_cut = len(input_ids) < len(question) + len(context.ids) + 3
-        # The end stands where the first token that was cut did.
-        behind = len(input_ids) - is_cut
-        firsts = [begins + place for place in context.first if begins + place < behind]
-        lasts = [min(begins + place, behind - 1) for place in context.last[: len(firsts)]]
+        # The end mark replaces the first token that was cut.
+        stop = len(input_ids) - is_cut
+        firsts = [begins + place for place in context.first if begins + place < stop]
+        lasts = [min(begins + place, stop - 1) for place in context.last[: len(firsts)]]
         rows.append(PassageExample(input_ids, begins, firsts, lasts, each.first, each.last))
         shortened += is_cut
     return encoded_passages(rows, shortened)
@@ -221,6 +230,6 @@ def _as_text(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> E
 
 
 def answers_of(examples: Sequence[QuestionInWords], predictions: Sequence[Found]) -> dict[str, str]:
-    """The answers by the questions' ids: as their paragraphs write them, or as they were written."""
-    asked = zip(examples, predictions, strict=True)
-    return {each.source.id: found if isinstance(found, str) else each.text(*found) for each, found in asked}
+    """Return the answers by question id, as text."""
+    predicted = zip(examples, predictions, strict=True)
+    return {each.source.id: answer if isinstance(answer, str) else each.text(*answer) for each, answer in predicted}

@@ -1,4 +1,4 @@
-"""Sentences, pairs of them, and words, as a model reads them by a tokenizer's tokens."""
+"""Encode sentences, pairs and words with a tokenizer, in the layout of a model."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -15,13 +15,19 @@ from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
 
 class WordsInTokens(NamedTuple):
+    """The tokens of a list of words."""
+
     ids: list[int]
-    first: list[int]  # where each word's first token stands among them
-    last: list[int]  # and its last
+    first: list[int]  # index of each word's first token
+    last: list[int]  # index of its last token
 
 
 def lay_out(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
-    """The examples as `model` reads them, see `layouts`."""
+    """Encode the examples in the layout of `model`, see `layouts`.
+
+    Args:
+        symmetric: whether the order of a pair has no meaning.
+    """
     ids = [tuple(tokenizer.encode(sentence) for sentence in sentences) for sentences in examples]
     first, last = ends_of_sequences(model, tokenizer)
     match model.layout:
@@ -36,8 +42,10 @@ def lay_out(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ..
 
 
 def delimiter(model: Model, text: Text) -> int:
-    """What stands between two texts in one sequence: the model's own delimiter; of a model without one [SEP], where the
-    tokenizer has it, as GPT's is a token that the text lacks; else the sequence's end."""
+    """Return the token between two texts in one sequence.
+
+    It is the model's own delimiter. Without one, it is [SEP] if the tokenizer has it, otherwise the end of a sequence.
+    """
     if isinstance(model, DelimitedLeftToRight):
         return model.delimiter_id
     end = ends_of_sequences(model, text)[1]
@@ -45,8 +53,12 @@ def delimiter(model: Model, text: Text) -> int:
 
 
 def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
-    """The tokens between which `model` reads a sequence: its own, where it has them; [CLS] and [SEP], where it is one
-    for these; else the ends of lines. UsageError where the tokenizer has no such marks."""
+    """Return the tokens at the begin and end of a sequence.
+
+    They are the model's own, or [CLS] and [SEP] for a model that needs these, otherwise line ends.
+
+    Raises: UsageError: the model needs [CLS] and [SEP], but the tokenizer lacks them.
+    """
     if isinstance(model, DelimitedLeftToRight):
         return model.start_id, model.extract_id
     if isinstance(text, Vocabulary):
@@ -57,19 +69,23 @@ def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
     marks = text.special_ids
     if not {"[CLS]", "[SEP]"} <= set(marks):
         raise UsageError(
-            f"{type(model).__name__} reads a sentence between [CLS] and [SEP], which the tokenizer lacks; write "
-            "tokenizer=word_marked or tokenizer=wordpiece_uncased, that of its pretraining"
+            f"{type(model).__name__} needs [CLS] and [SEP], which the tokenizer lacks; write the tokenizer of its "
+            "pretraining, such as tokenizer=word_marked or tokenizer=wordpiece_uncased"
         )
     return marks["[CLS]"], marks["[SEP]"]
 
 
 def in_tokens(text: Text, words: Sequence[str]) -> WordsInTokens:
-    """The words, with a space between them, in tokens; spelt ones are tokens themselves. A word of which the tokenizer
-    makes none, such as a control character, is read from the token behind it, which may be the sequence's end."""
+    """Encode words, joined by spaces, as tokens; for a Vocabulary each word is one token.
+
+    A word without tokens, such as a control character, gets the token after it, which may be the sequence's end.
+    """
     if isinstance(text, Vocabulary):
         places = [*range(len(words))]
         return WordsInTokens(text.encode(words), places, places)
-    ends = [end - 1 for end in accumulate(len(word.encode()) + 1 for word in words)]  # in bytes, as a token's are
+    ends = [
+        end - 1 for end in accumulate(len(word.encode()) + 1 for word in words)
+    ]  # in bytes, as offsets of tokens are
     starts = [end - len(word.encode()) for end, word in zip(ends, words, strict=True)]
     tokens = text.encode_with_offsets(" ".join(words))
     first = [bisect_right(tokens, start, key=lambda token: token.end) for start in starts]

@@ -1,4 +1,4 @@
-"""Tasks that give a label to a sentence, or to a pair of them, from any file whose columns have names."""
+"""Tasks that label a sentence or a pair of sentences, from any file with named columns."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,43 +28,47 @@ from retable.tasks.table import Row, Table, read_table
 from retable.tasks.written import Answers, plain
 from retable.tokenizers.tokenizer import Tokenizer
 
-SEED = 0  # of the examples that are held out: the same for all that train, whatever their seed
+SEED = 0  # for the choice of held-out examples; fixed, so that all runs have the same split
 
 
 class Example(NamedTuple):
-    sentences: tuple[str, ...]  # one, or the two of a pair, words parted by single spaces
-    label: float | None  # its class's place, or its score; None where the file doesn't tell
+    """A labelled sentence or pair."""
+
+    sentences: tuple[str, ...]  # one or two sentences, with single spaces between words
+    label: float | None  # index of the class, or the score; None if the file has no label
 
 
 def _drawn(labels: Sequence[float | None], share: float, classes: bool) -> set[int]:
-    """Return the places of a share of examples that are drawn at random, where labels are classes of each as many."""
+    """Draw a random share of the examples and return their indices; for classes, the same share of each class."""
     order = np.random.default_rng(SEED).permutation(len(labels)).tolist()
-    if classes:  # the examples of a class one after another, so that even steps take the same share of each
+    if classes:  # sorted by class, so that even steps take the same share of each
         order.sort(key=lambda i: -1.0 if (label := labels[i]) is None else label)
     return {order[i] for i in range(len(order)) if int((i + 1) * share) > int(i * share)}
 
 
 class SentenceTask(Labelled, Task[Example, float]):
-    """A task and the files of its splits. A unit is an example, with the places of its class and of the predicted one,
-    or its score and the predicted one; `labels.none` is always wrong. An encoder-decoder reads it as a prompt and
-    writes the label.
+    """Classification or regression of sentences or pairs. A unit is an example, with its label and the predicted one.
 
-    name: by which prompts and tables call it.
-    files: split → its file: train, validation, and where there are any test and further sets, such as
-        validation_mismatched; or in place of a file a mapping with its `path` and settings of `form` that are its own.
-        None: no such split. A number as validation: so large a share of the training examples is drawn, the same
-        for all that train, and held out from them; of each class as large a share.
-    sentences: the column of the sentences, or the two columns of the pairs.
-    label: the column of the labels, or some names of which a file has one. A test set may be without it.
-    metrics: those that the task is judged by, the first of them first.
-    labels: the classes, see `Classes`; or
-    scores: the lowest and the highest number, where the label is a number.
-    symmetric: whether a pair's order means nothing.
-    form: how the files are read, see `read`.
-    read: what reads them.
-    prompt: to a model that reads an example as one text, what each column is called there, in the order of that text;
-        None: by their own names.
-    answers: what such a model writes for the classes, in their order; None: their names.
+    Labels are indices of classes, or scores; the prediction `labels.none` is always wrong. An encoder-decoder reads an
+    example as a prompt and writes the label.
+
+    Args:
+        name: name in prompts and tables.
+        files: file of each split: train, validation, and optionally test and further sets, such as
+            validation_mismatched. Instead of a file: a mapping with its `path` and its own settings of `form`; or None
+            for no split. A number as validation is the share of training examples to hold out, the same for all runs
+            and for each class.
+        sentences: the column of the sentences, or the two columns of the pairs.
+        label: the column of the labels, or several names of which each file has one. A test set may lack it.
+        metrics: metrics of the task, the most important first.
+        labels: the classes, see `Classes`; or
+        scores: the lowest and the highest score, if labels are numbers.
+        symmetric: whether the order of a pair has no meaning.
+        form: settings of `read` for all files.
+        read: reads a file as a table.
+        prompt: names of the columns in the prompt of an encoder-decoder, in the order of the text; None: their own
+            names.
+        answers: texts that an encoder-decoder writes for the classes, in their order; None: their names.
     """
 
     at_once = 256
@@ -86,16 +90,18 @@ class SentenceTask(Labelled, Task[Example, float]):
     ):
         self.kind = name
         if len(sentences) not in (1, 2):
-            raise UsageError(f"task.sentences={list(sentences)} names {len(sentences)} columns; write one, or two")
+            raise UsageError(f"task.sentences={list(sentences)} has {len(sentences)} columns; write one or two")
         if (labels is None) == (scores is None):
-            raise UsageError("a task has classes or scores; write task.labels=[…] or task.scores=[lowest, highest]")
+            raise UsageError(
+                "a task needs either classes or scores; write task.labels=[…] or task.scores=[lowest, highest]"
+            )
         self.sentences, self.metrics = list(sentences), list(metrics)
         self._answers = answers
         self.label = [label] if isinstance(label, str) else list(label)
         if not self.label:
-            raise UsageError("task.label names no column; write the one of the labels")
+            raise UsageError("task.label is empty; write the column of the labels")
         if scores is not None and (len(scores) != 2 or not scores[0] < scores[1]):
-            raise UsageError(f"task.scores={list(scores)} are no range; write [lowest, highest]")
+            raise UsageError(f"task.scores={list(scores)} is not a range; write [lowest, highest]")
         self.labels = Classes(labels) if labels is not None else Scores(*scores or ())
         known = [name for name in (OF_CLASSES if labels is not None else OF_SCORES) if self._fits(name)]
         if not self.metrics or not set(self.metrics) <= set(known):
@@ -103,28 +109,28 @@ class SentenceTask(Labelled, Task[Example, float]):
         self.symmetric = symmetric
         self._prompt = dict(prompt or zip(sentences, sentences, strict=True))
         if set(self._prompt) != set(sentences):
-            raise UsageError(f"task.prompt names {list(self._prompt)}; write a name for each of {self.sentences}")
+            raise UsageError(
+                f"task.prompt has names for {list(self._prompt)}; write a name for each of {self.sentences}"
+            )
         self._read = read
         files = {split: file for split, file in files.items() if file is not None}
         for split in SPLITS[:2]:
             if split not in files:
-                raise UsageError(
-                    f"a task needs examples to learn from and to validate on; write task.files.{split}=FILE"
-                )
+                raise UsageError(f"a task needs training and validation examples; write task.files.{split}=FILE")
         share = files["validation"]
         self._held_out = float(share) if isinstance(share, int | float) else 0.0
         if isinstance(share, int | float) and not 0 < share < 1:
             raise UsageError(
-                f"task.files.validation={share} is no share of the training examples; write one such as 0.1"
+                f"task.files.validation={share} is not a share of the training examples; write, for example, 0.1"
             )
         self._files = {
             split: dict(form or {}) | ({"path": None, **file} if isinstance(file, Mapping) else {"path": file})
             for split, file in files.items()
             if split != "validation" or not self._held_out
         }
-        for split, its in self._files.items():
-            if not isinstance(its["path"], str) or not Path(its["path"]).name:
-                raise UsageError(f"task.files.{split}={settings.shown(its['path'])} is no file; write its path")
+        for split, file_form in self._files.items():
+            if not isinstance(path := file_form["path"], str) or not Path(path).name:
+                raise UsageError(f"task.files.{split}={settings.shown(path)} is not a file; write its path")
 
     def _fits(self, metric: str) -> bool:
         return metric != "f1" or len(self.labels.names) == 2
@@ -147,9 +153,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         require_summary(model, self._pairs)
         require_no_predicate(d_predicate)
         if self._answers is not None:
-            raise UsageError(
-                f"{model.__name__} has a head for its labels; leave answers= out, or take recipe=t5/t5_text"
-            )
+            raise UsageError(f"{model.__name__} classifies with a head; remove answers=, or take recipe=t5/t5_text")
 
     def objective(  # type: ignore[override]
         self,
@@ -162,16 +166,18 @@ class SentenceTask(Labelled, Task[Example, float]):
         pooling: str | None,
         tie: bool,
     ) -> Classification | LabelsAsText:
-        """The settings of a head; `tie` is of a model that writes, see `TextToText`. UsageError where the tokenizer
-        can't write a label."""
+        """Return the objective for the model and the settings of its head.
+
+        `tie` applies to models that write labels, see `TextToText`.
+
+        Raises: UsageError: the model has no head for a setting, or the tokenizer cannot encode a label.
+        """
         assert isinstance(text, Tokenizer)
         head: dict[str, Any] = {"auxiliary": auxiliary, "d_hidden": d_hidden, "pooling": pooling}
         if isinstance(model, EncoderDecoder):
             for name, value in head.items():
                 if value:
-                    raise UsageError(
-                        f"{type(model).__name__} writes its labels, and has no head; leave {name}={value} out"
-                    )
+                    raise UsageError(f"{type(model).__name__} writes its labels and has no head; remove {name}={value}")
             return self._writer(model, text, tie)
         if isinstance(self.labels, Classes):
             return Classification(model, len(self.labels.names), dropout, pairs=self._pairs, **head)
@@ -183,16 +189,16 @@ class SentenceTask(Labelled, Task[Example, float]):
         for written, back in zip(answers.texts, tokenizer.decode_batch(ids), strict=True):
             if plain(written) != plain(back):
                 raise UsageError(
-                    f"the tokenizer can't write the label {written!r}, of which it makes {back!r}; take one that "
-                    "spells words, tokenizer=unigram or tokenizer=bpe, or give each class a text that it can write, as "
-                    "in answers=[bad,good]"
+                    f"the tokenizer turns the label {written!r} into {back!r}; take one that spells words, "
+                    "tokenizer=unigram or tokenizer=bpe, or write another text for each class, as in "
+                    "answers=[bad,good]"
                 )
         end = ends_of_sequences(model, tokenizer)[1]
 
-        def read(found: list[int]) -> float:
-            return answers.label(tokenizer.decode(found[: found.index(end)])) if end in found else answers.none
+        def read(written: list[int]) -> float:
+            return answers.label(tokenizer.decode(written[: written.index(end)])) if end in written else answers.none
 
-        table = model.input_embedding  # a checkpoint's may have rows behind those of the tokenizer
+        table = model.input_embedding  # a checkpoint may have more rows than the tokenizer has tokens
         vocab_size = tokenizer.vocab_size if table is None else table.num_embeddings
         return LabelsAsText(model, vocab_size, tie, [[*written, end] for written in ids], read)
 
@@ -211,42 +217,42 @@ class SentenceTask(Labelled, Task[Example, float]):
         return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
 
     def validated(self, units: pd.DataFrame) -> dict[str, float]:
-        """Of classes always accuracy and matthews too."""
-        told = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
-        return self.values(units, told)
+        """Compute the metrics of the learning curve; for classes always with accuracy and Matthews."""
+        metrics = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
+        return self.values(units, metrics)
 
     def named(self, example: Example) -> dict[str, str]:
-        """The sentences by the names that `prompt` gives them, in its order."""
+        """Return the sentences by their names in the prompt, in its order."""
         texts = dict(zip(self.sentences, example.sentences, strict=True))
         return {name: texts[column] for column, name in self._prompt.items()}
 
     @property
     def splits(self) -> list[str]:  # type: ignore[override]
-        """train, validation, and what else there is."""
+        """Return train, validation and all further splits."""
         return [*dict.fromkeys([*SPLITS[:2], *self._files])]
 
     @property
     def inputs(self) -> list[Path]:  # type: ignore[override]
-        """All files."""
+        """Return all files of the task."""
         return [Path(file[name]) for file in self._files.values() for name in ("path", "gold") if name in file]
 
     def examples(self, split: str) -> list[Example]:
-        """The examples of a split, in the order of its file.
+        """Return the examples of a split, in the order of its file.
 
-        Raises UsageError where a file is missing or broken, where a column is not there or has no value, for a label
-        that is none of the task's, and for a split without examples.
+        Raises: UsageError: a file is missing or damaged, a column or value is missing, a label is unknown, or the split
+            is empty.
         """
         examples = self._read_examples("train" if self._held_out and split == "validation" else split)
         if self._held_out and split in SPLITS[:2]:
             held_out = _drawn([example.label for example in examples], self._held_out, isinstance(self.labels, Classes))
-            wanted = split == "validation"
-            examples = [example for i, example in enumerate(examples) if (i in held_out) == wanted]
+            keep = split == "validation"
+            examples = [example for i, example in enumerate(examples) if (i in held_out) == keep]
         if not examples:
-            raise UsageError(f"{self._name(split)} holds no examples; the {split} split needs one at least")
+            raise UsageError(f"{self._name(split)} has no examples; the {split} split needs one or more")
         return examples
 
     def answered(self, example: Example) -> Answered:
-        """The order of a symmetric pair does not count."""
+        """Return the sentences and the label; the order of a symmetric pair does not count."""
         return tuple(sorted(example.sentences)) if self.symmetric else example.sentences, example.label
 
     def warnings(self, examples: Mapping[str, Sequence[Example]]) -> list[str]:
@@ -272,8 +278,8 @@ class SentenceTask(Labelled, Task[Example, float]):
         for column in self.sentences if unlabelled else [*self.sentences, label_column]:
             if column not in table.columns:
                 raise UsageError(
-                    f"{path} has no column {column!r}; it has {', '.join(map(repr, table.columns)) or 'none'}: set "
-                    "task.sentences and task.label to columns that it has"
+                    f"{path} has no column {column!r}; set task.sentences and task.label to its columns: "
+                    f"{', '.join(map(repr, table.columns)) or 'none'}"
                 )
         examples = []
         for row in table.rows:
@@ -295,17 +301,17 @@ class SentenceTask(Labelled, Task[Example, float]):
         known = {name: each.annotation for name, each in parameters.items() if name != "path"}
         for name, value in form.items():
             if name not in known:
-                raise UsageError(f"task.form has no {name}; it may have {', '.join(known) or 'nothing'}")
+                raise UsageError(f"unknown setting task.form.{name}; write one of {', '.join(known) or 'none'}")
             settings.require(value, known[name], f"task.form.{name}")
 
 
 def _value(path: Path, row: Row, column: str) -> str:
     value = row.fields.get(column)
     if value is None:
-        raise UsageError(f"{path}, {row.place} has no {column!r}; give it one, or take the row out")
+        raise UsageError(f"{path}, {row.place} has no {column!r}; add it, or remove the row")
     return value
 
 
 def sentences_of(examples: Sequence[Example]) -> Iterator[str]:
-    """Each sentence of the examples, in their order."""
+    """Return an iterator over the sentences of the examples, in order."""
     return (sentence for example in examples for sentence in example.sentences)

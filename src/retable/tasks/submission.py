@@ -1,14 +1,14 @@
-"""GLUE's archive of test predictions, as the server takes it: a table `index prediction` a test set, zipped."""
+"""Write test predictions as GLUE's archive: a zip with a table `index prediction` per test set."""
 
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of all files, so that the same predictions are the same bytes
+EPOCH = (1980, 1, 1, 0, 0, 0)  # date of all files, so that equal predictions give equal bytes
 
 
 def write_submission(path: Path, predictions: Mapping[str, Sequence[str]]) -> None:
-    """Write the labels of each test set, by the file's name, in the order of its examples."""
+    """Write the labels of each test set, by file name, in the order of its examples."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
         for name, labels in predictions.items():

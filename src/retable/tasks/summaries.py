@@ -1,4 +1,4 @@
-"""Summaries of documents."""
+"""Summarisation of documents."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
@@ -27,9 +27,10 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class SummaryFiles:
-    """A file a split, in any form that `read_table` reads; `inputs` are the three.
+    """Documents with one file per split, in any format of `read_table`; the attribute `inputs` lists the three files.
 
-    text, summary: the columns. Lines within a field end sentences.
+    Args:
+        text, summary: names of the columns. Line ends within a field end sentences.
     """
 
     def __init__(self, train: str, validation: str, test: str, text: str = "text", summary: str = "summary"):
@@ -37,8 +38,10 @@ class SummaryFiles:
         self._columns = text, summary
 
     def splits(self) -> dict[str, list[Summarised]]:
-        """The documents of train, validation and test. UsageError for a file that is missing or can't be read, for a
-        column that is not there, and where a text or a summary has no words."""
+        """Return the documents of train, validation and test.
+
+        Raises: UsageError: a file is missing or damaged, a column does not exist, or a text or summary has no words.
+        """
         for path in self.inputs:
             require_file(path)
         return {split: self._read(path) for split, path in zip(SPLITS, self.inputs, strict=True)}
@@ -48,23 +51,23 @@ class SummaryFiles:
         for role, column in zip(("text", "summary"), self._columns, strict=True):
             if column not in table.columns:
                 raise UsageError(
-                    f"{path} has no column {column!r}; it has {', '.join(map(repr, table.columns)) or 'none'}: write "
-                    f"task.documents.{role}= one of these"
+                    f"{path} has no column {column!r}; write task.documents.{role}= one of "
+                    f"{', '.join(map(repr, table.columns)) or 'none'}"
                 )
-        found = []
+        documents = []
         for row in table.rows:
             fields = [row.fields.get(column) or "" for column in self._columns]
             for column, field in zip(self._columns, fields, strict=True):
                 if not field.strip():
-                    raise UsageError(f"{path}, {row.place}: {column!r} has no words; give it some, or take the row out")
-            found.append(Summarised(*fields))
-        if not found:
-            raise UsageError(f"{path} holds no documents; each split needs one at least")
-        return found
+                    raise UsageError(f"{path}, {row.place}: {column!r} has no words; add some, or remove the row")
+            documents.append(Summarised(*fields))
+        if not documents:
+            raise UsageError(f"{path} has no documents; each split needs one or more")
+        return documents
 
 
 class Source(Protocol):
-    """Documents and their summaries by split, and the files that they come from."""
+    """Documents and their summaries by split, and the files they are read from."""
 
     inputs: list[Path]
 
@@ -72,14 +75,15 @@ class Source(Protocol):
 
 
 class SummaryTask(Task[InSentences, str]):
-    """What does a document say, in short? A unit is a document, with the ROUGE of its summary.
+    """Summarisation. A unit is a document, with the ROUGE of its summary.
 
-    An encoder-decoder reads the document as one text behind "summarize:", and writes the summary by the likeliest token
-    each time; a rule takes sentences.
+    An encoder-decoder reads "summarize:" and the document as one text, and writes the summary by greedy decoding. A
+    rule selects sentences.
 
-    max_tokens: of a document that a model reads; what is behind them is cut off.
-    max_new_tokens: of a summary, with its end mark; what is behind them is not learnt.
-    stemmer: whether ROUGE compares words less their suffixes, as papers on English do.
+    Args:
+        max_tokens: the longest document in tokens; the rest is cut.
+        max_new_tokens: the longest summary in tokens, including the end mark; the rest is cut in training.
+        stemmer: whether ROUGE compares words without suffixes, as papers on English do.
     """
 
     kind = "summaries"
@@ -106,20 +110,20 @@ class SummaryTask(Task[InSentences, str]):
         return " ".join(example.text), " ".join(example.summary)
 
     def words(self, examples: Sequence[InSentences]) -> list[list[str]]:
-        """The sentences of each document, and of each summary."""
+        """Return the sentences of each document and of each summary, as words."""
         return [sentence.split() for each in examples for part in each for sentence in part]
 
     def objective(self, model: Model, text: Text, *, tie: bool) -> Objective:  # type: ignore[override]
-        """`tie` is of a model that writes, see `TextToText`."""
+        """Return the objective; `tie` applies to models that write, see `TextToText`."""
         if isinstance(model, SentenceRule):
             return SummaryByRule(model)
         assert isinstance(model, EncoderDecoder) and isinstance(text, Tokenizer)
         tokenizer, end = text, ends_of_sequences(model, text)[1]
 
-        def read(found: list[int]) -> str:
-            return tokenizer.decode(found[: found.index(end)] if end in found else found).strip()
+        def read(ids: list[int]) -> str:
+            return tokenizer.decode(ids[: ids.index(end)] if end in ids else ids).strip()
 
-        table = model.input_embedding  # a checkpoint's may have rows behind those of the tokenizer
+        table = model.input_embedding  # a checkpoint may have more rows than the tokenizer has tokens
         vocab_size = text.vocab_size if table is None else table.num_embeddings
         return SummaryAsText(model, vocab_size, tie, read, self._max_new_tokens)
 
@@ -139,12 +143,12 @@ class SummaryTask(Task[InSentences, str]):
         return Encoded(lengths, partial(pairs.pad, sources, targets), partial(weigh_by, sizes), shortened)
 
     def units(self, examples: Sequence[InSentences], predictions: Sequence[str]) -> pd.DataFrame:
-        found, right = [sentences_of(each) for each in predictions], [each.summary for each in examples]
-        scores = rouge_scores(found, right, self._stemmer)
+        written, right = [sentences_of(each) for each in predictions], [each.summary for each in examples]
+        scores = rouge_scores(written, right, self._stemmer)
         return pd.DataFrame({"unit": range(len(right)), **dict(zip(METRICS, scores.T, strict=True))})
 
     def write(self, folder: Path, split: str, examples: Sequence[InSentences], predictions: Sequence[str]) -> list[str]:
-        """The summaries, a line each."""
+        """Write the summaries, one per line."""
         file = folder / f"summaries.{split}.txt"
         file.write_text("".join(f"{' '.join(each.split())}\n" for each in predictions), encoding="utf-8")
         return [file.name]

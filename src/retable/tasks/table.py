@@ -1,4 +1,4 @@
-"""The rows of a file, by the names of columns: delimited text, JSON lines, parquet, or lines that follow a pattern."""
+"""Read files as tables with named columns: delimited text, JSON lines, parquet, or lines that match a pattern."""
 
 import contextlib
 import csv
@@ -14,15 +14,19 @@ from retable.corpora.json_lines import read_objects, require_distinct
 from retable.corpora.text import SPLITS, read_lines
 
 JSON_LINES = (".jsonl", ".json", ".ndjson")
-NO_TEXTS, VOCABULARY = (".bin", ".npy", ".safetensors"), "tokenizer.json"  # inputs that no text comes from
+NO_TEXTS, VOCABULARY = (".bin", ".npy", ".safetensors"), "tokenizer.json"  # files without texts
 
 
 class Row(NamedTuple):
-    place: str  # in its file: "line 3", of the line that it begins in
-    fields: dict[str, str | None]  # by column; None where there is no value
+    """A row of a table."""
+
+    place: str  # place in its file, such as "line 3", the line where it begins
+    fields: dict[str, str | None]  # by column; None for a missing value
 
 
 class Table(NamedTuple):
+    """The columns and rows of a file."""
+
     columns: list[str]
     rows: Iterator[Row]
 
@@ -37,19 +41,22 @@ def read_table(
     skip_incomplete: bool = False,
     gold: str | None = None,
 ) -> Table:
-    r"""A file as a table; what it is, its name's ending says: .jsonl or .json, .parquet, else delimited text.
+    r"""Read a file as a table; the suffix gives the format: .jsonl or .json, .parquet, otherwise delimited text.
 
-    columns: the names, where no header gives them.
-    delimiter: between fields; a comma in .csv, a tab in all others.
-    quotes: whether " round a field is no part of it, so that delimiters and line ends may stand inside; so by default
-        in .csv alone. In GLUE's files a quote is a character like any other.
-    pattern: a regular expression whose named groups are the columns of a line: `(?P<label>\w+):\w+ (?P<sentence>.*)`.
-    skip_incomplete: leave out rows of delimited text that have more or fewer fields than there are columns, as the
-        halves of a broken line have in GLUE's QQP.
-    gold: a second file, each of whose lines is a row's value in one more column, `gold`.
+    A byte-order mark is removed.
 
-    A byte-order mark is no part of the text. Raises UsageError for a file that is missing, that is not what its name
-    says, or of whose rows one is incomplete.
+    Args:
+        columns: names of the columns, for a file without a header.
+        delimiter: between fields; by default a comma in .csv and a tab in others.
+        quotes: whether " encloses fields that may contain delimiters and line ends; by default only in .csv. In GLUE's
+            files quotes are ordinary characters.
+        pattern: a regular expression for lines, whose named groups are the columns, such as
+            `(?P<label>\w+):\w+ (?P<sentence>.*)`.
+        skip_incomplete: skip rows of delimited text with the wrong number of fields, such as the halves of broken lines
+            in GLUE's QQP.
+        gold: a second file with one line per row, the values of a further column `gold`.
+
+    Raises: UsageError: a file is missing or malformed, or a row is incomplete.
     """
     if pattern is not None:
         table = _matches(path, pattern, encoding)
@@ -61,7 +68,7 @@ def read_table(
         is_csv = path.suffix == ".csv"
         split = _quoted if (is_csv if quotes is None else quotes) else _plain
         rows = split(path, _lines(path, encoding), delimiter or ("," if is_csv else "\t"))
-        rows = ((number, row) for number, row in rows if row not in ([], [""]))  # a blank line is no row
+        rows = ((number, row) for number, row in rows if row not in ([], [""]))  # skips blank lines
         header = list(columns) if columns is not None else next(rows, (0, []))[1]
         require_distinct(path, header)
         table = Table(header, _delimited(path, header, rows, skip_incomplete))
@@ -69,11 +76,11 @@ def read_table(
 
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers, from 1 on."""
+    """Yield the lines with their numbers, from 1."""
     try:
         "".encode(encoding)
     except (LookupError, ValueError):
-        raise UsageError(f"task.form.encoding={encoding} is no encoding of text; write one such as latin-1") from None
+        raise UsageError(f"task.form.encoding={encoding} is not an encoding; write, for example, latin-1") from None
     yield from enumerate(read_lines(path, encoding), 1)
 
 
@@ -83,9 +90,7 @@ def _plain(path: Path, lines: Iterable[tuple[int, str]], delimiter: str) -> Iter
 
 def _quoted(path: Path, lines: Iterable[tuple[int, str]], delimiter: str) -> Iterator[tuple[int, list[str]]]:
     if len(delimiter) != 1:
-        raise UsageError(
-            f"task.form.delimiter={delimiter}: between quoted fields stands one letter; write a single one"
-        )
+        raise UsageError(f"task.form.delimiter={delimiter} is too long for quoted fields; write a single character")
     reader = csv.reader((line + "\n" for _, line in lines), delimiter=delimiter, strict=True)
     begin = 1
     try:
@@ -94,8 +99,7 @@ def _quoted(path: Path, lines: Iterable[tuple[int, str]], delimiter: str) -> Ite
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UsageError(
-            f"{path}, line {begin}: {error}; where a quote is a character like any other, write "
-            "task.form={quotes: false}"
+            f"{path}, line {begin}: {error}; if quotes are ordinary characters here, write task.form={{quotes: false}}"
         ) from None
 
 
@@ -106,14 +110,14 @@ def _delimited(
         if len(row) == len(header):
             yield Row(f"line {number}", dict(zip(header, row, strict=True)))
         elif not skip_incomplete:
-            raise UsageError(f"{path}, line {number}: {len(row)} fields where there are {len(header)} columns")
+            raise UsageError(f"{path}, line {number}: expects {len(header)} fields but got {len(row)}")
 
 
 def _matches(path: Path, pattern: str, encoding: str) -> Table:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise UsageError(f"task.form.pattern={pattern} is no regular expression: {error}") from None
+        raise UsageError(f"task.form.pattern={pattern} is not a regular expression: {error}") from None
 
     def rows() -> Iterator[Row]:
         for number, line in _lines(path, encoding):
@@ -121,18 +125,18 @@ def _matches(path: Path, pattern: str, encoding: str) -> Table:
                 continue
             match = expression.fullmatch(line)
             if match is None:
-                raise UsageError(f"{path}, line {number} does not follow task.form.pattern={pattern}")
+                raise UsageError(f"{path}, line {number} does not match task.form.pattern={pattern}")
             yield Row(f"line {number}", match.groupdict())
 
     return Table([*expression.groupindex], rows())
 
 
 def _objects(path: Path) -> Table:
-    """JSON lines; the columns are those of the first."""
+    """Read JSON lines; the first object sets the columns."""
 
     def rows() -> Iterator[Row]:
-        for number, found in read_objects(path):
-            yield Row(f"line {number}", {key: _text(value) for key, value in found.items()})
+        for number, fields in read_objects(path):
+            yield Row(f"line {number}", {key: _text(value) for key, value in fields.items()})
 
     all_rows = rows()
     first = next(all_rows, None)
@@ -163,19 +167,22 @@ def _with_gold(path: Path, rows: Iterable[Row], gold: Path) -> Iterator[Row]:
     for row, value in zip_longest(rows, read_lines(gold)):
         if row is None or value is None:
             raise UsageError(
-                f"{gold} has {'more' if row is None else 'fewer'} lines than {path} has rows; give each one"
+                f"{gold} has {'more' if row is None else 'fewer'} lines than {path} has rows; write one line per row"
             )
         yield Row(row.place, {**row.fields, "gold": value})
 
 
 def _text(value: Any) -> str | None:
-    """A JSON value as text would have it: true and 1 as they are written, null as no value; a date in words."""
+    """Return a JSON value as text: true and 1 as JSON, null as no value, and dates in words."""
     return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
 
 
 @contextlib.contextmanager
 def placed(files: Iterable[Path]) -> Iterator[None]:
-    """Have the refusal of a text in the block name the file, of these, and the line that the text comes from."""
+    """Add file and line to the message of a TextError in the block; `files` are those the text may come from.
+
+    Raises: UsageError, with the file and line.
+    """
     try:
         yield
     except TextError as error:
@@ -187,28 +194,28 @@ def placed(files: Iterable[Path]) -> Iterator[None]:
 def _place_of(error: TextError, files: Sequence[Path]) -> str:
     """Return the file and line that contain the part and most other words of the text.
 
-    Of several it is one that ends with the part, as lines of columns do with a tag, and of these the first.
+    Lines that end with the part come first, as tags end lines of columns; ties are broken by order.
     """
     words, part = {*error.text.split()}, error.part.lower()
-    found = [
+    matches = [
         (-len(words.intersection(re.findall(r"[^\s,\"]+", line))), not line.lower().endswith(part), order,
          f"{path}, {place}: ")
         for order, path in enumerate(files)
         for place, line in _places(path)
         if part in line.lower()
     ]  # fmt: skip
-    if found:
-        return min(found, key=lambda each: each[:-1])[-1]
+    if matches:
+        return min(matches, key=lambda each: each[:-1])[-1]
     return f"{' or '.join(map(str, files))}: " if 0 < len(files) <= len(SPLITS) else ""
 
 
 def _places(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each line, or row."""
+    """Yield the place and the text of each line or row."""
     if path.suffix == ".parquet":
         yield from ((row.place, "\t".join(filter(None, row.fields.values()))) for row in _parquet(path).rows)
         return
     try:
         lines = [*read_lines(path)]
-    except UsageError:  # it has another encoding, of which Latin-1 shows the letters of ASCII, in UTF-16 with NULs
+    except UsageError:  # another encoding; Latin-1 keeps ASCII letters, in UTF-16 with NULs
         lines = [*read_lines(path, "latin-1")]
     yield from ((f"line {number}", line.replace("\0", "")) for number, line in enumerate(lines, 1))

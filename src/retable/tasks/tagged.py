@@ -1,5 +1,4 @@
-"""Tasks that give a tag to each word of a sentence; sentences from files in columns or CoNLL-U, or from a text with
-labels."""
+"""Tagging: predict a tag for each word of a sentence, from files in columns or CoNLL-U, or from a labelled text."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -29,16 +28,20 @@ from retable.tasks.reading import ends_of_sequences, in_tokens
 from retable.tasks.table import placed
 from retable.tokenizers.tokenizer import Tokenizer
 
-COLUMNS = ("words", "right")  # of a unit; where tags make spans also those that are right, predicted, and labelled
+COLUMNS = ("words", "right")  # of a unit; for span tags, SPAN_COLUMNS are added
 SPAN_COLUMNS = ("spans_right", "spans_predicted", "spans_labelled")
-SEED = 0  # of the sentences that are held out: the same for all that train, whatever their seed
+SEED = 0  # for the choice of held-out sentences; fixed, so that all runs have the same split
 
 
 class TaggedFiles:
-    """A file a split; `inputs` are those that there are.
+    """Tagged sentences with one file per split; the attribute `inputs` lists the files.
 
-    validation: None holds `held_out` random sentences of the training file out.
-    read: makes sentences of a path; by default of columns, the word in the first and the tag in the last.
+    Args:
+        validation: file of the validation split; None holds out training sentences instead.
+        held_out: number of random training sentences to hold out.
+        read: reads sentences from a path; by default from columns, with the word first and the tag last.
+
+    Raises: UsageError: both or neither of `validation` and `held_out` are set.
     """
 
     def __init__(
@@ -51,23 +54,26 @@ class TaggedFiles:
     ):
         if (validation is None) == (held_out == 0):
             raise UsageError(
-                "tags are tuned on sentences that are not trained on: write either task.sentences.validation, a "
-                "file, or task.sentences.held_out, how many of the training sentences"
+                "the validation split is missing or given twice: write either task.sentences.validation, a file, or "
+                "task.sentences.held_out, a number of training sentences"
             )
         self._paths = {"train": train, "validation": validation, "test": test}
         self.inputs = [Path(path) for path in self._paths.values() if path is not None]
         self._held_out, self._read = held_out, read
 
     def splits(self) -> dict[str, list[TaggedSentence]]:
-        """The sentences of train, validation and test. UsageError for a file that is missing or can't be read."""
+        """Return the sentences of train, validation and test.
+
+        Raises: UsageError: a file is missing or malformed, or `held_out` leaves no training sentence.
+        """
         splits = {split: self._read(Path(path)) for split, path in self._paths.items() if path is not None}
         if self._held_out:
             train = splits["train"]
             places = _places(train)
             if self._held_out >= (n_sentences := len(set(places))):
                 raise UsageError(
-                    f"task.sentences.held_out={self._held_out} leaves none of the {n_sentences} sentences of "
-                    f"{self._paths['train']} to train on; write a smaller number"
+                    f"task.sentences.held_out={self._held_out} leaves no training sentence of the {n_sentences} in "
+                    f"{self._paths['train']}; write a smaller number"
                 )
             held = set(np.random.default_rng(SEED).permutation(n_sentences)[: self._held_out].tolist())
             splits["train"] = [each for each, place in zip(train, places, strict=True) if place not in held]
@@ -76,14 +82,14 @@ class TaggedFiles:
 
 
 def _places(sentences: Sequence[TaggedSentence]) -> list[int]:
-    """The number of each sentence in the text; one comes once for each of its predicates, one behind the other."""
+    """Return the number of each sentence in the text; adjacent repetitions for several predicates share a number."""
     pairs = zip([None, *sentences], sentences, strict=False)
     new = [here.predicate is None or before is None or here.words != before.words for before, here in pairs]
     return (np.cumsum(new, dtype=int) - 1).tolist()
 
 
 class LabelledText(Protocol):
-    """Sentences with labels of their words, by what they say."""
+    """Sentences with labels of their words, by name of the label."""
 
     inputs: list[Path]
 
@@ -91,14 +97,14 @@ class LabelledText(Protocol):
 
 
 class TaggedText:
-    """The sentences of a text that comes with labels, such as the grammar's, and those labels for tags."""
+    """The sentences of a labelled text, such as the grammar's, with one of its labels as tags."""
 
     def __init__(self, text: LabelledText, label: str):
         self._text, self._label = text, label
         self.inputs = text.inputs
 
     def splits(self) -> dict[str, list[TaggedSentence]]:
-        """The sentences of train, validation and test."""
+        """Return the sentences of train, validation and test."""
         return {
             split: [TaggedSentence(each.words, each.labels[self._label]) for each in self._text.sentences(split)]
             for split in SPLITS
@@ -106,7 +112,7 @@ class TaggedText:
 
 
 class Source(Protocol):
-    """Tagged sentences by split, and the files that they come from."""
+    """Tagged sentences by split, and the files they are read from."""
 
     inputs: list[Path]
 
@@ -114,25 +120,24 @@ class Source(Protocol):
 
 
 class TaggingTask(Task[TaggedSentence, Sequence[int]]):
-    """A tag for each word of a sentence.
+    """Tagging of words. A unit is a sentence: words, correct tags, and for span tags the counts of spans.
 
-    A model that reads words by their spelling gets them whole; any other reads their tokens, and a word's first one
-    tells its tag (Devlin et al. 2019, section 5.3), or to a model that reads from left to right its last one, which
-    alone has read the word. What does not fit into the model is cut from the end of a sentence:
-    words behind the cut are not trained on, and get the most frequent tag of training, so that the metrics count them.
+    A model that reads spelling gets whole words. Other models read tokens, and predict a word's tag from its first
+    token (Devlin et al. 2019, section 5.3); left-to-right models from its last token, the only one after the whole
+    word. Long sentences are cut at the end; words after the cut are not trained on, and get the most frequent training
+    tag, so that metrics count them.
 
-    Its units are sentences: the words, those whose tag is right, and of tags of spans those that are right, predicted
-    and labelled.
-
-    scheme: that tags of spans are trained and predicted in; None for tags that make no spans.
-    roles: whether the tags are about a predicate, and a sentence comes once for each of its own; a unit is then all of
-        them together.
+    Args:
+        scheme: scheme of span tags for training and prediction; None for tags without spans.
+        roles: whether tags concern a predicate, and a sentence is repeated for each of its predicates; a unit is then
+            all repetitions together.
+        convention: rewrites a word without a vector, to look it up again.
     """
 
     kind = "tagging"
     in_order = True
     statistics = {"accuracy": (("right", "words"), share)} | {name: (SPAN_COLUMNS, SHARES[name]) for name in SHARES}
-    metrics = tuple(statistics)  # the last three where tags make spans
+    metrics = tuple(statistics)  # the last three only for span tags
     in_words = True
     at_once = 128
 
@@ -149,7 +154,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     def require(self, model: type[Model], d_predicate: int) -> None:
         if self._roles and not d_predicate:
             raise UsageError(
-                f"the tags are about a predicate, and {model.__name__} is not told which word it is; write "
+                f"the tags concern a predicate, but {model.__name__} has no predicate input; write "
                 "recipe=taggers/role_labeller"
             )
         if not self._roles:
@@ -162,8 +167,9 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             require_file(path)
         splits = self._source.splits()
         if any((each.predicate is not None) != self._roles for rows in splits.values() for each in rows):
-            said, found = ("true", "not all sentences name") if self._roles else ("false", "some sentences name")
-            raise UsageError(f"task.roles={said}, but {found} a predicate that their tags are about; write the other")
+            setting, other = ("true", "false") if self._roles else ("false", "true")
+            problem = "some sentences have no predicate" if self._roles else "some sentences have a predicate"
+            raise UsageError(f"task.roles={setting}, but {problem}; write task.roles={other}")
         scheme = self._scheme
         with placed(self.inputs):
             return {
@@ -175,7 +181,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return self._sentences[split]
 
     def words(self, examples: Sequence[TaggedSentence]) -> list[list[str]]:
-        """Of each sentence, once."""
+        """Return the words of each sentence once."""
         return [examples[place].words for place in _starts(examples)]
 
     def answered(self, example: TaggedSentence) -> Answered:
@@ -183,7 +189,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
     @cached_property
     def tags(self) -> list[str]:
-        """Those of the training split, and so those that can be predicted."""
+        """Return the tags of the training split, which are those that can be predicted."""
         return sorted({tag for each in self._sentences["train"] for tag in each.tags})
 
     @cached_property
@@ -192,7 +198,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
     @cached_property
     def _commonest(self) -> str:
-        """The most frequent tag of training, of several the first in the order of `tags`."""
+        """Return the most frequent training tag; of several, the first in `tags`."""
         counts = Counter(tag for each in self._sentences["train"] for tag in each.tags)
         return max(self.tags, key=counts.__getitem__)
 
@@ -225,20 +231,22 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             tokens = in_tokens(tokenizer, each.words)
             input_ids = layouts.between(tokens.ids, start, end, model.max_length)
             is_cut = len(input_ids) < len(tokens.ids) + 2
-            # The end stands where the first token that was cut did.
+            # The end mark replaces the first token that was cut.
             tells = tokens.last if from_left else tokens.first
             words = [1 + place for place in tells if not is_cut or 1 + place < len(input_ids) - 1]
-            words = words or [len(input_ids) - 1]  # of a first word that is longer than the model, the end
+            words = words or [
+                len(input_ids) - 1
+            ]  # if even the first word does not fit, its tag is predicted from the end
             rows.append(TaggedExample(input_ids, words, self._ids(each.tags[: len(words)])))
             shortened += is_cut
         return encoded(rows, shortened)
 
     def _ids(self, tags: Sequence[str]) -> list[int]:
-        """A tag that is not trained on can't be predicted: any number will do for it."""
+        """Return the ids of tags; a tag unseen in training cannot be predicted, so its id does not matter."""
         return [self._places.get(tag, 0) for tag in tags]
 
     def read(self, encoded: Encoded, places: Sequence[int], rows: list[Sequence[int]]) -> list[Sequence[int]]:
-        """The tags of the words that were read, whose number is an example's length."""
+        """Return the tags of the words that were read; an example's length is their number."""
         return [row[: encoded.lengths[place]] for place, row in zip(places, rows, strict=True)]
 
     def units(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> pd.DataFrame:
@@ -259,9 +267,11 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     def write(
         self, folder: Path, split: str, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]
     ) -> list[str]:
-        """Word, tag and prediction a line, a blank line behind each sentence, spans in IOB2: what the Perl script
-        conlleval reads, which joins neighbours of one type where one begins with S. Where there is a predicate, a
-        column behind the words holds it in its own line, and a hyphen in the others."""
+        """Write word, tag and prediction per line, with a blank line after each sentence and spans in IOB2.
+
+        This is the input of the Perl script conlleval, which would join adjacent spans of one type in IOBES. With
+        predicates, a second column repeats the predicate in its line and has a hyphen in others.
+        """
         with (folder / f"{split}.tags.txt").open("w", encoding="utf-8") as file:
             for each, guessed in zip(examples, self.named(examples, predictions), strict=True):
                 columns = [each.words, *(self._plain(tags) for tags in (each.tags, guessed))]
@@ -278,7 +288,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return {"tags": len(self.tags)}
 
     def named(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> list[list[str]]:
-        """The tags of each sentence: those of its row, which may be padded, and of words behind that the commonest."""
+        """Return the tags of each sentence, from its padded row; words beyond the row get the most frequent tag."""
         named = []
         for each, row in zip(examples, predictions, strict=True):
             tags = [self.tags[i] for i in row[: len(each.words)]]
@@ -287,5 +297,5 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
 
 def _starts(sentences: Sequence[TaggedSentence]) -> list[int]:
-    """Where another sentence begins: several predicates of one follow each other, with the same list of words."""
+    """Return the indices where a new sentence begins; repetitions of a sentence share the same list of words."""
     return [i for i, each in enumerate(sentences) if i == 0 or each.words is not sentences[i - 1].words]

@@ -1,4 +1,4 @@
-"""The texts of tasks as a corpus: for a tokenizer of their words, and for word vectors."""
+"""Write the texts of tasks as a corpus, to train a tokenizer or word vectors."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,11 +9,11 @@ from retable.tasks.sentences import sentences_of
 
 
 def write_text(folder: Path, tasks: Mapping[str, Any]) -> dict[str, float]:
-    """Write the sentences of the tasks' splits to `<split>.txt`, one a line, task after task; of a task in words its
-    texts.
+    """Write the sentences or texts of the tasks' splits to `<split>.txt`, one per line, task after task.
 
-    Where no task has a test split, test.txt is validation's text again. Returns the counts of lines and words of each
-    split.
+    If no task has a test split, test.txt repeats validation.
+
+    Returns: the number of lines and words of each split.
     """
     counts: dict[str, float] = {}
     for split in SPLITS:

@@ -1,4 +1,4 @@
-"""Sentences and their translations."""
+"""Translation of sentences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,13 +27,15 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class Pair(NamedTuple):
+    """A sentence and its translation."""
+
     source: str
     target: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs(Encoded):
-    """Pairs in tokens, each side with the end mark; and what makes text of tokens again."""
+    """Encoded pairs, each side with the end mark, and the tokenizer to decode them."""
 
     sources: Sequences
     targets: Sequences
@@ -41,24 +43,28 @@ class Pairs(Encoded):
 
 
 class Translated(NamedTuple):
+    """A predicted translation."""
+
     text: str
-    words: tuple[list[str], list[str]]  # the source's tokens and the translation's, with the end mark
-    alignment: NDArray[np.float32]  # (U, S): the attention of each to each of the source; or nothing
+    words: tuple[list[str], list[str]]  # tokens of the source and of the translation, with the end mark
+    alignment: NDArray[np.float32]  # (U, S): attention of each target token to each source token; may be empty
 
 
 class TranslationTask(Task[Pair, Translated]):
-    """Of the pairs that the stage prepare left in `folder`. A unit is a sentence of a test set, with what it adds to
-    BLEU and chrF.
+    """Translation of the pairs in `folder`, which the stage prepare wrote.
 
-    decoding: how translations are searched for; `strategy` is its name.
-    max_tokens: of a batch.
-    alignments: sentences of a test set of which the record holds the attention, where the model has one.
+    A unit is a sentence of a test set, with its counts for BLEU and chrF.
+
+    Args:
+        decoding: the decoding strategy; `strategy` is its name.
+        max_tokens: tokens per batch.
+        alignments: number of test sentences whose attention is recorded, if the model has attention.
     """
 
     kind = "translation"
     statistics: ClassVar = STATISTICS
     metrics = METRICS
-    selects = None  # the loss, of which the lowest would be the best
+    selects = None  # validation measures only the loss
 
     def __init__(
         self, folder: str, decoding: Strategy, strategy: str, max_tokens: PositiveInt, alignments: NonNegativeInt
@@ -79,7 +85,7 @@ class TranslationTask(Task[Pair, Translated]):
         return self.splits[2:]
 
     def cell(self, split: str) -> str:
-        return f"{split.replace('test', self.kind, 1)}/test"  # test_2017 is a task of its own in the tables
+        return f"{split.replace('test', self.kind, 1)}/test"  # test_2017 is a separate task in tables
 
     def require(self, model: type[Model], d_predicate: int) -> None:
         require_writer(model)
@@ -101,17 +107,17 @@ class TranslationTask(Task[Pair, Translated]):
         return Pairs(lengths=lengths, pad=pad_some, sources=sources, targets=targets, tokenizer=text)
 
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> BucketedPairs:
-        """Of `batch_size` tokens at most."""
+        """Return batches of at most `batch_size` tokens."""
         assert isinstance(encoded, Pairs)
         return BucketedPairs(encoded.sources, encoded.targets, batch_size, seed)
 
     def predict(self, objective: Objective, encoded: Encoded) -> list[Translated]:
         assert isinstance(objective, Translation) and isinstance(encoded, Pairs)
         tokenizer, sources = encoded.tokenizer, encoded.sources
-        found = translation.translate(objective, sources, self._decoding, tokenizer.boundary)
-        texts = [" ".join(line.split()) for line in tokenizer.decode_batch(found)]
+        translations = translation.translate(objective, sources, self._decoding, tokenizer.boundary)
+        texts = [" ".join(line.split()) for line in tokenizer.decode_batch(translations)]
         predictions = []
-        for place, (source, ids, text) in enumerate(zip(sources, found, texts, strict=True)):
+        for place, (source, ids, text) in enumerate(zip(sources, translations, texts, strict=True)):
             ended = [*ids, source[-1]]
             shown = objective.model.aligns and place < self._alignments
             predictions.append(
@@ -129,16 +135,19 @@ class TranslationTask(Task[Pair, Translated]):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """The lengths of the references."""
+        """Return the lengths of the references."""
         return tuple(units["bleu_reference"])
 
     def validation(self, examples: Sequence[Pair], encoded: Encoded) -> translation.NatsPerToken:
-        """The nats of a token: translations would take longer than the training."""
+        """Return the measurement of nats per token; decoding would take longer than training."""
         assert isinstance(encoded, Pairs)
         return translation.NatsPerToken(encoded.sources, encoded.targets, self._max_tokens)
 
     def write(self, folder: Path, split: str, examples: Sequence[Pair], predictions: Sequence[Translated]) -> list[str]:
-        """The translations, a line each; of `test` also alignments, a row a pair of tokens, both with the end marks."""
+        """Write the translations, one per line.
+
+        For `test` also write alignments.csv, one row per pair of tokens, including end marks.
+        """
         file = folder / f"translations.{split}.txt"
         file.write_text("".join(f"{each.text}\n" for each in predictions), encoding="utf-8")
         aligned = [each for each in predictions if len(each.alignment)]

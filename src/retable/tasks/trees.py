@@ -1,8 +1,8 @@
-"""The Stanford Sentiment Treebank (Socher et al. 2013): trees in the Penn Treebank's brackets, each node's sentiment.
+"""Read the Stanford Sentiment Treebank (Socher et al. 2013): bracketed trees with a sentiment label at each node.
 
 (3 (2 It) (4 (2 's) (4 lovely)))
 
-Brackets of the text are written as such again; the other escapes, 1\\/2 for 1/2, stay as they were published.
+Escaped brackets become brackets again; other escapes, such as 1\\/2 for 1/2, are kept.
 """
 
 from collections.abc import Iterator
@@ -12,14 +12,16 @@ from retable.core.errors import UsageError
 from retable.corpora.text import read_lines
 from retable.tasks.table import Row, Table
 
-BRACKETS = {"-LRB-": "(", "-RRB-": ")"}  # how brackets of the text are written
+BRACKETS = {"-LRB-": "(", "-RRB-": ")"}  # escapes of brackets in the text
 
 
 def read_trees(path: Path, phrases: bool = False) -> Table:
-    """Columns `sentence` and `label` of the trees in a file, one a line; with `phrases` of each tree's phrases too,
-    words among them, as the nodes open, the whole first.
+    """Read the trees of a file, one per line, as a table with the columns `sentence` and `label`.
 
-    Raises UsageError for a line that is no tree.
+    Args:
+        phrases: add all phrases of each tree, including words, in the order in which their nodes open.
+
+    Raises: UsageError: a line is not a tree.
     """
 
     def rows() -> Iterator[Row]:
@@ -33,10 +35,12 @@ def read_trees(path: Path, phrases: bool = False) -> Table:
 
 
 def _nodes(path: Path, number: int, line: str) -> list[tuple[str, list[str]]]:
-    """The label and the words of each node, in the order in which they open."""
+    """Return the label and the words of each node, in the order in which they open."""
     nodes: list[tuple[str, list[str]]] = []
-    open_nodes: list[list[str]] = []  # the words of each node that is open, as `nodes` has them
-    broken = UsageError(f"{path}, line {number} is no tree such as (3 (2 It) (3 works)): its brackets don't match")
+    open_nodes: list[list[str]] = []  # word lists of the open nodes, shared with `nodes`
+    broken = UsageError(
+        f"{path}, line {number} is not a tree: its brackets do not match; write, for example, (3 (2 It) (3 works))"
+    )
     for token in line.replace("(", " ( ").replace(")", " ) ").split():
         if not open_nodes and (nodes or token != "("):
             raise broken

@@ -1,4 +1,4 @@
-"""The text that stands for a label of a task, to a model that writes its labels (Raffel et al. 2020, section 2.4).
+"""Texts of labels, for a model that writes its labels (Raffel et al. 2020, section 2.4).
 
 >>> answers = Answers(Scores(0, 5))
 >>> answers.texts[answers.place(3.25)], answers.label("2.7"), answers.label("very alike")
@@ -13,13 +13,15 @@ from retable.tasks.labels import Classes, Scores
 
 
 class Answers:
-    """Of a class its name, or what `texts` gives the classes in their order; of a score the nearest fifth."""
+    """The text of each label: a class's name, or its entry in `texts`; a score rounded to a multiple of 0.2."""
 
     def __init__(self, labels: Classes | Scores, texts: Sequence[str] | None = None):
         self._labels, self.none = labels, labels.none
         if isinstance(labels, Scores):
             if texts is not None:
-                raise UsageError(f"answers={list(texts)} are of classes, and the task's labels are scores; write null")
+                raise UsageError(
+                    f"answers={list(texts)} are for classes, but the task's labels are scores; write answers=null"
+                )
             self.texts = [
                 f"{fifth / 5:.1f}" for fifth in range(math.floor(5 * labels.low), math.ceil(5 * labels.high) + 1)
             ]
@@ -33,11 +35,11 @@ class Answers:
             )
 
     def place(self, label: float) -> int:
-        """Where the label's stands among `texts`."""
+        """Return the index of a label's text among `texts`."""
         return round(5 * label) - math.floor(5 * self._labels.low) if isinstance(self._labels, Scores) else int(label)
 
     def label(self, text: str) -> float:
-        """What a text stands for: a class's place, or any number within the scores; else `none`."""
+        """Return the label of a text: a class's index, or a number within the scores; otherwise `none`."""
         if isinstance(self._labels, Classes):
             return self._places.get(plain(text), self.none)
         try:
@@ -48,5 +50,5 @@ class Answers:
 
 
 def plain(text: str) -> str:
-    """Without what a tokenizer may not give back: spaces and capitals."""
+    """Return a text without spaces and capitals, which a tokenizer may change."""
     return "".join(text.split()).lower()

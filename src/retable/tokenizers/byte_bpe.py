@@ -1,4 +1,4 @@
-"""A3: byte-level byte-pair encoding (Radford et al. 2019, section 2.2). Any text comes back exactly."""
+"""A3: byte-level byte-pair encoding (Radford et al. 2019, section 2.2). Decoding restores any text exactly."""
 
 from collections.abc import Iterable
 
@@ -16,10 +16,14 @@ def train(
     vocabulary: Iterable[str] = (),
     learn_from: PositiveInt = LEARN_FROM,
 ) -> Tokenizer:
-    """Merges learnt on the bytes of `lines` until there are `vocab_size` tokens, 256 bytes and one mark included.
+    """Train a byte-level BPE tokenizer of `vocab_size` tokens, including the 256 bytes and one mark.
 
-    Of a text of more than `learn_from` characters they are learnt on lines of about so many, see `to_learn_from`.
-    `vocabulary`, the words of a closed vocabulary, is of no use here: every text has a code already.
+    Args:
+        vocab_size: 257 or more.
+        vocabulary: ignored; every text can be encoded.
+        learn_from: characters to learn from; of a longer text, random lines are used, see `to_learn_from`.
+
+    Raises: UsageError: `vocab_size` is below 257.
     """
     if vocab_size < 257:
         raise UsageError(f"tokenizer.vocab_size={vocab_size} leaves no room for the 256 bytes; write 257 or more")

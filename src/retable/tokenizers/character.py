@@ -1,4 +1,4 @@
-"""A1: every Unicode character is a token, and one that training never saw is its UTF-8 bytes. Any text comes back."""
+"""A1: one token per Unicode character; characters unseen in training become UTF-8 bytes. Decoding restores any text."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,9 +12,10 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
 def train(lines: Iterable[str], vocabulary: Iterable[str] = ()) -> Tokenizer:
-    """The mark, the 256 bytes, then all characters of `lines`, the most frequent first, ties by code point.
+    """Build a character tokenizer: the mark, the 256 bytes, then all characters of `lines` by falling frequency.
 
-    The characters of `vocabulary`, the words of a closed vocabulary, are known even where the text lacks them.
+    Ties are ordered by code point. The characters of `vocabulary`, the words of a closed vocabulary, are always
+    included.
     """
     counts = Counter(dict.fromkeys("".join(vocabulary), 0) | {"\n": 0})
     for line in lines:
@@ -22,7 +23,9 @@ def train(lines: Iterable[str], vocabulary: Iterable[str] = ()) -> Tokenizer:
         counts["\n"] += 1
     characters = sorted(counts, key=lambda character: (-counts[character], character))
     ids = {token: i for i, token in enumerate([END_OF_TEXT, *BYTES, *characters])}
-    tokenizer = HuggingFaceTokenizer(models.BPE(ids, merges=[], byte_fallback=True))  # no merge, so nothing is joined
+    tokenizer = HuggingFaceTokenizer(
+        models.BPE(ids, merges=[], byte_fallback=True)
+    )  # no merges: characters stay single
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     tokenizer.add_special_tokens([END_OF_TEXT])
     return Tokenizer(tokenizer)

@@ -1,4 +1,4 @@
-"""Words and how often they occur, of more different ones than memory holds."""
+"""Count words, even if memory cannot hold all different words."""
 
 import tempfile
 from collections import Counter
@@ -7,15 +7,15 @@ from contextlib import ExitStack
 from itertools import chain
 from typing import TextIO
 
-TYPES = 1 << 20  # different words that are counted in memory: some 200 MB
-PARTS = 128  # temporary files, each of which is counted in memory in its turn
+TYPES = 1 << 20  # different words that are counted in memory, about 200 MB
+PARTS = 128  # temporary files; they are summed in memory one after the other
 
 
 def frequent(lines: Iterable[Iterable[str]], min_count: int, known: Container[str] = ()) -> dict[str, int]:
-    """How often each word occurs of those that do so `min_count` times or more, or are `known`.
+    """Count the words that occur at least `min_count` times, or are in `known`.
 
-    Beyond TYPES different words the counts so far go to temporary files, all counts of a word to the same one: only
-    the words of the result, and those of one file, are in memory together. A word holds neither a space nor a line end.
+    Beyond TYPES different words, counts move to temporary files, all counts of a word to the same file. Memory then
+    holds only the result and one file. Words must not contain spaces or line ends.
     """
     counts: Counter[str] = Counter()
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""How a tokenizer comes to the pieces of a word, step by step."""
+"""Explain step by step how a tokenizer splits a word."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -10,9 +10,9 @@ from retable.tokenizers.unigram import UNKNOWN_PENALTY
 
 
 def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
-    """Lines to read: each merge with its rank (BPE), each piece taken (WordPiece), each piece's score (unigram).
+    """Return printable lines: merges with ranks (BPE), pieces taken (WordPiece), or pieces with scores (unigram).
 
-    The last line holds the tokens, which is all there is to say of a mark.
+    The last line lists the tokens; for a mark it is the only one.
     """
     model, inner = model_of(tokenizer), tokenizer._tokenizer
     if word in tokenizer.special_ids:
@@ -34,15 +34,15 @@ def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
         elif model["type"] == "Unigram":
             scored = best_segmentation(tokenizer, model, part)
             lines += [f"{score:12.4f}  {piece}" for piece, score in scored]
-            lines.append(f"{sum(score for _, score in scored):12.4f}  in nats, the best of all segmentations")
+            lines.append(f"{sum(score for _, score in scored):12.4f}  in nats, the best segmentation")
     tokens = [tokenizer.words[i] for i in tokenizer.encode(text)]
     return [*lines, f"{'=':>12}  {' '.join(tokens)}"]
 
 
 def merges(model: dict[str, Any], word: str) -> Iterator[tuple[int | None, list[str]]]:
-    """The symbols of `word` at the start (rank None) and after each merge of a BPE model, with the merge's rank from 0.
+    """Yield the symbols of `word` at the start (rank None) and after each BPE merge, with its rank from 0.
 
-    At each step the pair that was learnt first is merged (Sennrich et al. 2016), the leftmost where there are several.
+    Each step merges the pair that was learnt first (Sennrich et al. 2016), and of several the leftmost.
     """
     vocabulary, ranks = model["vocab"], {tuple(pair): rank for rank, pair in enumerate(model["merges"])}
     prefix, suffix = model["continuing_subword_prefix"] or "", model["end_of_word_suffix"] or ""
@@ -62,9 +62,9 @@ def merges(model: dict[str, Any], word: str) -> Iterator[tuple[int | None, list[
 
 
 def longest_first(model: dict[str, Any], word: str) -> Iterator[tuple[str, str]]:
-    """The pieces that a WordPiece model takes from `word`, each with what is left behind it.
+    """Yield the pieces that a WordPiece model takes from `word`, each with the remaining text.
 
-    Nothing is taken of a word that is too long, and a word whose rest no piece begins is unknown as a whole.
+    A word that is too long yields nothing. If no piece matches the rest, the iteration ends, and the word is unknown.
     """
     if len(word) > model["max_input_chars_per_word"]:
         return
@@ -80,7 +80,7 @@ def longest_first(model: dict[str, Any], word: str) -> Iterator[tuple[str, str]]
 
 
 def best_segmentation(tokenizer: Tokenizer, model: dict[str, Any], word: str) -> list[tuple[str, float]]:
-    """The pieces of the likeliest segmentation under a unigram model, with their log-probabilities in nats."""
+    """Return the pieces of the most probable unigram segmentation, with their log-probabilities in nats."""
     tokens = tokenizer._tokenizer.model.tokenize(word)
     scores = [score for _, score in model["vocab"]]
     scores[model["unk_id"]] = min(scores) - UNKNOWN_PENALTY

@@ -1,8 +1,8 @@
-"""A6: words as character ids, ELMo's input (Peters et al. 2018): 262 symbols, 50 a word.
+"""A6: words as character ids, ELMo's input (Peters et al. 2018): 262 symbols, 50 per word.
 
-A word is its UTF-8 bytes between a begin and an end mark, padded. The ids are AllenNLP's and those of the published
-weights, whose embedding has 262 rows: bilm-tf numbers the 261 symbols 0 to 260 and adds 1 to each when it makes a
-batch, where 0 is a place without a word. So bytes are 1 to 256 here, and an array of zeros masks itself.
+A word is its UTF-8 bytes between a begin and an end mark, padded. Ids are AllenNLP's and match the 262 embedding rows
+of the published weights. (bilm-tf numbers the 261 symbols from 0, and adds 1 in batches, where 0 means no word.) Here
+bytes are 1 to 256, and a row of zeros is masked.
 """
 
 from collections.abc import Sequence
@@ -12,21 +12,21 @@ import numpy as np
 from retable.core.errors import UsageError
 
 N_SYMBOLS = 262
-LENGTH = 50  # of a word, with its two marks
+LENGTH = 50  # ids per word, including its two marks
 MASK, BEGIN_OF_SENTENCE, END_OF_SENTENCE, BEGIN_OF_WORD, END_OF_WORD, PADDING = 0, 257, 258, 259, 260, 261
 SENTENCE_MARKS = {"<S>": BEGIN_OF_SENTENCE, "</S>": END_OF_SENTENCE}
 
 
 def encode_words(words: Sequence[str]) -> np.ndarray:
-    """(n, 50) int16 ids of `words`: of each its first 48 bytes. The words `<S>` and `</S>` are the sentence's marks.
+    """Encode words as ids, (n, 50) int16, from the first 48 bytes of each. `<S>` and `</S>` are the sentence marks.
 
-    Raises UsageError for a lone surrogate.
+    Raises: UsageError: a word contains a lone surrogate.
     """
     try:
         pieces = [word.encode()[: LENGTH - 2] for word in words]
     except UnicodeEncodeError as error:
         raise UsageError(
-            f"the word {error.object!r} holds a lone surrogate, which is no character; read the text as UTF-8"
+            f"the word {error.object!r} contains a lone surrogate, which is not a character; read the text as UTF-8"
         ) from None
     lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
     ids = np.full((len(pieces), LENGTH), PADDING, dtype=np.int16)
@@ -42,19 +42,22 @@ def encode_words(words: Sequence[str]) -> np.ndarray:
 
 
 def encode_sentence(words: Sequence[str]) -> np.ndarray:
-    """(n + 2, 50): `words` between the marks that begin and end a sentence."""
+    """Encode `words` between the marks of sentence begin and end, (n + 2, 50)."""
     return encode_words(["<S>", *words, "</S>"])
 
 
 def mark_row(mark: int) -> np.ndarray:
-    """(50,): a sentence's mark, which stands where a word's only byte would."""
+    """Return the row of a sentence mark, (50,), which is encoded like a word of one byte."""
     row = np.full(LENGTH, PADDING, dtype=np.int16)
     row[:3] = BEGIN_OF_WORD, mark, END_OF_WORD
     return row
 
 
 def decode_words(ids: np.ndarray) -> list[str]:
-    """The words again, where they had 48 bytes at most; of longer ones the whole characters among 48. Zeros go."""
+    """Decode rows of ids to words; masked rows are skipped.
+
+    Words of up to 48 bytes are restored exactly, longer ones up to the last whole character within 48 bytes.
+    """
     names = {mark: name for name, mark in SENTENCE_MARKS.items()}
     rows = ids[ids[:, 0] != MASK]
     ends = (rows == END_OF_WORD).argmax(axis=1)

@@ -1,4 +1,4 @@
-"""What a tokenizer makes of text: how many tokens it takes, what stays unknown, which words stay whole."""
+"""Statistics of a tokenizer on a text: tokens per word, unknown tokens, words that stay whole."""
 
 import json
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ from retable.core.errors import UsageError
 from retable.core.escaping import visible
 from retable.tokenizers.tokenizer import Lost, Tokenizer
 
-BLOCK = 1 << 24  # tokens of a memory-mapped stream that are looked at together
-NAMED = 20  # unknown words in a message
+BLOCK = 1 << 24  # tokens of a memory-mapped stream that are compared at a time
+NAMED = 20  # unknown words that a message lists at most
 
 
 def model_of(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The part of `tokenizer.json` that holds the vocabulary and what was learnt."""
+    """Return the part `model` of `tokenizer.json`, with the vocabulary and the learnt merges or scores."""
     return json.loads(tokenizer._tokenizer.to_str())["model"]
 
 
 def unknown_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
-    """Return the words of the texts that are read as unknown ones, each once."""
+    """Return the distinct words of the texts whose tokens include the unknown token."""
     unknown = tokenizer.unknown
     if unknown is None:
         return []
@@ -29,13 +29,13 @@ def unknown_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
     words = [word for word in dict.fromkeys(word for text in texts for word in text.split()) if word != mark]
     try:
         codes = tokenizer.encode_batch([in_text(tokenizer, word) for word in words])
-    except UsageError:  # a reserved word: whatever reads the whole text refuses that
+    except UsageError:  # a reserved word; encoding the whole text reports it
         return []
     return [word for word, ids in zip(words, codes, strict=True) if unknown in ids]
 
 
 def unknown_in(tokenizer: Tokenizer, texts: Iterable[str]) -> str | None:
-    """Return the message that names the unknown words of the texts; None where all words are known."""
+    """Return a message that lists the unknown words of the texts; None if all words are known."""
     if not (words := unknown_words(tokenizer, texts)):
         return None
     more = [f"and {len(words) - NAMED:,} more"] if len(words) > NAMED else []
@@ -44,7 +44,7 @@ def unknown_in(tokenizer: Tokenizer, texts: Iterable[str]) -> str | None:
 
 
 def count_unknown(tokenizer: Tokenizer, tokens: np.ndarray) -> int:
-    """How many of `tokens`, a stream of any length, are the unknown one."""
+    """Count the unknown tokens in `tokens`, a stream of any length."""
     unknown = tokenizer.unknown
     if unknown is None:
         return 0
@@ -54,9 +54,9 @@ def count_unknown(tokenizer: Tokenizer, tokens: np.ndarray) -> int:
 def rates(tokens: float, words: float, bytes: float, unknown: float, lost: Lost) -> dict[str, float]:
     """Return fertility, compression and three shares of a text.
 
-    Fertility is tokens per word, where a line's end is a word; compression is bytes per token. `unknown` is the share
-    of tokens that stand for something that the vocabulary lacks, `unk_in_text` of those that stand for the text's own
-    `<unk>`, and `lost` the share of bytes that the tokens do not determine. The argument `unknown` counts both.
+    Fertility is tokens per word, with a line end as a word; compression is bytes per token. The share `unknown` counts
+    tokens for text that the vocabulary lacks, `unk_in_text` counts tokens for `<unk>` in the text itself, and `lost` is
+    the share of bytes that the tokens do not determine. The argument `unknown` counts both kinds of tokens.
     """
     shares = {
         "unknown": (unknown - lost.marks) / tokens,
@@ -67,7 +67,7 @@ def rates(tokens: float, words: float, bytes: float, unknown: float, lost: Lost)
 
 
 def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> dict[str, float]:
-    """`rates` of a text, its `words`, its `types`, and `whole`, the share of the types that are one known token."""
+    """Return `rates` of a text, its `words`, its `types`, and `whole`, the share of types that are one known token."""
     unknown, tokens, words, size, unknowns = tokenizer.unknown, 0, 0, 0, 0
     for ids, unit_words, unit_size in tokenizer.encode_units(units, documents):
         tokens, words, size = tokens + len(ids), words + unit_words, size + unit_size
@@ -75,17 +75,17 @@ def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> d
     types = sorted({word for lines in units for line in lines for word in line.split()})
     codes = tokenizer.encode_batch([in_text(tokenizer, word) for word in types])
     whole = sum(len(ids) == 1 and ids != [unknown] for ids in codes)
-    share = whole / max(len(types), 1)  # of no types none
+    share = whole / max(len(types), 1)  # 0 without types
     lost = tokenizer.lost(line for lines in units for line in lines)
     return {"words": words, "types": len(types), "whole": share} | rates(tokens, words, size, unknowns, lost)
 
 
 def in_text(tokenizer: Tokenizer, word: str) -> str:
-    """`word` as it stands within a line: to byte-level tokenizers the space before it is its first character."""
+    """Return `word` as it appears within a line: byte-level tokenizers include the space before it."""
     return f" {word}" if isinstance(tokenizer._tokenizer.decoder, decoders.ByteLevel) else word
 
 
 def longest_tokens(tokenizer: Tokenizer, n: int) -> list[str]:
-    """The `n` longest tokens that are not marks, as the vocabulary writes them."""
+    """Return the `n` longest tokens that are not marks, as the vocabulary spells them."""
     tokens = (token for token in tokenizer.words if token not in tokenizer.special_ids)
     return sorted(tokens, key=lambda token: (-len(token), token))[:n]

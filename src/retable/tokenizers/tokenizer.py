@@ -1,4 +1,4 @@
-"""One interface over Hugging Face tokenizers: text to token ids and back, and units of text to streams of ids."""
+"""A common interface to Hugging Face tokenizers: encode and decode text, and encode units of text to token streams."""
 
 import hashlib
 import json
@@ -19,55 +19,57 @@ from retable.core.errors import TextError, UsageError
 END_OF_LINE = "<eos>"
 END_OF_TEXT = "<|endoftext|>"
 UNKNOWN = "<unk>"
-LONGEST = 1000
-LEARN_FROM = 100_000_000  # characters of a text that pieces are learnt from; a trainer takes 1 kB for each word's type
+LONGEST = 1000  # characters of a word or gap in training text; longer ones are cut, see `to_learn_from`
+LEARN_FROM = 100_000_000  # characters of text to learn pieces from; a trainer needs 1 kB of memory per different word
 _LONG = re.compile(rf"\S{{{LONGEST + 1}}}|\s{{{LONGEST + 1}}}")
 _SPACES = re.compile(r"\s+")
-WORDS = 1 << 16  # different words whose measures are kept in memory
+WORDS = 1 << 16  # different words whose `Lost` is cached
 
 
 class Ends(NamedTuple):
-    """How a tokenizer marks ends in a stream."""
+    """How a tokenizer marks the ends of lines and documents in a stream."""
 
-    boundary: str  # the token before the first of a stream
-    line: str  # the text that a line ends with; "": the boundary ends it
-    document: str  # the text of the blank line after a document, or the same
+    boundary: str  # the token before the first token of a stream
+    line: str  # text that ends a line; "" means the boundary token
+    document: str  # text of the blank line after a document; "" means the boundary token
 
 
-# The first whose token a tokenizer has. A word tokenizer reads "\n" as <eos> and a blank line as a lone one; WordPiece
-# and SentencePiece drop line ends, so that a mark of theirs has to stand for them.
+# A tokenizer uses the first entry whose boundary is in its vocabulary. A word tokenizer encodes "\n" as <eos>, and a
+# blank line as a single <eos>. WordPiece and SentencePiece drop line ends, so one of their marks replaces them.
 ENDS = (
     Ends(END_OF_TEXT, "\n", ""),
     Ends(END_OF_LINE, "\n", "\n"),
     Ends("[SEP]", "", ""),
     Ends("</s>", "", ""),
 )
-SENTENCE = ("<s>", "</s>")  # marks of sentences that a text may bring along, and n-gram models have themselves
+SENTENCE = ("<s>", "</s>")  # sentence marks that n-gram models add, and that some texts contain
 
 
 class Token(NamedTuple):
+    """A token with its place in the text."""
+
     id: int
-    start: int  # in bytes of the UTF-8 text
+    start: int  # offset in bytes of the UTF-8 text
     end: int
 
 
 class Lost(NamedTuple):
-    """What the tokens of a text leave open."""
+    """Counts of text that the tokens do not determine."""
 
-    bytes: int  # of the text that the tokens do not determine
-    marks: int  # tokens that are the text's own <unk>, and no word that the vocabulary lacks
+    bytes: int  # bytes that the tokens do not determine
+    marks: int  # unknown tokens that stand for a literal <unk> in the text
 
 
 class Tokenizer:
     """A trained tokenizer, or any `tokenizer.json` of the Hugging Face format.
 
-    A special token in a text is read as text. Where the model can't read it so, as one of words can't read `<eos>`, the
-    text is refused.
+    A special token's name in a text is encoded as ordinary text. If the model cannot do this, as a word tokenizer with
+    `<eos>`, the text is refused with an error.
     """
 
     def __init__(self, tokenizer: HuggingFaceTokenizer):
         self._tokenizer = tokenizer
-        tokenizer.encode_special_tokens = True  # as text, that is; no file keeps it
+        tokenizer.encode_special_tokens = True  # encodes special tokens' names as text; not saved in the file
         self.vocab_size: int = tokenizer.get_vocab_size()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -75,10 +77,13 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """Raises UsageError where the file can't be read."""
+        """Load a `tokenizer.json`.
+
+        Raises: UsageError: the file is missing or damaged.
+        """
         try:
             return cls(HuggingFaceTokenizer.from_file(str(path)))
-        except Exception as error:  # the library raises bare Exception for whatever is wrong with the file
+        except Exception as error:  # the library raises bare Exception for every fault
             raise UsageError(f"{path} is not a readable tokenizer.json: {error}") from None
 
     def save(self, path: Path) -> None:
@@ -86,29 +91,29 @@ class Tokenizer:
 
     @property
     def digest(self) -> str:
-        """The sha256 of `tokenizer.json`."""
+        """Return the sha256 of `tokenizer.json`."""
         return hashlib.sha256(self._tokenizer.to_str(pretty=True).encode()).hexdigest()
 
     @property
     def dtype(self) -> np.dtype:
-        """The type that token files hold: little-endian, as narrow as the vocabulary allows."""
+        """Return the data type of token files: little-endian, 16 bits if the vocabulary allows it, otherwise 32."""
         return np.dtype("<u2" if self.vocab_size <= 1 << 16 else "<u4")
 
     @cached_property
     def words(self) -> list[str]:
-        """Every token's text, in the order of the ids."""
+        """Return the string of every token, in order of ids."""
         vocabulary = self._tokenizer.get_vocab()
         return sorted(vocabulary, key=vocabulary.__getitem__)
 
     @cached_property
     def special_ids(self) -> dict[str, int]:
-        """The ids of the tokens that are marks, not text, by their names."""
+        """Return the ids of the special tokens (marks) by name."""
         added = self._tokenizer.get_added_tokens_decoder().items()
         return {token.content: i for i, token in sorted(added) if token.special}
 
     @cached_property
     def unknown(self) -> int | None:
-        """The id that stands for whatever the vocabulary lacks; None where there is nothing of the kind."""
+        """Return the id of the unknown token, or None for a tokenizer without one."""
         model = self._tokenizer.model
         if isinstance(model, models.Unigram):
             return json.loads(self._tokenizer.to_str())["model"]["unk_id"]
@@ -116,7 +121,10 @@ class Tokenizer:
 
     @property
     def boundary(self) -> int:
-        """The id that stands before the first token of a stream. UsageError where there is none."""
+        """Return the id before the first token of a stream.
+
+        Raises: UsageError: the tokenizer has none.
+        """
         return int(self._tokenizer.token_to_id(self._ends.boundary))
 
     @cached_property
@@ -125,22 +133,26 @@ class Tokenizer:
             if self._tokenizer.token_to_id(ends.boundary) is not None:
                 return ends
         names = ", ".join(ends.boundary for ends in ENDS)
-        raise UsageError(f"the tokenizer has none of {names} to begin a stream with")
+        raise UsageError(f"the tokenizer has no mark to begin a stream with; add one of {names} to it")
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """The ids of `text` alone, without the marks that a model's template would put round it.
+        """Encode a text, without the marks that a model's template adds.
 
-        With `special` the names of special tokens in the text are these tokens. Raises UsageError for a lone surrogate,
-        which is half a character and has no UTF-8, and for a special token that can't be read as text.
+        Args:
+            special: encode names of special tokens in the text as these tokens.
+
+        Raises:
+            UsageError: the text has a lone surrogate, half a character without UTF-8.
+            TextError: it contains a special token's name that cannot be encoded as text.
         """
         return self._ids([text], special)[0]
 
     def encode_batch(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
-        """`encode` for each of `texts`, on all cores."""
+        """Encode each of `texts` as `encode` does, on all cores."""
         return self._ids(texts, special)
 
     def encode_with_offsets(self, text: str) -> list[Token]:
-        """The tokens of `text` with the bytes of its UTF-8 that each was made from."""
+        """Encode a text, and return each token with its offsets in bytes of the text's UTF-8."""
         _require_characters([text])
         encoding = self._reader.encode(text, add_special_tokens=False)
         self._require_text(text, encoding.ids)
@@ -154,7 +166,7 @@ class Tokenizer:
         return self._tokenizer.decode_batch([list(ids) for ids in batch], skip_special_tokens=False)
 
     def encode_units(self, units: Iterable[list[str]], documents: bool) -> Iterator[tuple[list[int], int, int]]:
-        """For each unit, a list of lines: its ids, its words (each line end counts as one), its bytes.
+        """Yield for each unit, a list of lines: its ids, its words (a line end counts as one), and its bytes.
 
         With `documents`, the blank line that ends each unit is part of it.
         """
@@ -177,27 +189,27 @@ class Tokenizer:
         ]
 
     def lost(self, lines: Iterable[str]) -> Lost:
-        """What the tokens of these lines leave open: unknown words, case, or white space but a space between words."""
+        """Count the text that tokens do not determine: unknown words, case, and unusual white space."""
         size = marks = 0
         for line in lines:
             words = line.split()
-            if not self._whole.issuperset(words):  # three times as fast as to look at each word
+            if not self._whole.issuperset(words):  # three times as fast as a loop over the words
                 of_words = [self._of_word(word) for word in words]
                 size += sum(each.bytes for each in of_words)
                 marks += sum(each.marks for each in of_words)
             if " ".join(words) != line and self.decode(self.encode(line)) != line:
-                spaces = (found for found in _SPACES.finditer(line) if not _lone(found))
-                size += sum(len(found[0].encode()) for found in spaces)
+                spaces = (match for match in _SPACES.finditer(line) if not _lone(match))
+                size += sum(len(match[0].encode()) for match in spaces)
         return Lost(size, marks)
 
     @cached_property
     def _whole(self) -> set[str]:
-        """Some words of which the tokens leave nothing open."""
+        """Return a cache of words that their tokens fully determine."""
         return set()
 
     @cached_property
     def _of_word(self) -> Callable[[str], Lost]:
-        """What of a word without white space its tokens leave open: all of it, or nothing."""
+        """Return a cached function from a word to its `Lost`: all of its bytes, or none."""
         unknown, name = self.unknown, None if self.unknown is None else self.words[self.unknown]
 
         def measure(word: str) -> Lost:
@@ -212,7 +224,10 @@ class Tokenizer:
         return lru_cache(WORDS)(measure)
 
     def require_text(self, lines: Iterable[str], name: object) -> None:
-        """Raise UsageError for the first line of `name` that holds a special token which can't be read as text."""
+        """Check that no line contains a special token's name that cannot be encoded as text; `name` is the text's name.
+
+        Raises: UsageError, with the line number.
+        """
         names = [each.lower() for each in self._refused.values()]
         if not names:
             return
@@ -225,7 +240,9 @@ class Tokenizer:
 
     @cached_property
     def _reader(self) -> HuggingFaceTokenizer:
-        """What reads texts. A unigram model has its special tokens among its pieces, so that in a text they are cut."""
+        """Return the tokenizer that encodes texts; for a unigram model it splits the names of special tokens, which are
+        pieces.
+        """
         if not isinstance(self._tokenizer.model, models.Unigram) or not self.special_ids:
             return self._tokenizer
         reader = HuggingFaceTokenizer.from_str(self._tokenizer.to_str())
@@ -233,19 +250,19 @@ class Tokenizer:
         rests = defaultdict(list)
         for name in self.special_ids:
             rests[re.escape(name[:1])].append(re.escape(name[1:]))
-        behind = "|".join(f"{first}(?=(?:{'|'.join(of)}))" for first, of in rests.items())
+        splits = "|".join(f"{first}(?=(?:{'|'.join(of)}))" for first, of in rests.items())
         parts = [] if reader.pre_tokenizer is None else [reader.pre_tokenizer]
-        reader.pre_tokenizer = pre_tokenizers.Sequence([*parts, pre_tokenizers.Split(Regex(behind), "isolated")])
+        reader.pre_tokenizer = pre_tokenizers.Sequence([*parts, pre_tokenizers.Split(Regex(splits), "isolated")])
         return reader
 
     @cached_property
     def _marked(self) -> HuggingFaceTokenizer:
-        """What reads texts with the names of special tokens in them."""
+        """Return a tokenizer that encodes names of special tokens in a text as these tokens."""
         return HuggingFaceTokenizer.from_str(self._tokenizer.to_str())
 
     @cached_property
     def _refused(self) -> dict[int, str]:
-        """Special tokens that the model reads by their names, as those of words are read; the unknown one is none."""
+        """Return special tokens that the model produces from their names in a text, without the unknown token."""
         names = [*self.special_ids]
         if isinstance(self._tokenizer.model, models.WordLevel):
             names += [END_OF_LINE, *SENTENCE]
@@ -268,15 +285,15 @@ class Tokenizer:
     def _ids(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
         _require_characters(texts)
         reader = self._marked if special else self._reader
-        found = [encoding.ids for encoding in reader.encode_batch_fast(texts, add_special_tokens=False)]
+        results = [encoding.ids for encoding in reader.encode_batch_fast(texts, add_special_tokens=False)]
         if not special and self._refused:
-            for text, ids in zip(texts, found, strict=True):
+            for text, ids in zip(texts, results, strict=True):
                 self._require_text(text, ids)
-        return found
+        return results
 
 
 def _lone(spaces: re.Match[str]) -> bool:
-    """Whether this is one space between two words."""
+    """Return whether this is a single space between two words."""
     return spaces[0] == " " and spaces.start() > 0 and spaces.end() < len(spaces.string)
 
 
@@ -287,16 +304,17 @@ def _require_characters(texts: Sequence[str]) -> None:
         except UnicodeEncodeError as error:
             raise UsageError(
                 f"character {error.start + 1} of the text is the lone surrogate U+{ord(text[error.start]):04X}, which is "
-                "no character; read the text as UTF-8"
+                "not a character; read the text as UTF-8"
             ) from None
 
 
 def to_learn_from(lines: Iterable[str], characters: int) -> Iterator[str]:
-    """The lines for a trainer to learn pieces from, which it holds in memory by their words.
+    """Yield the lines for a trainer to learn pieces from.
 
-    Of a text of more than so many characters it is lines of about so many, by chance from a fixed seed. A line with a
-    word, or a gap, of more than LONGEST characters comes in parts of so many: the time that a trainer takes grows with
-    the square of a word's length, 10 s for 100,000. `lines` are gone over twice; an iterator's are held in memory.
+    A text of more than `characters` characters is reduced to random lines of about that total, with a fixed seed. A
+    line with a word or gap of more than LONGEST characters is cut into parts of that length: training time grows with
+    the square of the word length (10 s for 100,000 characters). `lines` is iterated twice; an iterator is first read
+    into memory.
     """
     if iter(lines) is lines:
         lines = list(lines)
@@ -311,11 +329,14 @@ def to_learn_from(lines: Iterable[str], characters: int) -> Iterator[str]:
 
 
 def read_tokens(path: Path, vocab_size: int) -> np.ndarray:
-    """The token ids of a `.bin` file, memory-mapped. UsageError for a file of no ids, or of others."""
+    """Memory-map the token ids of a `.bin` file.
+
+    Raises: UsageError: the file is empty or truncated, or has ids beyond `vocab_size`.
+    """
     try:
         tokens = np.memmap(path, dtype="<u2" if vocab_size <= 1 << 16 else "<u4", mode="r")
-    except ValueError:  # it is empty, or ends within an id
-        raise UsageError(f"{path} does not hold whole ids; run the tokenize stage again") from None
+    except ValueError:  # the file is empty, or ends within an id
+        raise UsageError(f"{path} is empty or truncated; run the tokenize stage again") from None
     if len(tokens) and int(tokens[: 1 << 20].max()) >= vocab_size:
-        raise UsageError(f"{path} holds ids beyond the vocabulary of {vocab_size}; run the tokenize stage again")
+        raise UsageError(f"{path} has ids beyond the vocabulary of {vocab_size}; run the tokenize stage again")
     return tokens

@@ -1,4 +1,4 @@
-"""A5: the unigram language model over pieces (Kudo 2018) as T5 has it, and the sampling of segmentations."""
+"""A5: the unigram language model of pieces (Kudo 2018) in T5's layout, and sampling of segmentations."""
 
 import json
 import math
@@ -15,8 +15,8 @@ from retable.core.settings import PositiveInt
 from retable.tokenizers.tokenizer import LEARN_FROM, Tokenizer, _require_characters, to_learn_from
 
 MARKS = ["<pad>", "</s>", "<unk>"]
-SENTINELS = [f"<extra_id_{i}>" for i in reversed(range(100))]  # T5 counts them from the end of the vocabulary
-UNKNOWN_PENALTY = 10.0  # nats that an unknown character costs beyond the worst piece, as in SentencePiece
+SENTINELS = [f"<extra_id_{i}>" for i in reversed(range(100))]  # T5 numbers them from the end of the vocabulary
+UNKNOWN_PENALTY = 10.0  # nats that an unknown character costs more than the worst piece, as in SentencePiece
 
 
 def train(
@@ -25,11 +25,15 @@ def train(
     vocabulary: Iterable[str] = (),
     learn_from: PositiveInt = LEARN_FROM,
 ) -> Tokenizer:
-    """T5's layout: `<pad> </s> <unk>`, the pieces by falling score, `<extra_id_99>` to `<extra_id_0>`.
+    """Train a unigram tokenizer in T5's layout: `<pad> </s> <unk>`, pieces by falling score, `<extra_id_99>` to
+    `<extra_id_0>`.
 
-    There are fewer than `vocab_size` tokens where the text has no more pieces to give. Of a text of more than
-    `learn_from` characters they are learnt on lines of about so many, see `to_learn_from`. `vocabulary`, the words of a
-    closed vocabulary, is of no use here: their characters make them up.
+    Args:
+        vocab_size: tokens in total; fewer if the text does not have enough pieces.
+        vocabulary: ignored; words are composed of their characters.
+        learn_from: characters to learn from; of a longer text, random lines are used, see `to_learn_from`.
+
+    Raises: UsageError: `vocab_size` leaves no room for pieces.
     """
     n_pieces = vocab_size - len(MARKS) - len(SENTINELS)
     learner = _t5(models.Unigram())
@@ -38,7 +42,9 @@ def train(
     )
     learner.train_from_iterator(_with_room(to_learn_from(lines, learn_from), n_pieces), trainer)
     learnt = json.loads(learner.to_str())["model"]["vocab"][len(MARKS) :]
-    pieces = canonical([(piece, score) for piece, score in learnt if piece not in SENTINELS])  # a text may have some
+    pieces = canonical(
+        [(piece, score) for piece, score in learnt if piece not in SENTINELS]
+    )  # a text may contain sentinels
     marks, sentinels = ([(mark, 0.0) for mark in group] for group in (MARKS, SENTINELS))
     tokenizer = _t5(models.Unigram([*marks, *pieces, *sentinels], unk_id=MARKS.index("<unk>")))
     tokenizer.decoder = decoders.Metaspace()
@@ -57,12 +63,12 @@ def _t5(model: models.Unigram) -> HuggingFaceTokenizer:
 
 
 def _with_room(lines: Iterable[str], n_pieces: int) -> Iterator[str]:
-    """Yield the lines. After the last, raise UsageError if `n_pieces` are not more than their characters.
+    """Yield the lines; after the last, check that `n_pieces` exceeds the number of different characters.
 
-    The library keeps a piece per character. For a smaller number it gives more pieces than that, or never ends. All
-    lines are read before it begins.
+    The library keeps one piece per character. With a smaller number it returns more pieces, or does not terminate. It
+    reads all lines before it starts.
     """
-    characters, other = set[str](), _t5(models.Unigram())  # the trainer locks its own
+    characters, other = set[str](), _t5(models.Unigram())  # a second tokenizer, as training locks the first
     for line in lines:
         characters.update(line if line.isascii() else other.normalizer.normalize_str(line))
         yield line
@@ -76,10 +82,10 @@ def _with_room(lines: Iterable[str], n_pieces: int) -> Iterator[str]:
 
 
 def canonical(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """What the trainer learnt, without what it owes to the order of its hash tables, which differs in each run.
+    """Remove the dependence of the trainer's result on the order of its hash tables, which differs in each run.
 
-    That order decides the last bits of the sums, and which of the characters that EM has dropped gets which of the
-    scores that the trainer gives them: the lowest, and 0.0001 more for each. Here all of them get the lowest.
+    The order affects the last bits of sums, and the scores of characters that EM dropped: the trainer gives these the
+    lowest score plus 0.0001 for each. Here all of them get the lowest score, and scores are rounded to 4 digits.
     """
     lowest = min((score for _, score in pieces), default=0.0)
     band = lowest + 0.0001 * sum(len(piece) == 1 for piece, _ in pieces)
@@ -89,19 +95,22 @@ def canonical(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
 
 
 class Sampler:
-    """Draws segmentations of a text with probability ∝ exp(alpha · log p) (Kudo 2018, section 3.2).
+    """A sampler of segmentations of a text with probability ∝ exp(alpha · log p) (Kudo 2018, section 3.2).
 
-    Forward filtering over all segmentations of each word, backward sampling. `alpha` = 0 draws evenly, and the larger
-    it is, the nearer it comes to `encode`. (The library's own `alpha` draws from a generator that can't be seeded.)
+    It uses forward filtering over all segmentations of each word, then backward sampling. `alpha` = 0 samples
+    uniformly; a large `alpha` approaches `encode`. (The library's own `alpha` uses a generator that cannot be seeded.)
     """
 
     def __init__(self, tokenizer: Tokenizer, alpha: float):
-        """`tokenizer` has a unigram model, or UsageError is raised."""
+        """Prepare the sampler.
+
+        Raises: UsageError: `tokenizer` is not a unigram model.
+        """
         self._reader, self.alpha = tokenizer._reader, alpha
         model = json.loads(self._reader.to_str())["model"]
         if model["type"] != "Unigram":
             raise UsageError(
-                f"a {model['type']} tokenizer gives pieces no probabilities to sample by; use a unigram one"
+                f"a {model['type']} tokenizer has no piece probabilities to sample from; write tokenizer=unigram"
             )
         self.unknown: int = model["unk_id"]
         self.pieces = {piece: (i, score) for i, (piece, score) in enumerate(model["vocab"])}
@@ -110,7 +119,7 @@ class Sampler:
         self._lattice = lru_cache(1 << 16)(self._filter)
 
     def sample(self, text: str, generator: np.random.Generator) -> list[int]:
-        """Ids of one segmentation of `text`; special tokens in it are text, as in `encode`."""
+        """Sample the ids of one segmentation of `text`; names of special tokens are text, as in `encode`."""
         _require_characters([text])
         normalizer, pre_tokenizer = self._reader.normalizer, self._reader.pre_tokenizer
         words = pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text) if normalizer else text)
@@ -122,11 +131,11 @@ class Sampler:
             arcs, cumulative = lattice[end]
             i, end = arcs[int(np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right"))]
             drawn.append(i)
-        runs = groupby(reversed(drawn), key=lambda i: i == self.unknown)  # unknown characters in a row are one token
+        runs = groupby(reversed(drawn), key=lambda i: i == self.unknown)  # adjacent unknown characters are one token
         return [i for unknown, run in runs for i in ([self.unknown] if unknown else run)]
 
     def _filter(self, word: str) -> list[tuple[list[tuple[int, int]], np.ndarray]]:
-        """For each place in `word`: the pieces that may end there, as (id, start), and their cumulated shares."""
+        """Return for each place in `word` the pieces that may end there, as (id, start), with cumulative shares."""
         totals, lattice = [0.0], [([(0, 0)], np.ones(1))]
         for end in range(1, len(word) + 1):
             arcs, weights = [], []

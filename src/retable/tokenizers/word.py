@@ -1,4 +1,4 @@
-"""A2: the word tokenizer of the perplexity tables. Words as the text gives them; `<eos>` closes each line."""
+"""A2: the word tokenizer of the perplexity tables. Words are separated by white space; `<eos>` ends each line."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ from retable.core.settings import PositiveInt
 from retable.tokenizers.counts import frequent
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 
-# What stands at a word and is one: n't and 's, as the Penn Treebank parts them, and each sign but those round <unk>.
+# Split off as separate words: n't and 's as in the Penn Treebank, and each sign except < and >, as in <unk>.
 APART = r"n't\b|'(?:s|m|d|re|ve|ll)\b|[^\w<>]"
 
 
@@ -20,31 +20,33 @@ def train(
     marks: Sequence[str] = (),
     english: bool = False,
 ) -> Tokenizer:
-    """All words with at least `min_count` occurrences, the most frequent first, ties in alphabetical order.
+    """Build a word tokenizer, with words by falling frequency, and ties in alphabetical order.
 
-    `vocabulary` holds words that are known to belong to the language (a closed vocabulary): they get an id even
-    where the text lacks them. Other words become `<unk>`. `marks` (BERT's, or T5's sentinels) come behind all words, so
-    that these have the ids that they have without. With `english`, of text as people write it, words are in lower case
-    and without what stands at them, see APART, so that texts that are in part tokenized have the same words.
+    Args:
+        min_count: occurrences that a word needs; other words become `<unk>`.
+        vocabulary: words of a closed vocabulary; they get an id even if the text lacks them.
+        marks: special tokens (BERT's, or T5's sentinels). They follow all words, so that they do not change word ids.
+        english: for text that is not tokenized: lower-case it and split off the signs of APART, so that partly
+            tokenized texts have the same words.
     """
-    folded, parted = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
+    folded, splitter = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
     if english:
         signs = pre_tokenizers.Split(Regex(APART), behavior="isolated")
-        parted = pre_tokenizers.Sequence([parted, signs])
+        splitter = pre_tokenizers.Sequence([splitter, signs])
     closed = dict.fromkeys(vocabulary, 0)
-    parts = (_words(folded.normalize_str(line), parted) if english else line.split() for line in lines)
+    parts = (_words(folded.normalize_str(line), splitter) if english else line.split() for line in lines)
     counts = closed | frequent(parts, min_count, closed)
     words = sorted(counts, key=lambda word: (-counts[word], word))
     tokenizer = _tokenizer(dict.fromkeys([UNKNOWN, END_OF_LINE, *words]))
     if english:
         tokenizer.normalizer = normalizers.Sequence([folded, tokenizer.normalizer])
-        tokenizer.pre_tokenizer = parted
+        tokenizer.pre_tokenizer = splitter
     tokenizer.add_special_tokens(list(marks))
     return Tokenizer(tokenizer)
 
 
 def of_words(words: Sequence[str]) -> Tokenizer:
-    """These words in this order, `<unk>` and `<eos>` among them."""
+    """Build a tokenizer with these words in this order, which must include `<unk>` and `<eos>`."""
     return Tokenizer(_tokenizer(words))
 
 
@@ -56,5 +58,5 @@ def _tokenizer(words: Iterable[str]) -> HuggingFaceTokenizer:
     return tokenizer
 
 
-def _words(line: str, parted: pre_tokenizers.PreTokenizer) -> list[str]:
-    return [word for word, _ in parted.pre_tokenize_str(line)]
+def _words(line: str, splitter: pre_tokenizers.PreTokenizer) -> list[str]:
+    return [word for word, _ in splitter.pre_tokenize_str(line)]

@@ -1,8 +1,8 @@
-"""A4: WordPiece as BERT's (Devlin et al. 2019): the pieces of a word after its first begin with `##`.
+"""A4: WordPiece as BERT's (Devlin et al. 2019): every piece of a word except the first begins with `##`.
 
-The pieces come from byte-pair merges on characters, as in Hugging Face's trainer; the encoding takes the longest piece
-first. Of BERT's own `tokenizer.json` one thing is left out: its decoder's tidying ("do n't" → "don't"), which makes
-text that encodes otherwise.
+Pieces are learnt by byte-pair merges of characters, as in Hugging Face's trainer; encoding takes the longest piece
+first. Unlike BERT's `tokenizer.json`, decoding does not join words ("do n't" → "don't"), since the result would be
+encoded differently.
 """
 
 from collections import Counter
@@ -27,12 +27,16 @@ def train(
     vocabulary: Iterable[str] = (),
     learn_from: PositiveInt = LEARN_FROM,
 ) -> Tokenizer:
-    """A vocabulary of `vocab_size` pieces: five marks, each character with and without `##`, and what is merged.
+    """Train a WordPiece tokenizer of `vocab_size` pieces: five marks, each character with and without `##`, and merges.
 
-    The `alphabet` most frequent characters are known, the rest are `[UNK]`. `lowercase` strips accents too, as
-    BERT's uncased models do. `lines` are gone over more than once; an iterator's are held in memory for that.
-    Of a text of more than `learn_from` characters pieces are learnt on lines of about so many, see `to_learn_from`.
-    `vocabulary`, the words of a closed vocabulary, is of no use here: their characters make them up.
+    Args:
+        lowercase: lower-case the text and strip accents, as BERT's uncased models do.
+        alphabet: number of characters to keep, the most frequent ones; words with others become `[UNK]`.
+        vocabulary: ignored; words are composed of their characters.
+        learn_from: characters to learn from; of a longer text, random lines are used, see `to_learn_from`.
+        lines: iterated several times; an iterator is first read into memory.
+
+    Raises: UsageError: `vocab_size` leaves no room for the characters.
     """
     if iter(lines) is lines:
         lines = list(lines)
@@ -44,12 +48,12 @@ def train(
             f"tokenizer.vocab_size={vocab_size} leaves no room for {len(characters)} characters with and without "
             f"{PREFIX}, and {len(MARKS)} marks; write {needed} or more, or a smaller tokenizer.alphabet"
         )
-    # Left to itself the trainer numbers the ## characters in the order of a hash table that differs in each run, and
-    # breaks ties between merges by those numbers. Tokens that it is given have their numbers from us.
-    given = [*MARKS, *characters, *(PREFIX + character for character in characters)]
+    # By default the trainer numbers ## characters in the order of a hash table, which differs in each run, and uses
+    # these numbers to break ties between merges. Special tokens keep the order of this list.
+    initial = [*MARKS, *characters, *(PREFIX + character for character in characters)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
-        special_tokens=given,
+        special_tokens=initial,
         initial_alphabet=characters,
         limit_alphabet=len(characters),
         continuing_subword_prefix=PREFIX,
@@ -73,7 +77,10 @@ def train(
 
 
 def _characters(lines: Iterable[str], normalizer: normalizers.Normalizer, limit: int) -> list[str]:
-    """The most frequent characters of the normalised text, by code point. BERT's normaliser works on each alone."""
+    """Return the most frequent characters of the normalised text, by code point.
+
+    BERT's normaliser works on each character separately.
+    """
     raw: Counter[str] = Counter()
     for line in lines:
         raw.update(line)
