@@ -104,9 +104,9 @@ class AttentionMaps:
             raise UsageError("every verb of the text follows its subject directly; ask for more words")
         batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
         parts = mapped(lambda batch: self._of_batch(model, tokenizer, batch), batches)
-        found, equal, shown = (list(chain(*column)) for column in zip(*parts, strict=True))
+        sums, equal, shown = (list(chain(*column)) for column in zip(*parts, strict=True))
         _write_maps(folder / "attention.csv", shown[: self._shown])
-        heads = summed(found)
+        heads = summed(sums)
         _write_heads(folder / "heads.csv", heads)
         even = dict(zip(SHARES, summed(equal).means[0, 0], strict=True))
         # uniform attention has no most attended word
@@ -124,16 +124,16 @@ class AttentionMaps:
 
     def _of_batch(self, model: Model, tokenizer: Tokenizer, sentences: Sequence[Any]) -> tuple[list, list, list]:
         """Return per sentence the shares of its maps, the shares of uniform attention, and the maps to show."""
-        found, equal = [], []
+        sums, equal = [], []
         shown: list[tuple[Agreeing, list[str], NDArray]] = []
         for sentence, (labels, maps) in zip(sentences, maps_of(model, tokenizer, sentences), strict=True):
-            found.append(shares(maps, sentence.subjects))
+            sums.append(shares(maps, sentence.subjects))
             seen = np.ones(maps.shape[2:])
             seen = np.tril(seen) if isinstance(model, LeftToRight) else seen
             equal.append(shares((seen / seen.sum(axis=1, keepdims=True))[None, None], sentence.subjects))
             if len(shown) < self._shown and self._is_shown(sentence):
                 shown.append((sentence, labels, maps))
-        return found, equal, shown
+        return sums, equal, shown
 
 
 @torch.inference_mode()
@@ -166,13 +166,13 @@ class Heads(NamedTuple):
 def attending(model: Model) -> list[Attention | CausalSelfAttention]:
     """Return the self-attention of each block. Raises UsageError for a model without such blocks."""
     blocks = blocks_of(model)
-    found = [block.attention for block in blocks if isinstance(block, Block | EncoderBlock)]
-    if not found or len(found) < len(blocks):
+    attentions = [block.attention for block in blocks if isinstance(block, Block | EncoderBlock)]
+    if not attentions or len(attentions) < len(blocks):
         raise UsageError(
             f"{type(model).__name__} has no blocks whose attention can be read; take a cell of recipe=bert/bert or "
             "transformer/gpt"
         )
-    return found
+    return attentions
 
 
 def attention_weights(model: Model, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
@@ -183,10 +183,10 @@ def attention_weights(model: Model, input_ids: Tensor, lengths: Tensor) -> list[
         lengths: (B,).
     Raises: UsageError: the model has no readable attention.
     """
-    found: list[Tensor] = []
+    weights: list[Tensor] = []
 
     def read(attention: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        found.append(weights_of(attention, *arguments, **named))
+        weights.append(weights_of(attention, *arguments, **named))
 
     hooks = [attention.register_forward_pre_hook(read, with_kwargs=True) for attention in attending(model)]
     try:
@@ -197,7 +197,7 @@ def attention_weights(model: Model, input_ids: Tensor, lengths: Tensor) -> list[
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return weights
 
 
 def weights_of(attention: Any, hidden: Tensor, *arguments: Any, **named: Any) -> Tensor:

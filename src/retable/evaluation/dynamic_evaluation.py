@@ -84,7 +84,7 @@ class DynamicEvaluation:
     def adapted(self, model: NeuralLM, found: Mapping[str, Tensor]) -> "LearningLM":
         return self._learning(model, float(found["rate"]), float(found["decay"]), found)
 
-    def _learning(self, model: NeuralLM, rate: float, decay: float, found: Mapping[str, Tensor]) -> "LearningLM":
+    def _learning(self, model: NeuralLM, rate: float, decay: float, results: Mapping[str, Tensor]) -> "LearningLM":
         return LearningLM(model, self.segment, rate, decay)
 
 
@@ -116,8 +116,8 @@ class RMSDynamicEvaluation(DynamicEvaluation):
         roots = once(lambda: gradient_roots(model, texts["train"], self.rows, self.segment))
         return {f"rms/{name}": root.cpu().numpy() for name, root in roots.items()}
 
-    def _learning(self, model: NeuralLM, rate: float, decay: float, found: Mapping[str, Tensor]) -> "LearningLM":
-        roots = {name: found[f"rms/{name}"] for name, _ in learnt(model.objective)}
+    def _learning(self, model: NeuralLM, rate: float, decay: float, results: Mapping[str, Tensor]) -> "LearningLM":
+        roots = {name: results[f"rms/{name}"] for name, _ in learnt(model.objective)}
         return LearningLM(model, self.segment, rate, decay, roots, self.epsilon)
 
 
@@ -150,13 +150,13 @@ class LearningLM:
         weights = dict(learnt(objective))
         trained = {name: weight.detach().clone() for name, weight in weights.items()}
         scales, pulls = self._scales_and_pulls(weights)
-        found = []
+        scores = []
         try:
             for batch, scored in steps(self.adapted, tokens, self.segment):
                 log_probs, state = _read(objective, batch, state)
                 log_probs = log_probs[0, scored]
                 slopes = torch.autograd.grad(-log_probs.mean(), [*weights.values()], allow_unused=True)
-                found.append(log_probs.detach())
+                scores.append(log_probs.detach())
                 with torch.no_grad():
                     for (name, weight), slope in zip(weights.items(), slopes, strict=True):
                         if self.decay:
@@ -167,7 +167,7 @@ class LearningLM:
             with torch.no_grad():
                 for name, weight in weights.items():
                     weight.copy_(trained[name])
-        return torch.cat(found).double().cpu().numpy()
+        return torch.cat(scores).double().cpu().numpy()
 
     def _scales_and_pulls(self, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the divisor of each weight's gradient, and its share of the way back to the trained weight."""
