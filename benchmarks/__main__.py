@@ -1,7 +1,7 @@
-"""All comparisons with peers, side by side, onto one page: `python -m benchmarks`, half an hour on two quiet cores.
+"""Run all comparisons with peer libraries and write one page: `python -m benchmarks`.
 
-Each benchmark runs in a process of its own, one after the other; `python -m benchmarks.<name> --help` says what it
-measures and what it takes alone. The page is benchmarks/ratios.md.
+Takes half an hour on two idle cores. Each benchmark runs in a separate process, one after the other; `python -m
+benchmarks.<name> --help` describes it. The page is benchmarks/ratios.md.
 """
 
 import argparse
@@ -21,7 +21,7 @@ PEERS = ("torch", "transformers", "gensim", "numba")
 
 
 def machine(threads: int) -> str:
-    """What it is measured on: the chip, what it multiplies bf16 with, and how many threads."""
+    """Describe the machine: CPU, instruction sets for bf16 products, and number of threads."""
     known = torch.cpu.get_capabilities()
     kinds = [kind for name, kind in (("amx_bf16", "AMX"), ("avx512_bf16", "AVX-512 BF16"), ("avx512_f", "AVX-512"))
              if known.get(name)]  # fmt: skip
@@ -30,28 +30,28 @@ def machine(threads: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; by default all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default all: {', '.join(BENCHMARKS)}")
     parser.add_argument("--threads", type=at_least_one, default=2)
     parser.add_argument("--rounds", type=at_least_one, default=3)
-    given = parser.parse_args()
-    if unknown := {*given.names} - {*BENCHMARKS}:
-        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; write {', '.join(BENCHMARKS)}")
+    arguments = parser.parse_args()
+    if unknown := {*arguments.names} - {*BENCHMARKS}:
+        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; choose among {', '.join(BENCHMARKS)}")
     rows: list[str] = []
-    for name in given.names or BENCHMARKS:
-        own = [sys.executable, "-m", f"benchmarks.{name}"]
-        own += ["--threads", str(given.threads), "--rounds", str(given.rounds)]
-        with subprocess.Popen(own, stdout=subprocess.PIPE, text=True) as running:
+    for name in arguments.names or BENCHMARKS:
+        command_of = [sys.executable, "-m", f"benchmarks.{name}"]
+        command_of += ["--threads", str(arguments.threads), "--rounds", str(arguments.rounds)]
+        with subprocess.Popen(command_of, stdout=subprocess.PIPE, text=True) as running:
             assert running.stdout is not None
             for line in running.stdout:
                 if line.startswith("| ") and line.rstrip() not in HEAD.splitlines():
                     rows.append(line.rstrip())
                     print(rows[-1], flush=True)
         if running.returncode:
-            sys.exit(f"benchmarks.{name} failed; nothing is written")
+            sys.exit(f"benchmarks.{name} failed; {PAGE.name} was not written")
     versions = ", ".join(f"{name} {version(name)}" for name in PEERS)
     command = " ".join(["python -m benchmarks", *sys.argv[1:]])
-    said = [f"`{command}`, {datetime.date.today()}, on", f"{machine(given.threads)}; {versions}."]
-    page = ["# Speed beside peers", "\n".join(said), "\n".join([HEAD, *rows])]
+    origin = [f"`{command}`, {datetime.date.today()}, on", f"{machine(arguments.threads)}; {versions}."]
+    page = ["# Speed beside peers", "\n".join(origin), "\n".join([HEAD, *rows])]
     PAGE.write_text("\n\n".join(page) + "\n", encoding="utf-8")
 
 

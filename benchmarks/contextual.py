@@ -1,20 +1,20 @@
-"""Speed and memory of contextual pretraining beside transformers, in one run: `python -m benchmarks.contextual`.
+"""Compare speed and memory of contextual pretraining with transformers: `python -m benchmarks.contextual`.
 
-Encoders of 4 layers of 256 and 30,522 types without dropout, 32 rows of up to 128 tokens a step, the same optimizer:
+Encoders of 4 layers of 256 and 30,522 types without dropout, 32 rows of up to 128 tokens per step, the same optimizer:
 
-BERT        masked LM on the same documents. Ours packs them into full rows and computes the softmax where a token is
-            predicted; transformers' BertForMaskedLM has its collator pad pieces of documents to the longest of a batch,
-            and computes the softmax everywhere.
+BERT        masked LM on the same documents. Ours packs them into full rows and computes the softmax at predicted tokens
+            only; transformers' BertForMaskedLM gets pieces of documents that its collator pads to the longest of a
+            batch, and computes the softmax everywhere.
 BERT, same rows   both have our rows.
-T5          4 and 4 layers, random spans, both have the same pairs.
+T5          4 and 4 layers, random spans; both have the same pairs.
 ELECTRA     embeddings of 128, a generator of a quarter of the width; both have our rows. Theirs is ElectraForMaskedLM
             and ElectraForPreTraining, which share token and position embeddings.
 
-Tokens are those of the rows without padding, inputs and targets. Both sides run in turns in one process, with the same
-allocator settings, the first steps left out; speed is tokens over the median step, batches and optimizer included. Peak
-memory is that of a few steps in a process of their own, less what it had before the model was built.
+Tokens are those of the rows without padding, inputs and targets. Both sides run in turns in one process with the same
+allocator settings; the first steps are not counted. Speed is tokens over the median step, including batches and
+optimizer. Peak memory is measured over a few steps in a separate process, minus its memory before the model was built.
 
-transformers is of the extra `dev`.
+transformers is in the extra `dev`.
 """
 
 import argparse
@@ -57,7 +57,7 @@ from retable.training.optimizers import adamw
 
 MARKS = ["[PAD]", "</s>", "[CLS]", "[SEP]", "[MASK]", *(f"<extra_id_{i}>" for i in range(20))]
 LINE_END = len(MARKS)
-PREDICTED_NOWHERE = -100  # the label by which transformers knows such a place
+PREDICTED_NOWHERE = -100  # transformers' label of places without a prediction
 
 
 class Sizes(NamedTuple):
@@ -68,13 +68,13 @@ class Sizes(NamedTuple):
     length: int = 128
 
     def encoder(self, share: int = 1) -> dict[str, int]:
-        """Of `share` times less width."""
+        """Return an encoder's settings, with its width divided by `share`."""
         d_model = self.d_model // share
         return {"d_model": d_model, "n_layers": self.n_layers, "n_heads": max(d_model // 64, 1)}
 
 
 class Side(NamedTuple):
-    """What is trained, its loss in a step, and the tokens of a step on average, no padding among them."""
+    """A module to train, its loss in a step, and the mean number of tokens per step, without padding."""
 
     module: nn.Module
     loss: Callable[[int], Tensor]
@@ -82,7 +82,7 @@ class Side(NamedTuple):
 
 
 class Text:
-    """Documents of random words, two thirds of them of 70 to 330 (log-normal), and what batches ask of them."""
+    """Documents of random words, two thirds of them with 70 to 330 words (log-normal), as batches need them."""
 
     def __init__(self, vocab_size: int, n_documents: int = 3000):
         rng = np.random.default_rng(1)
@@ -99,7 +99,7 @@ class Text:
         self.words = [*MARKS, *(f"w{i}" for i in range(len(MARKS), vocab_size))]
 
     def masked(self, sizes: Sizes, **shares: float) -> MaskedDocuments:
-        """Rows as ours are."""
+        """Return our batches of masked rows."""
         return MaskedDocuments(
             **self.stream,
             units=self.units,
@@ -111,7 +111,7 @@ class Text:
 
 
 class Padded:
-    """Rows as transformers' collator makes them: a piece of a document each, in random order."""
+    """Rows as transformers' collator makes them: one piece of a document each, in random order."""
 
     def __init__(self, text: Text, sizes: Sizes):
         from tokenizers import Tokenizer
@@ -137,7 +137,7 @@ class Padded:
 
 
 def spread(batch: MaskedBatch) -> dict[str, Tensor]:
-    """Our batch as transformers takes it: a label at every place."""
+    """Convert our batch to transformers' form, with a label at every place."""
     labels = torch.full_like(batch.input_ids, PREDICTED_NOWHERE)
     labels.view(-1)[batch.places] = batch.labels
     real = padding_mask(batch.lengths, labels.shape[1])[:, 0, 0].long()
@@ -145,7 +145,7 @@ def spread(batch: MaskedBatch) -> dict[str, Tensor]:
 
 
 def theirs(kind: type, sizes: Sizes, share: int = 1, **more: Any) -> Any:
-    """The configuration of a BERT or an ELECTRA."""
+    """Return transformers' configuration of a BERT or an ELECTRA."""
     encoder = sizes.encoder(share)
     return kind(
         vocab_size=sizes.vocab_size, hidden_size=encoder["d_model"], num_hidden_layers=encoder["n_layers"],
@@ -171,7 +171,7 @@ def packed_bert(sizes: Sizes) -> Side:
 
 
 def pairs(sizes: Sizes) -> tuple[Corrupted, float]:
-    """Batches for T5, and the tokens of one."""
+    """Return batches for T5, and the tokens of one."""
     data = Corrupted(
         **Text(sizes.vocab_size).stream, vocab_size=sizes.vocab_size, corruption=RandomSpans(),
         batch_size=sizes.batch_size, length=sizes.length,
@@ -220,7 +220,7 @@ def our_electra(sizes: Sizes) -> Side:
 
 
 class Electra(nn.Module):
-    """Generator and discriminator of transformers, put together as ELECTRA's authors do."""
+    """transformers' generator and discriminator, combined as by ELECTRA's authors."""
 
     def __init__(self, sizes: Sizes):
         super().__init__()
@@ -232,7 +232,7 @@ class Electra(nn.Module):
         self.generator.generator_lm_head.weight = ours.word_embeddings.weight
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, draws: Tensor) -> Tensor:
-        """(B, T) each, and as many uniform numbers as there are masked places, to the loss."""
+        """Return the loss, from (B, T) tensors and one uniform number per masked place."""
         made, masked = self.generator(input_ids, attention_mask, labels=labels), labels != PREDICTED_NOWHERE
         below = made.logits.detach()[masked].float().softmax(1).cumsum(1)
         drawn = torch.searchsorted(below, draws[:, None] * below[:, -1:], right=True)
@@ -246,8 +246,8 @@ def their_electra(sizes: Sizes) -> Side:
 
     def loss(step: int) -> Tensor:
         batch = data.batch(step)
-        given = spread(batch)
-        return model(given["input_ids"], given["attention_mask"], given["labels"], batch.draws)
+        tensors = spread(batch)
+        return model(tensors["input_ids"], tensors["attention_mask"], tensors["labels"], batch.draws)
 
     return Side(model, loss, data.tokens_per_step)
 
@@ -276,7 +276,7 @@ def steps(side: Side, precision: str) -> Iterator[None]:
 
 
 def peak_mib(build: Callable[[Sizes], Side], sizes: Sizes, precision: str, threads: int) -> float:
-    """Of a few steps; for a process of its own."""
+    """Measure the peak memory of a few steps, in MiB. Run it in a separate process."""
     return peak_of(lambda: times(steps(build(sizes), precision), WARMING), threads)
 
 
@@ -295,16 +295,16 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
             for each in running:
                 times(each, WARMING)
             for _ in range(arguments.rounds):
-                for found, each in zip(seconds, running, strict=True):
-                    found += times(each, arguments.steps)
-            speeds = [side.tokens / statistics.median(found) for side, found in zip(sides, seconds, strict=True)]
+                for spent, each in zip(seconds, running, strict=True):
+                    spent += times(each, arguments.steps)
+            speeds = [side.tokens / statistics.median(spent) for side, spent in zip(sides, seconds, strict=True)]
             memory = f"{peaks[0]:,.0f} MiB against {peaks[1]:,.0f}"
             yield Ratio(f"{name}, {precision}", "transformers", "tokens/s", *speeds, memory)
 
 
 def main() -> None:
     parser = precisions(command_line(__doc__, [*SYSTEMS], rounds=5))
-    parser.add_argument("--steps", type=at_least_one, default=4, help="of each side in a round")
+    parser.add_argument("--steps", type=at_least_one, default=4, help="steps of each side per round")
     for name, default in Sizes()._asdict().items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=at_least_one, default=default)
     show(parser, ratios)

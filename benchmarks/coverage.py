@@ -1,6 +1,6 @@
-"""How often intervals hold the truth: python -m benchmarks.coverage [--experiments N] [--output FILE]
+"""Measure how often intervals contain the truth: python -m benchmarks.coverage [--experiments N] [--output FILE]
 
-Draws experiments whose truth is known and counts in how many the 95 % interval of a report holds it. Writes
+Simulates experiments with a known truth and counts how many of the 95 % intervals of reports contain it. Writes
 benchmarks/coverage.md.
 """
 
@@ -21,7 +21,7 @@ PAGE = Path(__file__).with_suffix(".md")
 UNITS = (20, 100, 1000)
 SEEDS = (3, 5, 10)
 RIGHT = 0.8  # the true accuracy
-LENGTH = 20  # lines that share what makes them hard
+LENGTH = 20  # lines of a passage, which share its difficulty
 
 Draw = Callable[[np.random.Generator, int], Sums]
 
@@ -31,14 +31,14 @@ def accuracy(generator: np.random.Generator, n: int) -> Sums:
 
 
 def perplexity_of_documents(generator: np.random.Generator, n: int) -> Sums:
-    """Documents of 5 to 60 words, whose nats a word spread by 0.5 around 4."""
+    """Draw documents of 5 to 60 words, whose nats per word have mean 4 and deviation 0.5."""
     words = generator.integers(5, 61, n)
     nats = words * generator.normal(4, 0.5, n)
     return Sums(np.stack([nats, words], axis=1), lambda sums: perplexity(sums[..., 0], sums[..., 1]), ())
 
 
 def lines(generator: np.random.Generator, n: int) -> Sums:
-    """Nats a word of lines of ten words: passages of LENGTH lines differ by as much as their lines do."""
+    """Draw nats of lines of ten words, in passages of LENGTH lines. Passages vary as much as their lines."""
     passages = np.repeat(generator.normal(0, 0.5, n // LENGTH + 2), LENGTH)[generator.integers(LENGTH) :][:n]
     nats = 10 * (4 + passages + generator.normal(0, 0.5, n))
     return Sums(np.stack([nats, np.full(n, 10.0)], axis=1), share, ())
@@ -57,7 +57,7 @@ MEANS: dict[str, tuple[Draw, float]] = {
 
 
 def of_mean(draw: Draw, truth: float, n: int, experiments: int, expanded: bool) -> float:
-    """The share of experiments in which the interval of a mean holds the truth."""
+    """Return the share of experiments in which the interval of a mean contains the truth."""
     generator, held = np.random.default_rng(n), 0
     for number in range(experiments):
         sums = draw(generator, n)
@@ -69,7 +69,9 @@ def of_mean(draw: Draw, truth: float, n: int, experiments: int, expanded: bool) 
 
 
 def runs(generator: np.random.Generator, seeds: int, units: NDArray[np.float64]) -> list[Sums]:
-    """Scores of a system: what a unit is for all systems, for this one, what a seed is, and the rest."""
+    """Draw the scores of a system: sums of effects of the unit for all systems, the unit for this one, the seed, and
+    noise.
+    """
     n = len(units)
     own = units + generator.normal(0, 0.3, n)
     drawn = own + generator.normal(0, 0.05, (seeds, 1)) + generator.normal(0, 0.3, (seeds, n))
@@ -77,15 +79,17 @@ def runs(generator: np.random.Generator, seeds: int, units: NDArray[np.float64])
 
 
 def of_difference(seeds: int, n: int, experiments: int) -> tuple[float, float]:
-    """The shares of experiments in which two systems that are equally good are told to be, by the interval over seeds
-    and units, and by one over units alone."""
+    """Return the shares of experiments in which intervals for two equal systems contain 0.
+
+    The first is for the interval over seeds and units, the second for one over units only.
+    """
     generator, held, held_by_units = np.random.default_rng(seeds * n), 0, 0
     for number in range(experiments):
         units = generator.normal(0, 1, n)
         both = [runs(generator, seeds, units) for _ in range(2)]
         own, others = ([run.value() for run in each] for each in both)
-        found = compare(own, others, "highest", *both)
-        held += found.low <= 0 <= found.high
+        comparison = compare(own, others, "highest", *both)
+        held += comparison.low <= 0 <= comparison.high
         replicates = [bootstrap([run.sums for run in each], share, seed=number) for each in both]
         low, high = percentile_interval(replicates[0] - replicates[1])
         held_by_units += low <= 0 <= high

@@ -1,9 +1,9 @@
-"""Tokenizing against the bare tokenizers library: python -m benchmarks.encode MEGABYTES [--tokenizer byte_bpe]
+"""Compare tokenizing with the bare tokenizers library: python -m benchmarks.encode MEGABYTES [--tokenizer byte_bpe]
 
-Writes text of the grammar, then encodes it in turns by the bare library (encode_batch_fast over the lines, and the ids
-of each; reading is not timed) and by write_tokens (file to files, all of it timed, a pool's start too), on 1 and on 2
-cores. Processor time, of all processes of a run, says more than seconds where other programs run too. Memory is the
-largest sum over the processes, shared pages counted in each.
+Writes text of the built-in grammar, then encodes it in turns by the bare library (encode_batch_fast over the lines, and
+the ids of each; without reading) and by write_tokens (file to files, including the start of a pool), on 1 and on 2
+cores. CPU time of all processes is more reliable than wall time if other programs run. Memory is the largest sum over
+the processes; shared pages count in each.
 """
 
 import argparse
@@ -37,9 +37,9 @@ TRAIN: dict[str, Callable[..., Tokenizer]] = {
     "word": word.train,
     "character": character.train,
 }
-GENERATED = 100_000_000  # bytes that are generated at most; more is these again in other vowels, so of other words
+GENERATED = 100_000_000  # bytes generated, at most; further text repeats them with other vowels, so with other words
 VOWELS = "aeiou"
-BATCH = 8192  # lines that the bare library gets at a time
+BATCH = 8192  # lines per call of the bare library
 CORES = (1, 2)
 
 
@@ -62,13 +62,13 @@ def write_text(path: Path, size: int) -> None:
 
 
 def processor_time() -> float:
-    """Of this process and of those that it has started and that have ended."""
+    """Return the CPU seconds of this process and of its children that have ended."""
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
 def bare(folder: Path) -> tuple[float, float]:
-    """Wall and processor seconds."""
+    """Encode by the bare library. Return wall and CPU seconds."""
     tokenizer = Tokenizer.load(folder / "tokenizer.json")._tokenizer
     lines, seconds, processor = read_lines(folder / "train.txt"), 0.0, 0.0
     while batch := list(islice(lines, BATCH)):
@@ -81,7 +81,7 @@ def bare(folder: Path) -> tuple[float, float]:
 
 
 def ours(folder: Path, cores: int) -> tuple[float, float]:
-    """Wall and processor seconds."""
+    """Encode by write_tokens. Return wall and CPU seconds."""
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     start, start_processor = time.perf_counter(), processor_time()
     write_tokens(tokenizer, read_units(folder / "train.txt", "document"), True, folder / f"train-{cores}", cores)
@@ -89,7 +89,7 @@ def ours(folder: Path, cores: int) -> tuple[float, float]:
 
 
 def run(kind: str, cores: int, folder: Path) -> tuple[float, float, float]:
-    """Wall and processor seconds, and the peak in MB, of one run in a process of its own."""
+    """Run one side in a separate process. Return wall and CPU seconds, and the peak in MB."""
     environment = os.environ | {THREADS: str(cores > 1).lower(), "RAYON_NUM_THREADS": str(cores)}
     command = [sys.executable, "-m", "benchmarks.encode", "0", "--run", kind, str(cores), str(folder)]
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -106,7 +106,7 @@ def memory(parent: psutil.Process) -> Iterator[int]:
     try:
         for process in [parent, *parent.children(recursive=True)]:
             yield process.memory_info().rss
-    except psutil.NoSuchProcess:  # it has just ended
+    except psutil.NoSuchProcess:  # a process has ended meanwhile
         return
 
 

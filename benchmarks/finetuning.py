@@ -1,13 +1,13 @@
-"""Speed of fine-tuning and of evaluation beside transformers' run_glue, in one run: `python -m benchmarks.finetuning`.
+"""Compare fine-tuning and evaluation with transformers' run_glue: `python -m benchmarks.finetuning`.
 
-BERT of 4 layers of 256 on SST-2, sentences as whitespace words. Ours takes batches alike in length, padded no further
-than their longest, and for evaluation large ones, shortest first. transformers' BertForSequenceClassification has its
+A BERT of 4 layers of 256 on SST-2, with sentences as whitespace words. Our side uses batches of similar length, padded
+to their longest row, and for evaluation large ones, shortest first. transformers' BertForSequenceClassification gets
 rows as run_glue makes them, padded to 128 (`pad_to_max_length`, its default), or with `padded to the batch` to the
-longest of each batch of random rows. Same sizes, batch, dropout and optimizer; both sides run in turns in one process,
-batches and optimizer included. Training speed is of all examples over all seconds, the first steps left out; evaluation
-is of the whole development set, by the median round.
+longest of each batch of random rows. Sizes, batch, dropout and optimizer are the same. Both sides run in turns in one
+process, including batches and optimizer. Training speed is all examples over all seconds, without the first steps;
+evaluation speed is over the whole development set, by the median round.
 
-transformers is of the extra `dev`; the data are those of `../shared/data`, or of RETABLE_DATA.
+transformers is in the extra `dev`; the data are in RETABLE_DATA, by default `data`.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class Examples(NamedTuple):
 
 
 def sst2(folder: Path) -> tuple[dict[str, Examples], int]:
-    """The examples of train and dev as BERT reads them, and the size of their vocabulary."""
+    """Read the examples of train and dev in BERT's form. Return them with the size of their vocabulary."""
     ids: dict[str, int] = {}
     splits = {}
     for split in ("train", "dev"):
@@ -60,7 +60,7 @@ def sst2(folder: Path) -> tuple[dict[str, Examples], int]:
 
 class Side(NamedTuple):
     module: nn.Module
-    loss: Callable[[int], tuple[Tensor, int]]  # of a step, with the number of its examples
+    loss: Callable[[int], tuple[Tensor, int]]  # step to its loss and number of examples
     predict: Callable[[Inputs], list[int]]
 
 
@@ -76,7 +76,7 @@ def ours(train: Examples, vocab_size: int, batch_size: int) -> Side:
 
 
 def theirs(train: Examples, vocab_size: int, batch_size: int, longest: bool) -> Side:
-    """`longest`: rows are padded to the longest of their batch, and not to MAX_LENGTH."""
+    """Return transformers' side; `longest` pads rows to the longest of their batch instead of MAX_LENGTH."""
     config = BertConfig(
         vocab_size=vocab_size, hidden_size=MODEL["d_model"], num_hidden_layers=MODEL["n_layers"],
         num_attention_heads=MODEL["n_heads"], intermediate_size=4 * MODEL["d_model"],
@@ -101,7 +101,7 @@ def theirs(train: Examples, vocab_size: int, batch_size: int, longest: bool) -> 
 
 
 def padded(sequences: Any, longest: bool) -> dict[str, Tensor]:
-    """Rows as run_glue's collator makes them."""
+    """Return rows as run_glue's collator makes them."""
     width = max(map(len, sequences)) if longest else MAX_LENGTH
     ids = torch.tensor([[*sequence, *[PAD] * (width - len(sequence))] for sequence in sequences])
     lengths = torch.tensor([len(sequence) for sequence in sequences])
@@ -109,7 +109,7 @@ def padded(sequences: Any, longest: bool) -> dict[str, Tensor]:
 
 
 def steps(side: Side, precision: str, trained: list[int]) -> Iterator[None]:
-    """Each step adds its number of examples to `trained`."""
+    """Yield after each step, and append its number of examples to `trained`."""
     optimizer = adamw(side.module, lr=1e-4, weight_decay=0.01)
     for step in count():
         side.module.train()
@@ -132,7 +132,7 @@ def evaluation_seconds(side: Side, precision: str, inputs: Inputs) -> float:
 
 
 def measure(sides: list[Side], dev: Inputs, precision: str, rounds: int, n_steps: int) -> list[tuple[float, float]]:
-    """Of each side the examples a second in training, and in evaluation."""
+    """Return the examples per second of each side, in training and in evaluation."""
     trained: list[list[int]] = [[] for _ in sides]
     running = [steps(side, precision, counts) for side, counts in zip(sides, trained, strict=True)]
     for each, counts in zip(running, trained, strict=True):
@@ -156,15 +156,15 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
         torch.manual_seed(1)
         common = (splits["train"], vocab_size, arguments.batch_size)
         sides = [ours(*common), *(theirs(*common, longest=name == "to the batch") for name in arguments.systems)]
-        own, *found = measure(sides, splits["dev"].inputs, precision, arguments.rounds, arguments.steps)
-        for name, speeds in zip(arguments.systems, found, strict=True):
+        own, *others = measure(sides, splits["dev"].inputs, precision, arguments.rounds, arguments.steps)
+        for name, speeds in zip(arguments.systems, others, strict=True):
             for work, speed, its in zip(("fine-tuning", "prediction"), own, speeds, strict=True):
                 yield Ratio(f"SST-2 {work}, {precision}", f"transformers, padded {name}", "examples/s", speed, its)
 
 
 def main() -> None:
     parser = precisions(command_line(__doc__, ["to 128", "to the batch"], rounds=5))
-    parser.add_argument("--steps", type=at_least_one, default=20, help="of each side in a round")
+    parser.add_argument("--steps", type=at_least_one, default=20, help="steps of each side per round")
     parser.add_argument("--batch-size", type=at_least_one, default=32)
     show(parser, ratios)
 

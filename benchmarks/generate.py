@@ -1,8 +1,8 @@
-"""Tokens a second of decoding beside transformers' `generate`, in one run: `python -m benchmarks.generate`.
+"""Compare decoding speed with transformers' `generate`: `python -m benchmarks.generate`.
 
-GPT-2 of 6 layers of 256 and 10,000 types, the same weights on both sides, prompts of 16 tokens, 128 new ones, none of
-which is an end mark. Both sides keep keys and values and run in turns in one process; the ratio is that of the medians.
-A line says so where the two do not find the same tokens. transformers is of the extra `dev`.
+A GPT-2 of 6 layers of 256 and 10,000 types with the same weights on both sides, prompts of 16 tokens, 128 new tokens,
+no end mark. Both sides cache keys and values and run in turns in one process; the ratio is of medians. The last column
+shows whether both find the same tokens. transformers is in the extra `dev`.
 """
 
 import argparse
@@ -38,7 +38,7 @@ NAMES = {
 
 
 def build(length: int) -> tuple[Trained, GPT2LMHeadModel]:
-    """Both sides, of weights wide enough that the likeliest token is no matter of rounding."""
+    """Return both sides, with weights so wide that rounding does not change the most likely token."""
     torch.manual_seed(1)
     objective = CausalLM(GPT(V, D, LAYERS, HEADS, length, 0.0), V, tie=True, bias=False, reduction="mean")
     weights = {}
@@ -47,7 +47,7 @@ def build(length: int) -> tuple[Trained, GPT2LMHeadModel]:
         block, number, layer = layer.split(".", 2) if layer.startswith("blocks") else ("", "", layer)
         if parameter.ndim == 2:
             torch.nn.init.normal_(parameter, std=0.1)
-        transposed = block and parameter.ndim == 2  # their layers inside a block multiply from the right
+        transposed = block and parameter.ndim == 2  # transformers' layers inside a block multiply from the right
         weights[f"{f'h.{number}.' if block else ''}{NAMES[layer]}.{part}"] = parameter.T if transposed else parameter
     config = GPT2Config(vocab_size=V, n_positions=length, n_embd=D, n_layer=LAYERS, n_head=HEADS,
                         bos_token_id=None, eos_token_id=None)  # fmt: skip
@@ -73,14 +73,14 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
     for name in arguments.systems:
         rows, beams = CASES[name]
         prompts = torch.randint(1, V, (rows, PROMPT), generator=torch.Generator().manual_seed(2))
-        first, second = (decode(prompts, beams, arguments.tokens) for decode in sides)  # and both are warm
+        first, second = (decode(prompts, beams, arguments.tokens) for decode in sides)  # also warms up
         seconds: list[list[float]] = [[], []]
         for _ in range(arguments.rounds):
-            for found, decode in zip(seconds, sides, strict=True):
+            for spent, decode in zip(seconds, sides, strict=True):
                 start = time.perf_counter()
                 decode(prompts, beams, arguments.tokens)
-                found.append(time.perf_counter() - start)
-        speeds = [rows * arguments.tokens / statistics.median(found) for found in seconds]
+                spent.append(time.perf_counter() - start)
+        speeds = [rows * arguments.tokens / statistics.median(spent) for spent in seconds]
         yield Ratio(name, "transformers", "tokens/s", *speeds, "the same tokens" if first == second else "OTHER TOKENS")
 
 

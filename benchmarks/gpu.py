@@ -1,14 +1,14 @@
-"""How fast one GPU trains, beside peers, in bf16: `python -m benchmarks.gpu`.
+"""Measure training speed on one GPU in bf16, next to peer libraries: `python -m benchmarks.gpu`.
 
-GPT-2 of 124M parameters (32 windows of 1,024 tokens) beside transformers' own with torch's attention, BERT-base (64
-rows of 512, masked tokens alone) beside transformers' on the same rows, Zaremba's medium and large LSTM (20 × 35)
-beside a plain loop of the shape of pytorch/examples' word_language_model. Random tokens; both sides in one process,
-one after the other, with torch's fused optimizers and without dropout but the LSTMs' 0.5. Ours goes through the
-Lightning module as the stages run it, theirs is a bare loop; the GPT-2s a second time with `compile=true` and
-torch.compile. Speeds are of the steps behind the first; "of the peak" is six operations a weight and token of the
+Compares GPT-2 of 124M parameters (32 windows of 1,024 tokens) with transformers' own with torch's attention, BERT-base
+(64 rows of 512, softmax at masked tokens only) with transformers' on the same rows, and Zaremba's medium and large LSTM
+(20 × 35) with a plain loop like that of pytorch/examples' word_language_model. Tokens are random. Both sides run in one
+process, one after the other, with torch's fused optimizers, and without dropout except the LSTMs' 0.5. Our side uses
+the Lightning module as the stages do; the peer is a bare loop. The GPT-2s also run with `compile=true` and
+torch.compile. The first steps are not counted. "of the peak" is six operations per weight and token, relative to the
 chip's bf16 products by its data sheet, as `pretrain` records it.
 
-transformers is of the extra `dev`.
+transformers is in the extra `dev`.
 """
 
 import argparse
@@ -48,8 +48,8 @@ LSTMS = {
 }  # d, layers, dropout, batch, length
 V = 10_000
 BERT_BASE = Sizes(30_522, 768, 12, 64, 512)
-GPT2 = (50_257, 768, 12, 12, 1024)  # types, width, layers, heads, window
-WINDOWS, DOCUMENTS = 32, 40_000  # more than the steps read, so that none of them begins an epoch
+GPT2 = (50_257, 768, 12, 12, 1024)  # vocabulary size, width, layers, heads, window
+WINDOWS, DOCUMENTS = 32, 40_000  # rows per batch; documents, more than the steps read, so that no epoch ends
 COMPILED = ("GPT-2 124M",)
 
 
@@ -61,7 +61,7 @@ class Ours(NamedTuple):
 
 
 class Theirs(NamedTuple):
-    """A model, its optimizer, and the loss of a batch; it may carry a state."""
+    """A peer's model, its optimizer, and the loss of a batch, which may carry state."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -83,12 +83,12 @@ def our_lstm(name: str) -> Ours:
 def example_lstm(name: str, compiled: bool, device: torch.device) -> Theirs:
     d, layers, dropout, rows, length = LSTMS[name]
     model, state = ExampleLSTM(d, layers, dropout).to(device), None
-    called: Any = torch.compile(model) if compiled else model
+    forward: Any = torch.compile(model) if compiled else model
 
     def loss(window: Any) -> Tensor:
         nonlocal state
         state = None if state is None else tuple(part.detach() for part in state)
-        output, state = called(window.input_ids.T, state)
+        output, state = forward(window.input_ids.T, state)
         return nn.functional.nll_loss(output.float(), window.labels.T.flatten())
 
     optimizer = torch.optim.SGD(model.parameters(), lr=20, fused=True)
@@ -108,11 +108,11 @@ def their_gpt2(_: str, compiled: bool, device: torch.device) -> Theirs:
     none = {f"{part}_pdrop": 0.0 for part in ("resid", "embd", "attn")}
     config = GPT2Config(vocab_size=V, n_positions=length, n_embd=d, n_layer=layers, n_head=heads, **none)
     model = GPT2LMHeadModel(config).to(device).train()
-    called: Any = torch.compile(model) if compiled else model
+    forward: Any = torch.compile(model) if compiled else model
 
     def loss(window: Any) -> Tensor:
-        found: Tensor = called(input_ids=window.input_ids, labels=window.input_ids, use_cache=False).loss
-        return found
+        value: Tensor = forward(input_ids=window.input_ids, labels=window.input_ids, use_cache=False).loss
+        return value
 
     return Theirs(model, adam()(model), ShuffledWindows(tokens(V), WINDOWS, length, seed=1), loss, 1.0)
 
@@ -127,11 +127,11 @@ def their_bert(_: str, compiled: bool, device: torch.device) -> Theirs:
     from transformers import BertConfig, BertForMaskedLM
 
     model = BertForMaskedLM(theirs(BertConfig, BERT_BASE)).to(device).train()
-    called: Any = torch.compile(model) if compiled else model
+    forward: Any = torch.compile(model) if compiled else model
 
     def loss(batch: Any) -> Tensor:
-        found: Tensor = called(**spread(batch)).loss
-        return found
+        value: Tensor = forward(**spread(batch)).loss
+        return value
 
     return Theirs(model, adam()(model), Text(BERT_BASE.vocab_size, DOCUMENTS).masked(BERT_BASE), loss, 1.0)
 
@@ -149,7 +149,7 @@ SYSTEMS: dict[str, tuple[Callable[[str], Ours], Callable[[str, bool, torch.devic
 
 
 class Clock(L.Callback):
-    """When the step `first` began and the last ended, all work done."""
+    """Records when the step `first` began and the last step ended, after all GPU work."""
 
     def __init__(self, first: int) -> None:
         self.first, self.began, self.ended = first, 0.0, 0.0
@@ -169,7 +169,7 @@ def now() -> float:
 
 
 def our_seconds(side: Ours, device: str, compiled: bool, warming: int, steps: int) -> float:
-    """Of a step."""
+    """Return the seconds per step of our side."""
     if compiled:
         side.objective.model.compile()
     training = Training(side.objective, 1, warming + steps, side.optimizer, constant, side.clip_norm, epochs=1)
@@ -228,15 +228,15 @@ def main() -> None:
     parser.add_argument(
         "--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS], metavar="NAME", help=", ".join(SYSTEMS)
     )
-    parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu", help="cpu to try it")
-    parser.add_argument("--warming", type=at_least_one, default=8, help="steps before those that are timed")
-    parser.add_argument("--steps", type=at_least_one, default=20, help="that are timed, of an LSTM ten times as many")
-    given = parser.parse_args()
+    parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu", help="cpu to try the script (default gpu)")
+    parser.add_argument("--warming", type=at_least_one, default=8, help="steps before timing starts")
+    parser.add_argument("--steps", type=at_least_one, default=20, help="timed steps; ten times as many for LSTMs")
+    arguments = parser.parse_args()
     torch.manual_seed(1)
-    if given.device == "gpu":
+    if arguments.device == "gpu":
         print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}\n")
     print("| work | peer | ms a step | peer's | ratio | tokens/s | of the peak | GiB |\n|---|---" + 6 * "|---:" + "|")
-    for row in rows(given.systems, given.device, given.warming, given.steps):
+    for row in rows(arguments.systems, arguments.device, arguments.warming, arguments.steps):
         print(row, flush=True)
 
 

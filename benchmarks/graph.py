@@ -1,8 +1,7 @@
-"""What DVC costs besides the stages' work: python -m benchmarks.graph [--study smoke] [--output FILE]
+"""Measure DVC's cost in addition to the stages' work: python -m benchmarks.graph [--study smoke] [--output FILE]
 
-The study has to be up to date (`make repro STUDY=…`). "DVC's own work" is the processor time of a `dvc repro` that
-restores every cell of the study from the run cache, less that of one with nothing to do, per stage: what DVC computes,
-reads and writes around a stage, including its lock.
+The study must be up to date (`make repro STUDY=…`). "DVC's own work" is per stage: the CPU time of a `dvc repro` that
+restores every cell of the study from the run cache, minus that of one with nothing to do. It includes the lock.
 """
 
 import argparse
@@ -18,7 +17,7 @@ from retable.core.artifacts import hardware
 
 
 def cost(*command: str) -> tuple[float, float]:
-    """Seconds on the clock, and of the processor, that a command takes."""
+    """Return the wall-clock and CPU seconds of a command."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(command, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

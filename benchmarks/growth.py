@@ -1,8 +1,8 @@
-"""Whether a training grows: python -m benchmarks.growth [MINUTES] [--every STEPS] [--output FILE]
+"""Measure whether a training's memory grows: python -m benchmarks.growth [MINUTES] [--every STEPS] [--output FILE]
 
-Trains a tiny LSTM for so long, with a validation every 25 steps and a checkpoint every 50, each point in MLflow, and
-notes every so many steps what memory, file handles and threads its process has. Memory is the anonymous part: pages of
-files, which the system takes back when it wants, are left out.
+Trains a tiny LSTM for this many minutes, with a validation every 25 steps, a checkpoint every 50, and each point in
+MLflow. Every so many steps it records the process's memory, file handles and threads. Memory is the anonymous part,
+without pages of files, which the system can take back.
 """
 
 import argparse
@@ -25,7 +25,7 @@ TINY = ["corpus=grammar_tiny"]
 LSTM = ["recipe=recurrent/lstm", "model.d_model=32", "batches.batch_size=8", "batches.length=16", "checkpoint_every=50"]
 WORDS = "corpus.write.words={train: 20000, validation: 500, test: 500}"
 STEPS_PER_EPOCH, STEPS_A_MINUTE = 160, 20_000  # about, and at most
-TIMES = 6  # rows that the table has
+TIMES = 6  # rows of the table
 
 
 class Sample(NamedTuple):
@@ -37,7 +37,7 @@ class Sample(NamedTuple):
 
 
 class Sampler(L.Callback):
-    """Writes a Sample every so many steps into `file`, and ends the training after `minutes`."""
+    """Writes a Sample to `file` every `every` steps, and ends the training after `minutes`."""
 
     def __init__(self, file: str, every: int, minutes: float):
         self._file, self._every, self._minutes = Path(file), every, minutes
@@ -72,7 +72,7 @@ def read(file: Path) -> list[Sample]:
 
 
 def slope(samples: list[Sample], field: str) -> float:
-    """Of a least-squares line through `field`, a step."""
+    """Return the least-squares slope of `field`, per step."""
     steps, values = [sample.step for sample in samples], [getattr(sample, field) for sample in samples]
     mean_step, mean = sum(steps) / len(steps), sum(values) / len(values)
     spread = sum((step - mean_step) ** 2 for step in steps)
@@ -80,7 +80,7 @@ def slope(samples: list[Sample], field: str) -> float:
 
 
 def table(samples: list[Sample]) -> str:
-    """Some of the samples from the first to the last, and the slopes over the second half."""
+    """Format some samples from the first to the last, and the slopes over the second half."""
     places = [round(i * (len(samples) - 1) / (TIMES - 1)) for i in range(TIMES)]
     lines = ["| minute | step | anonymous memory, MiB | file handles | threads |", "|---:|---:|---:|---:|---:|"]
     lines += [
@@ -95,7 +95,7 @@ def table(samples: list[Sample]) -> str:
 
 def run(stage: str, folder: Path, *settings: str) -> None:
     paths = os.pathsep.join([str(Path.cwd()), str(Path("src").resolve())])
-    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}  # a second has nothing to do here
+    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}  # the model is too small for two threads
     subprocess.run([sys.executable, "-m", module_of(stage), *TINY, *settings], cwd=folder, env=environment,
                    check=True, stderr=subprocess.DEVNULL)  # fmt: skip
 
@@ -104,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("minutes", type=at_least_one, nargs="?", default=60)
     parser.add_argument("--every", type=at_least_one, default=500, metavar="STEPS")
-    parser.add_argument("--output", type=Path, help="all samples, as CSV")
+    parser.add_argument("--output", type=Path, help="write all samples as CSV")
     arguments = parser.parse_args()
     with TemporaryDirectory() as name:
         folder, file = Path(name), (arguments.output or Path(name, "growth.csv")).resolve()

@@ -1,14 +1,15 @@
-"""Training speed of language models beside peers, in one run: `python -m benchmarks.language_models`.
+"""Compare the training speed of language models with peer libraries: `python -m benchmarks.language_models`.
 
-LSTM small and medium (Zaremba et al. 2014) beside a plain loop of the shape of pytorch/examples' word_language_model:
-nn.Embedding, nn.LSTM, nn.Linear, cross-entropy, clip_grad_norm_, an SGD written out. GPT of 4 layers of 128 and 6 of
-256 beside transformers' GPT-2 of the same sizes (batch 16 × 128) with torch's fused AdamW. Both sides see the same
-random tokens of 10,000 types, run in turns in one process with the same allocator settings, and are timed per step,
-the first steps left out; the ratio is that of the medians. The published dropout, 0.1, is a row of its own. Ours is
-the objective with its optimizer in a bare loop, then through the Lightning module as the stages run it: the second
-over the first is what the module costs.
+LSTM small and medium (Zaremba et al. 2014) are compared with a plain loop like that of pytorch/examples'
+word_language_model: nn.Embedding, nn.LSTM, nn.Linear, cross-entropy, clip_grad_norm_, and SGD written out. GPTs of 4
+layers of 128 and 6 layers of 256 are compared with transformers' GPT-2 of the same sizes (batch 16 × 128) with torch's
+fused AdamW; dropout of 0.1, as published, is a separate row.
 
-transformers is of the extra `dev`.
+Both sides get the same random tokens of 10,000 types and run in turns in one process with the same allocator settings.
+Steps are timed one by one, without the first; the ratio is of medians. Our side is the objective with its optimizer in
+a bare loop. It also runs through the Lightning module as the stages do; the quotient is the module's cost.
+
+transformers is in the extra `dev`.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def autocast(precision: str) -> contextlib.AbstractContextManager[Any]:
 
 
 class ExampleLSTM(nn.Module):
-    """The model of pytorch/examples/word_language_model, main.py and model.py, as it is used there."""
+    """The model of pytorch/examples/word_language_model, main.py and model.py, used as there."""
 
     def __init__(self, d: int, layers: int, dropout: float):
         super().__init__()
@@ -109,7 +110,7 @@ def transformers_steps(name: str, precision: str, tokens: np.ndarray) -> Iterato
 
 
 def ours(name: str, tokens: np.ndarray) -> tuple[CausalLM, Any, Callable[..., Any], float]:
-    """The objective, its batches, its optimizer and its clipping threshold."""
+    """Return the objective, its batches, its optimizer and its clipping threshold."""
     torch.manual_seed(1)
     if name in LSTMS:
         d, layers, dropout, batch, length = LSTMS[name]
@@ -139,16 +140,16 @@ def our_steps(name: str, precision: str, tokens: np.ndarray) -> Iterator[None]:
 
 
 def times(steps: Iterator[None], n: int) -> list[float]:
-    found = []
+    seconds = []
     for _ in range(n):
         start = time.perf_counter()
         next(steps)
-        found.append(time.perf_counter() - start)
-    return found
+        seconds.append(time.perf_counter() - start)
+    return seconds
 
 
 def lightning_seconds(name: str, precision: str, tokens: np.ndarray) -> float:
-    """Of a step of ours through the Lightning module: the median over 20."""
+    """Return the median seconds of 20 of our steps through the Lightning module."""
     objective, data, make, clip = ours(name, tokens)
     training = Training(objective, 1, MEASURED, make, constant, clip, epochs=1)
     kind = "bf16-mixed" if precision == "bf16" else "32-true"
@@ -169,18 +170,18 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
                 times(steps, WARMING)
             through_lightning = []
             for _ in range(arguments.rounds):
-                for found, steps in zip(seconds, sides, strict=True):
-                    found += times(steps, arguments.steps)
+                for spent, steps in zip(seconds, sides, strict=True):
+                    spent += times(steps, arguments.steps)
                 through_lightning.append(lightning_seconds(name, precision, tokens))
             cost = statistics.median(through_lightning) / statistics.median(seconds[0]) - 1
-            speeds = [rows * length / statistics.median(found) for found in seconds]
+            speeds = [rows * length / statistics.median(spent) for spent in seconds]
             peer = "a plain loop" if name in LSTMS else "transformers"
             yield Ratio(f"{name}, {precision}", peer, "tokens/s", *speeds, f"through Lightning {cost:+.1%} of time")
 
 
 def main() -> None:
     parser = precisions(command_line(__doc__, [*LSTMS, *GPTS], rounds=6))
-    parser.add_argument("--steps", type=at_least_one, default=8, help="of each side in a round")
+    parser.add_argument("--steps", type=at_least_one, default=8, help="steps of each side per round")
     show(parser, ratios)
 
 

@@ -1,9 +1,9 @@
-"""A text larger than memory, from file to model: python -m benchmarks.large MEGABYTES [--folder FOLDER]
+"""Run a text larger than memory from file to model: python -m benchmarks.large MEGABYTES [--folder FOLDER]
 
-Writes text of some million different words, as often as Zipf has it, and a corpus of one's own that cuts it, as in
-docs/howto/own-text.md; runs prepare, tokenize and a short pretrain on it, with words and with byte-pair encoding. The
-peak is of the anonymous memory of all processes of a stage together: pages of files come on top and go where others
-want the room. A limit is set from outside: in a memory cgroup what goes beyond it is killed.
+Writes text of about a million different words with Zipf's frequencies, and a corpus that splits it, as in
+docs/howto/own-text.md. Then runs prepare, tokenize and a short pretrain on it, with words and with byte-pair encoding.
+The peak is of the anonymous memory of all processes of a stage; pages of files are not counted, because the system
+frees them on demand. To limit memory, run it in a memory cgroup.
 """
 
 import argparse
@@ -24,9 +24,9 @@ import psutil
 from benchmarks.ratio import at_least_one
 from retable.core.stages import module_of
 
-TYPES, LINE, AT_A_TIME = 2_000_000, 25, 1_000_000  # words
-PARTS, TURNS = 5, 8  # of the text: how much is drawn, and in how many spellings it stands
-HELD_OUT = 400_000  # bytes, half of them to test
+TYPES, LINE, AT_A_TIME = 2_000_000, 25, 1_000_000  # distinct words; words per line; words drawn at a time
+PARTS, TURNS = 5, 8  # draws that make the text, and spellings in which they are repeated
+HELD_OUT = 400_000  # bytes, half validation and half test
 CONSONANTS = b"bdfghklmnprstvz"
 SYLLABLES = [f"{consonant}{vowel}" for consonant in CONSONANTS.decode() for vowel in "aeio"]
 CORPUS = """\
@@ -34,7 +34,7 @@ unit: line
 write: {{_target_: retable.corpora.cut.write_cut, source: {source}, train: {train}, test: {test}}}
 """
 SHORT = ["trainer=cpu", "++max_steps=40", "validations=1", "batches.batch_size=16", "model.d_model=64"]
-LEARN_FROM = 10_000_000  # characters, with some 300,000 different words, of which a trainer takes a kilobyte each
+LEARN_FROM = 10_000_000  # characters with about 300,000 different words, at a kilobyte each in a tokenizer's trainer
 GPT = ["recipe=transformer/gpt", "model.n_layers=2", "model.n_heads=2", *SHORT]
 STAGES = [
     ["prepare"],
@@ -45,7 +45,7 @@ STAGES = [
     ["tokenize", "tokenizer=bpe", f"+tokenizer.train.learn_from={LEARN_FROM}"],
     ["pretrain", "tokenizer=bpe", "system=gpt_bpe", *GPT],
 ]
-RARE = 2_000_000  # bytes, in which a word stands once or more, or it is unknown: some 20,000 are not
+RARE = 2_000_000  # bytes per occurrence of a word that is not unknown, which are about 20,000 words
 
 
 def spelt(rank: int) -> str:
@@ -54,7 +54,7 @@ def spelt(rank: int) -> str:
 
 
 def text() -> Iterator[bytes]:
-    """Lines without an end, some megabytes at a time."""
+    """Yield lines without end, some megabytes at a time."""
     words = [spelt(rank).encode() for rank in range(TYPES)]
     shares = np.cumsum(1 / (np.arange(TYPES) + 2.7))
     generator = np.random.default_rng(1)
@@ -64,7 +64,7 @@ def text() -> Iterator[bytes]:
 
 
 def write_text(path: Path, size: int) -> None:
-    """The beginning of it again and again, in other consonants each time, so of other words."""
+    """Write the beginning again and again, each time with other consonants and so other words."""
     begun = b"".join(islice(text(), PARTS))
     with path.open("wb") as file:
         for k in cycle(range(TURNS)):
@@ -75,7 +75,7 @@ def write_text(path: Path, size: int) -> None:
 
 class Cost(NamedTuple):
     seconds: float
-    cpu: float  # seconds of the processor
+    cpu: float  # CPU seconds
     peak: float  # of anonymous memory, MiB
 
 
@@ -86,7 +86,7 @@ def run(stage: str, *settings: str, folder: Path) -> Cost:
 
 
 def watched(command: Sequence[str], folder: Path, environment: dict[str, str]) -> Cost:
-    """What a command costs, with all that it starts."""
+    """Run a command and return its cost, including all processes that it starts."""
     started, before, peak = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN), 0
     child = subprocess.Popen(command, cwd=folder, env=os.environ | environment, stdout=subprocess.DEVNULL,
                              stderr=subprocess.PIPE, text=True)  # fmt: skip
@@ -106,14 +106,14 @@ def anonymous(parent: psutil.Process) -> Iterator[int]:
         for process in [parent, *parent.children(recursive=True)]:
             memory = process.memory_info()
             yield memory.rss - memory.shared
-    except psutil.NoSuchProcess:  # it has just ended
+    except psutil.NoSuchProcess:  # a process has ended meanwhile
         return
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("megabytes", type=at_least_one)
-    parser.add_argument("--folder", type=Path, help="an empty one, which stays; by default one that goes")
+    parser.add_argument("--folder", type=Path, help="an empty folder, which is kept (default: a temporary one)")
     arguments = parser.parse_args()
     with TemporaryDirectory() as name:
         folder = (arguments.folder or Path(name)).resolve()

@@ -1,13 +1,15 @@
-"""Whether tests notice changes of the code: python -m benchmarks.mutation [DIGITS] [--folder FOLDER] [--processes N]
+"""Measure whether tests notice changes of the code: python -m benchmarks.mutation [DIGITS] [--folder FOLDER]
 
 mutmut (pip install '.[mutation]') changes the packages that [tool.mutmut] in pyproject.toml names, one place at a time,
-in a copy of the tree, and runs the tests that reach it: of all such mutants those whose number ends in one of DIGITS, a
-tenth of them for each. The page is benchmarks/mutation.md; a digit is some two hours of two cores.
+in a copy of the tree, and runs the tests that reach the place. Only mutants whose number ends in one of DIGITS are run,
+a tenth of all per digit. A digit takes about two hours on two cores. The page is benchmarks/mutation.md.
 
-What a forked server can't tell is run again in a process of its own: a mutant of what runs when a module is imported,
-which the server did long before, one that no test seems to reach, but perhaps from a process that it starts, and one
-that mutmut gave up on, which either loops or met an error of the server's own.
---results FOLDER writes the page of an earlier run's folder.
+Some mutants are run again in a separate process, because a forked server cannot test them:
+- mutants of code that runs at import, which the server did before;
+- mutants that no test seems to reach, but perhaps a process that a test starts does;
+- mutants that mutmut gave up on, which loop or met an error of the server.
+
+--results FOLDER writes the page from an earlier run's folder.
 """
 
 import argparse
@@ -36,16 +38,16 @@ ROOT = Path(__file__).parent.parent
 PAGE, REASONS = Path(__file__).with_suffix(".md"), Path(__file__).with_name("mutation_reasons.yaml")
 STATUS = {1: "killed", 3: "killed", 0: "survived", 5: "unreached", 33: "unreached", -11: "killed", -9: "killed",
           36: "unsure", 255: "unsure", 24: "unsure", -24: "unsure", 152: "unsure"}  # fmt: skip
-STARTS, TIMES = 60, 10  # a mutant that is run alone has so many seconds, and its tests' own so many times
+STARTS, TIMES = 60, 10  # time limit of a mutant's separate run: seconds, plus this many times its tests' seconds
 HEAD = "# Whether tests notice changes of the code"
 OPEN, UNREACHED = "Open", "Reached by no test"
 
 
 @dataclass(frozen=True)
 class Mutant:
-    name: str  # mutmut's, package.module.x_function__mutmut_7 or package.module.xǁClassǁmethod__mutmut_7
+    name: str  # as in mutmut: package.module.x_function__mutmut_7 or package.module.xǁClassǁmethod__mutmut_7
     status: str  # killed, timeout, survived, unreached, or unsure
-    before: str = ""  # the changed lines, of those that live
+    before: str = ""  # the changed lines, empty for killed ones
     after: str = ""
 
     @property
@@ -63,7 +65,7 @@ class Mutant:
 
 
 def without(pattern: str) -> Callable[[str, str], bool]:
-    """Whether two lines are one but for what the pattern finds in them."""
+    """Return a function that checks whether two lines are equal without matches of the pattern."""
 
     def alike(before: str, after: str) -> bool:
         first, second = (re.sub(r",? *\)", ")", re.sub(pattern, "", line)) for line in (before, after))
@@ -73,7 +75,7 @@ def without(pattern: str) -> Callable[[str, str], bool]:
 
 
 def of_words(before: str, after: str) -> bool:
-    """Whether only a text of several words changed, or a refusal lost its own."""
+    """Check whether only a text of several words changed, or an error lost its message."""
     if re.search(r"(?:Error|warn)\(None\b", after):
         return True
     if after.replace("XX", "") == before.replace("XX", ""):
@@ -83,7 +85,7 @@ def of_words(before: str, after: str) -> bool:
     return before.lower() == after.lower() and bool(changed) and all(" " in text for text in changed)
 
 
-# Of what lives by these rules nothing can be noticed, or nothing but by people.
+# Surviving mutants of these kinds change nothing, or only text for people.
 RULES: dict[str, Callable[[str, str], bool]] = {
     "`strict=` of zip is an assertion, and holds": without(r",? *strict=\w+"),
     "A dtype that changes no number": lambda before, after: (
@@ -99,7 +101,7 @@ RULES: dict[str, Callable[[str, str], bool]] = {
 
 
 def copy_tree(folder: Path) -> None:
-    """The files that git knows, as they are here, and what is compiled of them."""
+    """Copy the files that git lists, as they are in the working tree, and compiled files."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True).stdout
     compiled = (str(path.relative_to(ROOT)) for path in ROOT.glob("src/retable/**/*.so"))
     for name in chain(listed.rstrip("\0").split("\0"), compiled):
@@ -115,7 +117,7 @@ def run(folder: Path, digits: str, processes: int) -> None:
 
 
 def read(folder: Path, digits: str) -> Iterator[Mutant]:
-    """What mutmut has found of the mutants that it was to try, and has tried."""
+    """Yield mutmut's results for the mutants that were selected and have run."""
     for path in sorted((folder / "mutants").rglob("*.py.meta")):
         for name, code in json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"].items():
             if code is not None and name.endswith(tuple(digits)):
@@ -137,11 +139,11 @@ Again = Callable[[str, Path, Sequence[str], float], str]
 
 
 def settled(mutants: Iterable[Mutant], folder: Path, again: Again) -> list[Mutant]:
-    """The same, with what a forked server can't tell run by `again`."""
+    """Return the mutants, after running by `again` those that a forked server cannot test."""
     known = json.loads((folder / "mutants/mutmut-stats.json").read_text(encoding="utf-8"))
     seconds: dict[str, float] = known["duration_by_test"]
-    first = {next(iter(seconds))}  # it seems to reach what runs at the import of modules
-    found = []
+    first = {next(iter(seconds))}  # this test seems to reach all code that runs at import
+    results = []
     for mutant in mutants:
         tests = known["tests_by_mangled_function_name"].get(mutant.name.rpartition("__mutmut_")[0], [])
         if mutant.status in ("unsure", "unreached") or (mutant.status == "survived" and {*tests} == first):
@@ -152,12 +154,12 @@ def settled(mutants: Iterable[Mutant], folder: Path, again: Again) -> list[Mutan
             status = again(mutant.name, folder, tests, STARTS + TIMES * sum(known_seconds)) if tests else "unreached"
             still = mutant.status == "unreached" and status == "survived"
             mutant = mutant if still else replace(mutant, status=status)
-        found.append(mutant)
-    return found
+        results.append(mutant)
+    return results
 
 
 def alone(name: str, folder: Path, tests: Sequence[str], limit: float) -> str:
-    """The status of a mutant whose tests run in a process of their own, which has so many seconds."""
+    """Return the status of a mutant whose tests run in a separate process with `limit` seconds."""
     environment = os.environ | {"MUTANT_UNDER_TEST": name, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "--rootdir=.", "-p", "no:cacheprovider", *tests]
     try:
@@ -171,8 +173,10 @@ def alone(name: str, folder: Path, tests: Sequence[str], limit: float) -> str:
 
 
 def read_reasons() -> dict[str, str]:
-    """Why mutants live, by `function: changed lines`, as someone has found by reading; by `function` alone why no test
-    reaches it."""
+    """Read why mutants survive, by `function: changed lines`, as found by reading.
+
+    The key `function` gives the reason why no test reaches the function.
+    """
     reasons = yaml.safe_load(REASONS.read_text(encoding="utf-8"))
     return {mutant: reason for reason, mutants in reasons.items() for mutant in mutants}
 
@@ -186,7 +190,10 @@ def reason(mutant: Mutant, reasons: dict[str, str]) -> str:
 
 
 def table(mutants: Sequence[Mutant], reasons: dict[str, str]) -> str:
-    """By package. What no test reaches counts as tried; the last column leaves out what lives for a reason."""
+    """Format the counts by package.
+
+    Mutants that no test reaches count as tried. The last column leaves out those that survive for a reason.
+    """
     lines = ["| package | tried | killed | timed out | survived | of these for a reason | reached by no test | score |"
              " score but for these |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
     for package in [*sorted({mutant.package for mutant in mutants}), "all"]:
@@ -201,7 +208,7 @@ def table(mutants: Sequence[Mutant], reasons: dict[str, str]) -> str:
 
 
 def survivors(mutants: Iterable[Mutant], reasons: dict[str, str]) -> str:
-    """Each in a line, under a heading for its reason, the most frequent first; last what is open."""
+    """List the surviving mutants under a heading per reason, the most frequent first, open ones last."""
     groups: dict[str, list[str]] = {}
     for mutant in mutants:
         if mutant.status in ("survived", "unreached"):
@@ -213,28 +220,29 @@ def survivors(mutants: Iterable[Mutant], reasons: dict[str, str]) -> str:
 
 def page(mutants: Sequence[Mutant], reasons: dict[str, str], digits: str, processes: int) -> str:
     versions = ", ".join(f"{name} {version(name)}" for name in ("mutmut", "pytest", "torch"))
-    said = [f"`python -m benchmarks.mutation {digits}`, {datetime.date.today()}, on",
-            f"{machine(processes)}; {versions}."]  # fmt: skip
-    parts = [HEAD, "\n".join(said), table(mutants, reasons), survivors(mutants, reasons)]
+    origin = [f"`python -m benchmarks.mutation {digits}`, {datetime.date.today()}, on",
+              f"{machine(processes)}; {versions}."]  # fmt: skip
+    parts = [HEAD, "\n".join(origin), table(mutants, reasons), survivors(mutants, reasons)]
     return "\n\n".join(parts) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("digits", nargs="?", default="7", help="the last ones of the mutants' numbers")
-    parser.add_argument("--folder", type=Path, help="an empty one, which stays; by default one that goes")
+    parser.add_argument("digits", nargs="?", default="7", help="last digits of the mutants to run (default 7)")
+    parser.add_argument("--folder", type=Path, help="an empty folder, which is kept (default: a temporary one)")
     parser.add_argument("--processes", type=at_least_one, default=2)
-    parser.add_argument("--results", type=Path, help="the folder of an earlier run, in the place of a new one")
-    given = parser.parse_args()
-    if not re.fullmatch(r"\d+", given.digits):
-        parser.error(f"{given.digits} are no digits; write 7, or 0123456789 for all mutants")
+    parser.add_argument("--results", type=Path, help="folder of an earlier run, instead of a new run")
+    arguments = parser.parse_args()
+    digits = arguments.digits
+    if not re.fullmatch(r"\d+", digits):
+        parser.error(f"{digits!r} is not a number of digits; write 7, or 0123456789 for all mutants")
     with TemporaryDirectory() as name:
-        folder = (given.results or given.folder or Path(name)).resolve()
-        if not given.results:
+        folder = (arguments.results or arguments.folder or Path(name)).resolve()
+        if not arguments.results:
             copy_tree(folder)
-            run(folder, given.digits, given.processes)
-        mutants, reasons = settled(read(folder, given.digits), folder, alone), read_reasons()
-    PAGE.write_text(page(mutants, reasons, given.digits, given.processes), encoding="utf-8")
+            run(folder, digits, arguments.processes)
+        mutants, reasons = settled(read(folder, digits), folder, alone), read_reasons()
+    PAGE.write_text(page(mutants, reasons, digits, arguments.processes), encoding="utf-8")
     print(table(mutants, reasons))
 
 

@@ -1,12 +1,13 @@
-"""Kneser-Ney models of order 5 beside KenLM: `python -m benchmarks.ngram`.
+"""Compare Kneser-Ney models of order 5 with KenLM: `python -m benchmarks.ngram`.
 
-On the Penn Treebank, estimated and its test text scored; on longer text, made here, estimated, then written as an ARPA
-file as well. Ours goes from memory-mapped ids to a model in memory, KenLM's `lmplz` from text to an ARPA file, and on
-the Penn Treebank `query` beside it reads that and scores. Where there is no `lmplz`, its recorded speed on the Penn
-Treebank stands in. Each is a process of its own, both sides in turns; ours includes the loading of compiled loops.
+On the Penn Treebank, models are estimated and score the test text. On longer generated text, they are estimated and
+written as an ARPA file. Our side goes from memory-mapped ids to a model in memory; KenLM's `lmplz` goes from text to an
+ARPA file, and on the Penn Treebank its `query` then reads that and scores. If `lmplz` is not installed, its recorded
+speed on the Penn Treebank is used. Each run is a separate process, both sides in turns; ours includes loading of
+compiled loops.
 
-Longer text is made from the Penn Treebank: from word to word it goes on where a random place has the same last two
-words, the same last one, or none, and `<unk>` becomes one of 290,000 rare words by Zipf's law.
+Longer text is generated from the Penn Treebank: each word follows a random place with the same last two words, the same
+last word, or any place. `<unk>` becomes one of 290,000 rare words by Zipf's law.
 """
 
 import argparse
@@ -29,15 +30,15 @@ from benchmarks.ratio import Ratio, at_least_one, command_line, show
 
 ORDER, PTB = 5, "Penn Treebank"
 MEGABYTE = 200_000  # tokens: an English word and its space are about 5 bytes
-RARE = 290_000
-SHARES = 0.05, 0.4, 0.55  # of words that go on after none, one and two; a text of 20 million has 0.8 5-grams a token
+RARE = 290_000  # rare words
+SHARES = 0.05, 0.4, 0.55  # words that follow 0, 1 or 2 same words; 20 million tokens then have 0.8 5-grams per token
 # KenLM lmplz -o 5, PTB: 1.1 s to estimate, 0.7 s to load the ARPA, 137 MB (another machine)
 RECORDED = "KenLM on PTB, another machine"
 RECORDED_SECONDS = {"estimate": 1.1, "estimate, score": 1.1 + 0.7}
 
 
 class Text(NamedTuple):
-    """`tokens` is a file of ids, `test` ids to score; `spelling` has the words by id, and `</s>` ends a sentence."""
+    """A text: a file of token ids, ids to score, and the words by id. `</s>` ends a sentence."""
 
     tokens: Path
     test: np.ndarray
@@ -46,8 +47,8 @@ class Text(NamedTuple):
 
 class Cost(NamedTuple):
     seconds: dict[str, float]
-    peak: float  # MiB of resident memory, files mapped into it with it, and more than before
-    own: float  # MiB of it that is in no file
+    peak: float  # MiB of resident memory above that before, including mapped files
+    own: float  # MiB of it without mapped files
     model: float  # MiB of the model's tables
 
 
@@ -56,7 +57,10 @@ def read_words(path: Path) -> list[str]:
 
 
 def longer(words: np.ndarray, unknown: int, n_types: int, n_tokens: int) -> np.ndarray:
-    """Ids (n_tokens,), that of `</s>` last, made of `words`, which end in it; the rare words' are from n_types up."""
+    """Generate ids (n_tokens,) from `words`, which end with `</s>`.
+
+    The result ends with `</s>`, too. Rare words have ids from n_types.
+    """
     rng = np.random.default_rng(1)
     rows = -(-n_tokens // 1_000)
     before, two_before = np.roll(words, 1), np.roll(words, 2)
@@ -86,7 +90,7 @@ def longer(words: np.ndarray, unknown: int, n_types: int, n_tokens: int) -> np.n
 
 
 def make(folder: Path, data: Path, n_tokens: int | None) -> Text:
-    """The Penn Treebank, or so many tokens made of it."""
+    """Load the Penn Treebank, or generate `n_tokens` tokens from it."""
     train, test = (read_words(data / f"ptb.{split}.txt") for split in ("train", "test"))
     spelling = list(dict.fromkeys(train))
     ids = {word: index for index, word in enumerate(spelling)}
@@ -99,7 +103,7 @@ def make(folder: Path, data: Path, n_tokens: int | None) -> Text:
 
 
 def spell(text: Text, path: Path) -> None:
-    """Writes a sentence a line."""
+    """Write the text, one sentence per line."""
     tokens = np.load(text.tokens, mmap_mode="r")
     words = np.array(["\n" if word == "</s>" else word for word in text.spelling], object)
     with open(path, "w", encoding="utf-8") as file:
@@ -108,13 +112,13 @@ def spell(text: Text, path: Path) -> None:
 
 
 def status(entry: str) -> float:
-    """MiB of this process, by Linux's account."""
-    found = re.search(rf"{entry}:\s+(\d+)", Path("/proc/self/status").read_text())
-    return int(found[1]) / 1024 if found else float("nan")
+    """Return an entry of this process's memory status in Linux, in MiB."""
+    match = re.search(rf"{entry}:\s+(\d+)", Path("/proc/self/status").read_text())
+    return int(match[1]) / 1024 if match else float("nan")
 
 
 def ours(text: Text, arpa: Path | None) -> Cost:
-    """Estimates, then scores, or writes `arpa`."""
+    """Estimate a model, then score the test ids, or write the model to `arpa`."""
     from retable.models.arpa import write_arpa
     from retable.models.ngram import KneserNey
 
@@ -144,17 +148,17 @@ def ours(text: Text, arpa: Path | None) -> Cost:
     return Cost(seconds, most["VmRSS"] - start["VmRSS"], most["RssAnon"] - start["RssAnon"], size)
 
 
-def timed(command: list[str | Path], given: Path) -> tuple[float, float]:
-    """Seconds of a program of KenLM's that reads a file, and MiB of resident memory as it says at its end."""
-    with open(given, encoding="utf-8") as file:
+def timed(command: list[str | Path], source: Path) -> tuple[float, float]:
+    """Run a program of KenLM on a file. Return its seconds and its own report of resident memory, in MiB."""
+    with open(source, encoding="utf-8") as file:
         before = time.perf_counter()
         ran = subprocess.run(command, stdin=file, capture_output=True, text=True, check=True)
-    said = re.search(r"RSSMax:(\d+) kB", ran.stdout + ran.stderr)
-    return time.perf_counter() - before, int(said[1]) / 1024 if said else float("nan")
+    match = re.search(r"RSSMax:(\d+) kB", ran.stdout + ran.stderr)
+    return time.perf_counter() - before, int(match[1]) / 1024 if match else float("nan")
 
 
 def kenlm(lmplz: Path, folder: Path, test: Path | None) -> Cost:
-    """Estimates on `text.txt` in the folder and writes an ARPA file, then reads it and scores `test`."""
+    """Estimate on `text.txt` in the folder and write an ARPA file, then read it and score `test`."""
     command: list[str | Path] = [
         lmplz,
         "-o",
@@ -184,19 +188,20 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
                 test = None if megabytes else arguments.data / "ptb.test.txt"
                 if arguments.lmplz:
                     spell(text, folder / "text.txt")
-                mine, theirs = [], []
+                our_costs, theirs = [], []
                 for _ in range(arguments.rounds):
                     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-                        mine.append(process.submit(ours, text, None if test else folder / "ours.arpa").result())
+                        our_costs.append(process.submit(ours, text, None if test else folder / "ours.arpa").result())
                     if arguments.lmplz:
                         theirs.append(kenlm(arguments.lmplz, folder, test))
-                for work in mine[0].seconds:
-                    speed = n_tokens / statistics.median(cost.seconds[work] for cost in mine)
+                for work in our_costs[0].seconds:
+                    speed = n_tokens / statistics.median(cost.seconds[work] for cost in our_costs)
                     if theirs:
                         peers = n_tokens / statistics.median(cost.seconds[work] for cost in theirs)
                     else:
                         peers = 929_589 / RECORDED_SECONDS.get(work, RECORDED_SECONDS["estimate"])
-                    memory = f"{mine[0].peak:,.0f} MiB, {mine[0].own:,.0f} in no file, the model {mine[0].model:,.0f}"
+                    first = our_costs[0]
+                    memory = f"{first.peak:,.0f} MiB, {first.own:,.0f} in no file, the model {first.model:,.0f}"
                     memory += f"; KenLM {theirs[0].peak:,.0f}" if theirs else ""
                     title = f"{ORDER}-grams, {f'{megabytes} MB' if megabytes else PTB}: {work}"
                     yield Ratio(title, "KenLM" if theirs else RECORDED, "tokens/s", speed, peers, memory)
@@ -204,9 +209,9 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
 
 def main() -> None:
     parser = command_line(__doc__, [PTB, "longer"], rounds=3)
-    parser.add_argument("--megabytes", type=at_least_one, nargs="+", default=[10, 100], help="of longer text")
-    parser.add_argument("--data", type=Path, default=Path("data/ptb"), help="the Penn Treebank's folder")
-    parser.add_argument("--lmplz", type=Path, default=shutil.which("lmplz"), help="KenLM's, with query beside it")
+    parser.add_argument("--megabytes", type=at_least_one, nargs="+", default=[10, 100], help="sizes of longer text")
+    parser.add_argument("--data", type=Path, default=Path("data/ptb"), help="folder of the Penn Treebank")
+    parser.add_argument("--lmplz", type=Path, default=shutil.which("lmplz"), help="KenLM's, in one folder with query")
     show(parser, ratios)
 
 

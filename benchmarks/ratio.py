@@ -1,4 +1,4 @@
-"""How fast a piece of work is beside a peer's, and a page of such."""
+"""Speed relative to a peer library, and the command line and table of such benchmarks."""
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ HEAD = "| work | peer | unit | ours | peer's | ratio | beside |\n|---|---|---|--
 
 
 class Ratio(NamedTuple):
-    """Speeds, medians of one run: the more the better."""
+    """Speeds of both sides, medians of one run; higher is better. `beside` is the last column."""
 
     work: str
     peer: str
@@ -32,15 +32,15 @@ class Ratio(NamedTuple):
 def at_least_one(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+        raise argparse.ArgumentTypeError(f"{number} is below 1; write 1 or more")
     return number
 
 
 def peak_of(work: Callable[[], object], threads: int) -> float:
-    """The MiB that some work takes at its peak, more than there was before; for a process of its own."""
+    """Measure the peak memory of some work above that before, in MiB. Run it in a separate process."""
     torch.set_num_threads(threads)
     _keep_freed_memory()
-    Path("/proc/self/clear_refs").write_text("5")  # from here on the kernel's peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the kernel's peak
     before = _memory("VmRSS")
     work()
     return _memory("VmHWM") - before
@@ -52,23 +52,23 @@ def _memory(name: str) -> float:
 
 
 def command_line(about: str | None, systems: Sequence[str], rounds: int) -> argparse.ArgumentParser:
-    """What all benchmarks take: `--systems`, `--rounds` and `--threads`."""
+    """Return a parser with the options of all benchmarks: `--systems`, `--rounds` and `--threads`."""
     parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
     parser.add_argument("--systems", nargs="+", choices=systems, default=[*systems], metavar="NAME",
                         help=", ".join(systems))  # fmt: skip
-    parser.add_argument("--rounds", type=at_least_one, default=rounds, help="of both sides, one after the other")
+    parser.add_argument("--rounds", type=at_least_one, default=rounds, help="rounds of both sides in turn")
     parser.add_argument("--threads", type=at_least_one, default=2)
     return parser
 
 
 def precisions(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """With `--precisions` as well."""
+    """Add the option `--precisions`."""
     parser.add_argument("--precisions", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
     return parser
 
 
 def show(parser: argparse.ArgumentParser, ratios: Callable[[argparse.Namespace], Iterable[Ratio]]) -> None:
-    """Measure what the command line says; both sides have as many threads and the same allocator."""
+    """Measure by the command line and print a table. Both sides get the same threads and allocator settings."""
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     _keep_freed_memory()

@@ -1,14 +1,14 @@
-"""What grows, and how fast: python -m benchmarks.scale [--corpora MB …] [--cells N …] [--trials N …] [--writers N …]
-[--folder FOLDER]
+"""Measure how costs grow with size: python -m benchmarks.scale [--corpora MB …] [--cells N …] [--trials N …] [--writers
+N …] [--folder FOLDER]
 
-Corpora are texts of benchmarks/large.py, of so many megabytes, through each stage. Studies have so many cells, half of
-them counted systems and half what was measured of them, of which one each is made and the others are its copies under
-other seeds; they are planned, looked at and reported. Searches have so many trials, which are drawn and told but not
-trained, then five more behind them, and their page. Writers are processes that record runs all at once, in the store
-that MLFLOW_TRACKING_URI names or else in one of their own.
+Corpora: texts of benchmarks/large.py of this many megabytes, through each stage. Cells: studies of this many cells,
+half counted systems and half their benchmarks; one of each is made and copied to other seeds, then the study is
+planned, checked and reported. Trials: searches of this many trials, which are drawn and given values without training,
+then five more trials, and the search's page. Writers: this many processes that record runs at the same time, in the
+store that MLFLOW_TRACKING_URI names, otherwise in a separate one.
 
-Costs are seconds on the clock, processor seconds of all processes, and the peak of their anonymous memory. The exponent
-is the slope of log processor seconds over log size, from the second size on where there are three: 1 is linear.
+Costs are wall-clock seconds, CPU seconds of all processes, and the peak of their anonymous memory. The exponent is the
+slope of log CPU seconds over log size, without the first size if there are three; 1 is linear.
 """
 
 import argparse
@@ -46,9 +46,9 @@ STAGES = {
     "perplexity of the LSTM": ["evaluate", "tokenizer=word", "stage=pretrain", "cell=large/lstm-1"],
 }
 FIRST = ["plan", "prepare@grammar_tiny", "tokenize@word", "pretrain@unigram-1", "evaluate@unigram-1"]
-LEAST_MB = 2  # of which HELD_OUT is a fifth
+LEAST_MB = 2  # smallest corpus; HELD_OUT is a fifth of it
 WORDS = "words: {train: 3000, validation: 600, test: 900}"  # of a study's corpus
-POINTS, RUNS = 200, 5  # of a run, and a writer's
+POINTS, RUNS = 200, 5  # points per run, runs per writer
 
 
 def corpora(megabytes: int, folder: Path) -> Iterator[tuple[str, Cost]]:
@@ -63,7 +63,7 @@ def corpora(megabytes: int, folder: Path) -> Iterator[tuple[str, Cost]]:
 
 
 def studies(cells: int, folder: Path) -> Iterator[tuple[str, Cost]]:
-    """Of a study that is made already."""
+    """Measure commands on a study that is up to date."""
     environment = make_project(cells, folder)
     ours, dvc = [sys.executable, "-m"], str(Path(sys.executable).with_name("dvc"))
     yield "`retable graph`", watched([*ours, "pipelines.cli.main", "graph"], folder, environment)
@@ -79,12 +79,12 @@ def studies(cells: int, folder: Path) -> Iterator[tuple[str, Cost]]:
         "one cell made again, as `retable repro` does",
         watched([*ours, "benchmarks.scale", "--again"], folder, environment),
     )
-    alone = [*ours, "pipelines.evaluate", "@outputs/plan/evaluate/grammar_tiny/unigram-1.yaml"]
-    yield "its command alone", watched(alone, folder, environment)
+    command = [*ours, "pipelines.evaluate", "@outputs/plan/evaluate/grammar_tiny/unigram-1.yaml"]
+    yield "its command alone", watched(command, folder, environment)
 
 
 def multiply(cells: int, folder: Path) -> None:
-    """Copy the cells of the first seed to the others."""
+    """Copy the cells of the first seed to the other seeds."""
     for place in ("pretrain/grammar_tiny/unigram-{}", "evaluate/grammar_tiny/unigram-{}"):
         made = folder / "outputs" / place.format(1)
         for seed in range(2, cells // 2 + 1):
@@ -98,7 +98,7 @@ def multiply(cells: int, folder: Path) -> None:
 
 
 def lock() -> None:
-    """Have DVC take all cells for made, at once: `dvc commit` writes the lock once a stage."""
+    """Record all cells as made in dvc.lock at once; `dvc commit` rewrites the lock for each stage."""
     from dvc.repo import Repo
     from dvc.stage.serialize import to_single_stage_lockfile
 
@@ -107,13 +107,13 @@ def lock() -> None:
         for stage in stages:
             stage.save()
             stage.commit()
-        said = {"schema": "2.0", "stages": {stage.name: to_single_stage_lockfile(stage) for stage in stages}}
-    text = yaml.dump(json.loads(json.dumps(said)), sort_keys=False, Dumper=yaml.CSafeDumper)  # without DVC's types
+        content = {"schema": "2.0", "stages": {stage.name: to_single_stage_lockfile(stage) for stage in stages}}
+    text = yaml.dump(json.loads(json.dumps(content)), sort_keys=False, Dumper=yaml.CSafeDumper)  # without DVC's types
     Path("dvc.lock").write_text(text, encoding="utf-8")
 
 
 def again() -> None:
-    """As `retable repro` does, but for the start of Python, which it does once."""
+    """Run one cell again as `retable repro` does, without its start of Python."""
     from dvc.cli import main
 
     dvc_writes_whole()
@@ -122,17 +122,17 @@ def again() -> None:
 
 
 def make_project(cells: int, folder: Path) -> dict[str, str]:
-    """Of the code and configurations of this one, with one study; the environment to use it in."""
+    """Copy the code and configurations into a project with one study. Return the environment to use it."""
     environment = {"PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}", "RETABLE_DATA": "data"}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for name in ("benchmarks", "conf", "pipelines", "src/retable"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(ROOT / ".dvcignore", folder / ".dvcignore")
     study = {"corpus": "grammar_tiny", "systems": [{"of": "unigram", "seeds": cells // 2}]}
-    said = yaml.safe_dump(study | {"benchmarks": {"perplexity": "all"}})
+    content = yaml.safe_dump(study | {"benchmarks": {"perplexity": "all"}})
     path = folder / "studies" / DEFAULT / STUDY
     path.parent.mkdir(parents=True)
-    path.write_text(said, encoding="utf-8")
+    path.write_text(content, encoding="utf-8")
     corpus = folder / "conf/corpus/grammar_tiny.yaml"
     text = corpus.read_text(encoding="utf-8").replace("words: {train: 50000, validation: 5000, test: 20000}", WORDS)
     corpus.write_text(text, encoding="utf-8")
@@ -141,7 +141,7 @@ def make_project(cells: int, folder: Path) -> dict[str, str]:
 
 
 def writers(number: int, folder: Path) -> Iterator[tuple[str, Cost]]:
-    """All that they record; the exponent of what is done in turns is 1, too."""
+    """Measure what writers record together. Work done in turns has exponent 1 as well."""
     command = [sys.executable, "-m", "benchmarks.scale", "--record"]
     paths = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "DVC_ROOT": str(folder)}
     watched([*command, "0"], folder, paths)  # makes the store
@@ -158,7 +158,7 @@ def trials(number: int, folder: Path) -> Iterator[tuple[str, Cost]]:
 
 
 def trial(number: int, what: str) -> None:
-    """A part of a search without its trainings."""
+    """Run a part of a search without training."""
     import optuna
     import pandas as pd
 
@@ -188,7 +188,7 @@ def record(writer: int) -> None:
 
 
 def exponent(costs: Mapping[int, Cost]) -> float:
-    """The least-squares slope. From nothing to the first size it is the start of Python, which hides the growth."""
+    """Return the least-squares slope. The first of three sizes is left out, because Python's start hides the growth."""
     sizes = sorted(costs)[1 if len(costs) > 2 else 0 :]
     x, y = [math.log(size) for size in sizes], [math.log(costs[size].cpu) for size in sizes]
     mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
@@ -228,7 +228,7 @@ def main() -> None:
     parser.add_argument("--cells", type=at_least_one, nargs="+", default=[], metavar="N")
     parser.add_argument("--trials", type=at_least_one, nargs="+", default=[], metavar="N")
     parser.add_argument("--writers", type=at_least_one, nargs="+", default=[], metavar="N")
-    parser.add_argument("--folder", type=Path, help="an empty one, which stays; by default one that goes")
+    parser.add_argument("--folder", type=Path, help="an empty folder, which is kept (default: a temporary one)")
     parser.add_argument("--record", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--trial", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--lock", action="store_true", help=argparse.SUPPRESS)
@@ -245,9 +245,9 @@ def main() -> None:
     if not (arguments.corpora or arguments.cells or arguments.trials or arguments.writers):
         parser.error("nothing to measure; write --corpora 2 20 200, --cells or --trials 10 100 1000, --writers 1 2 4 8")
     if min(arguments.corpora, default=LEAST_MB) < LEAST_MB:
-        parser.error(f"--corpora: a text has {LEAST_MB} MB or more, of which {HELD_OUT:,} bytes are held out")
+        parser.error(f"--corpora must be {LEAST_MB} MB or more, because {HELD_OUT:,} bytes are held out")
     if min(arguments.cells, default=2) < 2:
-        parser.error("--cells: a study has 2 or more, a system and what was measured of it")
+        parser.error("--cells must be 2 or more, a system and its benchmark")
     with TemporaryDirectory() as name:
         folder = (arguments.folder or Path(name)).resolve()
         print(f"On {hardware()}, {date.today()}.\n", flush=True)

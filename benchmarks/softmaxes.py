@@ -1,11 +1,11 @@
-"""Output layers for large vocabularies beside the full softmax, in one run: `python -m benchmarks.softmaxes`.
+"""Compare output layers for large vocabularies with the full softmax: `python -m benchmarks.softmaxes`.
 
-The LSTM of study softmaxes under each output layer, at 10,000 and at 100,000 words, in steps of 32 rows of 32 tokens
-with AdamW. Tokens are drawn by Zipf's law, from which the layers take their noise. All layers of a size run in turns in
-one process, the first steps left out; seconds are those of the median step, optimizer included. Peak memory is that of
-a few steps in a process of their own, less what it had before the model was built.
+Trains the LSTM of study softmaxes with each output layer, at 10,000 and at 100,000 words, in steps of 32 rows of 32
+tokens with AdamW. Tokens are drawn by Zipf's law, from which the layers also draw noise. All layers of a size run in
+turns in one process; the first steps are not counted. Seconds are those of the median step, including the optimizer.
+Peak memory is measured over a few steps in a separate process, minus its memory before the model was built.
 
-The table and the figure, benchmarks/softmaxes.md and .svg, have the perplexities of study softmaxes beside them.
+The table and the figure, benchmarks/softmaxes.md and .svg, also show the perplexities of study softmaxes.
 """
 
 import argparse
@@ -45,7 +45,7 @@ from retable.training.fit import _keep_freed_memory
 from retable.training.optimizers import adamw
 
 D, BATCH, LENGTH, SAMPLES, TOKENS = 64, 32, 32, 1000, 200_000
-CORPORA = {10_000: "grammar_10k_words", 100_000: "grammar_100k_words"}  # of study softmaxes, by their words
+CORPORA = {10_000: "grammar_10k_words", 100_000: "grammar_100k_words"}  # number of words: corpus of study softmaxes
 RESULTS = Path("studies/softmaxes/results/perplexity.csv")
 HEAD = "| words | layer | test perplexity | seconds a step | speed | MiB |\n|---:|---|---:|---:|---:|---:|"
 ABOUT = """Perplexity is a word's, on the test text of study softmaxes (`studies/softmaxes/results/`), with the 95 %
@@ -54,11 +54,11 @@ is 32 rows of 32 tokens of an LSTM of 64 with AdamW, whose update of the two tab
 layer; speed is in times the full softmax's, in the same run. MiB is the peak of a few steps in a process of their
 own."""
 PAGE = Path(__file__).with_suffix(".md")
-ACROSS, DOWN, RADIUS = 340, 220, 5  # pixels of a panel, whose names may be left of points, and of a point
+ACROSS, DOWN, RADIUS = 340, 220, 5  # width and height of a panel, and radius of a point, in pixels
 
 
 class Layer(NamedTuple):
-    """What study softmaxes calls it, its class, and its settings at a number of words."""
+    """An output layer: its system in study softmaxes, its class, and its settings by number of words."""
 
     system: str
     kind: Callable[..., CausalLM]
@@ -81,7 +81,7 @@ LAYERS = {
 
 
 def frequencies(words: int) -> np.ndarray:
-    """Of each word, by Zipf's law, adding up to 1."""
+    """Return the probability of each word under Zipf's law, (words,)."""
     falling = 1 / np.arange(1, words + 1)
     return falling / falling.sum()
 
@@ -117,12 +117,15 @@ def some_steps(name: str, words: int) -> None:
 
 
 def peak_mib(name: str, words: int, threads: int) -> float:
-    """Of a few steps; for a process of its own."""
+    """Measure the peak memory of a few steps, in MiB. Run it in a separate process."""
     return peak_of(partial(some_steps, name, words), threads)
 
 
 def measured(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A row a size and layer: words, layer, seconds a step, times the full softmax's, peak MiB."""
+    """Yield one row per size and layer: words, layer, seconds per step, relative speed, peak MiB.
+
+    Speed is relative to the full softmax.
+    """
     names = ["full softmax", *(name for name in arguments.systems if name != "full softmax")]
     for words in arguments.words:
         peaks = {}
@@ -134,15 +137,17 @@ def measured(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for _ in range(arguments.rounds):
             for name, each in running.items():
                 seconds[name] += times(each, arguments.steps)
-        medians = {name: statistics.median(found) for name, found in seconds.items()}
+        medians = {name: statistics.median(times_of) for name, times_of in seconds.items()}
         for name in names:
             ratio = medians[names[0]] / medians[name]
             yield {"words": words, "layer": name, "seconds": medians[name], "ratio": ratio, "mib": peaks[name]}
 
 
 def perplexities(path: Path) -> dict[tuple[int, str], tuple[float, str]]:
-    """By words and layer the mean test perplexity a word of study softmaxes with its interval; none where it has not
-    run."""
+    """Read the mean test perplexity per word of study softmaxes, with its interval, by words and layer.
+
+    Empty if the study has not run.
+    """
     if not path.exists():
         return {}
     frame = pd.read_csv(path)
@@ -157,7 +162,7 @@ def perplexities(path: Path) -> dict[tuple[int, str], tuple[float, str]]:
 
 
 def figure(rows: pd.DataFrame) -> Figure:
-    """A panel a size of vocabulary: perplexity by the seconds of a step, a point a layer."""
+    """Draw one panel per vocabulary size: perplexity by seconds per step, one point per layer."""
     panels = []
     for i, (words, part) in enumerate(rows.groupby("words")):
         x = Scale.over("seconds a step, log scale", part["seconds"], is_log=True, margin=0.6)
@@ -176,7 +181,7 @@ def figure(rows: pd.DataFrame) -> Figure:
 
 
 def sides(points: pd.DataFrame, x: Scale, y: Scale) -> list[str]:
-    """How the name of each point is aligned: left, behind its point, but where it would cover another point."""
+    """Return the alignment of each point's name: left, unless it would cover another point."""
     across, down = x.pixels(points["seconds"], ACROSS), y.pixels(points["perplexity"], DOWN)
     ends = across + LETTER * points["layer"].str.len().to_numpy()
     return [
@@ -187,16 +192,16 @@ def sides(points: pd.DataFrame, x: Scale, y: Scale) -> list[str]:
 
 def main() -> None:
     parser = command_line(__doc__, [*LAYERS], rounds=5)
-    parser.add_argument("--steps", type=at_least_one, default=4, help="of each layer in a round")
+    parser.add_argument("--steps", type=at_least_one, default=4, help="steps of each layer per round")
     parser.add_argument("--words", type=at_least_one, nargs="+", default=[*CORPORA], help="sizes of the vocabulary")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     _keep_freed_memory()
-    said, rows = perplexities(RESULTS), []
+    published, rows = perplexities(RESULTS), []
     print(HEAD, flush=True)
     lines = []
     for row in measured(arguments):
-        value, text = said.get((row["words"], row["layer"]), (np.nan, ""))
+        value, text = published.get((row["words"], row["layer"]), (np.nan, ""))
         rows.append(row | {"perplexity": value})
         cost = f"{row['seconds']:.3f} | {row['ratio']:.2f} | {row['mib']:,.0f}"
         lines.append(f"| {row['words']:,} | {row['layer']} | {text} | {cost} |")
@@ -204,7 +209,7 @@ def main() -> None:
     command = " ".join(["python -m benchmarks.softmaxes", *sys.argv[1:]])
     made = f"`{command}`, {datetime.date.today()}, on\n{machine(arguments.threads)}; torch {torch.__version__}."
     page = ["# Output layers for large vocabularies", made, "\n".join([HEAD, *lines]), ABOUT]
-    if said:
+    if published:
         write_figure(figure(pd.DataFrame(rows)), PAGE.with_suffix(".svg"))
         page.append(f"![Perplexity by the seconds of a step]({PAGE.stem}.svg)")
     PAGE.write_text("\n\n".join(page) + "\n", encoding="utf-8")

@@ -1,8 +1,8 @@
-"""What a study cost, stage by stage: python -m benchmarks.stages [--study history] [--output FILE]
+"""List the costs of a study by stage: python -m benchmarks.stages [--study history] [--output FILE]
 
-Reads the records of the study's cells, of those that were made here (`make repro STUDY=...`). "Start" is the time from
-the process's start, Python's and the libraries' loading included, to the work; "training" the training loop with its
-validations. DVC's own time between stages is what the wall time of `make repro` has beyond the sum.
+Reads the records of the study's cells that were made on this machine (`make repro STUDY=...`). "Start" is the time from
+the start of the process to the work, including loading of Python and libraries; "training" is the training loop with
+its validations. DVC's time between stages is the wall time of `make repro` minus the sum.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main() -> None:
             rows.append((place, record["startup_seconds"], record["seconds"], training, record["peak_memory_mib"]))
             machines.add(record["hardware"])
     if not rows:
-        parser.error(f"no cell of study {arguments.study} was made here; run make repro STUDY={arguments.study}")
+        parser.error(f"study {arguments.study} has no cells made here; run make repro STUDY={arguments.study}")
 
     start, work, training = (sum(row[i] for row in rows) for i in (1, 2, 3))
     made = f"`python -m benchmarks.stages`, on {', '.join(sorted(machines))}."

@@ -1,15 +1,14 @@
-"""Training speed of a BiLSTM-CRF beside plain PyTorch, in one run: `python -m benchmarks.tagging`.
+"""Compare the training speed of a BiLSTM-CRF with plain PyTorch: `python -m benchmarks.tagging`.
 
-The chunks of CoNLL-2000 in IOB2, with the sizes of recipe taggers/bilstm_crf: words alone (Huang, Xu and Yu 2015), or
-words and a convolution over their characters (Ma and Hovy 2016). The peer is the model as it is mostly written: random
+Trains on the chunks of CoNLL-2000 in IOB2 with the sizes of recipe taggers/bilstm_crf: words only (Huang, Xu and Yu
+2015), or words and a convolution over their characters (Ma and Hovy 2016). The peer is the usual implementation: random
 batches padded to their longest sentence, a packed bidirectional nn.LSTM, and the CRF of pytorch-crf, a loop over time
-that autograd goes back through; every word of a batch is convolved. Ours takes batches alike in length. Same
-sentences, sizes, batch size, optimizer and clipping, and with the same weights the same loss
-(tests/benchmarks/test_tagging.py). Both sides run in turns in one process, batches and optimizer included; speed is of
-all words over all seconds, the first steps left out.
+with autograd; every word of a batch is convolved. Our side uses batches of similar length. Sentences, sizes, batch
+size, optimizer and clipping are the same, and with the same weights so is the loss (tests/benchmarks/test_tagging.py).
+Both sides run in turns in one process, including batches and optimizer; speed is all words over all seconds, without
+the first steps.
 
-The data are those of `data`, or of RETABLE_DATA; where there are none, sentences are drawn whose lengths are spread as
-CoNLL-2000's.
+The data are in RETABLE_DATA, by default `data`. Otherwise sentences are drawn with lengths distributed as CoNLL-2000's.
 """
 
 import argparse
@@ -40,13 +39,13 @@ SYSTEMS = ("words", "words and characters")
 
 
 class Data(NamedTuple):
-    words: list[str]  # by their ids; 0 pads
+    words: list[str]  # by id; 0 is padding
     tags: list[str]
     examples: list[TaggedExample]
 
 
 def chunks(path: Path) -> Data:
-    """The sentences of a file of columns, or as many drawn ones."""
+    """Read the sentences of a file of columns, or draw as many if there is no file."""
     sentences = read_tagged(path) if path.exists() else drawn(8936)
     words = {
         word: i for i, word in enumerate(dict.fromkeys(["", *(word for each in sentences for word in each.words)]))
@@ -60,8 +59,10 @@ def chunks(path: Path) -> Data:
 
 
 def drawn(n: int) -> list[TaggedSentence]:
-    """Sentences of 24 ± 11 words, of which there are as many types as in CoNLL-2000 and which follow Zipf's law; the
-    tags are random."""
+    """Draw n sentences of 24 ± 11 words with random tags.
+
+    They have as many word types as CoNLL-2000, with Zipf's frequencies.
+    """
     generator = np.random.default_rng(1)
     shares = 1 / np.arange(1, 19_123)
     words = np.array([f"w{i}" for i in range(len(shares))])
@@ -76,7 +77,7 @@ def drawn(n: int) -> list[TaggedSentence]:
 
 
 class PlainCRF(nn.Module):
-    """The likelihood of pytorch-crf 0.7.2 (Kemal Kurniawan), as it is computed there; time comes first."""
+    """The likelihood of pytorch-crf 0.7.2 (Kemal Kurniawan), computed as there; time is the first dimension."""
 
     def __init__(self, n_tags: int):
         super().__init__()
@@ -85,7 +86,7 @@ class PlainCRF(nn.Module):
         self.transitions = nn.Parameter(torch.empty(n_tags, n_tags).uniform_(-0.1, 0.1))
 
     def forward(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        """(T, B, K), (T, B) and (T, B) to the mean over tokens of the log-likelihood."""
+        """Return the mean log-likelihood per token, from (T, B, K), (T, B) and (T, B)."""
         return (self.numerator(emissions, tags, mask.float()) - self.normalizer(emissions, mask)).sum() / mask.sum()
 
     def numerator(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
@@ -106,7 +107,7 @@ class PlainCRF(nn.Module):
 
 
 class PlainTagger(nn.Module):
-    """`spelling` (W, L) of all words, or None to read no characters."""
+    """The peer's tagger. `spelling` (W, L) has the characters of all words; None reads no characters."""
 
     def __init__(self, n_words: int, n_tags: int, spelling: Tensor | None):
         super().__init__()
@@ -120,7 +121,7 @@ class PlainTagger(nn.Module):
         self.dropout, self.linear, self.crf = nn.Dropout(DROPOUT), nn.Linear(D_MODEL, n_tags), PlainCRF(n_tags)
 
     def forward(self, ids: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T), (B, T) and (B,) to the loss."""
+        """Return the loss, from (B, T), (B, T) and (B,)."""
         inputs = self.embedding(ids)
         if self.spelling is not None:
             spelling = self.spelling[ids]
@@ -137,7 +138,7 @@ class PlainTagger(nn.Module):
 
 class Side(NamedTuple):
     module: nn.Module
-    loss: Callable[[int], tuple[Tensor, int]]  # of a step, with the number of its words
+    loss: Callable[[int], tuple[Tensor, int]]  # step to its loss and number of words
 
 
 def ours(data: Data, system: str, batch_size: int) -> Side:
@@ -173,7 +174,7 @@ def theirs(data: Data, system: str, batch_size: int) -> Side:
 
 
 def steps(side: Side, trained: list[int]) -> Iterator[None]:
-    """Each step adds its number of words to `trained`."""
+    """Yield after each step, and append its number of words to `trained`."""
     optimizer = adamw(side.module, lr=4e-3, weight_decay=0.01)
     side.module.train()
     for step in count():
@@ -198,15 +199,15 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
             words.clear()
         seconds: list[list[float]] = [[], []]
         for _ in range(arguments.rounds):
-            for found, each in zip(seconds, running, strict=True):
-                found += times(each, arguments.steps)
+            for spent, each in zip(seconds, running, strict=True):
+                spent += times(each, arguments.steps)
         speeds = [sum(words) / sum(spent) for words, spent in zip(trained, seconds, strict=True)]
         yield Ratio(f"BiLSTM-CRF, {system}", "plain PyTorch", "tokens/s", *speeds)
 
 
 def main() -> None:
     parser = command_line(__doc__, SYSTEMS, rounds=6)
-    parser.add_argument("--steps", type=at_least_one, default=15, help="of each side in a round")
+    parser.add_argument("--steps", type=at_least_one, default=15, help="steps of each side per round")
     parser.add_argument("--batch-size", type=at_least_one, default=32)
     show(parser, ratios)
 

@@ -1,8 +1,8 @@
-"""Seconds of each test file: python -m benchmarks.test_seconds [--output FILE] [ARGUMENTS OF PYTEST]
+"""Measure the seconds of each test file: python -m benchmarks.test_seconds [--output FILE] [ARGUMENTS OF PYTEST]
 
-Runs the tests that `make test` selects, with a worker per processor, and writes benchmarks/test_seconds.md. This module
-is also the plugin that measures: the time on the clock of each test, its set-up included, and the processor time of its
-worker. Processes that a test starts count in the processor time once they have ended.
+Runs the tests that `make test` selects, with one worker per core, and writes benchmarks/test_seconds.md. This module is
+also the pytest plugin that measures the wall time of each test with its fixtures, and the CPU time of its worker.
+Processes that a test starts count in the CPU time once they have ended.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-FOLDER = "RETABLE_TEST_SECONDS"  # the workers write what they measured into it
+FOLDER = "RETABLE_TEST_SECONDS"  # names the folder into which workers write their measurements
 PAGE = Path(__file__).with_suffix(".md")
 SELECTION = "not chaos and not cluster and not matrix and not long and not site"
 WORKERS = ["-n", "logical", "--maxprocesses", "8", "--dist", "loadfile", "--no-loadscope-reorder"]
@@ -30,7 +30,7 @@ _measured: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])  # by fil
 
 
 def processor() -> float:
-    """Return the processor time of this process and of its children that have ended, in seconds."""
+    """Return the CPU seconds of this process and of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -73,7 +73,7 @@ def page(rows: dict[str, list[float]], clock: float, used: float, command: str) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=PAGE)
-    given, further = parser.parse_known_args()
+    arguments, further = parser.parse_known_args()
     rows: dict[str, Any] = defaultdict(lambda: [0.0, 0.0, 0])
     selection = SELECTION + ("" if Path("data").is_dir() else " and not real")
     with TemporaryDirectory() as folder:
@@ -84,8 +84,8 @@ def main() -> None:
         for path in Path(folder).iterdir():
             for name, row in json.loads(path.read_text(encoding="utf-8")).items():
                 rows[name] = [a + b for a, b in zip(rows[name], row, strict=True)]
-    said = " ".join(["python -m benchmarks.test_seconds", *sys.argv[1:]])
-    given.output.write_text(page(rows, clock, used, said), encoding="utf-8")
+    shown = " ".join(["python -m benchmarks.test_seconds", *sys.argv[1:]])
+    arguments.output.write_text(page(rows, clock, used, shown), encoding="utf-8")
     sys.exit(code)
 
 

@@ -1,10 +1,10 @@
-"""Words a second and quality of word vectors beside gensim's, in one run: `python -m benchmarks.word_vectors`.
+"""Compare speed and quality of word vectors with gensim: `python -m benchmarks.word_vectors`.
 
-gensim comes with the `dev` extra, which `make env` installs. Both sides train on the lines of the embedded corpus,
-which are made anew, with the same settings, in turns: 100 dimensions, window 5, 5 negatives, sub-sampling 1e-3,
-linear decay from 0.025 for skip-gram and 0.05 for fastText; for CBOW from 0.05 there and 0.15 here, where the
-gradient is divided among the window's words. Words a second: words of the text times epochs over the wall time of
-training alone, ours through the Lightning module. Quality: the grammar's analogies, 3CosAdd, in percent.
+gensim is in the extra `dev`, which `make env` installs. Both sides train on the lines of the built-in corpus, which are
+generated, with the same settings, in turns: 100 dimensions, window 5, 5 negatives, sub-sampling 1e-3, linear decay from
+0.025 for skip-gram and 0.05 for fastText. CBOW starts from 0.05 in gensim and 0.15 here, because here the gradient is
+divided among the window's words. Words per second are words of the text times epochs over the wall time of training,
+ours through the Lightning module. Quality is the accuracy on the grammar's analogies by 3CosAdd, in percent.
 """
 
 import argparse
@@ -44,7 +44,7 @@ BUCKETS = 200_000
 
 
 class Text:
-    """Lines of words, those that corpus=grammar trains on, and the same as ids with a line end (id 0) after each."""
+    """Lines of words as in corpus=grammar, and the same as ids with a line end (id 0) after each."""
 
     def __init__(self, grammar: Grammar):
         documents = until(1_000_000, grammar.documents(1, "train"))
@@ -59,7 +59,7 @@ class Text:
 
 
 def ours(text: Text, system: str, output: str, threads: int, epochs: int, seed: int) -> tuple[float, np.ndarray]:
-    """Seconds of training, and the vectors of all words but the line end."""
+    """Train our vectors. Return the seconds of training, and the vectors of all words except the line end."""
     torch.manual_seed(seed)
     model = MODELS[system](text.words, 100, **({"buckets": BUCKETS} if system == "fastText" else {}))
     if output == "negative sampling":
@@ -80,7 +80,7 @@ def ours(text: Text, system: str, output: str, threads: int, epochs: int, seed: 
 
 
 def gensims(text: Text, system: str, output: str, threads: int, epochs: int, seed: int) -> tuple[float, np.ndarray]:
-    """The same of gensim, its vectors in our order."""
+    """Train gensim's vectors. Return the seconds, and the vectors in our order."""
     kind = GensimFastText if system == "fastText" else Word2Vec
     hierarchical = output != "negative sampling"
     model = kind(
@@ -95,14 +95,14 @@ def gensims(text: Text, system: str, output: str, threads: int, epochs: int, see
 
 
 def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
-    wanted = arguments.threads
+    most_threads = arguments.threads
     torch.set_num_threads(1)  # as the embed stage does
     grammar = Grammar()
     text, questions = Text(grammar), analogies(grammar.lexicon)
     for system in arguments.systems:
         for output in arguments.outputs:
-            ours(text, system, output, wanted, 0.001, 1)  # compile
-            for threads in range(1, wanted + 1):
+            ours(text, system, output, most_threads, 0.001, 1)  # compile
+            for threads in range(1, most_threads + 1):
                 speeds: list[list[float]] = [[], []]
                 accuracies: list[list[float]] = [[], []]
                 for seed in range(1, arguments.rounds + 1):
@@ -111,7 +111,7 @@ def ratios(arguments: argparse.Namespace) -> Iterator[Ratio]:
                         speeds[place].append(text.n_words * arguments.epochs / seconds)
                         metrics = analogy_accuracy(vectors, text.words[1:], questions)
                         accuracies[place].append(100 * metrics["analogies/total/accuracy"])
-                quality = " against ".join("{:.1f} ± {:.1f}".format(*mean_std(found)) for found in accuracies)
+                quality = " against ".join("{:.1f} ± {:.1f}".format(*mean_std(each)) for each in accuracies)
                 yield Ratio(
                     f"{system}, {output}, {threads} thread{'s' * (threads > 1)}", "gensim", "words/s",
                     *map(float, map(np.median, speeds)), f"analogies {quality} %",

@@ -28,11 +28,11 @@ def of_one(precise: bool = False) -> None:
         (of_one, ["--rounds", "many"], "many"),
         (of_one, ["--systems", "GTP"], "GTP"),
         (partial(of_one, True), ["--precisions", "x"], "fp32"),
-        (every.main, ["ngrams"], "there is no benchmark ngrams; write"),
+        (every.main, ["ngrams"], "unknown benchmark ngrams; choose among"),
         (scale.main, [], "nothing to measure; write --corpora 2 20 200"),
-        (scale.main, ["--corpora", "1"], "a text has 2 MB or more"),
-        (scale.main, ["--cells", "1"], "a study has 2 or more"),
-        (scale.main, ["--writers", "0"], "0 is less than 1"),
+        (scale.main, ["--corpora", "1"], "--corpora must be 2 MB or more"),
+        (scale.main, ["--cells", "1"], "--cells must be 2 or more"),
+        (scale.main, ["--writers", "0"], "0 is below 1; write 1 or more"),
     ],
 )
 def test_nonsense_is_refused(run, given, said, capsys, monkeypatch):

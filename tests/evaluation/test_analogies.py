@@ -47,7 +47,7 @@ def test_the_methods_differ_and_are_chosen():
     assert both["analogies/s/accuracy"] < both["analogies/s/accuracy_mul"] == 1
     alone = analogy_accuracy(VECTORS, WORDS, sections, methods=["3cosmul"])
     assert both.keys() - alone.keys() == {"analogies/s/accuracy", "analogies/total/accuracy"}
-    with pytest.raises(UsageError, match="no analogy method cosine; choose among 3cosadd, 3cosmul"):
+    with pytest.raises(UsageError, match="unknown analogy method cosine; choose among 3cosadd, 3cosmul"):
         analogy_accuracy(VECTORS, WORDS, sections, methods=["cosine"])
 
 

@@ -154,14 +154,14 @@ def test_unseen_words_of_the_users_need_no_lexicon(text):
     assert {*rows["word"]} == {"cupcup", "xyz"}
     UnseenWords(str(text), words=["cupcup"], restrict_vocab=1)(Spelling(), text)
     assert pd.read_csv(text / "unseen_words.csv")["neighbour"].tolist() == ["cup"]
-    with pytest.raises(UsageError, match=r"has the words cups; choose some that it lacks"):
+    with pytest.raises(UsageError, match=r"contains the words cups; choose words that it lacks"):
         UnseenWords(str(text), words=["cups", "new"])(Spelling(), text)
     with pytest.raises(UsageError, match=r"write benchmark.unseen_words.words=\[new\]"):
         UnseenWords(str(text), words="new")
-    with pytest.raises(UsageError, match="without a lexicon"):
+    with pytest.raises(UsageError, match="there is no lexicon"):
         UnseenWords(str(text))
     (text / "train.txt").write_text("nothing of it")
-    with pytest.raises(UsageError, match="lacks no form"):
+    with pytest.raises(UsageError, match="contains all forms of the lexicon"):
         UnseenWords(str(text), lexicon=TINY)(Spelling(), text)
 
 

@@ -178,7 +178,7 @@ def test_the_setting_is_the_best_of_the_grid_on_the_first_tokens_of_the_validati
     assert [each["loss"] for each in fitted.tried] == pytest.approx([*losses.values()], nan_ok=True)
     assert np.isnan(losses[1e30, 0.0]) and fitted.best == fitted.tried[2] and fitted.best["rate"] == 0.1
     trained = model("lstm")
-    with pytest.raises(UsageError, match="a text in 4 rows is not read in order"):
+    with pytest.raises(UsageError, match=r"scorer\.rows=4 reads parts of a text in parallel"):
         LearningLM(NeuralLM(trained.objective, Carried(4), BOUNDARY), SEGMENT, 0.3, 0.0).log_prob(TOKENS)
-    with pytest.raises(UsageError, match=r"53 tokens of training text are fewer than a batch's; lower adaptation\.ro"):
+    with pytest.raises(UsageError, match=r"training text of 53 tokens is shorter than a batch; lower adaptation\.ro"):
         gradient_roots(trained, TOKENS, 100, SEGMENT)

@@ -157,7 +157,7 @@ def test_what_can_not_be_measured_is_refused(folder):
         by_distance(objective_of(model), windows_of(2, 8), 3)
     masked = MaskedLM(BERT(V, D, 1, 2, 9, 0.0), V, next_sentence=False)
     for objective, length, said in (
-        (masked, 65, "MaskedLM is no left-to-right language model.*recipe=recurrent/lstm"),
+        (masked, 65, "MaskedLM is not a left-to-right language model; .*recipe=recurrent/lstm"),
         (objective_of(Linear(0.0)), 65, "Linear sees 0 words before the last"),
         (objective_of(Linear(0.8)), 10**6, r"lower benchmark\.gradients\.length"),
     ):

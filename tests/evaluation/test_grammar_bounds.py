@@ -89,7 +89,8 @@ class Reader:
 
 
 def test_small_splits_and_unmarked_tokens_are_refused(grammar, folder, tmp_path):
-    for name, n, told in (("documents", 1, " has no spread"), ("words", 1, " has no spread"), ("words", 100000, "")):
+    few = " gives no standard error"
+    for name, n, told in (("documents", 1, few), ("words", 1, few), ("words", 100000, "")):
         with pytest.raises(UsageError, match=f"{name}={n}{told}"):
             MaskedBound(str(folder), MaskedWords(grammar), **{name: n})(None, tmp_path)
     word.train([], vocabulary=grammar.vocabulary).save(tmp_path / "tokenizer.json")

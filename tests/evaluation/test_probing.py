@@ -109,7 +109,7 @@ def test_hooks_are_removed_and_models_without_layers_refused():
     assert not any(block._forward_pre_hooks for block in model.blocks)
     model = Recurrent.__new__(Recurrent)
     torch.nn.Module.__init__(model)
-    with pytest.raises(UsageError, match="Recurrent does not show its layers; take a cell of recipe=elmo/elmo"):
+    with pytest.raises(UsageError, match="the layers of Recurrent are not accessible; take a cell of recipe=elmo/elmo"):
         readable(model)
 
 
@@ -125,7 +125,7 @@ def test_a_long_sentence_is_cut_and_counted_and_its_last_words_are_left_out(name
     short = [SimpleNamespace(words=row[:room], labels={"own": [word[0] for word in row[:room]]}) for row in rows]
     system = SimpleNamespace(objective=SimpleNamespace(model=model))
     assert len(rows[1]) > room > len(rows[0])
-    with pytest.warns(UsageWarning, match=r"^4 of 8 sentences have more tokens than the model reads, and were cut at"):
+    with pytest.warns(UsageWarning, match=r"^4 of 8 sentences are longer than the model's input and were cut at"):
         found = Probes(str(tmp_path), SimpleNamespace(inputs=[], sentences=lambda split: labelled))(system, tmp_path)
     expected = Probes(str(tmp_path), SimpleNamespace(inputs=[], sentences=lambda split: short))(system, tmp_path)
     assert found == {"probes/shortened": 4.0} | expected and expected["probes/words/own"] == 10 + 2 * room
@@ -167,8 +167,8 @@ def test_a_probe_for_each_word(tmp_path):
 @pytest.mark.parametrize(
     ("label", "splits", "said"),
     [
-        ("", ("train", "test"), "no words with a number in train or in test"),
-        ("one", ("test",), r"senses\.tsv has too few sentences for train and test; write more there"),
+        ("", ("train", "test"), "no word has a label of kind number in train or in test"),
+        ("one", ("test",), r"senses\.tsv has too few sentences for train and test; add sentences"),
     ],
 )
 def test_texts_that_have_nothing_to_probe(tmp_path, label, splits, said):

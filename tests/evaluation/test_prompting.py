@@ -134,11 +134,11 @@ def test_examples_are_drawn_evenly(tokens):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"by": "chance"}, "by=chance is no way to answer; write by=likelihood or by=generation"),
+        ({"by": "chance"}, "by=chance is unknown; write by=likelihood or by=generation"),
         ({"shots": 2}, "shots=2 needs examples"),
         ({"shots": 8, "examples": POOL}, "pool has 7 examples; write shots=7 or fewer"),
-        ({"template": "{sentence}"}, r"the template asks for 'sentence'; a question of asked has \{text\}"),
-        ({"questions": Questions("asked")}, "asked has no question; a row is one"),
+        ({"template": "{sentence}"}, r"the template needs 'sentence'; questions of asked have \{text\}"),
+        ({"questions": Questions("asked")}, "asked has no questions; write one per row"),
     ],
 )
 def test_mistakes_of_use(tokens, model, settings, said):

@@ -130,7 +130,7 @@ def test_the_shares_are_those_that_the_objective_measures(grammar, folder, batch
 
 
 def test_cells_without_a_generator_are_refused(folder, tmp_path):
-    with pytest.raises(UsageError, match="words=1 has no spread"):
+    with pytest.raises(UsageError, match="words=1 gives no standard error"):
         ReplacedBound(str(folder), Certain(), 32, 0.15, words=1)
     objective = MaskedLM(BERT(9, 16, **SIZES), 9, next_sentence=False)
     with pytest.raises(UsageError, match="replaced_token_detection"):

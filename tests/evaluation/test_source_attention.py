@@ -75,7 +75,7 @@ def test_each_step_has_a_row_where_a_model_looks_back():
     np.testing.assert_allclose(attention_to_source(recurrent, source, target), align(recurrent, source, target))
     model = translation(RNNEncoderDecoder(V, D, D, 1, 0.1))
     assert not attends(model.model)
-    with pytest.raises(UsageError, match="RNNEncoderDecoder looks back at nothing of the source"):
+    with pytest.raises(UsageError, match="RNNEncoderDecoder has no attention to the source"):
         attention_to_source(model, [5, END], [8, END])
 
 

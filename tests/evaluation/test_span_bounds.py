@@ -92,7 +92,7 @@ def test_a_mean_that_is_adjusted_by_what_stands_beside_it():
 
 def test_texts_of_another_language_and_short_splits_are_refused(grammar, folder, tmp_path):
     language = GappedText(grammar, Discourse, particles=2, tries=2)
-    with pytest.raises(UsageError, match="rows=2 has no spread"):
+    with pytest.raises(UsageError, match="rows=2 gives no standard error"):
         SpansBound(str(folder), language, LENGTH, 0.15, 3.0, rows=2)
     with pytest.raises(UsageError, match="length=9000"):
         SpansBound(str(folder), language, 9000, 0.15, 3.0)(None, tmp_path)

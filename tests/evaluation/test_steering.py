@@ -151,7 +151,7 @@ def test_one_sentence_by_hand(tokenizer, tmp_path):
 
 def test_what_it_can_not_be_asked(tokenizer, tmp_path):
     knowing = Knowing(tokenizer.words, tmp_path)
-    with pytest.raises(UsageError, match=r"steering\.beginnings: 'thus' is no word of the text"):
+    with pytest.raises(UsageError, match=r"steering\.beginnings: 'thus' is not in the vocabulary; write another word"):
         Steering(str(tmp_path), Language(), judge, knowing, "good", ["so thus"])(Chain(tokenizer.words), tmp_path)
     with pytest.raises(UsageError, match="the discriminator has no label=fine; write one of good, other"):
         Steering(str(tmp_path), Language(), judge, knowing, "fine", ["so"])(Chain(tokenizer.words), tmp_path)

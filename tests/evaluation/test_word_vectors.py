@@ -108,9 +108,9 @@ def test_the_benchmark_scores_every_set_and_refuses_what_is_no_pair(folder):
     assert metrics == {f"similarity/{name}/{metric}": each[metric] for name, each in sets.items() for metric in each}
     assert Similarity(str(folder))(SYSTEM, folder)["similarity/EN-A/covered"] == 2
     (folder / "EN-A.txt").write_text("a b 1\na b\n")
-    with pytest.raises(UsageError, match=r"EN-A.txt, line 2: 'a b' is no pair; a line is two words and a number"):
+    with pytest.raises(UsageError, match=r"EN-A.txt, line 2: 'a b' is not a pair; write two words and a number"):
         read_pairs(folder / "EN-A.txt")
-    with pytest.raises(UsageError, match=r"nowhere holds no sets of word pairs .* RETABLE_DATA"):
+    with pytest.raises(UsageError, match=r"nowhere contains no files of word pairs .* RETABLE_DATA"):
         Similarity(str(folder / "nowhere"))
 
 

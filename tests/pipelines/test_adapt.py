@@ -123,7 +123,7 @@ def test_it_is_loaded_and_asked_from_anywhere(name, inside):
         ([CELL, "adaptation.thetas=[]"], "adaptation.thetas=[] should"),
         ([CELL, "adaptation.weights=[1.0]"], "adaptation.weights=[1.0] should be less than 1"),
         ([CELL, "adaptation=dynamic", "adaptation.rows=3"], "there is no setting adaptation.rows; write"),
-        ([CELL, "adaptation=dynamic_rms", "adaptation.rows=100000"], "are fewer than a batch's; lower adaptation.rows"),
+        ([CELL, "adaptation=dynamic_rms", "adaptation.rows=100000"], "is shorter than a batch; lower adaptation.rows"),
         ([CELL, "trainer.devices=2"], "trainer.devices=2 should be 1"),
     ],
 )  # fmt: skip

@@ -1,5 +1,6 @@
-"""Trained language models that go on learning while they read: how to learn is fitted to each, and in which steps it
-reads.
+"""Adaptation of trained language models while they read a text: fitting, and the order of reading.
+
+Dynamic evaluation and the neural cache implement `Adaptation`.
 
 B batch, T time, N tokens of a stream.
 """
@@ -18,11 +19,11 @@ from retable.evaluation.likelihood import Carried, NeuralLM, SlidingWindow
 
 
 class Fitted(NamedTuple):
-    """What an adaptation has found for a model.
+    """The results of fitting an adaptation to a model.
 
     Attributes:
-        tried: of each setting its values by name, and with them as `loss` the mean nats of a validation token.
-        measured: what it needs beside a setting, by name.
+        tried: one mapping per setting, with its values by name and its `loss`, the mean nats per validation token.
+        measured: arrays that the adaptation needs in addition to a setting, by name.
     """
 
     tried: Sequence[Mapping[str, float]]
@@ -30,32 +31,50 @@ class Fitted(NamedTuple):
 
     @property
     def best(self) -> Mapping[str, float]:
-        """The setting of the least loss, of several the first."""
+        """Return the setting with the lowest loss, the first of equal ones. NaN counts as infinite."""
         return min(self.tried, key=lambda each: inf if isnan(each["loss"]) else each["loss"])
 
 
 class Adaptation(Protocol):
-    """A way to go on learning. `splits` are the texts that it is fitted to."""
+    """A method by which a trained model adapts to the text that it reads.
+
+    Attributes:
+        splits: names of the splits that `fit` needs.
+    """
 
     splits: Sequence[str]
 
     def fit(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> Fitted:
-        """What is the best for `model`, by the tokens (N,) of each of `splits`."""
+        """Find the best settings for `model`.
+
+        Args:
+            texts: token ids (N,) of each of `splits`, by name.
+        """
         ...
 
     def adapted(self, model: NeuralLM, found: Mapping[str, Tensor]) -> AdaptedSystem:
-        """`model` with what `fit` found for it: the best setting's values, and what was measured."""
+        """Return `model` adapted by the results of `fit`.
+
+        Args:
+            found: the values of the best setting and the measured arrays, by name.
+        """
         ...
 
 
 class Step(NamedTuple):
-    batch: TokenBatch  # of one row, (1, T)
-    scored: slice  # of T: what no step before has scored
+    batch: TokenBatch  # one row, (1, T)
+    scored: slice  # the positions in T that no earlier step has scored
 
 
 def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:
-    """The stream (N,) as `model` is scored on it, in order: where state is carried, `segment` tokens at a time, else
-    window by window. UsageError for a model that reads several parts of the stream at once."""
+    """Yield a token stream piece by piece, in order, with the positions to score in each piece.
+
+    A piece has `segment` tokens if the model carries state, otherwise it is one window of the model's sliding window.
+
+    Args:
+        tokens: ids of the stream, (N,).
+    Raises: UsageError: the model's scorer reads several rows of the stream in parallel.
+    """
     scorer, known = model.scorer, 0
     if isinstance(scorer, SlidingWindow):
         scorer, known = SlidingWindow(scorer.length, scorer.stride, batch_size=1), scorer.length - scorer.stride
@@ -63,7 +82,7 @@ def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:
         scorer = Carried(rows=1, segment=segment)
     else:
         raise UsageError(
-            f"a text in {scorer.rows} rows is not read in order; take a cell that was trained with scorer.rows=1"
+            f"scorer.rows={scorer.rows} reads parts of a text in parallel; take a cell trained with scorer.rows=1"
         )
     left = len(tokens)
     for number, batch in enumerate(scorer.pieces(tokens, model.boundary, rank=0, world=1)):
@@ -74,7 +93,7 @@ def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:
 
 
 def detached(state: Any) -> Any:
-    """A model's state, nested tuples of tensors, without what led to it."""
+    """Return a model's state (nested tuples of tensors) detached from the autograd graph."""
     if isinstance(state, tuple):
         return tuple(map(detached, state))
     return state.detach() if isinstance(state, Tensor) else state

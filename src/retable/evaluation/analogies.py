@@ -1,17 +1,18 @@
-"""Word analogies by 3CosAdd (Mikolov et al. 2013c, "Linguistic Regularities in Continuous Space Word
-Representations") and 3CosMul (Levy and Goldberg 2014, "Linguistic Regularities in Sparse and Explicit Word
-Representations", equation 4).
+"""Word analogies by 3CosAdd (Mikolov et al. 2013c) and 3CosMul (Levy and Goldberg 2014, equation 4).
 
-A question a : b :: c : d is answered by the word with the highest
+Mikolov et al.: "Linguistic Regularities in Continuous Space Word Representations". Levy and Goldberg: "Linguistic
+Regularities in Sparse and Explicit Word Representations".
+
+The answer to a question a : b :: c : d is the word with the highest
 
     3cosadd   cos(d, b) − cos(d, a) + cos(d, c)
     3cosmul   cos'(d, b) · cos'(d, c) / (cos'(d, a) + 0.001),   cos' = (cos + 1) / 2
 
-The question's own words a, b, c are never the answer. All four words have to be among the words with a vector, as
-gensim has it: words that the training text never showed do not ask, and do not answer (see `WordVectors`), nor does
-fastText make vectors for them here.
+The words a, b, c of the question are never the answer. Only questions whose four words all have a vector are scored, as
+in gensim. Words that are not in the training text have none here (see `WordVectors`), even if fastText could compose
+one.
 
-V words, D dimensions, Q questions, U distinct words that they ask with.
+V words, D dimensions, Q questions, U distinct words in the questions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,16 +27,23 @@ from retable.evaluation.word_vectors import WordVectors, unit
 
 Question = tuple[str, str, str, str]
 
-METHODS = {"3cosadd": "accuracy", "3cosmul": "accuracy_mul"}  # a method's metric
-SCORES = 10_000_000  # held at once, 40 MB and up to five times that: 333 questions where 30,000 words may be the answer
+METHODS = {"3cosadd": "accuracy", "3cosmul": "accuracy_mul"}  # method: its metric
+SCORES = 10_000_000  # scores in memory at a time: 40 to 200 MB; 333 questions with 30,000 candidate words
 
-# What Mikolov et al. 2013a, Table 1, calls semantic of questions-words.txt. The syntactic sections are gram1
-# to gram9.
+# The sections of questions-words.txt that Mikolov et al. 2013a, Table 1, call semantic. The syntactic sections are
+# gram1 to gram9.
 SEMANTIC = {"capital-common-countries", "capital-world", "currency", "city-in-state", "family"}
 
 
 class Analogies:
-    """The analogy benchmark on a file of questions; `inputs` are the files that the scores depend on."""
+    """The analogy benchmark.
+
+    Args:
+        questions: a file in the format of word2vec's questions-words.txt.
+        restrict_vocab, lowercase, methods: see `analogy_accuracy`.
+
+    `inputs` lists the files that the scores depend on.
+    """
 
     asks_for = WordVectors
 
@@ -50,7 +58,7 @@ class Analogies:
         self.restrict_vocab, self.lowercase, self.methods = restrict_vocab, lowercase, methods
 
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
-        """The metrics of `analogy_accuracy`; nothing is written to `folder`."""
+        """Return the metrics of `analogy_accuracy`. Nothing is written to `folder`."""
         sections = read_analogies(self.inputs[0])
         return analogy_accuracy(
             system.vectors, system.words, sections, self.restrict_vocab, self.lowercase, self.methods
@@ -58,9 +66,11 @@ class Analogies:
 
 
 def read_analogies(path: str | PathLike[str]) -> dict[str, list[Question]]:
-    """Questions by section, from a file in the format of word2vec's questions-words.txt.
+    """Read analogy questions by section, from a file in the format of word2vec's questions-words.txt.
 
-    A line `: name` opens a section, every other line is a question of four words; UsageError where not.
+    A line `: name` opens a section. Every other line is a question of four words.
+
+    Raises: UsageError: a line has another form, or a question precedes the first section.
     """
     sections: dict[str, list[Question]] = {}
     questions: list[Question] | None = None
@@ -72,7 +82,7 @@ def read_analogies(path: str | PathLike[str]) -> dict[str, list[Question]]:
                 case [first, *_] if first.startswith(":"):
                     questions = sections.setdefault(line.strip()[1:].strip(), [])
                 case _ if questions is None:
-                    raise UsageError(f"{path}, line {number}: a question before any `: section` line; add one")
+                    raise UsageError(f"{path}, line {number}: a question before any `: section` line; add such a line")
                 case [a, b, c, d]:
                     questions.append((a, b, c, d))
                 case words:
@@ -88,21 +98,27 @@ def analogy_accuracy(
     lowercase: bool = False,
     methods: Iterable[str] = tuple(METHODS),
 ) -> dict[str, float]:
-    """Accuracy in every section, in all of them, and in the semantic, syntactic and regular ones where they occur.
+    """Compute accuracy per section and per group of sections.
 
-    vectors: (V, D), a row a word, in the order of `words`, which is that of falling frequency.
-    restrict_vocab: only the first so many words may ask and answer (30,000 in Google's own figures).
-    lowercase: lower-case the words and the questions; of words that become the same, the first stays.
-    methods: among METHODS.
+    Args:
+        vectors: (V, D), one row per word, in the order of `words`.
+        words: in order of falling frequency.
+        restrict_vocab: use only this many of the most frequent words, in questions and as answers (Google's figures use
+            30,000). None uses all.
+        lowercase: lower-case words and questions. If words become equal, the most frequent is kept.
+        methods: a selection of METHODS.
 
-    Returns, for every section and `total`, `semantic`, `syntactic` and `regular` (see `is_regular`):
-    `analogies/<section>/questions`, how many there are; `analogies/<section>/seen`, how many have all four words in
-    the vocabulary; `analogies/<section>/accuracy`, the share of these that is answered right by 3CosAdd, and
-    `analogies/<section>/accuracy_mul`, by 3CosMul, left out where none is seen.
+    Returns: metrics of each section and of the groups `total`, `semantic`, `syntactic` and `regular` (see
+        `is_regular`):
+        - `analogies/<section>/questions`: the number of questions.
+        - `analogies/<section>/seen`: the number of questions whose four words are all in the vocabulary.
+        - `analogies/<section>/accuracy` and `/accuracy_mul`: the share of the latter that 3CosAdd and 3CosMul answer
+          correctly. Missing if `seen` is 0.
+    Raises: UsageError: an unknown method.
     """
     methods = list(methods)
     if unknown := set(methods) - set(METHODS):
-        raise UsageError(f"no analogy method {', '.join(sorted(unknown))}; choose among {', '.join(METHODS)}")
+        raise UsageError(f"unknown analogy method {', '.join(sorted(unknown))}; choose among {', '.join(METHODS)}")
     known = WordVectors(words, vectors).first(restrict_vocab)
     if lowercase:
         known = known.lowercased()
@@ -112,7 +128,7 @@ def analogy_accuracy(
         }
     normed = unit(known.vectors)
 
-    tallies: dict[str, np.ndarray] = {}  # section → questions, seen, and right by each method
+    tallies: dict[str, np.ndarray] = {}  # section: n questions, n seen, n correct by each method
     for section, questions in sections.items():
         seen = [question for question in questions if all(word in known.rows for word in question)]
         ids = np.array([[known.rows[word] for word in question] for question in seen], dtype=np.int64).reshape(-1, 4)
@@ -138,9 +154,10 @@ def analogy_accuracy(
 
 
 def is_regular(section: str, question: Question) -> bool:
-    """Whether a syntactic question asks for productive morphology: both words take the same ending.
+    """Check whether both pairs of a syntactic question add the same ending.
 
-    walk walks jump jumps does; foot feet hand hands does not. Nationality adjectives are left out: they are names.
+    walk walks jump jumps is regular, foot feet hand hands is not. Nationality adjectives are excluded because they are
+    names.
     """
     a, b, c, d = question
     if not section.startswith("gram") or section == "gram6-nationality-adjective":
@@ -149,7 +166,7 @@ def is_regular(section: str, question: Question) -> bool:
 
 
 def _answers(normed: np.ndarray, abc: np.ndarray, methods: Sequence[str]) -> np.ndarray:
-    """The answers (methods, Q) to questions (Q, 3), as ids, of unit vectors (V, D)."""
+    """Return the ids of the answers, (methods, Q), to questions (Q, 3), from unit vectors (V, D)."""
     answers = np.empty((len(methods), len(abc)), dtype=np.int64)
     chunk = max(1, SCORES // max(1, len(normed)))
     for start in range(0, len(abc), chunk):
@@ -162,14 +179,14 @@ def _answers(normed: np.ndarray, abc: np.ndarray, methods: Sequence[str]) -> np.
 
 
 def _add(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """3CosAdd's scores (Q, V)."""
+    """Compute the scores of 3CosAdd, (Q, V)."""
     a, b, c = normed[asked.T]
     return (b - a + c) @ normed.T
 
 
 def _mul(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """3CosMul's scores (Q, V)."""
-    words, places = np.unique(asked, return_inverse=True)  # questions share their words
+    """Compute the scores of 3CosMul, (Q, V)."""
+    words, places = np.unique(asked, return_inverse=True)  # many questions share words, so U is small
     cosines = (normed[words] @ normed.T + 1) / 2  # (U, V)
     a, b, c = places.reshape(asked.shape).T
     scores = cosines[b]

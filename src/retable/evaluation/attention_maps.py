@@ -1,10 +1,12 @@
-"""Where the heads of a Transformer look: maps of a few sentences, and of many how much of each head's attention goes to
-a word itself, to its neighbours and, from a verb, to its subject (Clark, Khandelwal, Levy and Manning 2019, arXiv
-1906.04341, sections 3 and 4).
+"""Attention maps of Transformer heads, and how much each head attends to certain words.
 
-The models mix values without showing their weights, so these are computed again from what goes into each attention.
+Measures the attention from a word to itself, to its neighbours and, from a verb, to its subject (Clark, Khandelwal,
+Levy and Manning 2019, arXiv 1906.04341, sections 3 and 4).
 
-B batch, T tokens, W words with the marks round the sentence, D d_model, H heads, K head size, L layers.
+The models use fused attention, which returns no weights. The weights are therefore computed again from the inputs of
+each attention.
+
+B batch, T tokens, W words with the marks around the sentence, D d_model, H heads, K head size, L layers.
 """
 
 import csv
@@ -31,21 +33,21 @@ from retable.nn.transformer import Block, CausalSelfAttention, rotate
 from retable.nn.transformer_encoder import EncoderBlock
 from retable.tokenizers.tokenizer import Tokenizer
 
-# Of a head's attention: from a word to itself, to the word before it and behind it, to the marks round the sentence,
-# and from a verb to its subject's head; `first` is of how many verbs that is the other word most looked at. `far` are
-# the verbs whose subject's head is not the word before them, which a look at that word finds too.
+# A head's attention from a word to itself, to the previous word, the next word and the marks around the sentence, and
+# from a verb to the head of its subject. `_first`: the share of verbs for which that is the most attended other word.
+# `far_`: only verbs at least FAR words after the subject's head; a head that attends to the previous word misses these.
 SHARES = ("itself", "previous", "next", "marks", "subject", "subject_first", "far_subject", "far_subject_first")
-FAR = 2  # words before
+FAR = 2  # smallest distance in words from the subject's head to a `far` verb
 MAP_COLUMNS = ("sentence", "layer", "head", "target_place", "target", "source_place", "source", "weight", "subject")
 
 
 class Agreeing(Protocol):
     words: list[str]
-    subjects: dict[int, int]  # of verbs, by place
+    subjects: dict[int, int]  # position of a verb: position of its subject's head
 
 
 class AgreeingText(Protocol):
-    """Where the sentences come from; `inputs` are the files that they depend on."""
+    """A source of sentences; `inputs` are the files that they depend on."""
 
     inputs: list[Path]
 
@@ -53,15 +55,18 @@ class AgreeingText(Protocol):
 
 
 class AttentionMaps:
-    """The benchmark, of a model whose blocks look at their own sequence: of BERT, ELECTRA or GPT.
+    """The attention benchmark, for models with self-attention blocks: BERT, ELECTRA or GPT.
 
-    A sentence stands between [CLS] and [SEP], or boundaries, and nothing of it is hidden. Attention to a word is the
-    sum of that to its tokens, attention from it the mean of theirs (Clark et al. 2019, section 4.1).
+    A sentence is read between [CLS] and [SEP], or between boundary tokens, without masks. Attention to a word is the
+    sum over its tokens; attention from a word is the mean over its tokens (Clark et al. 2019, section 4.1).
 
-    tokens: the folder with the tokenizer that the system was trained with.
-    text: sentences with the subjects of their verbs.
-    shown: how many of them are written down whole: the first that have at most `longest` words and a verb whose
-        subject is not the word before it.
+    Args:
+        tokens: the folder with the tokenizer that the system was trained with.
+        text: sentences with the subjects of their verbs.
+        shown: number of sentences whose maps are written: the first that have at most `longest` words and a verb whose
+            subject's head is not the word before it.
+        longest: words.
+        batch_size: sentences.
     """
 
     asks_for = TrainedSystem
@@ -79,28 +84,32 @@ class AttentionMaps:
         self._text, self._shown, self._longest, self._batch_size = text, shown, longest, batch_size
 
     def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
-        """Write `attention.csv`, a row a sentence shown, layer, head and two words (`target` looks at `source`, and
-        `subject` is 1 where that is the verb's), and `heads.csv`, a row a layer, head and one of SHARES, with its mean
-        and standard error. Layers and heads are counted from 1.
+        """Write `attention.csv` and `heads.csv`, and return the metrics.
 
-        Return how many `attention/words`, `attention/verbs` and `attention/far_verbs` there are;
-        `attention/equal/<share>`, what attention would give that is spread over all that may be seen;
-        `attention/offset/<share>`, of how many verbs the subject's head stands where it does most often, always so many
-        words before; and `attention/best/<share>`, the largest of any head.
+        `attention.csv` has one row per shown sentence, layer, head and pair of words: `target` attends to `source`;
+        `subject` is 1 if the source is the head of the target's subject. `heads.csv` has one row per layer, head and
+        member of SHARES, with mean and standard error. Layers and heads count from 1.
+
+        Returns:
+            - `attention/words`, `attention/verbs`, `attention/far_verbs`: counts.
+            - `attention/equal/<share>`: the share if attention is uniform over all visible positions.
+            - `attention/offset/<share>`: the share of verbs whose subject's head is at the most frequent distance.
+            - `attention/best/<share>`: the largest share of any head.
+        Raises: UsageError: no verb is FAR words after its subject, or the model has no readable attention.
         """
         model = system.objective.model
         tokenizer, sentences = Tokenizer.load(self._tokenizer), self._text.sentences()
         distances = Counter(verb - head for sentence in sentences for verb, head in sentence.subjects.items())
         if not any(distance >= FAR for distance in distances):
-            raise UsageError("the text has no verbs with a subject further off than the next word; ask for more words")
+            raise UsageError("every verb of the text follows its subject directly; ask for more words")
         batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
         parts = mapped(lambda batch: self._of_batch(model, tokenizer, batch), batches)
-        found, equal, shown = (list(chain(*column)) for column in zip(*parts, strict=True))
+        sums, equal, shown = (list(chain(*column)) for column in zip(*parts, strict=True))
         _write_maps(folder / "attention.csv", shown[: self._shown])
-        heads = summed(found)
+        heads = summed(sums)
         _write_heads(folder / "heads.csv", heads)
         even = dict(zip(SHARES, summed(equal).means[0, 0], strict=True))
-        # where all are looked at alike nobody is looked at most
+        # uniform attention has no most attended word
         metrics = {f"equal/{name}": share for name, share in even.items() if not name.endswith("first")}
         metrics |= {f"best/{name}": heads.means[:, :, i].max() for i, name in enumerate(SHARES)}
         for kind, least in (("", 1), ("far_", FAR)):
@@ -114,22 +123,22 @@ class AttentionMaps:
         return far and len(sentence.words) <= self._longest
 
     def _of_batch(self, model: Model, tokenizer: Tokenizer, sentences: Sequence[Any]) -> tuple[list, list, list]:
-        """Of each sentence the shares of its maps, and those of equal attention; and the first maps to be shown."""
-        found, equal = [], []
+        """Return per sentence the shares of its maps, the shares of uniform attention, and the maps to show."""
+        sums, equal = [], []
         shown: list[tuple[Agreeing, list[str], NDArray]] = []
         for sentence, (labels, maps) in zip(sentences, maps_of(model, tokenizer, sentences), strict=True):
-            found.append(shares(maps, sentence.subjects))
+            sums.append(shares(maps, sentence.subjects))
             seen = np.ones(maps.shape[2:])
             seen = np.tril(seen) if isinstance(model, LeftToRight) else seen
             equal.append(shares((seen / seen.sum(axis=1, keepdims=True))[None, None], sentence.subjects))
             if len(shown) < self._shown and self._is_shown(sentence):
                 shown.append((sentence, labels, maps))
-        return found, equal, shown
+        return sums, equal, shown
 
 
 @torch.inference_mode()
 def maps_of(model: Model, tokenizer: Tokenizer, batch: Sequence[Any]) -> Iterator[tuple[list[str], NDArray]]:
-    """Of each sentence its words and marks, and their attention (L, H, W, W)."""
+    """Yield for each sentence its words and marks (W), and the attention between them (L, H, W, W)."""
     marks = tokenizer.special_ids
     first, last = marks.get("[CLS]", tokenizer.boundary), marks.get("[SEP]", tokenizer.boundary)
     device = next(model.parameters()).device
@@ -140,7 +149,7 @@ def maps_of(model: Model, tokenizer: Tokenizer, batch: Sequence[Any]) -> Iterato
     weights = torch.stack(layers, dim=1).float().cpu().numpy()  # (B, L, H, T, T)
     for sentence, row, own in zip(batch, tokens, weights, strict=True):
         ends = np.cumsum([len(word.encode()) + 1 for word in sentence.words]) - 1
-        # A token belongs to the word that its last byte is of, a space to the word behind it.
+        # A token belongs to the word that contains its last byte, a space to the word after it.
         owners = 1 + np.searchsorted(ends, [token.end - 1 for token in row], side="right")
         owners = np.concatenate([[0], owners, [len(sentence.words) + 1]])
         labels = [tokenizer.words[first], *sentence.words, tokenizer.words[last]]
@@ -148,45 +157,51 @@ def maps_of(model: Model, tokenizer: Tokenizer, batch: Sequence[Any]) -> Iterato
 
 
 class Heads(NamedTuple):
-    """Means over words, or verbs, and their standard errors over sentences, (L, H, SHARES)."""
+    """Means over words or verbs, and their standard errors over sentences, each (L, H, SHARES)."""
 
     means: NDArray
     errors: NDArray
 
 
 def attending(model: Model) -> list[Attention | CausalSelfAttention]:
-    """The attention of each block, by which it looks at its own sequence. UsageError for a model without such."""
+    """Return the self-attention of each block. Raises UsageError for a model without such blocks."""
     blocks = blocks_of(model)
-    found = [block.attention for block in blocks if isinstance(block, Block | EncoderBlock)]
-    if not found or len(found) < len(blocks):
+    attentions = [block.attention for block in blocks if isinstance(block, Block | EncoderBlock)]
+    if not attentions or len(attentions) < len(blocks):
         raise UsageError(
             f"{type(model).__name__} has no blocks whose attention can be read; take a cell of recipe=bert/bert or "
             "transformer/gpt"
         )
-    return found
+    return attentions
 
 
 def attention_weights(model: Model, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-    """(B, T) ids, padded behind each row's length, to the weights (B, H, T, T) of each layer, from whom to whom."""
-    found: list[Tensor] = []
+    """Compute the self-attention weights of each layer, (B, H, T, T), indexed by query and key.
+
+    Args:
+        input_ids: (B, T), padded after each row's length.
+        lengths: (B,).
+    Raises: UsageError: the model has no readable attention.
+    """
+    weights: list[Tensor] = []
 
     def read(attention: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        found.append(weights_of(attention, *arguments, **named))
+        weights.append(weights_of(attention, *arguments, **named))
 
     hooks = [attention.register_forward_pre_hook(read, with_kwargs=True) for attention in attending(model)]
     try:
-        if isinstance(model, LeftToRight):  # nobody sees the padding
+        if isinstance(model, LeftToRight):  # no token attends to the padding after it
             model(input_ids)
         else:
             model(input_ids, lengths)
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return weights
 
 
 def weights_of(attention: Any, hidden: Tensor, *arguments: Any, **named: Any) -> Tensor:
-    """What `attention`, called with the same, gives to whom, (B, H, T, T): the rows sum to 1."""
+    """Compute the weights of an `attention` call, (B, H, T, T). Rows sum to 1; arguments as of the call."""
     read = _encoder_scores if isinstance(attention, Attention) else _causal_scores
     scores, seen = read(attention, hidden, *arguments, **named)
     if seen is not None:
@@ -201,7 +216,7 @@ def _encoder_scores(
     mask: Tensor | None = None,
     rotation: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The scores and who is seen. The mask of an encoder over its own sequence is of booleans."""
+    """Return the scores, and the mask of visible positions, boolean in an encoder's self-attention."""
     keys, _ = attention.keys_and_values(hidden if memory is None else memory)
     queries = attention.query(hidden).unflatten(2, (attention.n_heads, -1)).transpose(1, 2)
     if rotation is not None:
@@ -227,16 +242,25 @@ def _causal_scores(
 
 
 def of_words(weights: NDArray, owners: NDArray, n: int) -> NDArray:
-    """(L, H, T, T) between tokens to (L, H, n, n) between the words that they are of: summed to a word, and the mean
-    from it."""
+    """Convert attention between tokens, (L, H, T, T), to attention between n words, (L, H, n, n).
+
+    Sums over the tokens of the attended word and averages over those of the attending word.
+
+    Args:
+        owners: index of the word of each token, (T,).
+    """
     of = (owners == np.arange(n)[:, None]).astype(weights.dtype)  # (n, T)
     return (of / of.sum(axis=1, keepdims=True)) @ weights @ of.T
 
 
 def shares(maps: NDArray, subjects: dict[int, int]) -> tuple[NDArray, NDArray]:
-    """SHARES of a sentence, added over its words or verbs (L, H, SHARES), and over how many (SHARES,).
+    """Sum each of SHARES over the words or verbs of a sentence.
 
-    `maps` (L, H, W, W) are those of the marks too, first and last; `subjects` count the words from 0.
+    Args:
+        maps: attention between words and marks, (L, H, W, W); the first and the last are marks.
+        subjects: position of each verb: position of its subject's head, from 0 without the marks.
+
+    Returns: sums (L, H, SHARES), and the numbers of words or verbs (SHARES,).
     """
     words = maps[:, :, 1:-1, 1:-1]
     n = words.shape[2]
@@ -257,7 +281,7 @@ def shares(maps: NDArray, subjects: dict[int, int]) -> tuple[NDArray, NDArray]:
 
 
 def summed(sentences: Sequence[tuple[NDArray, NDArray]]) -> Heads:
-    """The means over all words, or verbs, of what `shares` found in each sentence."""
+    """Average the sums of `shares` over the words or verbs of all sentences."""
     sums, counts = (np.stack(column) for column in zip(*sentences, strict=True))  # (sentences, L, H, SHARES)
     means, errors = np.empty(sums.shape[1:]), np.empty(sums.shape[1:])
     for place in np.ndindex(means.shape):

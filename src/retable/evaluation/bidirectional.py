@@ -1,7 +1,7 @@
-"""Both directions of ELMo as language models of a text (Peters et al. 2018, section 3.4, average them).
+"""The two directions of ELMo as language models (Peters et al. 2018, section 3.4, average them).
 
-A text's probability is the product of its tokens' from left to right, and from right to left as well, so its entropy
-bounds both.
+The probability of a text is the product of its tokens' probabilities in either direction, so the text's entropy is a
+lower bound for both.
 """
 
 import csv
@@ -21,10 +21,10 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class BothDirections(ContextualVectors):
-    """A trained objective to the benchmarks: its layers, and a language model of each direction.
+    """A trained two-way objective with its layers and a language model per direction.
 
-    State is carried over the whole stream, cut into `rows` parallel parts, as in `Carried`; beyond either end of the
-    stream stands the boundary token.
+    State is carried over the whole stream, cut into `rows` parallel parts, as in `Carried`. The boundary token precedes
+    the stream in either direction.
     """
 
     def __init__(self, objective: TwoWayLikelihood, tokenizer: Tokenizer, rows: int = 1):
@@ -33,11 +33,11 @@ class BothDirections(ContextualVectors):
         self.protocol = self._scorer.protocol
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        """(N,) ids to the (N,) float64 log-probability of each after all before it."""
+        """Return the log-probability of each token given all before it, in nats, float64 (N,), from ids (N,)."""
         return self._log_prob(tokens, backward=False)
 
     def log_prob_backward(self, tokens: np.ndarray) -> np.ndarray:
-        """(N,) ids to the (N,) float64 log-probability of each before all behind it."""
+        """Return the log-probability of each token given all after it, in nats, float64 (N,), from ids (N,)."""
         return self._log_prob(tokens[::-1], backward=True)[::-1]
 
     def _log_prob(self, tokens: np.ndarray, backward: bool) -> np.ndarray:
@@ -45,7 +45,7 @@ class BothDirections(ContextualVectors):
 
 
 class _Direction:
-    """One direction of the objective, as `Carried` asks for it."""
+    """One direction of the objective, with the interface that `Carried` needs."""
 
     def __init__(self, objective: TwoWayLikelihood, backward: bool):
         self._objective, self._backward = objective, backward
@@ -59,7 +59,7 @@ class _Direction:
 
 @runtime_checkable
 class TwoWayLanguageModel(Protocol):
-    """What the benchmark asks of a model: a probability of every token, in float64, from either side."""
+    """A model that gives each token of a stream (N,) a log-probability from either side, float64 (N,)."""
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray: ...
 
@@ -67,7 +67,10 @@ class TwoWayLanguageModel(Protocol):
 
 
 class Directions:
-    """Perplexity of each direction on whole splits; `inputs` are the files that the scores depend on."""
+    """The benchmark of perplexity per direction on whole splits.
+
+    `inputs` are the files that the scores depend on.
+    """
 
     asks_for = TwoWayLanguageModel
 
@@ -77,8 +80,11 @@ class Directions:
         self.inputs = [self.folder / name for name in names]
 
     def __call__(self, model: TwoWayLanguageModel, folder: Path) -> dict[str, float]:
-        """Write `directions.csv`, the summed nats of each unit of text; return `<split>/<direction>/<metric>`, where
-        direction is forward, backward, or the mean of the two logarithms."""
+        """Write `directions.csv`, the summed nats of each unit of text, and return the metrics.
+
+        Returns: `<split>/<direction>/<metric>`; direction is forward, backward, or mean, the mean of their
+            log-probabilities.
+        """
         vocab_size = Tokenizer.load(self.inputs[0]).vocab_size
         metrics: dict[str, float] = {}
         with (folder / "directions.csv").open("w", newline="", encoding="utf-8") as file:

@@ -1,5 +1,7 @@
-"""Countries and their capitals in the plane: Figure 2 of Mikolov et al. 2013b, "Distributed Representations of Words
-and Phrases and their Compositionality". Any relation that a section of analogies asks for is drawn alike.
+"""Pairs of words such as countries and capitals in a plane (Mikolov et al. 2013b, Figure 2).
+
+The paper is "Distributed Representations of Words and Phrases and their Compositionality". Any section of an analogy
+file can be drawn.
 
 n words, D dimensions.
 """
@@ -16,12 +18,15 @@ from retable.evaluation.word_vectors import WordVectors
 
 
 class Capitals:
-    """Writes `plane.csv`, the places of a section's pairs; `inputs` are the files that the scores depend on.
+    """The benchmark that writes `plane.csv`, the coordinates of the word pairs of a section.
 
-    questions: a file of analogies; the first two words of a question are a pair.
-    section: whose pairs.
-    pairs: at most so many, the first that have two vectors.
-    lowercase: lower-case the words and the questions; of words that become the same, the most frequent stays.
+    Args:
+        questions: a file of analogies; the first two words of a question are a pair.
+        section: the section of that file.
+        pairs: use at most this many pairs, the first whose two words have vectors.
+        lowercase: lower-case words and questions. If words become equal, the most frequent is kept.
+
+    `inputs` lists the files that the scores depend on.
     """
 
     asks_for = WordVectors
@@ -31,10 +36,10 @@ class Capitals:
         self.section, self.pairs, self.lowercase = section, pairs, lowercase
 
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
-        """Write a row a word: the number of its pair, its side (0 or 1), the word, x and y. Returns
-        `capitals/<section>/pairs` and `capitals/<section>/variance`, the share of it that the plane shows.
+        """Write one row per word: the number of its pair, its side (0 or 1), the word, x and y.
 
-        UsageError for an unknown section, or where fewer than two of its pairs have vectors.
+        Returns: `capitals/<section>/pairs`, and `capitals/<section>/variance`, the share of variance in the plane.
+        Raises: UsageError: the section is unknown, or fewer than two of its pairs have vectors.
         """
         sections = read_analogies(self.inputs[0])
         if self.section not in sections:
@@ -59,17 +64,20 @@ class Capitals:
 
 
 def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
-    """Vectors (n, D), those of either side in turn, on their two first principal components, (n, 2), and the share of
-    the variance that these hold.
+    """Project the vectors of word pairs to their first two principal components.
 
-    A component has no direction of its own: x grows from the second side to the first, so that countries stand left of
-    their capitals as in the paper, and y towards the point farthest from the middle.
+    The sign of a component is arbitrary. x grows from the second side to the first, so that countries are left of
+    capitals as in the paper; y grows towards the point farthest from the centre.
+
+    Args:
+        vectors: (n, D), the first and the second word of each pair in turn.
+    Returns: points (n, 2), and the share of variance that they keep.
     """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)
     left, scales, _ = np.linalg.svd(centred, full_matrices=False)
     points = (left * scales)[:, :2]
-    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # of vectors with one dimension
+    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # vectors of one dimension have one component
     x, y = points.T
     points = points * [_sign(x[::2].mean() - x[1::2].mean()), _sign(y[np.abs(y).argmax()])]
     total = (scales**2).sum()

@@ -1,8 +1,8 @@
-"""What a model's layers know of words: of words that it never saw, and of a word's sense in its sentence.
+"""Vectors of words from the layers of a model: neighbours of unseen words, and word senses in context.
 
-A word that the training text lacks has a vector where a model reads spelling, and should stand near words of the same
-stem or the same form (Jozefowicz et al. 2016, Table 2, look up such neighbours). The sense of an occurrence is told
-from those of the other occurrences that lie nearest (Peters et al. 2018, section 5.3).
+A model that reads spelling has vectors for words that the training text lacks. They should be near words of the same
+stem or the same form (Jozefowicz et al. 2016, Table 2, list such neighbours). The sense of an occurrence is predicted
+from the senses of the nearest other occurrences (Peters et al. 2018, section 5.3).
 
 B batch, D dimensions, K layers, T words of a sentence, n occurrences of a word, S senses.
 """
@@ -27,22 +27,22 @@ from retable.evaluation.word_vectors import WordVectors, unit
 from retable.models.base import BothDirections
 from retable.tokenizers.tokenizer import Tokenizer
 
-AHEAD = 16  # batches that are held in memory at a time
-TIE = 1e-5  # cosines no further apart are equal, and the prediction is shared out: a layer without context only ties
+AHEAD = 16  # batches in memory at a time
+TIE = 1e-5  # cosines this close count as equal and share the prediction; in a layer without context all tie
 SENSE_COLUMNS = ["word", "sentence", "position", "sense"]
 
 
 @runtime_checkable
 class Contextual(Protocol):
-    """What the benchmarks ask of any model."""
+    """A system that gives the words of a sentence one vector per layer."""
 
     def layers(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
-        """The vectors (K, T, D) of each sentence's words, the layer without context first."""
+        """Yield the vectors of each sentence's words, (K, T, D), the layer without context first."""
         ...
 
 
 class Layered(Protocol):
-    """A model that shows its layers; `max_length` is the most tokens that it reads, None for any number."""
+    """A model with accessible layers. `max_length` is its longest input in tokens, None if unlimited."""
 
     @property
     def max_length(self) -> int | None: ...
@@ -50,16 +50,16 @@ class Layered(Protocol):
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """(B, T) ids, padded behind each row's length, to K layers (B, T, D), the one without context first."""
+        """Return K layers (B, T, D), the one without context first, from ids (B, T) padded after `lengths`."""
         ...
 
 
 class ContextualVectors:
-    """A trained model and its tokenizer, to the benchmarks.
+    """A trained model with its tokenizer, which gives vectors of words in sentences.
 
-    A model that reads words by their spelling is asked for its layers of words. A sentence stands between the marks
-    [CLS] and [SEP], or boundaries. A word's vector is the mean of its tokens'. A sentence of more tokens than the model
-    reads is cut at its end.
+    A model that reads spelling gives vectors of words directly. For other models a word's vector is the mean of its
+    tokens' vectors. A sentence is read between [CLS] and [SEP], or between boundary tokens. A sentence with more tokens
+    than the model can read is cut at the end.
     """
 
     def __init__(self, model: Layered, tokenizer: Tokenizer, batch_size: int = 64):
@@ -70,21 +70,23 @@ class ContextualVectors:
         self.protocol = "a sentence, by spelling" if self._spelling else "a sentence, the mean of a word's tokens"
 
     def layers(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
-        """The vectors (K, T, D) of each sentence's words, float32, the layer without context first; of a sentence that
-        is cut those of its first T words."""
+        """Yield the vectors of each sentence's words, float32 (K, T, D), the layer without context first.
+
+        For a sentence that is cut, T is the number of words that are left.
+        """
         batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
         for some in (batches[i : i + AHEAD] for i in range(0, len(batches), AHEAD)):
             yield from chain(*mapped(self._of_batch, some))
 
     def n_cut(self, sentences: Sequence[Sequence[str]]) -> int:
-        """How many of the sentences have more tokens than the model reads."""
+        """Count the sentences with more tokens than the model can read."""
         if self._room is None:
             return 0
         return sum(len(ids) > self._room for ids in self._tokenizer.encode_batch([*map(" ".join, sentences)]))
 
     @property
     def _room(self) -> int | None:
-        """The most tokens of a sentence between its marks."""
+        """Return the largest number of tokens that fit between the two marks, None if unlimited."""
         return None if self._spelling or self._model.max_length is None else self._model.max_length - 2
 
     @torch.inference_mode()
@@ -103,7 +105,7 @@ class ContextualVectors:
             whole = self._tokenizer.encode_with_offsets(" ".join(sentence))
             tokens = whole[: self._room]
             ends = np.cumsum([len(word.encode()) + 1 for word in sentence]) - 1
-            # A token belongs to the word that its last byte is of, a space to the word behind it.
+            # A token belongs to the word that contains its last byte, a space to the word after it.
             owners.append(np.searchsorted(ends, [token.end - 1 for token in tokens], side="right"))
             n_words.append(len(sentence) if len(tokens) == len(whole) else int(owners[-1][-1]) + 1)
             rows.append(torch.tensor([self._first, *(token.id for token in tokens), self._last]))
@@ -117,12 +119,15 @@ class ContextualVectors:
 
 
 def _stack(layers: Sequence[Tensor]) -> np.ndarray:
-    """K layers (B, T, D) to (B, K, T, D) in single precision."""
+    """Convert K layers (B, T, D) to float32 (B, K, T, D)."""
     return torch.stack(list(layers), dim=1).float().cpu().numpy()
 
 
 class Lexicon(Protocol):
-    """What is asked of the grammar's lexicon: lexemes, named tuples whose `forms` come first, the stem leading."""
+    """The grammar's lexicon.
+
+    Lexemes are named tuples; their fields begin with `forms`, of which the first is the stem.
+    """
 
     nouns: Mapping[str, Sequence[Any]]
     verbs: Mapping[str, Sequence[Any]]
@@ -135,13 +140,19 @@ class Form(NamedTuple):
 
 
 class UnseenWords:
-    """Neighbours of words that the training text lacks, at the layer without context; `inputs` are the files that the
-    scores depend on.
+    """The benchmark of the neighbours of unseen words, at the layer without context.
 
-    text: the folder of a prepared corpus.
-    words: those to look at; None takes the lexicon's, see `unseen_forms`.
-    lexicon: knows the stem and the form of words; without it there is nothing to score.
-    restrict_vocab: how many of the text's most frequent words may be neighbours.
+    Unseen words are those that the training text lacks.
+
+    Args:
+        text: the folder of a prepared corpus.
+        words: the words to look up. None uses forms of the lexicon, see `unseen_forms`.
+        lexicon: gives the stem and the form of words. Without it the neighbours are written but not scored.
+        neighbours: number of neighbours per word.
+        restrict_vocab: only this many of the text's most frequent words can be neighbours.
+
+    `inputs` lists the files that the scores depend on.
+    Raises: UsageError: `words` is a string, or both `words` and `lexicon` are missing.
     """
 
     asks_for = Contextual
@@ -155,49 +166,54 @@ class UnseenWords:
         restrict_vocab: PositiveInt = 30_000,
     ):
         if isinstance(words, str):
-            raise UsageError(f"words={words} is one word, not a list; write benchmark.unseen_words.words=[{words}]")
+            raise UsageError(f"words={words} is a word, not a list; write benchmark.unseen_words.words=[{words}]")
         if not words and lexicon is None:
             raise UsageError(
-                "without a lexicon there are no words to look at; write benchmark.unseen_words.words=[some,words]"
+                "there is no lexicon to choose words from; write benchmark.unseen_words.words=[some,words]"
             )
         self.inputs = [Path(text, "train.txt")]
         self.words, self.lexicon = words, lexicon
         self.neighbours, self.restrict_vocab = neighbours, restrict_vocab
 
     def __call__(self, system: Contextual, folder: Path) -> dict[str, float]:
-        """Write `unseen_words.csv`, a row a neighbour: the word, its stem and form where they are known, the
-        neighbour's place from 1, the neighbour, its cosine, its stem and form.
+        """Write `unseen_words.csv`, and score the nearest neighbours if there is a lexicon.
 
-        Returns, where a lexicon knows the words, `unseen_words/<metric>`: the number of `words`, and the share of them
-        whose nearest neighbour has the same `stem`, or one made of it (actor, actress), the same `form`, or either:
-        `stem_or_form`. Characters alone tell much of it: compare a model that was not trained. UsageError for a word
-        that the text has, and where it lacks none.
+        The table has one row per neighbour: the word, its stem and form if known, the neighbour's rank from 1, the
+        neighbour, its cosine, its stem and form.
+
+        Returns: `unseen_words/words`, the number of scored words, and the shares of them whose nearest neighbour has
+            - `unseen_words/stem`: the same stem, or a stem derived from it (actor, actress).
+            - `unseen_words/form`: the same form.
+            - `unseen_words/stem_or_form`: either.
+            Empty if the lexicon contains none of the words. Spelling by itself explains much of these shares: compare
+                an untrained model.
+        Raises: UsageError: a word occurs in the text, or no form of the lexicon is missing from it.
         """
         with self.inputs[0].open(encoding="utf-8") as file:
             seen = Counter(chain.from_iterable(map(str.split, file)))
         forms = {} if self.lexicon is None else forms_of(self.lexicon)
         unseen = {word: forms.get(word) for word in self.words} if self.words else unseen_forms(forms, set(seen))
         if known := [word for word in unseen if word in seen]:
-            raise UsageError(f"{self.inputs[0]} has the words {', '.join(known)}; choose some that it lacks")
+            raise UsageError(f"{self.inputs[0]} contains the words {', '.join(known)}; choose words that it lacks")
         if not unseen:
             raise UsageError(
-                f"{self.inputs[0]} lacks no form of the lexicon; write benchmark.unseen_words.words=[some,words]"
+                f"{self.inputs[0]} contains all forms of the lexicon; write benchmark.unseen_words.words=[some,words]"
             )
         vocabulary = [word for word, _ in seen.most_common(self.restrict_vocab)]
         names = [*vocabulary, *unseen]
         vectors = np.concatenate([layers[0] for layers in system.layers([[name] for name in names])])
         known_vectors, own = vectors[: len(vocabulary)], dict(zip(unseen, vectors[len(vocabulary) :], strict=True))
-        found = nearest(WordVectors(vocabulary, known_vectors, own.__getitem__), [*unseen], self.neighbours)
+        nearby = nearest(WordVectors(vocabulary, known_vectors, own.__getitem__), [*unseen], self.neighbours)
         with (folder / "unseen_words.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(
                 ("word", "stem", "form", "place", "neighbour", "cosine", "neighbour_stem", "neighbour_form")
             )
-            for (word, form), near in zip(unseen.items(), found, strict=True):
+            for (word, form), near in zip(unseen.items(), nearby, strict=True):
                 for place, (neighbour, cosine) in enumerate(near, 1):
                     others = forms.get(neighbour) or ("", "")
                     writer.writerow((word, *(form or ("", "")), place, neighbour, f"{cosine:.4f}", *others))
-        scored = [(form, forms.get(near[0][0])) for form, near in zip(unseen.values(), found, strict=True) if form]
+        scored = [(form, forms.get(near[0][0])) for form, near in zip(unseen.values(), nearby, strict=True) if form]
         if not scored:
             return {}
         stem = np.array([other is not None and other.stem.startswith(form.stem) for form, other in scored])
@@ -208,7 +224,7 @@ class UnseenWords:
 
 
 def forms_of(lexicon: Lexicon) -> dict[str, Form]:
-    """The stem and the form of each word of the open classes."""
+    """Return the stem and the form of each noun, verb and adjective of the lexicon."""
     lexemes = [*chain(*lexicon.nouns.values(), *lexicon.verbs.values()), *lexicon.adjectives]
     return {
         word: Form(lexeme.forms[0], f"{type(lexeme).__name__.lower()} {lexeme._fields[lexeme.index(word)]}")
@@ -218,8 +234,11 @@ def forms_of(lexicon: Lexicon) -> dict[str, Form]:
 
 
 def unseen_forms(forms: Mapping[str, Form], seen: set[str]) -> dict[str, Form]:
-    """Words that `seen` lacks, of stems that it has: those of the lexicon, and those that a child would make of an
-    irregular lexeme, such as "goed", by the most frequent ending of the form."""
+    """Return words that `seen` lacks although it contains their stems.
+
+    These are words of the lexicon, and regularised forms of irregular lexemes, such as "goed", made with the most
+    frequent ending of the form.
+    """
     endings: dict[str, Counter[str]] = defaultdict(Counter)
     for word, (stem, form) in forms.items():
         if word.startswith(stem):
@@ -241,10 +260,14 @@ class Occurrence(NamedTuple):
 
 
 class Senses:
-    """Tells the senses of words apart, by layer; `inputs` are the files that the scores depend on.
+    """The benchmark of telling the senses of words apart, by layer.
 
-    senses: a tab-separated file with the columns word, sentence (its words, parted by spaces), position (of the word in
-        it, from 0) and sense. Senses that occur once are left out, and words that keep but one.
+    Args:
+        senses: a tab-separated file with the columns word, sentence (its words, separated by spaces), position (of the
+            word in it, from 0) and sense. Senses that occur once, and words with a single remaining sense, are left
+            out.
+
+    `inputs` lists the files that the scores depend on.
     """
 
     asks_for = Contextual
@@ -253,14 +276,19 @@ class Senses:
         self.inputs = [Path(senses)]
 
     def __call__(self, system: Contextual, folder: Path) -> dict[str, float]:
-        """Write `senses.csv`, a row a word and layer: word, layer, occurrences, senses, majority, nearest, centroid;
-        and `sense_plane.csv`, a row an occurrence and layer: word, layer, sense, and the place (x, y) in the plane of
-        the word's two principal components.
+        """Write `senses.csv` and `sense_plane.csv`, and return the accuracies over all occurrences.
 
-        Returns the accuracies over all occurrences: `senses/layer_<k>/nearest`, by the nearest other occurrence of the
-        word, `senses/layer_<k>/centroid`, by the nearest mean of the other occurrences of a sense, and
-        `senses/majority`, by the word's most frequent sense; and the `senses/occurrences`. Layer 0 is that without
-        context. Where several are nearest, the prediction is shared out among them.
+        `senses.csv` has one row per word and layer: word, layer, occurrences, senses, majority, nearest, centroid.
+        `sense_plane.csv` has one row per occurrence and layer: word, layer, sense, and its coordinates x and y on the
+        first two principal components of the word's vectors.
+
+        Layer 0 is without context. If several are nearest, they share the prediction.
+
+        Returns:
+            - `senses/layer_<k>/nearest`: accuracy by the nearest other occurrence of the word.
+            - `senses/layer_<k>/centroid`: accuracy by the nearest mean of the other occurrences of a sense.
+            - `senses/majority`: accuracy of the word's most frequent sense.
+            - `senses/occurrences`: the number of occurrences.
         """
         words = read_senses(self.inputs[0])
         occurrences = list(chain.from_iterable(words.values()))
@@ -293,13 +321,17 @@ class Senses:
 
 
 def read_senses(path: Path) -> dict[str, list[Occurrence]]:
-    """The occurrences of each word with two senses at least, each sense with two occurrences at least, in the file's
-    order. UsageError for a file of another form, and where no word is left."""
+    """Read the occurrences of each word in a file of senses, in the file's order; see `Senses`.
+
+    Only senses with at least two occurrences, and words with at least two such senses, are kept.
+
+    Raises: UsageError: the file has another form, or no word is left.
+    """
     words: dict[str, list[Occurrence]] = defaultdict(list)
     with reading(path, UnicodeError, csv.Error), path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         if (header := next(reader, [])) != SENSE_COLUMNS:
-            raise UsageError(f"{path} has the columns {header}; they must be {SENSE_COLUMNS}")
+            raise UsageError(f"{path} has the columns {header}; write {SENSE_COLUMNS}")
         for number, row in enumerate(reader, 2):
             word, sentence, position, sense = row if len(row) == len(SENSE_COLUMNS) else ("", "", "", "")
             tokens = sentence.split(" ")
@@ -313,13 +345,15 @@ def read_senses(path: Path) -> dict[str, list[Occurrence]]:
         if len({each.sense for each in often}) > 1:
             kept[word] = often
     if not kept:
-        raise UsageError(f"{path} has no word with two senses that each occur twice")
+        raise UsageError(f"{path} has no word with two senses that each occur twice; add occurrences")
     return kept
 
 
 def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
-    """(n, D) and (n,) to (n,): whether the nearest other vector by cosine has the same sense; of several nearest, the
-    share that has."""
+    """Return for each vector the share of its nearest other vectors, by cosine, that have its sense.
+
+    Shapes: vectors (n, D), senses (n,), result (n,). The share is 0 or 1 unless several are equally near.
+    """
     directions = unit(vectors)
     cosines = directions @ directions.T
     np.fill_diagonal(cosines, -np.inf)
@@ -327,8 +361,13 @@ def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
 
 
 def by_centroid(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
-    """(n, D) and (n,) to (n,): whether of the senses' means over the other vectors the nearest by cosine is that of the
-    same sense; of several nearest, the share that is. Each sense occurs twice at least."""
+    """Check for each vector whether the nearest mean of a sense, by cosine, is that of the vector's sense.
+
+    The vector itself is left out of that mean. Each sense must occur at least twice.
+
+    Shapes: vectors (n, D), senses (n,), result (n,). The result is 0 or 1 unless several means are equally near, which
+        share it.
+    """
     names, of = np.unique(senses, return_inverse=True)
     sums = np.zeros((len(names), vectors.shape[1]))
     np.add.at(sums, of, vectors)
@@ -344,7 +383,10 @@ def _share_of_nearest(cosines: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def principal_plane(vectors: np.ndarray) -> np.ndarray:
-    """(n, D) to (n, 2): the two principal components, each so turned that its farthest point is positive."""
+    """Project vectors (n, D) to their two principal components (n, 2).
+
+    The farthest point of each component is positive.
+    """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)
     left, scales, _ = np.linalg.svd(centred, full_matrices=False)

@@ -1,19 +1,21 @@
-"""C15: dynamic evaluation: a trained model goes on learning from the text that it is scored on, once it is scored.
+"""C15: dynamic evaluation: a trained model keeps learning from a text, after each segment is scored.
 
 T. Mikolov, M. Karafiát, L. Burget, J. Černocký and S. Khudanpur, "Recurrent neural network based language model"
-(Interspeech 2010): by gradient descent of a fixed rate. B. Krause, E. Kahembwe, I. Murray and S. Renals, "Dynamic
-Evaluation of Neural Sequence Models" (2018, arXiv 1709.07432): segment by segment, each scored before it is learnt
-from; gradients divided by the root of their mean square over the training text; weights drawn back to the trained ones.
+(Interspeech 2010) use gradient descent with a fixed rate. B. Krause, E. Kahembwe, I. Murray and S. Renals, "Dynamic
+Evaluation of Neural Sequence Models" (2018, arXiv 1709.07432) score each segment before the model learns from it. They
+divide gradients by the root of their mean square over the training text, and let the weights decay towards the trained
+ones.
 
-After a segment whose tokens have the mean nats L, the weights w become
+After a segment with L mean nats per token, the weights w become
 
     w − η ∇L / (R + ε) + min(λ R / R̄, 1) (w₀ − w),        by plain gradient descent  w − η ∇L + λ (w₀ − w),
 
-with w₀ the trained weights, R the root of the mean of (∇L)² over batches of the training text, and R̄ its mean, as the
-authors' code has it over the means of the model's matrices and vectors. η is called `rate`, λ `decay`.
+where w₀ are the trained weights, R is the root of the mean of (∇L)² over batches of the training text, and R̄ is the
+mean of R. As in the authors' code, R̄ is the mean over the means of the model's matrices and vectors. η is called
+`rate`, λ `decay`.
 
-Gradients end where the segment begins: the state that it starts from counts as given. A model that reads windows learns
-from what of a window it has not seen, a window at a time.
+Gradients do not flow into earlier segments: the state at the start of a segment is a constant. A model that reads
+windows learns after each window, from the tokens that it had not seen before.
 
 N tokens of a stream.
 """
@@ -41,8 +43,13 @@ Decays = Annotated[Sequence[Share], MinLen(1)]
 
 
 class DynamicEvaluation:
-    """Gradient descent after each `segment` tokens, with those of `rates` and `decays` under which the first `tokens`
-    of the validation text, or all of it, are likeliest."""
+    """Gradient descent after each `segment` tokens, with a rate and a decay fitted to the validation text.
+
+    Args:
+        segment: tokens between two steps.
+        rates, decays: the values to try, all combinations.
+        tokens: fit on this many of the first tokens of the validation text. None uses all.
+    """
 
     asks_for = NeuralLM
     splits: Sequence[str] = ("validation",)
@@ -58,7 +65,10 @@ class DynamicEvaluation:
         self.tokens = None if tokens is None else int(tokens)
 
     def fit(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> Fitted:
-        """Price: the text is read and learnt from once for each setting."""
+        """Find the rate and decay with the lowest loss.
+
+        Cost: reads and learns from the validation text once per setting.
+        """
         measured, text = self.measured(model, texts), texts["validation"][: self.tokens]
         tensors = {name: torch.from_numpy(array) for name, array in measured.items()}
         tried = []
@@ -68,19 +78,25 @@ class DynamicEvaluation:
         return Fitted(tried, measured)
 
     def measured(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """What learning goes by beside its settings, by name."""
+        """Return the arrays that learning needs in addition to its settings, by name."""
         return {}
 
     def adapted(self, model: NeuralLM, found: Mapping[str, Tensor]) -> "LearningLM":
         return self._learning(model, float(found["rate"]), float(found["decay"]), found)
 
-    def _learning(self, model: NeuralLM, rate: float, decay: float, found: Mapping[str, Tensor]) -> "LearningLM":
+    def _learning(self, model: NeuralLM, rate: float, decay: float, results: Mapping[str, Tensor]) -> "LearningLM":
         return LearningLM(model, self.segment, rate, decay)
 
 
 class RMSDynamicEvaluation(DynamicEvaluation):
-    """The same with normalised gradients: `rms/<name>` has R of each of the model's weights, from the gradients of
-    batches of `rows` segments of the training text; ε is `epsilon`."""
+    """Dynamic evaluation with normalised gradients.
+
+    Args:
+        rows: segments per batch of the training text from which R is computed.
+        epsilon: ε, added to R.
+
+    The array `rms/<name>` is R of the weight of that name. The other arguments are those of `DynamicEvaluation`.
+    """
 
     splits = ("train", "validation")
 
@@ -100,14 +116,17 @@ class RMSDynamicEvaluation(DynamicEvaluation):
         roots = once(lambda: gradient_roots(model, texts["train"], self.rows, self.segment))
         return {f"rms/{name}": root.cpu().numpy() for name, root in roots.items()}
 
-    def _learning(self, model: NeuralLM, rate: float, decay: float, found: Mapping[str, Tensor]) -> "LearningLM":
-        roots = {name: found[f"rms/{name}"] for name, _ in learnt(model.objective)}
+    def _learning(self, model: NeuralLM, rate: float, decay: float, results: Mapping[str, Tensor]) -> "LearningLM":
+        roots = {name: results[f"rms/{name}"] for name, _ in learnt(model.objective)}
         return LearningLM(model, self.segment, rate, decay, roots, self.epsilon)
 
 
 class LearningLM:
-    """A trained model that learns while it is scored, with R of each of its weights, or by plain gradient descent.
-    Every stream begins with the trained weights, and leaves them as they are."""
+    """A trained model that learns while it is scored.
+
+    `roots` are R of each weight, by name; None for plain gradient descent. Each stream starts from the trained weights,
+    which are restored afterwards.
+    """
 
     def __init__(
         self,
@@ -123,7 +142,7 @@ class LearningLM:
         self.protocol = f"{model.protocol}, dynamic"
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        """Log-probability in nats, float64 (N,), of each token of a stream (N,)."""
+        """Return the log-probability of each token of a stream (N,), in nats, float64 (N,)."""
         return once(lambda: self._log_prob(tokens))
 
     def _log_prob(self, tokens: np.ndarray) -> np.ndarray:
@@ -131,13 +150,13 @@ class LearningLM:
         weights = dict(learnt(objective))
         trained = {name: weight.detach().clone() for name, weight in weights.items()}
         scales, pulls = self._scales_and_pulls(weights)
-        found = []
+        scores = []
         try:
             for batch, scored in steps(self.adapted, tokens, self.segment):
                 log_probs, state = _read(objective, batch, state)
                 log_probs = log_probs[0, scored]
                 slopes = torch.autograd.grad(-log_probs.mean(), [*weights.values()], allow_unused=True)
-                found.append(log_probs.detach())
+                scores.append(log_probs.detach())
                 with torch.no_grad():
                     for (name, weight), slope in zip(weights.items(), slopes, strict=True):
                         if self.decay:
@@ -148,10 +167,10 @@ class LearningLM:
             with torch.no_grad():
                 for name, weight in weights.items():
                     weight.copy_(trained[name])
-        return torch.cat(found).double().cpu().numpy()
+        return torch.cat(scores).double().cpu().numpy()
 
     def _scales_and_pulls(self, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """What each weight's gradient is divided by, and its share of the way back to the trained one."""
+        """Return the divisor of each weight's gradient, and its share of the way back to the trained weight."""
         if self.roots is None:
             return {name: weight.new_ones(()) for name, weight in weights.items()}, dict.fromkeys(weights, self.decay)
         roots = {name: self.roots[name].to(weight) for name, weight in weights.items()}
@@ -161,10 +180,15 @@ class LearningLM:
 
 
 def gradient_roots(model: NeuralLM, tokens: np.ndarray, rows: int, segment: int) -> dict[str, Tensor]:
-    """By name of each of the model's weights the root of the mean of its squared gradients over batches of a text (N,):
-    segments in `rows` rows, the state carried, or of a model that reads windows so many as have that many tokens.
+    """Compute the root mean square of each weight's gradients over batches of a text.
 
-    UsageError for a text that is shorter than a batch.
+    A batch has `rows` parallel rows of `segment` tokens with carried state. For a model that reads windows it has as
+    many windows as fit into that number of tokens.
+
+    Args:
+        tokens: ids of the text, (N,).
+    Returns: one tensor per weight, by the weight's name.
+    Raises: UsageError: the text is shorter than a batch.
     """
     scorer = model.scorer
     if isinstance(scorer, SlidingWindow):
@@ -173,7 +197,7 @@ def gradient_roots(model: NeuralLM, tokens: np.ndarray, rows: int, segment: int)
     else:
         unit, reader = rows, Carried(rows, segment)
     if len(tokens) < unit:
-        raise UsageError(f"{len(tokens)} tokens of training text are fewer than a batch's; lower adaptation.rows")
+        raise UsageError(f"the training text of {len(tokens)} tokens is shorter than a batch; lower adaptation.rows")
     whole = tokens[: len(tokens) // unit * unit]
     weights, state, n_batches = dict(learnt(model.objective)), None, 0
     squares = {name: torch.zeros_like(weight) for name, weight in weights.items()}
@@ -188,13 +212,13 @@ def gradient_roots(model: NeuralLM, tokens: np.ndarray, rows: int, segment: int)
 
 
 def learnt(objective: LanguageModelling) -> list[tuple[str, nn.Parameter]]:
-    """The weights that learn, by name; of those that two layers share, one."""
+    """List the trainable weights by name. A weight that two layers share is listed once."""
     return [(name, weight) for name, weight in objective.named_parameters() if weight.requires_grad]
 
 
 def _read(objective: LanguageModelling, batch: TokenBatch, state: Any) -> tuple[Tensor, Any]:
-    """The log-probabilities of a batch's labels, with what they came of, and the state after it."""
+    """Return the log-probabilities of a batch's labels, with graph, and the detached state after it."""
     input_ids, labels, *_ = on_device(next(objective.parameters()).device, batch)
-    with torch.backends.cudnn.flags(enabled=False):  # whose recurrent layers give no gradient outside of training
+    with torch.backends.cudnn.flags(enabled=False):  # cuDNN's recurrent layers have no backward pass in eval mode
         log_probs, state = objective.log_prob(input_ids, labels, None if batch.fresh else state)
     return log_probs, detached(state)

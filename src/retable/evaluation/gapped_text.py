@@ -1,15 +1,16 @@
-"""How likely the grammar finds a text with gaps: the sum over all that may stand in them, by sequential Monte Carlo.
+"""Probability of a text with gaps under the built-in grammar, by sequential Monte Carlo.
 
-Particles read the text from left to right. At a gap each draws its words as the grammar's program draws them, and is
-weighed by the probability of what stands behind, up to the next gap; then the light ones give way to the heavy ones
-(the bootstrap filter: Gordon, Salmond and Smith 1993). At each gap so many are drawn that a given number fits what is
-seen behind (Del Moral, Jasra, Lee, Yau and Zhang 2015), in which the last one doesn't count.
+The probability is a sum over all words that may fill the gaps. Particles read the text from left to right. At a gap,
+each particle draws words as the grammar's program draws them. Its weight is the probability of the text after the gap,
+up to the next gap. Particles are then resampled by weight (the bootstrap filter: Gordon, Salmond and Smith 1993).
+Drawing at a gap continues until a given number of particles fit the text after it; the last of these is not counted
+(Del Moral, Jasra, Lee, Yau and Zhang 2015).
 
-The product of the mean weights is an unbiased estimate of the sum, so its logarithm is at most the sum's on average.
-That holds however the words are drawn; so some of the particles may be led by what did stand there. Where instead one
-particle keeps to what did, which is a draw from the posterior, and the others know nothing of it, the logarithm is at
-least the sum's, on average over texts (Grosse, Ghahramani and Adams 2015, arXiv 1511.02543). So each estimate is known
-by its side, and the two together show how far off they are.
+The product of the mean weights is an unbiased estimate of the sum, so on average its logarithm is at most that of the
+sum. This holds for any proposal, so some particles are guided by the true words of the gap. For the estimate from
+above, one particle keeps the true words, which are a draw from the posterior, and the others do not use them. On
+average over texts, its logarithm is at least that of the sum (Grosse, Ghahramani and Adams 2015, arXiv 1511.02543). The
+distance between the two estimates shows their error.
 
 K latent classes of a document.
 """
@@ -27,40 +28,40 @@ from scipy.special import logsumexp
 
 from retable.core.settings import PositiveInt
 
-LED, CHOICES = 0.25, 0.9  # of the particles; of their choices, those that are as in the truth
-RELATED = 0.2  # of the words and continuations that are drawn: those that what is seen later may go back to
-# What a word may have needed before it.
+LED, CHOICES = 0.25, 0.9  # share of particles that the true words guide; share of their choices that follow these
+RELATED = 0.2  # share of words and continuations that are drawn from those related to the text after the gap
+# Words that may have to precede a word.
 OPENED_BY = {")": ["("], "]": ["["], "}": ["{"], "then": ["if"], "and": ["both"], "?": ["does", "do", "did"]}
 
 Uniform = Callable[[], float]
 
 
 class Rejected(Exception):
-    """The language has no text that goes on so."""
+    """The language contains no text that begins with these words."""
 
 
 class Paused(Exception):
-    """All that there is has been read."""
+    """The reader has read all words."""
 
 
 class State(NamedTuple):
-    """Where the reader of a stream of documents stands."""
+    """The position of a reader in a stream of documents."""
 
-    before: Any  # what the document's sentences so far have left, a `Discourse`; None at its beginning
-    n_sentences: int  # of the document so far
-    sentence: Sequence[str]  # what has been read of the next one
+    before: Any  # the `Discourse` after the document's complete sentences; None at the document's beginning
+    n_sentences: int  # complete sentences of the document
+    sentence: Sequence[str]  # the words of the next sentence that have been read
     log_latents: np.ndarray  # (K,), log p(latent | the document so far)
 
 
 class GappedText:
-    """Reads the beginnings of streams of documents, with gaps.
+    """Estimates probabilities of the beginnings of streams of documents, with gaps.
 
     Args:
         grammar: `retable.grammar.language.Grammar`.
-        program: `retable.grammar.discourse.Discourse`, which tells a document to an interpreter.
-        particles: draws at a gap that fit what is seen behind it, two or more: with so many, the last of which doesn't
-            count, no more are made. One less go past it.
-        tries: draws at a gap after which no more are made either, however few fit; then all of these go past.
+        program: `retable.grammar.discourse.Discourse`, which runs a document's program on an interpreter.
+        particles: stop drawing at a gap after this many draws that fit the text after it, at least 2. The last is not
+            counted, so one less continue.
+        tries: stop after this many draws in any case; then all that fit continue.
     """
 
     def __init__(self, grammar: Any, program: Callable[[Any, Any], Any], particles: PositiveInt, tries: PositiveInt):
@@ -68,13 +69,13 @@ class GappedText:
         self._tables, self._n, self._tries = grammar.tables, particles, tries
         n_latents = self._tables.probabilities.shape[1]
         self._start = State(None, 0, (), np.full(n_latents, -np.log(n_latents)))
-        self._governors = defaultdict[str, set[str]](set)  # of a word: those that make it likely
+        self._governors = defaultdict[str, set[str]](set)  # word: the words that make it likely
         for governor, words in self._tables.associates.items():
             for word in words:
                 self._governors[word].add(governor)
 
     def log_probability(self, text: Sequence[str]) -> float:
-        """log p(text), in nats; −inf outside the language."""
+        """Return log p(text) in nats, −inf outside the language."""
         try:
             return self._read(self._start, [], text, Related(()), iter(()).__next__)[0]
         except Rejected:
@@ -83,23 +84,26 @@ class GappedText:
     def log_sum(
         self, pieces: Sequence[Sequence[str]], gaps: Sequence[Sequence[str]], uniform: Uniform, above: bool = False
     ) -> float:
-        """log Σ p(sizes of the gaps) p(text), over all that the gaps may hold, in nats, estimated from below or above.
+        """Estimate log Σ p(sizes of the gaps) p(text) over all contents of the gaps, in nats.
 
-        pieces: what is seen: before the first gap, between the first two, …, behind the last one.
-        gaps: what each does hold. In the sum they hold as many words together, and every way to share them out, one or
-            more to each, is equally likely.
+        Args:
+            pieces: the visible text: before the first gap, between the first two, …, after the last.
+            gaps: the true words of each gap. The sum is over contents with the same total number of words, of which
+                each gap has at least one; all ways to share them among the gaps are equally likely.
+            uniform: returns random numbers from [0, 1).
+            above: estimate from above instead of from below.
         """
         log_sum, _, state = self._read(self._start, [], pieces[0], Related(()), uniform)
         particles, cumulative = [(state, sum(map(len, gaps)))], np.ones(1)
         for gap, (truth, seen) in enumerate(zip(gaps, pieces[1:], strict=True)):
-            if not seen:  # then it is the last one, and the sum over what it holds is 1
+            if not seen:  # a gap at the end of the text: the sum over its contents is 1
                 break
             related = self._governing(word for piece in pieces[gap + 1 :] for word in piece)
             likely = Related(related if above else related.union(truth))
-            found: list[tuple[State, int]] = []
+            fitting: list[tuple[State, int]] = []
             log_weights: list[float] = []
             n_tried, n_behind = 0, len(gaps) - 1 - gap
-            while n_tried < self._tries and len(found) < self._n:
+            while n_tried < self._tries and len(fitting) < self._n:
                 keeps = above and n_tried == 0
                 place = 0 if keeps else np.searchsorted(cumulative[:-1], uniform(), side="right")
                 state, left = particles[place]
@@ -114,15 +118,15 @@ class GappedText:
                     if not above and len(truth) <= left - n_behind:
                         same = exp(log_ratio) / share_of_size(size, left, n_behind) if size == len(truth) else 0.0
                         log_weight -= log(1 - LED + LED * same)
-                    found.append((state, left - size))
+                    fitting.append((state, left - size))
                     log_weights.append(log_weight)
-            if len(found) == self._n:
-                del found[-1], log_weights[-1]
+            if len(fitting) == self._n:
+                del fitting[-1], log_weights[-1]
                 n_tried -= 1
-            if not found:
+            if not fitting:
                 return -np.inf
             log_sum += float(logsumexp(log_weights)) - np.log(n_tried)
-            particles, cumulative = found, np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
+            particles, cumulative = fitting, np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
         return log_sum
 
     def _read(
@@ -135,10 +139,12 @@ class GappedText:
         truth: Sequence[str] = (),
         led: bool = False,
     ) -> tuple[float, float, State]:
-        """Reads on, through a gap and what is seen behind it: log p(both) / q(what the gap holds), and the new state.
+        """Read a gap and the visible text after it.
 
-        What is hidden is drawn where it is None, by a particle that is `led` by the `truth` or not. q is as if it
-        were not; second comes the log-ratio of q if it were to this.
+        Where `hidden` is None, a word is drawn. If `led`, the draws are guided by `truth`.
+
+        Returns: log p(both) / q(contents of the gap), where q is the proposal without guidance; the log-ratio of the
+            guided proposal to q; and the new state.
         """
         before, n_sentences, replayed, log_latents = state
         text: list[Any] = [*replayed, *hidden, *seen]
@@ -168,53 +174,55 @@ class GappedText:
             log_latents = self._start.log_latents
 
     def _governing(self, words: Iterable[str]) -> set[str]:
-        """The words that make one of these more likely: other forms of it, and those it goes with or is opened by."""
-        found: set[str] = set()
+        """Return words that make one of these more likely: other forms, associates, and opening words."""
+        governors: set[str] = set()
         for word in set(words):
-            found |= self._governors.get(word, set())
-            found.update(OPENED_BY.get(word, ()))
+            governors |= self._governors.get(word, set())
+            governors.update(OPENED_BY.get(word, ()))
             if word in self._tables.noun_of:
-                found.update(self._tables.noun_of[word].forms)
+                governors.update(self._tables.noun_of[word].forms)
             elif word in self._tables.nation_of:
-                found.update(self._tables.nation_of[word])
+                governors.update(self._tables.nation_of[word])
             elif word in self._tables.gender_of:
-                found.add(word)
-        return found
+                governors.add(word)
+        return governors
 
 
 class Related:
-    """Words that a hidden one is likely to be, by what is seen later."""
+    """The words that a hidden word is likely to be, given the visible text after it."""
 
     def __init__(self, words: Iterable[str]):
         self._words, self._by_table, self._by_branch = sorted(words), dict[int, list[str]](), dict[int, list[str]]()
 
     def of(self, table: Any) -> list[str]:
-        """Those that the table knows."""
+        """Return the words that the table contains."""
         if id(table) not in self._by_table:
             self._by_table[id(table)] = [word for word in self._words if word in table.rows]
         return self._by_table[id(table)]
 
     def options(self, branch: Any) -> list[str]:
-        """The continuations that begin with one of them."""
+        """Return the continuations that begin with one of the words."""
         if id(branch) not in self._by_branch:
-            found = {branch.outcomes[word][0] for word in self._words if word in branch.outcomes}
-            self._by_branch[id(branch)] = sorted(found)
+            names = {branch.outcomes[word][0] for word in self._words if word in branch.outcomes}
+            self._by_branch[id(branch)] = sorted(names)
         return self._by_branch[id(branch)]
 
 
 class Reader:
-    """An interpreter of the grammar's program that reads what it knows and draws what is hidden.
+    """An interpreter of the grammar's program that reads visible words and draws hidden ones.
 
     Args:
-        text: words, a part of one document or more; None at places, all hidden, where a word is to be drawn.
-        done, seen: the places before `done` are read a second time; those from there on to `seen` are hidden.
+        text: words of one or more documents; None where a word is to be drawn, which is a hidden place.
+        done, seen: places before `done` are read for a second time; places from `done` up to `seen` are hidden.
         probabilities: (rows, K), the rows of all tables.
-        log_latents: (K,), log p(latent | what has been read before).
-        truth: what did stand from `done` on, by which the choices are `led` or not.
+        log_latents: (K,), log p(latent | text before).
+        related: words that the hidden ones are likely to be.
+        uniform: returns random numbers from [0, 1).
+        truth: the true words from `done` on, which guide the choices if `led`.
 
     Attributes:
-        n_read: words, those that are drawn among them.
-        log_ratio: log q(choices) if they were led, less that if they were not.
+        n_read: words read, including drawn ones.
+        log_ratio: log q(choices) if guided, minus log q(choices) if not.
     """
 
     def __init__(
@@ -236,8 +244,8 @@ class Reader:
             probabilities, log_latents, related, uniform,
         )  # fmt: skip
         self._log_branches = 0.0
-        # One entry a draw: its row, and p(word | latent) = recalled + fresh × probabilities[row], where fresh is a
-        # number or (K,); and how it was drawn.
+        # An entry (row, recalled, fresh) per draw: p(word | latent) = recalled + fresh × probabilities[row], where fresh is a
+        # number or (K,). The second list has the same for the distributions from which hidden words are drawn.
         self._draws: list[tuple[int, float, np.ndarray | float]] = []
         self._proposals: list[tuple[int, float, np.ndarray | float]] = []
         if done < seen:
@@ -301,17 +309,17 @@ class Reader:
         return word
 
     def mark(self, phenomenon: str) -> None:
-        """What decides a word is no matter here."""
+        """Ignore the phenomenon of a word."""
 
     def weigh(self) -> tuple[float, np.ndarray]:
-        """log p(what is new) / q(what was drawn), where q is not led, and (K,) log p(latent | all)."""
+        """Return log p(new words) / q(drawn words), q without guidance, and log p(latent | all), (K,)."""
         log_joint = self._log_latents + self._log_draws(self._draws)
         log_all = float(logsumexp(log_joint))
         log_proposal = float(logsumexp(self._log_latents + self._log_draws(self._proposals)))
         return self._log_branches + log_all - log_proposal, log_joint - log_all
 
     def _next(self, fill: str | None = None) -> str | None:
-        """The word to be read, which is `fill` where it is to be drawn."""
+        """Return the next word. If it is to be drawn, set it to `fill`."""
         if self.n_read == self._end:
             raise Paused
         if self._text[self.n_read] is None:
@@ -327,7 +335,7 @@ class Reader:
         return str(table.draw(self._latent, uniform, used))
 
     def _log_draws(self, draws: Sequence[tuple[int, float, np.ndarray | float]]) -> np.ndarray | float:
-        """(K,)."""
+        """Return log p(draws | latent), (K,)."""
         if not draws:
             return 0.0
         rows, recalled, fresh = zip(*draws, strict=True)
@@ -337,7 +345,10 @@ class Reader:
 
 
 def draw_size(left: int, n_behind: int, uniform: Uniform) -> int:
-    """The size of a gap, where `left` words are in it and in `n_behind` others, each way to share them out alike."""
+    """Draw the size of a gap, if it and `n_behind` later gaps share `left` words.
+
+    All ways to share them are equally likely.
+    """
     if not n_behind:
         return left
     ways = accumulate(comb(left - size - 1, n_behind - 1) for size in range(1, left - n_behind + 1))
@@ -345,5 +356,5 @@ def draw_size(left: int, n_behind: int, uniform: Uniform) -> int:
 
 
 def share_of_size(size: int, left: int, n_behind: int) -> float:
-    """The probability with which `draw_size` draws it."""
+    """Return the probability with which `draw_size` draws this size."""
     return comb(left - size - 1, n_behind - 1) / comb(left - 1, n_behind) if n_behind else 1.0

@@ -1,8 +1,8 @@
-"""How far back a model's gradient reaches, and how long it is: the figures of vanishing and exploding gradients.
+"""Gradient norms by distance and by batch: vanishing and exploding gradients.
 
-After Bengio, Simard and Frasconi (1994) and Pascanu, Mikolov and Bengio (2013, arXiv 1211.5063): the loss at time t is
-differentiated by the embedding of the token k before, and its norm drawn against k; a norm that falls as c · r^k has
-vanished long before it reaches what a sentence began with. Section 3.2 clips the gradient's norm where it is too long.
+After Bengio, Simard and Frasconi (1994) and Pascanu, Mikolov and Bengio (2013, arXiv 1211.5063). The loss at time t is
+differentiated with respect to the embedding of the token k before, and the norm is plotted against k. A norm that falls
+as c · r^k vanishes before it reaches the beginning of a sentence. Section 3.2 clips gradients whose norm is too large.
 
 B windows, K distances, D dimensions, T time.
 """
@@ -28,18 +28,22 @@ from retable.metrics.regression import fit_line
 from retable.objectives.causal_lm import CausalLM
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
-BATCH_SIZE = 32  # windows that are differentiated at a time
+BATCH_SIZE = 32  # windows differentiated at a time
 
 
 class Gradients:
-    """Differentiates a trained objective; `inputs` are the files that the scores depend on.
+    """The benchmark of a trained objective's gradients.
 
-    distances: the farthest k.
-    length: tokens before the loss, `distances` + 1 at least; a recurrent state warms up on the first of them.
-    windows: losses that are averaged over, at even steps through the split.
-    batches: those that the gradient's norm is taken of, tokens → batches as in training.
-    n_batches: how many.
-    clip_norm: above it a norm is clipped.
+    Args:
+        tokens: the folder of a tokenized corpus.
+        batches: returns the batches of training from tokens (N,).
+        distances: the largest k.
+        length: tokens before the loss, at least `distances` + 1; a recurrent state warms up on the first of them.
+        windows: number of losses to average over, at even steps through the split.
+        n_batches: number of training batches whose gradient norm is measured.
+        clip_norm: norms above it are clipped.
+
+    `inputs` lists the files that the scores depend on.
     """
 
     asks_for = TrainedSystem
@@ -64,20 +68,26 @@ class Gradients:
         self.inputs.append(self.folder / "train.bin")
 
     def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
-        """Write `gradients.csv`, a row a distance k: the norm's mean over windows, and that over the mean at k = 0; and
-        `gradient_norms.csv`, a row a batch: the norm of the whole gradient, and what clipping leaves of it.
+        """Write `gradients.csv` and `gradient_norms.csv`, and return the metrics.
 
-        Returns `gradients/<metric>`: `factor`, by which the norm changes a step, from a line through its logarithm at
-        the distances from 1 that it reaches, with the 95 % interval `factor_low` and `factor_high` and the share `r2`
-        that the line explains; `reach`, how many words it reaches, the last one among them, `distances` + 1 at most: of
-        convolutions and windows the receptive field; `norm_median`, `norm_90` and `norm_max` of the batches, and the
-        share of them that is `clipped`.
+        `gradients.csv` has one row per distance k: the mean norm over windows, and its ratio to the mean norm at k = 0.
+        `gradient_norms.csv` has one row per batch: the norm of the whole gradient, before and after clipping.
+
+        Returns:
+            - `gradients/factor`: factor by which the norm changes per step, from a line fitted to its logarithm at the
+              distances from 1 that it reaches, with the 95 % interval `_low`, `_high`, and `gradients/r2`.
+            - `gradients/reach`: number of words that the gradient reaches, including the last, at most `distances` + 1;
+              for convolutions and windows this is the receptive field.
+            - `gradients/norm_median`, `norm_90`, `norm_max`: quantiles over batches; `gradients/clipped`: share of
+              clipped ones.
+        Raises: UsageError: the system is not a left-to-right language model, the split is shorter than `length`, or the
+            model sees fewer than three words.
         """
         objective, vocab_size = system.objective, Tokenizer.load(self.inputs[0]).vocab_size
         if not isinstance(objective, CausalLM):
             raise UsageError(
-                f"{type(objective).__name__} is no left-to-right language model, whose gradients by earlier tokens are "
-                "measured here; take the cell of one, such as recipe=recurrent/lstm or transformer/gpt"
+                f"{type(objective).__name__} is not a left-to-right language model; take a cell of one, such as "
+                "recipe=recurrent/lstm or transformer/gpt"
             )
         tokens, _ = read_split(self.folder, self.split, vocab_size)
         if len(tokens) <= self.length:
@@ -90,9 +100,11 @@ class Gradients:
         parts = windows.to(device).split(BATCH_SIZE)
         norms = np.concatenate(mapped(lambda part: by_distance(objective, part, self.distances), parts))
         mean = norms.mean(axis=0)
-        reached = np.flatnonzero(mean[1:]) + 1  # a model with a window of its own sees nothing beyond it
+        reached = np.flatnonzero(mean[1:]) + 1  # the norm is 0 beyond a model's window
         if len(reached) < 3:
-            raise UsageError(f"{type(objective.model).__name__} sees {len(reached)} words before the last: no decay")
+            raise UsageError(
+                f"{type(objective.model).__name__} sees {len(reached)} words before the last; a fit needs 3 or more"
+            )
         line = fit_line(reached, np.log(mean[reached]))
         batches = self.batches(read_tokens(self.folder / "train.bin", vocab_size))
         lengths = once(lambda: total_norms(objective, [batches.batch(step) for step in range(self.n_batches)]))
@@ -115,13 +127,20 @@ class Gradients:
 
 
 def by_distance(objective: CausalLM, windows: Tensor, distances: int) -> np.ndarray:
-    """(B, T + 1) tokens to (B, K + 1): ‖∂ loss of the last token / ∂ embedding of the input k before it‖.
+    """Compute ‖∂ loss of the last token / ∂ embedding of the input k before it‖ for each window.
 
-    Distance 0 is the input that the last token is predicted from. UsageError for a model without a layer of word
-    vectors.
+    Distance 0 is the input from which the last token is predicted.
+
+    Args:
+        windows: token ids, (B, T + 1).
+        distances: K.
+    Returns: norms, float64 (B, K + 1).
+    Raises: UsageError: the model has no layer of word vectors.
     """
     if (embedding := objective.model.input_embedding) is None:
-        raise UsageError(f"{type(objective.model).__name__} has no layer of word vectors to differentiate by")
+        raise UsageError(
+            f"{type(objective.model).__name__} has no layer of word vectors; take a cell of recipe=recurrent/lstm"
+        )
     leaves: list[Tensor] = []
 
     def cut(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
@@ -130,19 +149,21 @@ def by_distance(objective: CausalLM, windows: Tensor, distances: int) -> np.ndar
 
     hook = embedding.register_forward_hook(cut)
     try:
-        with torch.backends.cudnn.flags(enabled=False):  # whose recurrent layers give no gradient outside of training
+        with torch.backends.cudnn.flags(enabled=False):  # cuDNN's recurrent layers have no backward pass in eval mode
             log_probs, _ = objective.next_log_prob(windows[:, :-1], None)
     finally:
         hook.remove()
-    nats = -log_probs.gather(1, windows[:, -1:]).sum()  # no window sees another
+    nats = -log_probs.gather(1, windows[:, -1:]).sum()  # windows are independent, so one sum gives all gradients
     (slopes,) = torch.autograd.grad(nats, leaves)
-    # squares of what has vanished would be 0 in fp32
+    # float64, because squares of vanished gradients would underflow in float32
     return slopes.double().norm(dim=2).flip(1)[:, : distances + 1].cpu().numpy()
 
 
 def total_norms(objective: CausalLM, batches: list[TokenBatch]) -> np.ndarray:
-    """(batches,): the norm of the loss's gradient by all weights, the state carried as in training; without dropout,
-    whose noise is no part of it."""
+    """Compute the norm of the loss's gradient by all weights for each batch, (batches,).
+
+    State is carried as in training. Dropout is off, so that its noise does not count.
+    """
     weights = [weight for weight in objective.parameters() if weight.requires_grad]
     state, norms = None, []
     for step, batch in enumerate(batches):

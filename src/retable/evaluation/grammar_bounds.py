@@ -1,6 +1,6 @@
-"""What the best model could reach in pretraining on the embedded language, computed by the grammar that wrote it.
+"""Bounds on pretraining losses and accuracies on the built-in grammar's text, computed by the grammar.
 
-The bounds are of the language and need no model; the benchmarks take any cell, to stand beside its own figures.
+The bounds depend on the language only. The benchmarks accept any cell, so that the bounds appear next to its scores.
 """
 
 import csv
@@ -20,27 +20,30 @@ from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
-RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT's corruption; of the chosen words the rest stays
+RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT's shares of chosen words; of these masked, replaced (the rest is kept)
 SENTENCE_ENDS = (".", "?")
 BATCH_SIZE = 8
 
 
 class MaskedLanguage(Protocol):
-    """What the bound of masked words asks of the grammar."""
+    """The grammar, as the bound of masked words uses it."""
 
     def posterior(self, tokens: Sequence[str], place: int) -> Mapping[str, float]:
-        """Word → its probability at one place of a document, given all the other tokens."""
+        """Return the probability of each word at a place of a document, given all other tokens."""
         ...
 
     def posteriors(
         self, tokens: Sequence[str], hidden: Sequence[int], sweeps: int, uniform: Any
     ) -> Sequence[Mapping[str, float]]:
-        """The same at hidden places, given only the tokens that are not hidden, estimated from below."""
+        """Estimate the same for several hidden places, given only the visible tokens.
+
+        The estimate has too little entropy on average.
+        """
         ...
 
 
 class PairsLanguage(Protocol):
-    """What the bound of sentence pairs asks of the grammar."""
+    """The grammar, as the bound of sentence pairs uses it: log-odds that a pair is in its true form."""
 
     def log_odds_next(self, first: Sequence[str], second: Sequence[str]) -> float: ...
 
@@ -48,13 +51,18 @@ class PairsLanguage(Protocol):
 
 
 class MaskedBound:
-    """Lower bounds on a masked language model's loss a predicted word; line ends and marks are never predicted.
+    """The benchmark of lower bounds on a masked language model's loss per predicted word.
+
+    Line ends and marks are never predicted.
 
     Args:
         tokens: a folder of tokens that are the grammar's words.
         language: `retable.grammar.masked.MaskedWords`.
-        words: how many words of the split are hidden, each alone.
-        documents, sweeps: how many documents are corrupted whole, and the sweeps of Gibbs sampling over each.
+        words: number of words of the split that are hidden, one at a time.
+        documents: number of documents that are corrupted as a whole.
+        sweeps: sweeps of Gibbs sampling over each of these documents.
+
+    `inputs` lists the files that the scores depend on.
     """
 
     asks_for = System
@@ -71,21 +79,26 @@ class MaskedBound:
     ):
         for name, many in (("documents", documents), ("words", words)):
             if many < 2:
-                raise UsageError(f"benchmark.masked_bound.{name}={many} has no spread; write 2 or more")
+                raise UsageError(f"benchmark.masked_bound.{name}={many} gives no standard error; write 2 or more")
         self.folder, self.language, self.split, self.seed = Path(tokens), language, split, seed
         self.words, self.documents, self.sweeps = words, documents, sweeps
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
     def __call__(self, model: System, folder: Path) -> dict[str, float]:
-        """Write `masked_words.csv`, a row a word that was hidden alone: unit, place, word, nats, entropy.
+        """Write `masked_words.csv`, and return the bounds with standard errors.
 
-        Returns, all in nats a predicted word and each with its `_standard_error`,
-        - `masked/alone`: one word is hidden, all others of its document are seen. Exact but for the sample.
-        - `masked/alone_corrupted`: one word is chosen, and masked, replaced or left as in BERT. Exact likewise.
-        - `masked/corrupted`: 15 % of the words are chosen so. Of the true bound this is an estimate from below: it
-          takes the replaced words for known to be so, and the estimated posteriors have too little entropy.
-        Any masked model's expected loss, under BERT's corruption, is at least the last, and that at least the second.
-        Also `masked/accuracy`, how often the best guess of a word that is hidden alone is right.
+        The table has one row per word that was hidden by itself: unit, place, word, nats, entropy.
+
+        Returns: bounds in nats per predicted word, each with its `_standard_error`:
+            - `masked/alone`: one word is hidden, all others of its document are visible. Exact except for sampling.
+            - `masked/alone_corrupted`: one word is chosen, and masked, replaced or kept as in BERT. Exact except for
+              sampling.
+            - `masked/corrupted`: 15 % of the words are chosen in this way. This estimates the true bound from below: it
+              assumes that replaced words are known, and the estimated posteriors have too little entropy.
+            The expected loss of any masked model under BERT's corruption is at least `corrupted`, which is at least
+            `alone_corrupted`. `masked/accuracy` is the share of words hidden by themselves that the best guess gets
+            right.
+        Raises: UsageError: the split has too few words or documents.
         """
         tokenizer = Tokenizer.load(self.inputs[0])
         words = words_of(tokenizer)
@@ -93,18 +106,18 @@ class MaskedBound:
         tokens, units = read_split(self.folder, self.split, len(words))
         texts = [[words[token] for token in tokens[span]] for span in spans(units)]
         generator = np.random.default_rng(self.seed)
-        found = [(u, i) for u, text in enumerate(texts) for i, word in enumerate(text) if word != LINE_END]
-        if len(found) < self.words or len(texts) < self.documents:
+        candidates = [(u, i) for u, text in enumerate(texts) for i, word in enumerate(text) if word != LINE_END]
+        if len(candidates) < self.words or len(texts) < self.documents:
             raise UsageError(
-                f"{self.inputs[1]} has {len(found)} words in {len(texts)} documents; lower "
+                f"{self.inputs[1]} has {len(candidates)} words in {len(texts)} documents; lower "
                 f"benchmark.masked_bound.words={self.words} or .documents={self.documents}"
             )
         rows = []
         with (folder / "masked_words.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("unit", "place", "word", "nats", "entropy"))
-            for index in np.sort(generator.choice(len(found), self.words, replace=False)):
-                unit, place = found[index]
+            for index in np.sort(generator.choice(len(candidates), self.words, replace=False)):
+                unit, place = candidates[index]
                 posterior, word = self.language.posterior(texts[unit], place), texts[unit][place]
                 plain = entropy(posterior)
                 writer.writerow((unit, place, word, f"{-np.log(posterior[word]):.6f}", f"{plain:.6f}"))
@@ -117,7 +130,7 @@ class MaskedBound:
         return metrics | {f"{name}_standard_error": float(e) for name, e in zip(names, values[1], strict=True)}
 
     def _gap(self, texts: Sequence[list[str]], drawable: int, generator: np.random.Generator) -> tuple[float, float]:
-        """What hiding the other words as well adds to a chosen word's entropy, and the standard error."""
+        """Estimate the entropy that hiding the other words adds to a chosen word, with its standard error."""
         sums = []
         for unit in generator.permutation(len(texts))[: self.documents]:
             text = texts[unit]
@@ -132,15 +145,17 @@ class MaskedBound:
 
 
 class SentencePairsBound:
-    """The accuracy of a judge who knows the grammar on the pairs of segments of a split, as pretraining makes them.
+    """The benchmark of a judge that knows the grammar, on pairs of segments as in pretraining.
 
-    The judge comes close to the best predictor and is no better, but for chance.
+    The judge's accuracy is close to that of the best predictor, and except for sampling not above it.
 
     Args:
         tokens: a folder of tokens that are the grammar's words, with BERT's marks.
         language: `retable.grammar.sentence_pairs.SentencePairs`.
-        length: of a row, as in the model's batches.
-        pairs: how many are judged at least, of each kind; whole batches are.
+        length: tokens per row, as in the model's batches.
+        pairs: judge at least this many of each kind, in whole batches.
+
+    `inputs` lists the files that the scores depend on.
     """
 
     asks_for = System
@@ -159,11 +174,11 @@ class SentencePairsBound:
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
     def __call__(self, model: System, folder: Path) -> dict[str, float]:
-        """`next_sentence/accuracy` and `sentence_order/accuracy`, each with its `accuracy_standard_error`."""
+        """Return `next_sentence/accuracy` and `sentence_order/accuracy`, each with its standard error."""
         tokenizer = Tokenizer.load(self.inputs[0])
         words, marks = words_of(tokenizer), tokenizer.special_ids
         if missing := [mark for mark in ("[CLS]", "[SEP]") if mark not in marks]:
-            raise UsageError(f"the tokenizer has no {', '.join(missing)}; write tokenizer=word_marked")
+            raise UsageError(f"the tokenizer has no mark {', '.join(missing)}; write tokenizer=word_marked")
         tokens, units = read_split(self.folder, self.split, len(words))
         cls, sep = marks["[CLS]"], marks["[SEP]"]
         documents = Documents(tokens, units, tokenizer.boundary)
@@ -187,17 +202,20 @@ class SentencePairsBound:
 
 
 def entropy(posterior: Mapping[str, float]) -> float:
-    """In nats."""
+    """Compute the entropy in nats."""
     return -sum(p * np.log(p) for p in posterior.values() if p > 0)
 
 
 def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
-    """The entropy of a word that is chosen and, eight times of ten, masked, once replaced by any of `drawable` words,
-    once left: given what is seen in its place, and given the posterior that its surroundings leave."""
+    """Compute the entropy in nats of a chosen word under BERT's corruption, given its posterior.
+
+    The word is masked (8 of 10), replaced by any of `drawable` words (1 of 10) or kept (1 of 10). The entropy is given
+    the visible token at its place and the posterior from its surroundings.
+    """
     p = np.array([value for value in posterior.values() if value > 0])
-    kept = (1 - MASKED - RANDOM) / (1 - MASKED)  # of the words that are shown
+    kept = (1 - MASKED - RANDOM) / (1 - MASKED)  # share of unmasked chosen words
     other = (1 - kept) / drawable
-    shown = kept * p + other  # the probability that a word of the posterior is the one seen
+    shown = kept * p + other  # the probability that a word of the posterior is the visible one
     same, different, elsewhere = p * (kept + other), p * other, drawable - len(p)
     joint = -(same * np.log(same)).sum() - (drawable - 1) * (different * np.log(different)).sum()
     seen = -(shown * np.log(shown)).sum() - elsewhere * other * np.log(other)
@@ -205,6 +223,6 @@ def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
 
 
 def sentences_of(words: Sequence[str]) -> list[str]:
-    """The sentences of a text of the grammar without line ends, but for a last one that is cut."""
+    """Split a text of the grammar without line ends into sentences. An incomplete last one is dropped."""
     ends = [i + 1 for i, word in enumerate(words) if word in SENTENCE_ENDS]
     return [" ".join(words[start:end]) for start, end in pairwise([0, *ends])]

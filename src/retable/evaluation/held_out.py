@@ -1,4 +1,4 @@
-"""What an objective's own metrics say of held-out text: of models that give no likelihood of a text, such as BERT."""
+"""An objective's own metrics on held-out text, for models without a likelihood of texts, such as BERT."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -11,15 +11,16 @@ from retable.data.batches import Batches, Pieces, measured
 from retable.data.bucketed import on_device
 from retable.objectives.base import Objective
 
-SEED = 0  # of the corruption: the same for all that are measured, whatever seed they were trained with
+SEED = 0  # seed of the corruption, the same for all systems, independent of their training seeds
 
 
 class MeanMetrics:
-    """The mean of the metrics of `objective.loss` over the batches of one epoch; `loss` is one of them.
+    """Averages the metrics of `objective.loss` over the batches of one epoch; `loss` is one of them.
 
-    Always with the same random numbers, and torch's generator is afterwards what it was. Processes share the rows of
-    each batch, as in training, for a batch may go on from the state after the one before; a metric that training does
-    not weigh, a recall, is then the mean of theirs.
+    The random numbers are the same in each call, and torch's generators are restored afterwards. Processes share the
+    rows of each batch, as in training, because a batch may depend on the state after the previous one. The mean over
+    processes is unweighted, so a metric that training does not weight, such as recall, is the mean of the processes'
+    values.
     """
 
     def __init__(self, batches: Batches):
@@ -60,7 +61,7 @@ class MeanMetrics:
 
 
 def mean_metrics(objective: Objective, batches: Batches) -> dict[str, float]:
-    """MeanMetrics, without dropout; the objective's mode is afterwards what it was."""
+    """Measure MeanMetrics without dropout, and restore the objective's mode."""
     training = objective.training
     objective.eval()
     metrics = measured(MeanMetrics(batches), objective)
@@ -69,7 +70,7 @@ def mean_metrics(objective: Objective, batches: Batches) -> dict[str, float]:
 
 
 class PretrainedObjective:
-    """A trained objective with the batches, by split, that it is measured on, corrupted as in training."""
+    """A trained objective with the batches of each split, corrupted as in training."""
 
     protocol = "corrupted as in training"
 
@@ -81,7 +82,10 @@ class PretrainedObjective:
 
 
 class HeldOut:
-    """The benchmark: the metrics of one split; `inputs` are the files that they depend on."""
+    """The benchmark: the objective's metrics on a split.
+
+    `inputs` lists the files that the scores depend on.
+    """
 
     asks_for = PretrainedObjective
 

@@ -1,11 +1,10 @@
-"""LAMBADA (Paperno et al. 2016): the last word of a passage, which people guess from the whole of it and not from its
-last sentence alone.
+"""LAMBADA (Paperno et al. 2016): the last word of a passage, which needs more than its last sentence.
 
-accuracy: the greedy continuation of the passage is the word, in as many tokens as it has: each of them is the likeliest
-    where it stands. A word that the vocabulary lacks is never right, even where <unk> is what the model expects.
-perplexity: exp of the mean nats of a word, all its tokens together.
+accuracy: the greedy continuation of the passage is the word: each of its tokens is the most likely one at its place. A
+word that the vocabulary lacks is always wrong, even if the model expects <unk>.
+perplexity: exp of the mean nats per word, summed over the word's tokens.
 
-Both as in the Language Model Evaluation Harness.
+Both are defined as in the Language Model Evaluation Harness.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,21 +23,27 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class Passages(Protocol):
-    """Where passages come from."""
+    """A source of passages."""
 
     inputs: list[Path]
 
     def read(self) -> Sequence[tuple[str, str]]:
-        """What comes before the last word, and the word."""
+        """Return the text before the last word, and the word, of each passage."""
         ...
 
 
 class LastWords(Labelled):
-    """The benchmark; `inputs` are the files that the scores depend on. A unit is a passage. convention, sentinels: as
-    in `Scorer`."""
+    """The LAMBADA benchmark. A unit is a passage.
+
+    Args:
+        tokens: the folder with the tokenizer that the system was trained with.
+        convention, sentinels: as in `Scorer`.
+
+    `inputs` lists the files that the scores depend on.
+    """
 
     best: ClassVar = {"unknown": None}
-    asks_for = System  # any at all: `Scorer` refuses those that are no language models
+    asks_for = System  # any system: `Scorer` rejects those that are not language models
 
     def __init__(
         self,
@@ -52,11 +57,13 @@ class LastWords(Labelled):
         self.inputs = [Path(tokens, "tokenizer.json"), *passages.inputs]
 
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
-        """Write `units.csv`: split, unit, label (the word), prediction (the greedy continuation), nats, and whether the
-        word is unknown.
+        """Write `units.csv`, and return the metrics.
 
-        Returns `prompted_lambada/<split>/<metric>`: accuracy, perplexity, the number of `questions`, and the share of
-        `unknown` words.
+        Columns: split, unit, label (the word), prediction (the greedy continuation), nats, and unknown, 1 if the
+        vocabulary lacks the word.
+
+        Returns: `prompted_lambada/<split>/<metric>`: accuracy, perplexity, the number of `questions`, and the share of
+            `unknown` words.
         """
         contexts, words = zip(*self.passages.read(), strict=True)
         scorer = Scorer(system, Tokenizer.load(self.inputs[0]), self.convention, self.sentinels)
@@ -65,10 +72,10 @@ class LastWords(Labelled):
         longest = scorer.continue_greedily(before, max(map(len, targets)))
         greedy = [ids[: len(target)] for ids, target in zip(longest, targets, strict=True)]
         unknown = np.array([scorer.unknown in target for target in targets])
-        right = ~unknown & [found == target for found, target in zip(greedy, targets, strict=True)]
+        right = ~unknown & [ids == target for ids, target in zip(greedy, targets, strict=True)]
         written = zip(words, right, scorer.decode(greedy), strict=True)
-        # a word may be written with the same letters in other tokens, and is wrong then
-        predictions = [word if hit else "" if found == word else found for word, hit, found in written]
+        # the same letters in other tokens are wrong, as in the harness
+        predictions = [word if hit else "" if text == word else text for word, hit, text in written]
         units = pd.DataFrame({"split": self.split, "unit": range(len(words)), "label": words})
         units = units.assign(prediction=predictions, nats=nats, unknown=unknown.astype(int))
         units.to_csv(folder / "units.csv", index=False, float_format="%.6f", lineterminator="\n")

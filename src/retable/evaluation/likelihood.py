@@ -1,6 +1,8 @@
-"""Log-likelihood of a token stream under a neural language model, with the context protocol named.
+"""Log-likelihood of a token stream under a neural language model, by a named context protocol.
 
-Every token of the stream is predicted and counted; before the first stands the boundary token. N tokens of a stream.
+Each token of the stream is predicted and counted. The boundary token precedes the first.
+
+B batch, T time, N tokens of a stream.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,45 +20,48 @@ from retable.objectives.base import LanguageModelling
 
 
 class OneDirection(Protocol):
-    """What is asked of an objective, or of one direction of it."""
+    """An objective, or one direction of it, that gives labels log-probabilities."""
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """As Likelihood."""
+        """Return the log-probabilities of `labels`, as `Likelihood.log_prob` does."""
         ...
 
 
 class Scorer(Protocol):
-    """How the tokens of a stream are scored, in pieces that may be divided among processes."""
+    """A protocol for scoring a stream, in pieces that can be divided among processes."""
 
     protocol: str
 
     def pieces(self, tokens: np.ndarray, boundary: int, rank: int, world: int) -> Pieces:
-        """The share of process `rank` of `world`."""
+        """Return the pieces of process `rank` of `world`."""
         ...
 
     def measuring(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
-        """What scores one piece of a share after the other, (B, T) float64."""
+        """Return a function that scores the pieces of a process in order, each to float64 (B, T)."""
         ...
 
     def joined(self, measured: Sequence[Sequence[np.ndarray]], n_tokens: int) -> np.ndarray:
-        """(N,): the scores of the tokens, in their order, of the pieces of all processes."""
+        """Return the scores of the stream's tokens in order, (N,), from the pieces of all processes."""
         ...
 
 
 class _Scorer:
     def log_prob(self: Scorer, objective: OneDirection, tokens: np.ndarray, boundary: int) -> np.ndarray:
-        """(N,) ids to the (N,) float64 log-probability of each after those before it that the protocol shows. Processes
-        share the pieces."""
+        """Return the log-probability of each token, float64 (N,), given the context of the protocol.
+
+        Processes share the pieces.
+        """
         return self.joined(found(StreamLoss(self, tokens, boundary), objective), len(tokens))
 
 
 class Carried(_Scorer):
-    """Recurrent state carried across the whole stream, cut into `rows` parallel parts (1: the exact protocol).
+    """Scores a stream with recurrent state carried through it, cut into `rows` parallel parts.
 
-    `segment` tokens are read at a time, which matters to nothing but models of a bounded memory. Processes share the
-    rows, for each segment's state is that of the one before: of one row, the first process scores all.
+    With rows=1 every token is scored given all before it. `segment` tokens are read at a time, which only affects
+    models of bounded memory. Processes share the rows, because each segment needs the state after the previous one;
+    with one row, the first process scores everything.
     """
 
     def __init__(self, rows: PositiveInt, segment: PositiveInt = 256):
@@ -66,15 +71,15 @@ class Carried(_Scorer):
     def pieces(self, tokens: np.ndarray, boundary: int, rank: int = 0, world: int = 1) -> Pieces:
         row = self._row(len(tokens))
         padding = (0, row * self.rows - len(tokens))
-        mine = np.array_split(np.arange(self.rows), world)[rank]
+        local_rows = np.array_split(np.arange(self.rows), world)[rank]
         inputs, labels = (
-            torch.nn.functional.pad(ids, padding, value=boundary).view(self.rows, row)[mine]
+            torch.nn.functional.pad(ids, padding, value=boundary).view(self.rows, row)[local_rows]
             for ids in _shifted(tokens, boundary)
         )
 
         def piece(number: int) -> TokenBatch | None:
             span = slice(number * self.segment, (number + 1) * self.segment)
-            return TokenBatch(inputs[:, span], labels[:, span], fresh=number == 0) if len(mine) else None
+            return TokenBatch(inputs[:, span], labels[:, span], fresh=number == 0) if len(local_rows) else None
 
         return Pieces(-(-row // self.segment), piece)
 
@@ -91,7 +96,7 @@ class Carried(_Scorer):
         return score
 
     def joined(self, measured: Sequence[Sequence[np.ndarray]], n_tokens: int) -> np.ndarray:
-        rows = np.concatenate([np.concatenate(found, axis=1) for found in measured if found[0] is not None])
+        rows = np.concatenate([np.concatenate(scores, axis=1) for scores in measured if scores[0] is not None])
         places = self._row(n_tokens) * np.arange(self.rows)[:, None] + np.arange(rows.shape[1])
         return rows[places < n_tokens]
 
@@ -100,8 +105,10 @@ class Carried(_Scorer):
 
 
 class SlidingWindow(_Scorer):
-    """Windows of `length` tokens that move by `stride`, by default half a window; a token is scored in the window that
-    shows it most context."""
+    """Scores windows of `length` tokens that move by `stride`, by default half a window.
+
+    Each token is scored in the window that shows most of its context.
+    """
 
     def __init__(self, length: PositiveInt, stride: PositiveInt | None, batch_size: PositiveInt):
         stride = max(length // 2, 1) if stride is None else stride
@@ -146,7 +153,7 @@ def _shifted(tokens: np.ndarray, boundary: int) -> tuple[Tensor, Tensor]:
 
 
 class StreamLoss:
-    """Held-out text to a training: the mean nats of its tokens, as `scorer` scores them."""
+    """Measures the mean nats per token of held-out text during training, as `scorer` scores it."""
 
     def __init__(self, scorer: Scorer, tokens: np.ndarray, boundary: int):
         self._scorer, self._tokens, self._boundary = scorer, tokens, boundary
@@ -162,7 +169,7 @@ class StreamLoss:
 
 
 class NeuralLM:
-    """A trained objective with the protocol that it is scored under: a language model to the benchmarks."""
+    """A trained objective and the protocol by which it is scored: a `LanguageModel` for benchmarks."""
 
     def __init__(self, objective: LanguageModelling, scorer: Carried | SlidingWindow, boundary: int):
         self.protocol = scorer.protocol

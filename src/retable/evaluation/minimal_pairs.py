@@ -1,10 +1,10 @@
-"""BLiMP (Warstadt et al. 2020): does a language model find the acceptable sentence of a pair the likelier one?
+"""BLiMP (Warstadt et al. 2020): whether a language model prefers the acceptable sentence of a pair.
 
-Whole sentences are compared (the paper's "simple LM method"). As in the authors' scoring, the acceptable sentence has
-to be strictly likelier: a tie is wrong. Sentences tie whose tokens are the same because the vocabulary lacks the words
-in which they differ; `equal` says how often that happens, and `accuracy_known` is over the pairs of known words alone,
-to which BabyLM filters BLiMP. Sentences tie as well whose log-probabilities differ by no more than TIE nats: sums of
-the same numbers in another order, which a unigram model gives to the same words.
+Whole sentences are compared (the paper's "simple LM method"). As in the authors' scoring, the acceptable sentence must
+be strictly more likely: a tie is wrong. Sentences tie if they have the same tokens because the vocabulary lacks the
+words in which they differ; `equal` is the share of such pairs. `accuracy_known` is over the pairs of known words only,
+as BabyLM filters BLiMP. Sentences also tie if their log-probabilities differ by at most TIE nats: a unigram model sums
+the same numbers in another order for the same words.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ from retable.metrics.units import Sums, columns, share
 from retable.tokenizers.tokenizer import Tokenizer
 
 OVERALL = "overall"
-METRICS = ("accuracy", "equal", "known", "accuracy_known")  # of a phenomenon and of all; of a paradigm the first
-TIE = 1e-9
+METRICS = ("accuracy", "equal", "known", "accuracy_known")  # a paradigm has the first only
+TIE = 1e-9  # nats
 
 
 class Pair(Protocol):
@@ -36,7 +36,7 @@ class Pair(Protocol):
 
 
 class Pairs(Protocol):
-    """Where pairs come from."""
+    """A source of pairs."""
 
     inputs: list[Path]
 
@@ -44,14 +44,18 @@ class Pairs(Protocol):
 
 
 class MinimalPairs(Labelled):
-    """The benchmark; `inputs` are the files that the scores depend on. A unit is a pair.
+    """The benchmark of minimal pairs. A unit is a pair.
 
-    end: the sentence's end counts as a token, as at the end of a line of text.
-    convention, sentinels: as in `Scorer`.
+    Args:
+        tokens: the folder with the tokenizer that the system was trained with.
+        end: count the sentence's end as a token, as at the end of a line of text.
+        convention, sentinels: as in `Scorer`.
+
+    `inputs` lists the files that the scores depend on.
     """
 
     best: ClassVar = {"equal": None, "known": None}
-    asks_for = System  # any at all: `Scorer` refuses those that are no language models
+    asks_for = System  # any system: `Scorer` rejects those that are not language models
 
     def __init__(
         self,
@@ -65,11 +69,14 @@ class MinimalPairs(Labelled):
         self.inputs = [Path(tokens, "tokenizer.json"), *pairs.inputs]
 
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
-        """Write `units.csv`, a row a pair: its phenomenon as `split`, paradigm, number, what was the likelier sentence
-        (`good`, `bad`, or `neither`), the log-probabilities, whether all words are known, and whether both are equal.
+        """Write `units.csv`, and return the metrics.
 
-        Returns `blimp/<paradigm>/accuracy`, and of the phenomena and of `overall`, all pairs together,
-        `blimp/<group>/<metric>`: `accuracy`, the shares of `equal` pairs and of `known` ones, and `accuracy_known`.
+        The table has one row per pair: its phenomenon as `split`, its paradigm and number, the more likely sentence
+        (`good`, `bad` or `neither`), both log-probabilities, whether all words are known, and whether both sentences
+        have the same tokens.
+
+        Returns: `blimp/<paradigm>/accuracy`, and for each phenomenon and `overall` (all pairs)
+            `blimp/<group>/<metric>`: `accuracy`, the shares of `equal` and of `known` pairs, and `accuracy_known`.
         """
         pairs = self.pairs.read()
         scorer = Scorer(system, Tokenizer.load(self.inputs[0]), self.convention, self.sentinels)
@@ -99,12 +106,15 @@ class MinimalPairs(Labelled):
 
     @classmethod
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
-        """Those of a phenomenon or a paradigm, or of all."""
+        """Return the rows of a phenomenon or a paradigm, or all rows for `overall`."""
         return units if split == OVERALL else units[(units["split"] == split) | (units["paradigm"] == split)]
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
-        """Put the pairs of a paradigm, which one template makes, into one block; those of a single one are alone."""
+        """Group the pairs of a paradigm, which one template makes, into a block for the bootstrap.
+
+        Returns None, every pair by itself, if there is a single paradigm.
+        """
         numbers, paradigms = pd.factorize(units["paradigm"])
         return numbers if len(paradigms) > 1 else None
 
@@ -113,7 +123,7 @@ class MinimalPairs(Labelled):
         if metric == "accuracy_known":
             known = columns(units, ["known"])
             right = (units["label"] == units["prediction"]).to_numpy()[:, None]
-            # another system knows other pairs, and what both are right in can't be compared
+            # systems with other vocabularies know other pairs, so their scores are not comparable
             text = (*cls.text(units), *units["known"])
             return Sums(np.hstack([known * right, known]), share, text) if known.any() else None
         return super().sums(units, metric)

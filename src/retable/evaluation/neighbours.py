@@ -1,7 +1,8 @@
-"""The nearest neighbours of some words, as in Table 7 of Collobert et al. 2011, "Natural Language Processing (Almost)
-from Scratch".
+"""Nearest neighbours of words, as in Table 7 of Collobert et al. 2011.
 
-V words, D dimensions, n words that are asked for, K neighbours of each.
+The paper is "Natural Language Processing (Almost) from Scratch".
+
+V words, D dimensions, n query words, K neighbours of each.
 """
 
 import csv
@@ -14,13 +15,15 @@ from retable.core.errors import UsageError
 from retable.core.settings import PositiveInt
 from retable.evaluation.word_vectors import WordVectors, unit
 
-COLUMNS = 6  # of the paper's table, and of one that nobody chose the words of
+COLUMNS = 6  # words in the paper's table, and in the default table
 
 
 class Neighbours:
-    """Writes `neighbours.csv`; `inputs` are the files that the scores depend on: none.
+    """The benchmark that writes `neighbours.csv`. It depends on no files: `inputs` is empty.
 
-    words: those to look at; None takes a spread from the frequent to the rare, see `spread`.
+    Args:
+        words: the words to look up. None uses a sample from frequent to rare, see `spread`.
+        neighbours: number of neighbours per word.
     """
 
     asks_for = WordVectors
@@ -28,24 +31,29 @@ class Neighbours:
     def __init__(self, words: Sequence[str] | None = None, neighbours: PositiveInt = 10) -> None:
         self.inputs: list[Path] = []
         if isinstance(words, str):
-            raise UsageError(f"words={words} is one word, not a list; write benchmark.neighbours.words=[{words}]")
+            raise UsageError(f"words={words} is a word, not a list; write benchmark.neighbours.words=[{words}]")
         self.words, self.neighbours = [str(word) for word in words or ()], neighbours
 
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
-        """Write a row a neighbour: the word, its frequency rank (empty for one that the training text lacks), the
-        neighbour's place from 1, the neighbour, the cosine. No metrics. UsageError for a word without a vector."""
+        """Write one row per neighbour, and return no metrics.
+
+        Columns: the word, its frequency rank (empty if the training text lacks it), the neighbour's rank from 1, the
+        neighbour, the cosine.
+
+        Raises: UsageError: a word has no vector.
+        """
         words = self.words or spread(system.words)
         with (folder / "neighbours.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("word", "rank", "place", "neighbour", "cosine"))
-            for word, found in zip(words, nearest(system, words, self.neighbours), strict=True):
+            for word, nearby in zip(words, nearest(system, words, self.neighbours), strict=True):
                 rank = system.rows[word] + 1 if word in system.rows else ""
-                writer.writerows((word, rank, i, near, f"{cosine:.4f}") for i, (near, cosine) in enumerate(found, 1))
+                writer.writerows((word, rank, i, near, f"{cosine:.4f}") for i, (near, cosine) in enumerate(nearby, 1))
         return {}
 
 
 def spread(words: Sequence[str]) -> list[str]:
-    """Six words at equal steps of the logarithm of their rank, from √V on: before stand the function words.
+    """Choose six words at equal steps of log rank, from rank √V on, below the function words.
 
     The paper chose words of ranks 454 to 87,025 of 100,000.
     """
@@ -55,17 +63,19 @@ def spread(words: Sequence[str]) -> list[str]:
 
 
 def nearest(system: WordVectors, words: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
-    """For each of `words` the `k` nearest others by cosine, the nearest first, ties by frequency.
+    """Return the `k` nearest other words to each of `words`, by cosine, nearest first.
 
-    UsageError for a word without a vector.
+    Ties are in order of frequency.
+
+    Raises: UsageError: a word has no vector.
     """
     vectors, known = system.lookup(words)
     if not known.all():
         unknown = ", ".join(word for word, is_known in zip(words, known, strict=True) if not is_known)
         raise UsageError(f"no vector for {unknown}; choose words of the training text")
     cosines = unit(vectors) @ unit(system.vectors).T  # (n, V)
-    found = []
+    neighbours = []
     for word, row in zip(words, cosines, strict=True):
         others = [i for i in np.argsort(-row, kind="stable")[: k + 1] if system.words[i] != word][:k]
-        found.append([(system.words[i], float(row[i])) for i in others])
-    return found
+        neighbours.append([(system.words[i], float(row[i])) for i in others])
+    return neighbours

@@ -1,14 +1,14 @@
-"""C14: the neural cache: a trained model is reminded of the words that it met in states like the present one.
+"""C14: the neural cache: a trained model with a memory of the words that followed similar states.
 
 E. Grave, A. Joulin and N. Usunier, "Improving Neural Language Models with a Continuous Cache" (2017, arXiv 1612.04426).
-S. Merity, N. S. Keskar and R. Socher, "Regularizing and Optimizing LSTM Language Models" (2018, arXiv 1708.02182), put
-the same on AWD-LSTM and call it a continuous cache pointer.
+S. Merity, N. S. Keskar and R. Socher, "Regularizing and Optimizing LSTM Language Models" (2018, arXiv 1708.02182), use
+it with AWD-LSTM and call it a continuous cache pointer.
 
-From the state h_t the model predicts x_{t+1}. The cache holds the last states, each with the word that came after it:
+From the state h_t the model predicts x_{t+1}. The cache holds the last states, each with the word that followed it:
 p_cache(w) ∝ Σ_i 1[w = x_{i+1}] exp(θ h_t · h_i), and p(w) = (1 − λ) p_model(w) + λ p_cache(w). λ is called `weight`.
-Before the first token the cache is empty, and the model is alone.
+The cache is empty before the first token, which the model predicts without it.
 
-N tokens, D d_model, n and m of them that are compared.
+N tokens, D d_model, n and m tokens that are compared with each other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,13 +26,16 @@ from retable.evaluation.adaptation import Fitted, steps
 from retable.evaluation.likelihood import NeuralLM
 from retable.evaluation.mixture import log_average
 
-SEGMENT = 256  # tokens that are read at a time, where state is carried; it matters to nothing
-BLOCK = 256  # states that are compared with the cache at a time
+SEGMENT = 256  # tokens read at a time if state is carried; does not change results
+BLOCK = 256  # states compared with the cache at a time
 
 
 class NeuralCache:
-    """A cache of the last `size` states, with those of `thetas` and `weights` that the validation text is likeliest
-    with. It goes on over whatever the model itself does not see across: ends of documents, and of windows."""
+    """A cache of the last `size` states, with θ and λ fitted to the validation text.
+
+    All combinations of `thetas` and `weights` are tried. The cache is kept across ends of documents and of windows,
+    where the model's own context ends.
+    """
 
     asks_for = NeuralLM
     splits = ("validation",)
@@ -46,7 +49,10 @@ class NeuralCache:
         self.size, self.thetas, self.weights = size, thetas, weights
 
     def fit(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> Fitted:
-        """Price: the model reads the text once, whatever the number of settings. Memory: N · D."""
+        """Find the θ and λ with the lowest loss.
+
+        Cost: the model reads the text once, independent of the number of settings. Memory: N · D.
+        """
         tried = once(lambda: self._tried(model, texts["validation"]))
         return Fitted(tried, {})
 
@@ -71,7 +77,7 @@ class CachedLM:
         self.protocol = f"{model.protocol}, cache of {size}"
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        """Log-probability in nats, float64 (N,), of each token of a stream (N,). Memory: N · D."""
+        """Return the log-probability of each token of a stream (N,), in nats, float64 (N,). Memory: N · D."""
         return once(lambda: self._log_prob(tokens))
 
     def _log_prob(self, tokens: np.ndarray) -> np.ndarray:
@@ -82,19 +88,25 @@ class CachedLM:
 
 @torch.inference_mode()
 def read(model: NeuralLM, tokens: np.ndarray) -> tuple[Tensor, np.ndarray]:
-    """(N,) tokens to the states (N, D) that they are predicted from, and the model's log-probabilities (N,), float64.
-    UsageError as `steps`."""
+    """Return the states from which tokens are predicted, (N, D), and the tokens' log-probabilities, (N,).
+
+    The log-probabilities are the model's own, float64, in nats.
+
+    Args:
+        tokens: ids of the stream, (N,).
+    Raises: UsageError: as `steps`.
+    """
     objective, state = model.objective, None
     device = next(objective.parameters()).device
-    states, log_probs, given = [], [], []
-    # The states as the model gives them, whatever the objective makes of them.
-    hook = objective.model.register_forward_hook(lambda module, inputs, outputs: given.append(outputs[0]))
+    states, log_probs, outputs_of_model = [], [], []
+    # The cache needs the model's output, before any projection of the objective.
+    hook = objective.model.register_forward_hook(lambda module, inputs, outputs: outputs_of_model.append(outputs[0]))
     try:
         for batch, scored in steps(model, tokens, SEGMENT):
             input_ids, labels, *_ = on_device(device, batch)
-            found, state = objective.log_prob(input_ids, labels, None if batch.fresh else state)
-            states.append(given.pop()[0, scored].float())
-            log_probs.append(found[0, scored])
+            batch_log_probs, state = objective.log_prob(input_ids, labels, None if batch.fresh else state)
+            states.append(outputs_of_model.pop()[0, scored].float())
+            log_probs.append(batch_log_probs[0, scored])
     finally:
         hook.remove()
     return torch.cat(states), torch.cat(log_probs).double().cpu().numpy()
@@ -102,12 +114,18 @@ def read(model: NeuralLM, tokens: np.ndarray) -> tuple[Tensor, np.ndarray]:
 
 @torch.inference_mode()
 def cache_log_probs(states: Tensor, words: Tensor, size: int, thetas: Sequence[float]) -> np.ndarray:
-    """The log-probabilities (len(thetas), N), float64, that a cache of the last `size` states gives the words (N,) that
-    came after the states (N, D). −inf for a word that is not in it, NaN for the first, before which it is empty.
+    """Compute the log-probabilities of words under the cache, for each θ.
 
-    Price: N · size products of states, and as many exponentials for each θ.
+    Cost: N · size products of states, and as many exponentials per θ.
+
+    Args:
+        states: (N, D).
+        words: the word that followed each state, (N,).
+        size: number of states in the cache.
+    Returns: float64 (len(thetas), N), in nats; −inf for a word that is not in the cache, NaN for the first word, before
+        which the cache is empty.
     """
-    found = torch.empty(len(thetas), len(words), dtype=torch.float64)
+    log_probs = torch.empty(len(thetas), len(words), dtype=torch.float64)
     places = torch.arange(len(words), device=words.device)
     for start in range(0, len(words), BLOCK):
         now, before = slice(start, start + BLOCK), slice(max(start - size, 0), start + BLOCK)
@@ -116,14 +134,14 @@ def cache_log_probs(states: Tensor, words: Tensor, size: int, thetas: Sequence[f
         scores = states[now] @ states[before].mT
         scores -= scores.masked_fill(absent, -torch.inf).amax(1, keepdim=True)
         same = words[now, None] == words[before]
-        for row, theta in zip(found, thetas, strict=True):
+        for row, theta in zip(log_probs, thetas, strict=True):
             shares = (theta * scores).exp_().masked_fill_(absent, 0)
             row[now] = ((shares * same).sum(1) / shares.sum(1)).double().log()
-    return found.numpy()
+    return log_probs.numpy()
 
 
 def interpolated(log_probs: np.ndarray, cached: np.ndarray, weight: float) -> np.ndarray:
-    """What model and cache give together, (N,) each, the cache with `weight`."""
+    """Return the log-probabilities of model and cache together, (N,); `weight` is the cache's."""
     both = log_average(np.stack([log_probs, cached]), np.array([1 - weight, weight]))
     both[:1] = log_probs[:1]
     return both

@@ -1,4 +1,4 @@
-"""The perplexity benchmark: how likely a language model finds held-out text, with every sum kept."""
+"""The perplexity benchmark: likelihood of held-out text under a language model, with all sums kept."""
 
 import csv
 from collections.abc import Sequence
@@ -12,11 +12,14 @@ from retable.data.encode import COUNTED
 from retable.metrics.likelihood import Likelihoods, likelihood_metrics
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
-MEASURED = COUNTED[:4]  # tokens, words, bytes, and of these the lost
+MEASURED = COUNTED[:4]  # tokens, words, bytes, lost bytes
 
 
 class Perplexity(Likelihoods):
-    """Scores whole splits; `inputs` are the files that the scores depend on."""
+    """The benchmark of whole splits.
+
+    `inputs` lists the files that the scores depend on.
+    """
 
     asks_for = LanguageModel
 
@@ -27,7 +30,7 @@ class Perplexity(Likelihoods):
         self.inputs = [self.folder / name for name in names]
 
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
-        """Write `units.csv`, the summed nats of each unit of text, to `folder`; return the metrics by split."""
+        """Write `units.csv`, the summed nats of each unit of text, to `folder`. Return the metrics by split."""
         vocab_size = Tokenizer.load(self.folder / "tokenizer.json").vocab_size
         metrics: dict[str, float] = {}
         with (folder / "units.csv").open("w", newline="", encoding="utf-8") as file:
@@ -45,11 +48,14 @@ class Perplexity(Likelihoods):
 
 
 def read_split(folder: Path, split: str, vocab_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """A tokenized split: its ids, and the COUNTED of each unit of text, (n_units, 5)."""
+    """Read a tokenized split: its ids (N,), and the counts COUNTED of each unit of text, (n_units, 5).
+
+    Raises: UsageError: the table has other columns, or the tokens are incomplete.
+    """
     tokens = read_tokens(folder / f"{split}.bin", vocab_size)
     units = np.load(folder / f"{split}.units.npy")
     if units.shape[1:] != (len(COUNTED),):
-        raise UsageError(f"{folder / split}.units.npy lacks counts; run the tokenize stage again")
+        raise UsageError(f"{folder / split}.units.npy lacks columns; run the tokenize stage again")
     if len(tokens) != units[:, 0].sum():
-        raise UsageError(f"{folder / split}.bin has lost its end; run the tokenize stage again")
+        raise UsageError(f"{folder / split}.bin is incomplete; run the tokenize stage again")
     return tokens, units

@@ -1,10 +1,10 @@
-"""What a language model lacks of the embedded language, by what decides each word: its excess over the true entropy.
+"""A language model's loss above the true distribution of the built-in grammar, by phenomenon.
 
-The grammar reads the text again and says of each token what decided it (`PHENOMENA` in
-`retable.grammar.interpreters`): the words beside it, an agreement, what is still open, or an earlier mention.
-The excess of a token is its nats under the model less its nats under the grammar. Over a long text its mean can't be
-below 0, the relative entropy. That of one class can: what class a token has shows only with the token, and a model that
-expects, say, too many repetitions does better on those that come, and pays on the words that come instead of them.
+The grammar reads the text and names for each token the phenomenon that determined it (`PHENOMENA` in
+`retable.grammar.interpreters`): neighbouring words, agreement, nesting, or repetition. The excess of a token is its
+nats under the model minus its nats under the grammar. Its mean over a long text is the relative entropy and cannot be
+below 0. The mean of one phenomenon can: a token's phenomenon is known only once the token is, so a model that expects,
+for example, too many repetitions scores better on repetitions and worse on the words that come instead.
 """
 
 import csv
@@ -22,15 +22,18 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class Language(Protocol):
-    """What the benchmark asks of the grammar."""
+    """The grammar, as the benchmark uses it."""
 
     def read(self, tokens: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-        """The log-probability of each token of a document, and the phenomenon that decided it."""
+        """Return the log-probability of each token of a document, and the phenomenon that determined it."""
         ...
 
 
 class Phenomena:
-    """Scores one split; `inputs` are the files that the scores depend on."""
+    """The benchmark of one split.
+
+    `inputs` lists the files that the scores depend on.
+    """
 
     asks_for = LanguageModel
 
@@ -39,10 +42,13 @@ class Phenomena:
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
-        """Write `phenomena.csv`, a row a document and phenomenon: unit, phenomenon, tokens, nats, true_nats.
+        """Write `phenomena.csv`, one row per document and phenomenon, and return the metrics.
 
-        Returns `phenomena/<phenomenon>/<metric>`, and the same of the `total`: `excess` and `entropy` (the grammar's
-        own nats), both a token, and `share` of the tokens. UsageError where the tokens are not the grammar's words.
+        Columns: unit, phenomenon, tokens, nats, true_nats.
+
+        Returns: `phenomena/<phenomenon>/<metric>`, also for `total`: `excess` and `entropy` (the grammar's own), in
+            nats per token, and the `share` of tokens.
+        Raises: UsageError: the tokens are not the grammar's words, or a document is not in the language.
         """
         words = words_of(Tokenizer.load(self.inputs[0]))
         tokens, units = read_split(self.folder, self.split, len(words))
@@ -54,10 +60,12 @@ class Phenomena:
             for unit, span in enumerate(spans(units)):
                 log_probs, phenomena = self.language.read([words[token] for token in tokens[span]])
                 if not np.isfinite(log_probs).all():
-                    raise UsageError(f"document {unit} of {self.inputs[1]} is not of the grammar; take corpus=grammar")
+                    raise UsageError(
+                        f"document {unit} of {self.inputs[1]} is not in the grammar's language; take corpus=grammar"
+                    )
                 table = np.column_stack([np.ones(len(log_probs)), nats[span], -log_probs])
                 for name in sorted(set(phenomena)):
-                    n, model_nats, true_nats = row = table[[found == name for found in phenomena]].sum(axis=0)
+                    n, model_nats, true_nats = row = table[[each == name for each in phenomena]].sum(axis=0)
                     writer.writerow((unit, name, int(n), f"{model_nats:.6f}", f"{true_nats:.6f}"))
                     sums[name] = sums.get(name, 0) + row
                     sums["total"] += row

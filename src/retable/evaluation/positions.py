@@ -1,7 +1,7 @@
-"""Loss by position: in the sentence, in the unit of text (a document, or a line), and in a window of fresh context.
+"""Loss by position: in the sentence, in the unit of text (a document or a line), and in a window.
 
-The last says how much a neural model makes of a longer context: the same text is scored in windows that tile it, and
-before each the model has seen nothing.
+The last shows how much a neural model gains from longer context: the text is scored in consecutive windows, each
+without the context before it.
 """
 
 import csv
@@ -16,11 +16,14 @@ from retable.evaluation.perplexity import read_split
 from retable.objectives.base import Likelihood
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
-BATCH_SIZE = 16  # windows that are scored at a time
+BATCH_SIZE = 16  # windows scored at a time
 
 
 class Positions:
-    """Scores one split; `inputs` are the files that the scores depend on. `window` is the tokens of a window."""
+    """The benchmark of one split, with windows of `window` tokens.
+
+    `inputs` lists the files that the scores depend on.
+    """
 
     asks_for = LanguageModel
 
@@ -29,10 +32,10 @@ class Positions:
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
-        """Write `positions.csv`, a row a bin: where (sentence, unit or window), the first and the last position from 1,
-        tokens, and their mean nats. No metrics.
+        """Write `positions.csv`, one row per bin of positions, and return no metrics.
 
-        There are sentences where a token of its own ends a line, and windows where the model is a neural one.
+        Columns: where (sentence, unit or window), the first and the last position from 1, tokens, and their mean nats.
+        Sentences are included if a token ends each line, windows if the model is a neural one.
         """
         tokenizer = Tokenizer.load(self.inputs[0])
         tokens, units = read_split(self.folder, self.split, tokenizer.vocab_size)
@@ -54,15 +57,20 @@ class Positions:
 
 
 def positions(lengths: np.ndarray) -> np.ndarray:
-    """The position, from 1, of each token in its part of a stream that is cut into parts of these lengths."""
+    """Return the position, from 1, of each token in its part, for a stream of parts of these lengths."""
     starts = np.cumsum(lengths) - lengths
     return np.arange(lengths.sum()) - np.repeat(starts, lengths) + 1
 
 
 def binned(places: np.ndarray, values: np.ndarray) -> list[tuple[int, int, int, float]]:
-    """(first, last, count, mean value) of each bin of places that holds any, int (n,) from 1, and their values (n,).
+    """Average values over bins of positions.
 
     The bins end at powers of √2: at 1, 2, 3, 4, 6, 8, 11, 16, 23, 32.
+
+    Args:
+        places: positions from 1, (n,).
+        values: (n,).
+    Returns: (first, last, count, mean value) of each bin that is not empty.
     """
     last = places.max()
     ends = np.unique(np.round(2 ** (np.arange(2 * np.log2(last) + 2) / 2)).astype(int))

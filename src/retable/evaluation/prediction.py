@@ -1,4 +1,4 @@
-"""What an objective predicts of examples of any kind."""
+"""Predictions of an objective for examples of any kind."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -14,35 +14,40 @@ from retable.data.buckets import by_length
 from retable.generation.packed import packed
 from retable.objectives.base import Objective
 
-Piece = tuple[np.ndarray, Any]  # places of examples, and their batch
+Piece = tuple[np.ndarray, Any]  # indices of examples, and their batch
 
 
 def predict(objective: Objective, encoded: Encoded, batch_size: int = 256) -> list[Any]:
-    """What `objective.predict` says of each example, in their order; of a batch it gives a tensor or a list, a row an
-    example. Processes share the batches."""
+    """Return the prediction of `objective.predict` for each example, in order.
+
+    `objective.predict` returns a tensor or a list with one row per example. Processes share the batches.
+    """
     predict_piece = predicting(objective)
     batches = list(by_length(encoded.lengths, batch_size))
-    found = dict(chain(*mapped(lambda places: predict_piece((places, encoded.pad(places))), batches)))
-    return [found[place] for place in range(len(encoded.lengths))]
+    rows = dict(chain(*mapped(lambda places: predict_piece((places, encoded.pad(places))), batches)))
+    return [rows[place] for place in range(len(encoded.lengths))]
 
 
 def predicting(objective: Objective) -> Callable[[Piece], list[tuple[int, Any]]]:
-    """What predicts the examples of one batch after the other, each with its place."""
+    """Return a function that predicts the examples of a batch, each with its index."""
     objective = packed(objective)
     device = next((weights.device for weights in objective.parameters()), torch.device("cpu"))
 
     @torch.inference_mode()
     def predict_piece(piece: Piece) -> list[tuple[int, Any]]:
         places, batch = piece
-        found = objective.predict(on_device(device, batch))
-        rows = found.tolist() if isinstance(found, Tensor) else found
+        predictions = objective.predict(on_device(device, batch))
+        rows = predictions.tolist() if isinstance(predictions, Tensor) else predictions
         return list(zip(places.tolist(), rows, strict=True))
 
     return predict_piece
 
 
 class Predictions:
-    """Examples to a training: how good what the objective predicts of them is, by `score` of places and predictions."""
+    """Scores an objective's predictions of examples during training.
+
+    `score` gets the indices of the examples and their predictions, and returns metrics.
+    """
 
     def __init__(self, encoded: Encoded, batch_size: int, score: Callable[[list[int], list[Any]], dict[str, float]]):
         self._encoded, self._batch_size, self._score = encoded, batch_size, score
@@ -55,6 +60,6 @@ class Predictions:
         return predicting(objective)
 
     def total(self, measured: Sequence[Sequence[list[tuple[int, Any]]]]) -> dict[str, float]:
-        found = dict(pair for piece in in_order(measured) for pair in piece)
-        places = sorted(found)
-        return self._score(places, [found[place] for place in places])
+        predictions = dict(pair for piece in in_order(measured) for pair in piece)
+        places = sorted(predictions)
+        return self._score(places, [predictions[place] for place in places])

@@ -1,10 +1,9 @@
-"""What a linear classifier can read off a model's frozen states, layer by layer (Belinkov et al. 2017; Peters et al.
-2018, section 5.3), beside what it could learn by heart.
+"""Linear probes of a model's frozen states, layer by layer, with control tasks.
 
-A probe that is told the states of words in sentences predicts a label of each: its part of speech, the number of the
-subject that a verb agrees with, its sense. The control task (Hewitt and Liang 2019) gives each word type a random label
-instead, which says nothing but which word it is; accuracy on the labels less accuracy on the control task is the
-probe's selectivity.
+(Belinkov et al. 2017; Peters et al. 2018, section 5.3.) A probe reads the state of a word in a sentence and predicts
+its label: its part of speech, the number of the subject with which a verb agrees, or its sense. The control task
+(Hewitt and Liang 2019) gives each word type a random label, which can only be memorised. The probe's selectivity is its
+accuracy on the labels minus its accuracy on the control task.
 
 n words with a label, D dimensions, C labels, K layers.
 """
@@ -29,19 +28,19 @@ from retable.models.base import BothDirections, EncoderDecoder, MarkedEncoder, M
 from retable.objectives.states import states_of
 from retable.tokenizers.tokenizer import Tokenizer
 
-PENALTY = 1e-3  # times half the squared weights, beside the mean loss of a word
-ITERATIONS = 100  # of L-BFGS, at most
+PENALTY = 1e-3  # factor of half the squared weights, added to the mean loss per word
+ITERATIONS = 100  # iterations of L-BFGS, at most
 
 
 class Labelled(Protocol):
-    """A sentence with labels of its words, by what they say; "" where a word has none."""
+    """A sentence with labels of its words by kind; "" if a word has none."""
 
     words: list[str]
     labels: dict[str, list[str]]
 
 
 class LabelledText(Protocol):
-    """Where the sentences of train and test come from; `inputs` are the files that they depend on."""
+    """A source of sentences of the splits train and test; `inputs` are the files that they depend on."""
 
     inputs: list[Path]
 
@@ -54,30 +53,35 @@ class LabelledWords(NamedTuple):
 
 
 class SenseLabels:
-    """The sentences of a file of senses, see `contextual_vectors.Senses`, with the label `sense`: one half is train,
-    the other test. In which half a sentence is follows from its words."""
+    """The sentences of a file of senses (see `contextual_vectors.Senses`) with the label `sense`.
+
+    A hash of each sentence's words assigns it to train or test, half to each.
+    """
 
     def __init__(self, senses: str):
         self.inputs = [Path(senses)]
 
     def sentences(self, split: str) -> list[LabelledWords]:
-        found: dict[str, LabelledWords] = {}
+        sentences: dict[str, LabelledWords] = {}
         for occurrence in chain.from_iterable(read_senses(self.inputs[0]).values()):
             text = " ".join(occurrence.sentence)
             blank = LabelledWords(occurrence.sentence, {"sense": [""] * len(occurrence.sentence)})
-            found.setdefault(text, blank).labels["sense"][occurrence.position] = occurrence.sense
+            sentences.setdefault(text, blank).labels["sense"][occurrence.position] = occurrence.sense
         half = ("train", "test").index(split)
-        return [sentence for text, sentence in found.items() if zlib.crc32(text.encode()) % 2 == half]
+        return [sentence for text, sentence in sentences.items() if zlib.crc32(text.encode()) % 2 == half]
 
 
 class Probes:
-    """The benchmark: probes of every layer for every kind of label.
+    """The probing benchmark: a probe for every layer and every kind of label.
 
-    tokens: the folder with the tokenizer that the system was trained with.
-    text: sentences with labels, of a split `train` for the probes, and one `test`.
-    by_word: a probe for each word type, as telling the senses of a word apart asks for; then there is no control task,
-        for which word it is says nothing. Words that train lacks are told wrong.
-    seed: of the control tasks.
+    Args:
+        tokens: the folder with the tokenizer that the system was trained with.
+        text: sentences with labels; the probes are trained on split `train` and scored on `test`.
+        by_word: train a probe per word type, for word senses. There is no control task then, because the word type is
+            constant. Words that are not in train count as wrong.
+        seed: seed of the control tasks.
+
+    `inputs` lists the files that the scores depend on.
     """
 
     asks_for = TrainedSystem
@@ -88,32 +92,36 @@ class Probes:
         self._text, self._by_word, self._seed = text, by_word, seed
 
     def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
-        """Return, for each kind of label, `probes/layer_<k>/<kind>`, the accuracy on test,
-        `probes/layer_<k>/<kind>_control`, that on the control task, `probes/majority/<kind>`, that of the label that is
-        most frequent in training, by word that of its own, and `probes/words/<kind>`, how many words of test have one.
-        Layer 0 is what goes into the first layer with context. Words behind what the model reads are left out; the
-        number of their sentences is `probes/shortened`, where there are any."""
+        """Train and score the probes, and return their accuracies on test.
+
+        Layer 0 is the input of the first layer with context. Words after the model's longest input are left out.
+
+        Returns, for each kind of label:
+            - `probes/layer_<k>/<kind>`: accuracy, and `probes/layer_<k>/<kind>_control`: accuracy on the control task.
+            - `probes/majority/<kind>`: accuracy of the most frequent label in train (of each word if `by_word`).
+            - `probes/words/<kind>`: number of words of test that have a label.
+            `probes/shortened` is the number of sentences that were cut, if any.
+        Raises: UsageError: too few sentences, a kind without labels, or a model whose layers are not accessible.
+        """
         reader = ContextualVectors(readable(system.objective.model), Tokenizer.load(self._tokenizer))
         sentences = {split: self._text.sentences(split) for split in ("train", "test")}
         if not all(sentences.values()):
-            raise UsageError(f"{self._text.inputs[0]} has too few sentences for train and test; write more there")
+            raise UsageError(f"{self._text.inputs[0]} has too few sentences for train and test; add sentences")
         metrics: dict[str, float] = {}
         words = [row.words for rows in sentences.values() for row in rows]
         if n_cut := reader.n_cut(words):
             metrics["probes/shortened"] = float(n_cut)
-            warn(
-                f"{n_cut:,} of {len(words):,} sentences have more tokens than the model reads, and were cut at the end"
-            )
+            warn(f"{n_cut:,} of {len(words):,} sentences are longer than the model's input and were cut at the end")
         states = {split: [*reader.layers([row.words for row in rows])] for split, rows in sentences.items()}
         for kind in sentences["train"][0].labels:
             train, test = (_labelled(sentences[split], states[split], kind) for split in ("train", "test"))
             if not (len(train.labels) and len(test.labels)):
-                raise UsageError(f"the text has no words with a {kind} in train or in test; ask for more words")
+                raise UsageError(f"no word has a label of kind {kind} in train or in test; ask for more words")
             metrics |= {f"probes/{name}": value for name, value in self._probed(kind, train, test)}
         return metrics
 
     def _probed(self, kind: str, train: "Words", test: "Words") -> Iterator[tuple[str, float]]:
-        """The metrics of a kind of label."""
+        """Yield the metrics of a kind of label."""
         n = len(test.labels)
         groups: list[Any] = [(slice(None), slice(None))]
         tasks = {kind: (train.labels, test.labels)}
@@ -140,7 +148,7 @@ class Words(NamedTuple):
 
 
 def _labelled(sentences: Sequence[Any], states: Sequence[np.ndarray], kind: str) -> Words:
-    """Of the words of all sentences that have states, (K, T, D) of each sentence."""
+    """Collect the labelled words that have states. `states` has (K, T, D) per sentence."""
     pairs = [(sentence, each.shape[1]) for sentence, each in zip(sentences, states, strict=True)]
     words = np.array([word for sentence, n in pairs for word in sentence.words[:n]])
     labels = np.array([label for sentence, n in pairs for label in sentence.labels[kind][:n]])
@@ -149,19 +157,26 @@ def _labelled(sentences: Sequence[Any], states: Sequence[np.ndarray], kind: str)
 
 
 def _places_by_word(train: np.ndarray, test: np.ndarray) -> list[Any]:
-    """Where each word that is in both stands in either."""
+    """Return the indices in train and in test of each word that is in both."""
     return [(np.flatnonzero(train == word), np.flatnonzero(test == word)) for word in np.intersect1d(train, test)]
 
 
 def most_frequent(labels: np.ndarray) -> str:
-    """The first in the alphabet, of several."""
+    """Return the most frequent label; of equally frequent ones the first in alphabetical order."""
     names, counts = np.unique(labels, return_counts=True)
     return str(names[counts.argmax()])
 
 
 def control_labels(words: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
-    """(words,) a label for each word type, drawn with the frequencies that `labels` have: a function of the word, the
-    seed and these frequencies alone."""
+    """Draw a random label per word type, with the label frequencies of `labels`.
+
+    The label depends on the word, the seed and these frequencies only.
+
+    Args:
+        words: (n,).
+        labels: (m,), any number of labels.
+    Returns: the label of each of `words`, (n,).
+    """
     names, counts = np.unique(labels, return_counts=True)
     bounds = np.cumsum(counts)[:-1] / len(labels)
     types, of = np.unique(words, return_inverse=True)
@@ -170,8 +185,14 @@ def control_labels(words: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarr
 
 
 def probe_hits(train: Tensor, labels: np.ndarray, test: Tensor, test_labels: np.ndarray) -> int:
-    """How many words of `test` a linear softmax tells right that was fitted to `train` (n, D). A label that train lacks
-    is never told right."""
+    """Count the words of `test` that a linear softmax fitted to `train` labels correctly.
+
+    Labels that are not in train count as wrong. States are standardised by the mean and deviation of `train`.
+
+    Args:
+        train, test: states, (n, D).
+        labels, test_labels: (n,).
+    """
     names, targets = np.unique(labels, return_inverse=True)
     mean, deviation = train.mean(dim=0), train.std(dim=0, correction=0)
     scale = torch.where(deviation > 0, deviation, 1.0)
@@ -182,8 +203,10 @@ def probe_hits(train: Tensor, labels: np.ndarray, test: Tensor, test_labels: np.
 
 
 def fit_probe(states: Tensor, targets: Tensor, n_labels: int) -> nn.Linear:
-    """The linear softmax of the least penalised loss, which is unique: by L-BFGS on all states (n, D) at once, from
-    zero."""
+    """Fit a linear softmax with L2 penalty by L-BFGS on all states (n, D), starting from zero.
+
+    The penalised loss is convex and has one minimum.
+    """
     probe = nn.Linear(states.shape[1], n_labels)
     nn.init.zeros_(probe.weight)
     nn.init.zeros_(probe.bias)
@@ -203,21 +226,24 @@ def fit_probe(states: Tensor, targets: Tensor, n_labels: int) -> nn.Linear:
 
 
 def readable(model: Model) -> Layered:
-    """What has the model's `layers`: itself, or its blocks. UsageError for one that does not show them."""
+    """Return an object with the model's `layers`: the model, or a view of its blocks.
+
+    Raises: UsageError: the model's layers are not accessible.
+    """
     if isinstance(model, MarkedEncoder | BothDirections):
         return model
     if blocks := blocks_of(model.encoder if isinstance(model, EncoderDecoder) else model):
         return BlockStates(model, blocks)
     raise UsageError(
-        f"{type(model).__name__} does not show its layers; take a cell of recipe=elmo/elmo, bert/bert, "
+        f"the layers of {type(model).__name__} are not accessible; take a cell of recipe=elmo/elmo, bert/bert, "
         "transformer/gpt or t5/t5"
     )
 
 
 class BlockStates:
-    """The layers of a model whose blocks do not show their states: of GPT, of T5's encoder, or its one stack.
+    """The layers of a model that does not return them: GPT, T5's encoder, or T5 with one stack.
 
-    Layer 0 goes into the first block; the last is the model's own output, behind its last norm.
+    Layer 0 is the input of the first block. The last is the model's output, after its final norm.
     """
 
     def __init__(self, model: Model, blocks: Sequence[nn.Module]):
@@ -231,7 +257,7 @@ class BlockStates:
         return self._model.parameters()
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """(B, T) ids, padded behind each row's length, to the layers (B, T, D)."""
+        """Return the layers, (B, T, D) each, from ids (B, T) padded after each row's length."""
         states: list[Tensor] = []
         hooks = [
             block.register_forward_pre_hook(lambda _, arguments: states.append(arguments[0])) for block in self._blocks

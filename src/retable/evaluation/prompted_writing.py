@@ -1,4 +1,4 @@
-"""H1: translations ("… =") and summaries ("… TL;DR:") that a language model writes behind a prompt.
+"""H1: translations ("… =") and summaries ("… TL;DR:") that a language model writes after a prompt.
 
 Radford et al. 2019, sections 3.6 and 3.7.
 """
@@ -20,11 +20,17 @@ from retable.metrics.translation import STATISTICS
 from retable.metrics.units import Measured
 from retable.tokenizers.tokenizer import Tokenizer
 
-Written = Sequence[tuple[str, str]]  # what is read, and what is to be written
+Written = Sequence[tuple[str, str]]  # input texts and references
 
 
 class Texts(Protocol):
-    """Texts with what is to be written of them; `inputs` are their files, `kind` is what the table calls it."""
+    """A source of texts with references.
+
+    Attributes:
+        kind: the name of the task in the tables.
+        inputs: the files that the texts depend on.
+        metrics: names of the metrics.
+    """
 
     kind: str
     inputs: list[Path]
@@ -33,22 +39,25 @@ class Texts(Protocol):
     def read(self, split: str) -> Written: ...
 
     def scores(self, written: Sequence[str], right: Sequence[str]) -> Mapping[str, NDArray]:
-        """Columns, what each text adds to the metrics."""
+        """Return each text's contributions to the metrics, by column."""
         ...
 
 
 class PromptedWriting(Measured):
-    """The benchmark; `inputs` are the files that the scores depend on. A unit is a text.
+    """The benchmark of texts written after a prompt. A unit is a text.
 
-    template: what is read in words, {text} for it. After it comes a space, then what is written, by the likeliest token
-        each time, to the end of the line.
-    shots: how many of the training texts come first with what belongs to them, a line each, drawn anew for each text by
-        (seed, its number).
-    max_new_tokens: of what is written.
-    convention: as in `Scorer`, of the whole prompt.
+    Args:
+        tokens: the folder with the tokenizer that the system was trained with.
+        template: the prompt, with {text} for the input. The model continues after a space, greedily, to the line's end.
+        shots: number of training examples with references before each input, one per line. They are drawn for each text
+            by (seed, its number).
+        max_new_tokens: write at most this many tokens.
+        convention: as in `Scorer`, applied to the whole prompt.
+
+    `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = System  # any at all: `Scorer` refuses those that are no language models
+    asks_for = System  # any system: `Scorer` rejects those that are not language models
     statistics: ClassVar = STATISTICS
 
     def __init__(
@@ -63,15 +72,17 @@ class PromptedWriting(Measured):
         convention: Callable[[str], str] | None = None,
     ):
         if "{text}" not in template:
-            raise UsageError(f"template={template!r} has no place for what is read; write {{text}} there")
+            raise UsageError(f"template={template!r} does not contain the input; write {{text}} in it")
         self.inputs = [Path(tokens, "tokenizer.json"), *texts.inputs]
         self._texts, self._template, self._split, self._shots, self._seed = texts, template, split, shots, seed
         self._max_new_tokens, self._convention = max_new_tokens, convention
 
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
-        """Write `units.csv`: split, unit, what is written, and what it adds to the metrics.
+        """Write `units.csv`, one row per text, and return the metrics.
 
-        Returns `written_<kind>_<shots>/<split>/<metric>` for the metrics of the kind.
+        Columns: split, unit, the written text, and its contributions to the metrics.
+
+        Returns: `written_<kind>_<shots>/<split>/<metric>` for the metrics of the kind.
         """
         texts = self._texts.read(self._split)
         tokenizer = Tokenizer.load(self.inputs[0])
@@ -79,10 +90,11 @@ class PromptedWriting(Measured):
         shown, asked = zip(*self.prompts(texts), strict=True)
         examples = [chain(*scorer.encode_lines(lines, end=True)) for lines in shown]
         contexts = [[*some, *ids] for some, ids in zip(examples, scorer.encode_lines(asked, end=False), strict=True)]
-        found = scorer.continue_greedily(contexts, self._max_new_tokens)
+        continuations = scorer.continue_greedily(contexts, self._max_new_tokens)
         end = [tokenizer.boundary, *tokenizer.encode("\n")][-1]
-        lines = tokenizer.decode_batch([ids[: ids.index(end)] if end in ids else ids for ids in found])
-        written = [" ".join(line.partition("\n")[0].split()) for line in lines]  # a token may hold more than the end
+        lines = tokenizer.decode_batch([ids[: ids.index(end)] if end in ids else ids for ids in continuations])
+        # a token may contain a line end and more text
+        written = [" ".join(line.partition("\n")[0].split()) for line in lines]
         scores = self._texts.scores(written, [right for _, right in texts])
         units = pd.DataFrame({"split": self._split, "unit": range(len(texts)), "written": written, **scores})
         units.to_csv(folder / "units.csv", index=False, lineterminator="\n")
@@ -92,10 +104,10 @@ class PromptedWriting(Measured):
         }
 
     def prompts(self, texts: Written) -> list[tuple[list[str], str]]:
-        """The lines of the examples that stand before each text, and what it is asked with."""
+        """Return for each text the lines of its examples, and its own prompt."""
         pool = self._texts.read("train") if self._shots else []
         if len(pool) < self._shots:
-            raise UsageError(f"there are {len(pool)} texts for training; write shots={len(pool)} or fewer")
+            raise UsageError(f"shots={self._shots}, but {len(pool)} training texts; write shots={len(pool)} or fewer")
         prompts = []
         for number, (text, _) in enumerate(texts):
             drawn = np.random.default_rng((self._seed, number)).choice(len(pool), self._shots, replace=False)
@@ -107,5 +119,5 @@ class PromptedWriting(Measured):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """Of translations the lengths of the references."""
+        """Return the lengths of the references for translations."""
         return tuple(units["bleu_reference"]) if "bleu_reference" in units else super().text(units)

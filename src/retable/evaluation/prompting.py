@@ -1,7 +1,7 @@
-"""Questions put to a language model in words, with no example of their kind, or one, or a few (Brown et al. 2020).
+"""Zero-shot, one-shot and few-shot questions to a language model (Brown et al. 2020).
 
-A prompt is the examples, each with its answer, and then the question, all by one template. The answer is the choice
-that is the likeliest continuation, or the one that greedy generation writes.
+A prompt consists of examples with answers and the question, all in one template. The answer is the most likely choice,
+or the one that greedy generation writes.
 """
 
 import sys
@@ -19,11 +19,11 @@ from retable.evaluation.scoring import Scorer
 from retable.metrics.labelled import Labelled
 from retable.tokenizers.tokenizer import Tokenizer
 
-MANY = 5  # answers that a message names
+MANY = 5  # answers listed in a message
 
 
 class Questions(Protocol):
-    """Where questions come from: each has `fields`, `choices` and the place of the right one, `answer`."""
+    """A source of questions, each with `fields`, `choices`, and the index of the correct choice, `answer`."""
 
     inputs: list[Path]
 
@@ -31,18 +31,22 @@ class Questions(Protocol):
 
 
 class Prompted(Labelled):
-    """The benchmark; `inputs` are the files that the scores depend on. A unit is a question.
+    """The benchmark of prompted questions. A unit is a question.
 
-    name: of the task.
-    template: the question in words; {field} stands for a field of it. After it comes a space, then the choice.
-    shots: how many examples come first, drawn from `examples` anew for each question, by (seed, its number).
-    description, separator: what stands before all, and between it, the examples and the question.
-    by: "likelihood", or "generation": the choice whose tokens the greedy continuation begins with, the longest such, or
-        none.
-    convention, sentinels: as in `Scorer`; the convention is that of the whole prompt.
+    Args:
+        name: name of the task.
+        tokens: the folder with the tokenizer that the system was trained with.
+        template: the question, with {field} for its fields. A space and the choice follow it.
+        shots: number of examples before each question, drawn from `examples` for each question by (seed, its number).
+        description: text before the examples.
+        separator: text between description, examples and question.
+        by: "likelihood", or "generation": the longest choice whose tokens the greedy continuation begins with, if any.
+        convention, sentinels: as in `Scorer`; the convention is applied to the whole prompt.
+
+    `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = System  # any at all: `Scorer` refuses those that are no language models
+    asks_for = System  # any system: `Scorer` rejects those that are not language models
 
     def __init__(
         self,
@@ -61,9 +65,9 @@ class Prompted(Labelled):
         sentinels: bool = False,
     ):
         if by not in ("likelihood", "generation"):
-            raise UsageError(f"by={by} is no way to answer; write by=likelihood or by=generation")
+            raise UsageError(f"by={by} is unknown; write by=likelihood or by=generation")
         if shots and examples is None:
-            raise UsageError(f"shots={shots} needs examples to draw from; name them, or write shots=0")
+            raise UsageError(f"shots={shots} needs examples to draw from; write examples, or shots=0")
         self.questions, self.examples, self.template, self.split = questions, examples, template, split
         self.shots, self.seed, self.description, self.separator = shots, seed, description, separator
         self.by, self.convention, self.sentinels = by, convention, sentinels
@@ -72,15 +76,17 @@ class Prompted(Labelled):
         self.inputs += examples.inputs if examples is not None and shots else []
 
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
-        """Write `units.csv`: split, unit, label and prediction, the places of the right and the chosen answer, and by
-        likelihood whether it is right by the other two ways.
+        """Write `units.csv`, one row per question, and return the metrics.
 
-        Returns `prompted_<name>_<shots>/<split>/<metric>`, with `_generated` behind the shots where answers are: the
-        number of `questions`; `accuracy`; by likelihood also `accuracy_tokens` and `accuracy_bytes`, where a choice's
-        log-probability is divided by its tokens, or by the bytes of its text.
+        Columns: split, unit, label and prediction (indices of the correct and the chosen answer), and by likelihood
+        whether the two normalised scores choose correctly.
+
+        Returns: `prompted_<name>_<shots>/<split>/<metric>` (`prompted_<name>_<shots>_generated` by generation): the
+            number of `questions`; `accuracy`; by likelihood also `accuracy_tokens` and `accuracy_bytes`, for which a
+            choice's log-probability is divided by its tokens or by the bytes of its text.
         """
         if not (questions := self.questions.read()):
-            raise UsageError(f"{self.questions.inputs[0]} has no question; a row is one")
+            raise UsageError(f"{self.questions.inputs[0]} has no questions; write one per row")
         scorer = Scorer(system, Tokenizer.load(self.inputs[0]), self.convention, self.sentinels)
         prompts = self.prompts(questions)
         places = np.repeat(np.arange(len(questions)), [len(question.choices) for question in questions])
@@ -114,9 +120,12 @@ class Prompted(Labelled):
         answers: Sequence[Sequence[int]],
         places: np.ndarray,
     ) -> str:
-        """Says which answers have a word that the model doesn't know, for which it has one probability of all such
-        words; "" where none has. UsageError, with the answers, where every question has one of unknown words alone,
-        whose probability says nothing."""
+        """Return a warning about answers with words outside the vocabulary, otherwise "".
+
+        All such words share one probability.
+
+        Raises: UsageError: every question has an answer of unknown words only, whose probability means nothing.
+        """
         strange = [i for i, ids in enumerate(answers) if scorer.unknown in ids]
         if not strange:
             return ""
@@ -133,7 +142,7 @@ class Prompted(Labelled):
         return f"{self.task}: {lacks}, or a word of it, for {touched} of {n_questions} questions"
 
     def prompts(self, questions: Sequence[Any]) -> list[str]:
-        """What each question is asked with."""
+        """Return the prompt of each question."""
         pool = self.examples.read() if self.examples is not None and self.shots else []
         if len(pool) < self.shots:
             raise UsageError(f"{self.examples.inputs[0]} has {len(pool)} examples; write shots={len(pool)} or fewer")  # type: ignore[union-attr]
@@ -150,17 +159,22 @@ class Prompted(Labelled):
             return self.template.format(**question.fields)
         except (LookupError, AttributeError, ValueError) as error:
             fields, path = ", ".join(f"{{{name}}}" for name in question.fields), self.questions.inputs[0]
-            raise UsageError(f"the template asks for {error}; a question of {path} has {fields}") from None
+            raise UsageError(f"the template needs {error}; questions of {path} have {fields}") from None
 
 
 def _best(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """For each question the place of its best choice, the first of equals; scores and questions of all choices."""
+    """Return the index of the best choice of each question, the first of equal ones.
+
+    Args:
+        scores: scores of all choices of all questions.
+        places: the question of each choice.
+    """
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     return np.array([int(part.argmax()) for part in np.split(scores, starts[1:])])
 
 
 def _begun_with(scorer: Scorer, contexts: list[list[int]], answers: list[list[int]], places: np.ndarray) -> np.ndarray:
-    """For each question the place of the longest choice that its greedy continuation begins with, or −1."""
+    """Return per question the index of the longest choice that begins its greedy continuation, or −1."""
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     written = scorer.continue_greedily([contexts[start] for start in starts], max(map(len, answers)))
     chosen = np.full(len(starts), -1)

@@ -1,6 +1,6 @@
-"""How well replaced tokens could be told at best on the embedded language, by the grammar that wrote it.
+"""The best possible accuracy in detecting replaced tokens on the built-in grammar's text.
 
-p is a word's true distribution given the rest of its document, q the generator's given the row with all its masks.
+p is a word's true distribution given the rest of its document; q is the generator's given the row with all masks.
 """
 
 import csv
@@ -31,21 +31,23 @@ MARK = -1
 
 
 class MaskedLanguage(Protocol):
-    """What the bound asks of the grammar."""
+    """The grammar, as the bound uses it."""
 
     def posterior(self, tokens: Sequence[str], place: int) -> Mapping[str, float]:
-        """Word → its probability at one place of a document, given all the other tokens."""
+        """Return the probability of each word at a place of a document, given all other tokens."""
         ...
 
 
 class ReplacedBound:
-    """The accuracy of the best detector of the tokens that the cell's own generator puts in.
+    """The benchmark of the best detector of the tokens that a cell's own generator replaces.
 
     Args:
         tokens: a folder of tokens that are the grammar's words, with BERT's marks.
         language: `retable.grammar.masked.MaskedWords`.
-        length, rate: of a row, and of the tokens that are masked, as in the model's batches.
-        words: how many masked words of the split are judged, rounded up to as many of each batch.
+        length, rate: tokens per row and share of masked tokens, as in the model's batches.
+        words: judge at least this many masked words of the split, the same number per batch.
+
+    `inputs` lists the files that the scores depend on.
     """
 
     asks_for = TrainedSystem
@@ -61,26 +63,29 @@ class ReplacedBound:
         seed: Seed = 1,
     ):
         if words < 2:
-            raise UsageError(f"benchmark.replaced_bound.words={words} has no spread; write 2 or more")
+            raise UsageError(f"benchmark.replaced_bound.words={words} gives no standard error; write 2 or more")
         self.folder, self.language, self.split, self.seed = Path(tokens), language, split, seed
         self.length, self.rate, self.words = length, rate, words
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
     @torch.inference_mode()
     def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
-        """Write `replaced.csv`, a row a masked word: unit, place, word, baseline, blind, told: of its place the
-        probability that the word stays, if it is masked, and the accuracies of the two judges below.
+        """Write `replaced.csv`, one row per masked word, and return the bounds.
 
-        Returns shares of all tokens, marks and unmasked words among them as in the objective's own accuracy, each with
-        its `_standard_error`,
-        - `replaced/accuracy`: of a judge who knows p and q of each place and the rate of masks, and so by Bayes' rule
-          how likely the word there has been replaced. It is exact, but for the sample, for a word among true ones. A
-          discriminator sees other replaced words in their stead and, outside the row, nothing, so that its best is
-          less. All that it has more is what the other draws betray of the number of masks and of the word that the
-          generator saw; in principle, by so little it could be better.
-        - `replaced/accuracy_told`: of a judge who is told as well which places were masked. No discriminator's expected
-          accuracy is above; exact but for the sample.
-        - `replaced/baseline`: of who calls every token original. Exact but for the sample.
+        Columns: unit, place, word; baseline, the probability that the word is kept if its place is masked; blind and
+        told, the accuracies of the two judges below.
+
+        Returns: shares of all tokens, including marks and unmasked words as in the objective's accuracy, each with its
+            `_standard_error`:
+            - `replaced/accuracy`: of a judge that knows p and q of each place and the rate of masks, and so by Bayes'
+              rule the probability that the word was replaced. For a word among true words this is exact except for
+              sampling. A discriminator sees other replaced words instead of true ones, and nothing outside the row, so
+              its best accuracy is lower. It could gain only what the other draws reveal about the number of masks and
+              about the word that the generator saw; in principle it could be better by that little.
+            - `replaced/accuracy_told`: of a judge that also knows which places were masked. It is an upper bound on the
+              expected accuracy of any discriminator; exact except for sampling.
+            - `replaced/baseline`: of calling every token original; exact except for sampling.
+        Raises: UsageError: the system has no generator, or its tokens are not the grammar's words.
         """
         objective = system.objective
         if not isinstance(objective, ReplacedTokenDetection):
@@ -133,14 +138,14 @@ class ReplacedBound:
             "baseline": (masked, np.concatenate(kept)),
         }
         metrics = {}
-        for name, (share, values) in shares.items():  # of all other tokens the judge is right
+        for name, (share, values) in shares.items():  # the judge is right on all other tokens
             metrics[f"replaced/{name}"] = float(1 - share + share * values.mean())
             metrics[f"replaced/{name}_standard_error"] = float(share * values.std(ddof=1) / np.sqrt(len(values)))
         return metrics
 
 
 class _Places(Documents):
-    """Documents whose text has in place of each id where it stands in the stream."""
+    """Documents whose text is each token's position in the stream instead of its id."""
 
     def __init__(self, tokens: np.ndarray, units: np.ndarray, line_end: int):
         super().__init__(tokens, units, line_end, parted=True)
@@ -148,7 +153,7 @@ class _Places(Documents):
 
 
 def proposals(objective: ReplacedTokenDetection, batch: MaskedBatch) -> np.ndarray:
-    """(P, V): the distribution that the generator of `objective` draws the word of each masked place from."""
+    """Return the distributions from which the generator draws the masked words, (P, V)."""
     objective.eval()
     head = objective.generator_head
     features = head(encode(objective.generator, batch.input_ids, batch).flatten(0, 1)[batch.places])
@@ -157,7 +162,13 @@ def proposals(objective: ReplacedTokenDetection, batch: MaskedBatch) -> np.ndarr
 
 
 def accuracies(p: np.ndarray, q: np.ndarray, rate: float) -> tuple[float, float]:
-    """How often the best judge is right of a place whose word has the distribution p and which, at this rate, is
-    masked and refilled by a draw from q: where he sees only the word, and where the place is masked and he knows it."""
+    """Compute the accuracies of the two best judges of a word.
+
+    Args:
+        p: the word's true distribution, (V,).
+        q: the distribution from which a masked word is drawn, (V,).
+        rate: probability that the place is masked.
+    Returns: the accuracy of a judge that sees the word only, and of one that knows that the place is masked.
+    """
     replaced, original = rate * q * (1 - p), p * (1 - rate + rate * q)
     return float(np.maximum(replaced, original).sum()), float((q * np.maximum(p, 1 - p)).sum())

@@ -1,8 +1,8 @@
-"""Quality of samples against their diversity, on the embedded language, whose grammar can judge any text.
+"""Quality and diversity of samples on the built-in grammar, which can judge any text.
 
-After Caccia et al. (2020, arXiv 1811.02549), who compare models over a sweep of temperatures instead of at one: low
-temperatures and small nuclei give likelier texts and fewer of them. The grammar says what a text is worth, the samples
-among each other how many there are; a row `text` says the same of the held-out text itself.
+After Caccia et al. (2020, arXiv 1811.02549), who compare models over a range of temperatures instead of at one: low
+temperatures and small nuclei give better texts with less diversity. The grammar measures quality; comparisons among the
+samples measure diversity. The row `text` has the same scores for the held-out text.
 """
 
 import csv
@@ -25,18 +25,21 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class Language(Protocol):
-    """What the benchmark asks of the grammar."""
+    """The grammar, as the benchmark uses it."""
 
     def sentence_log_probability(self, sentence: str) -> float:
-        """log p of a sentence with its line end, −inf outside the language."""
+        """Return log p of a sentence with its line end, −inf outside the language."""
         ...
 
 
 class Samples:
-    """Writes texts with a language model; `inputs` are the files that the scores depend on.
+    """The sampling benchmark of a language model.
 
-    temperatures, top_p: the settings, one at a time; the others stand at 1.
-    samples: texts of each setting, cut where they end, or after `length` tokens.
+    Args:
+        temperatures, top_p: values to sample with, one at a time; all other settings are 1.
+        samples: texts per setting, each up to the document's end or `length` tokens.
+
+    `inputs` lists the files that the scores depend on.
     """
 
     asks_for = LanguageModel
@@ -52,17 +55,20 @@ class Samples:
         seed: Seed = 1,
     ):
         if samples < 2:
-            raise UsageError(f"benchmark.sampling.samples={samples} can't be compared with each other; write 2 or more")
+            raise UsageError(f"benchmark.sampling.samples={samples} is too few to compare; write 2 or more")
         self.folder, self.language = Path(tokens), language
         self.settings = [("temperature", value) for value in temperatures] + [("top_p", value) for value in top_p]
         self.samples, self.length, self.seed = samples, length, seed
         self.inputs = [self.folder / name for name in ("tokenizer.json", "test.bin", "test.units.npy")]
 
     def __call__(self, system: LanguageModel, folder: Path) -> dict[str, float]:
-        """Write `sampling.csv`, a row a setting: method, value, and the scores of `scores`; `samples.txt`, three texts
-        of each. Returns `sampling/<method>_<value>/<score>`, and the scores of the `text`.
+        """Write `sampling.csv` and `samples.txt`, and return the scores.
 
-        UsageError where the tokens are not the grammar's words.
+        `sampling.csv` has one row per setting: method, value, and the scores of `scores`. `samples.txt` has three texts
+        per setting.
+
+        Returns: `sampling/<method>_<value>/<score>`, and `sampling/text/<score>`.
+        Raises: UsageError: the tokens are not the grammar's words, or the held-out text is not in the language.
         """
         tokenizer = Tokenizer.load(self.inputs[0])
         words = words_of(tokenizer)
@@ -71,12 +77,12 @@ class Samples:
         held_out = [[words[token] for token in beginning] for beginning in beginnings]
         rows = {("text", ""): scores(self.language, held_out)}
         if rows["text", ""]["grammatical"] != 1:
-            raise UsageError(f"{self.inputs[1]} is not of the grammar, which judges the samples; take corpus=grammar")
+            raise UsageError(f"{self.inputs[1]} is not in the language of the grammar; take corpus=grammar")
         model, shown = next_token(system), []
         for method, value in self.settings:
             settings: dict[str, Any] = {method: float(value), "num_return_sequences": self.samples}
             strategy = Sampling(seeded(self.seed), self.length, **settings)
-            # Two line ends close a document, so what follows them opens one.
+            # Two line ends close a document, so that a new document follows them.
             (completions,) = strategy(model, [[tokenizer.boundary] * 2], eos=None)
             texts = [document([words[token] for token in completion.ids]) for completion in completions]
             rows[method, f"{value:g}"] = scores(self.language, texts)
@@ -95,17 +101,20 @@ class Samples:
 
 
 def document(tokens: Sequence[str]) -> list[str]:
-    """The tokens up to the line end that closes the document, if it is closed."""
+    """Return the tokens up to the end of the document, or all tokens if it does not end."""
     ends = (i for i, pair in enumerate(pairwise(tokens), 2) if pair == (LINE_END, LINE_END))
     return list(tokens[: next(ends, len(tokens))])
 
 
 def scores(language: Language, texts: Sequence[Sequence[str]]) -> dict[str, float]:
-    """What texts, documents or their beginnings, are worth; NaN where there is nothing to measure.
+    """Compute quality and diversity of texts, which are documents or their beginnings.
 
-    `grammatical`, the share of their whole sentences that the language has, and `nats`, the grammar's own a token of
-    these: a sentence is judged on its own, so that a mistake does not tell against all that follows. `self_bleu`,
-    `distinct_1` to `distinct_3`, `repetition` and `zipf`: see `retable.metrics.diversity`.
+    Returns: NaN where there is nothing to measure:
+        - `tokens` and `sentences`: counts.
+        - `grammatical`: share of complete sentences that are in the language.
+        - `nats`: the grammar's nats per token of these. Each sentence is judged by itself, so that a mistake does not
+          affect later sentences.
+        - `self_bleu`, `distinct_1` to `distinct_3`, `repetition`, `zipf`: see `retable.metrics.diversity`.
     """
     sentences = [sentence for text in texts for sentence in whole_sentences(text)]
     log_probs = [language.sentence_log_probability(" ".join(sentence)) for sentence in sentences]
@@ -124,7 +133,7 @@ def scores(language: Language, texts: Sequence[Sequence[str]]) -> dict[str, floa
 
 
 def whole_sentences(text: Sequence[str]) -> list[list[str]]:
-    """The words of each sentence that a line end closes; the empty line at a document's end is none."""
+    """Split a text into the sentences that a line end closes, without the empty line at a document's end."""
     ends = [-1, *(i for i, token in enumerate(text) if token == LINE_END)]
     return [list(text[before + 1 : end]) for before, end in pairwise(ends) if end > before + 1]
 

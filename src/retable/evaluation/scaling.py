@@ -1,8 +1,8 @@
-"""Time and memory of one layer against the length n of a sequence and the width d, with fitted exponents.
+"""Time and memory of one layer by sequence length n and width d, with fitted exponents.
 
-The claim (Vaswani et al. 2017, Table 1): a recurrent layer takes n·d² operations, a convolution of width k takes
-k·n·d², self-attention n²·d, and n·d² more for its projections. A sum of two powers has no exponent of its own: beside
-the one that was measured stands the one that the counted operations have on the same sizes.
+Vaswani et al. 2017, Table 1, give operations per layer: n·d² for a recurrent layer, k·n·d² for a convolution of width
+k, n²·d for self-attention, plus n·d² for its projections. A sum of two powers has no single exponent, so the exponent
+of the counted operations at the same sizes is reported next to each measured one.
 
 B batch, T time (n), D d_model (d).
 """
@@ -25,15 +25,20 @@ HEAD_SIZE = 64
 
 
 class Layer(NamedTuple):
-    """A kind of layer of a given width, what it computes, and its operations: multiplications of one sequence."""
+    """A kind of layer.
+
+    Attributes:
+        build: makes the layer from its width.
+        operations: multiplications for one sequence, from n and d.
+    """
 
     build: Callable[[int], nn.Module]
     operations: Callable[[int, int], int]
-    keeps_scores: bool = False  # the attention's (n, n) scores, which a fused kernel never writes down
+    keeps_scores: bool = False  # stores the attention's (n, n) scores, which a fused kernel does not
 
 
 class CausalConvolution(nn.Conv1d):
-    """(B, T, D) to (B, T, D): each position from itself and the `width` − 1 before it."""
+    """A convolution over (B, T, D) from each position and the `width` − 1 before it."""
 
     def __init__(self, d_model: int, width: int):
         super().__init__(d_model, d_model, width)
@@ -43,7 +48,7 @@ class CausalConvolution(nn.Conv1d):
 
 
 def layers(kernel: int) -> dict[str, Layer]:
-    """The layers to measure; `kernel` is the convolution's width."""
+    """Return the layers to measure by name; `kernel` is the width of the convolution."""
 
     def attention(d: int) -> nn.Module:
         return CausalSelfAttention(d, max(d // HEAD_SIZE, 1), dropout=0.0)
@@ -69,9 +74,15 @@ def measure(
     repeats: int,
     device: str,
 ) -> pd.DataFrame:
-    """A row a layer and size: layer, varied (length or width), length, width, operations, seconds and bytes.
+    """Measure every layer at every size.
 
-    Varied are `lengths` at one width, and `widths` at one length. See `cost` for the last two.
+    Args:
+        kernel: width of the convolution.
+        lengths: values of n, measured at width `width`.
+        widths: values of d, measured at length `length`.
+        repeats: timed passes per size.
+    Returns: one row per layer and size: layer, varied (length or width), length, width, operations, and seconds and
+        bytes as in `cost`.
     """
     sizes = [("length", n, width) for n in lengths] + [("width", length, d) for d in widths]
     rows = []
@@ -85,13 +96,15 @@ def measure(
 
 
 def cost(module: nn.Module, inputs: Tensor, repeats: int) -> tuple[float, int]:
-    """The seconds of the fastest of `repeats` forward and backward passes after one to warm up, on a processor its own,
-    in which other programs have no part; and the bytes that the forward pass keeps for the backward pass besides
-    weights and inputs."""
+    """Measure time and memory of a forward and backward pass.
+
+    Returns: the seconds of the fastest of `repeats` passes after one warm-up, on a CPU in process time, which excludes
+        other programs; and the bytes that the forward pass stores for the backward pass, without weights and inputs.
+    """
     inputs.requires_grad_()
     own = {tensor.untyped_storage().data_ptr() for tensor in (*module.parameters(), inputs)}
     kept: dict[int, int] = {}
-    alive: list[Tensor] = []  # or a later tensor could take an earlier one's place in memory
+    alive: list[Tensor] = []  # keeps tensors, so that no later one is counted as an earlier one at the same address
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -114,8 +127,10 @@ def cost(module: nn.Module, inputs: Tensor, repeats: int) -> tuple[float, int]:
 
 
 def exponents(rows: pd.DataFrame) -> dict[str, float]:
-    """`<layer>/<varied>/<quantity>`, the fitted exponent of operations, seconds and bytes, with the 95 % interval of
-    those that are measured at `_low` and `_high`."""
+    """Fit the exponents of operations, seconds and bytes.
+
+    Returns: `<layer>/<varied>/<quantity>`, and for seconds and bytes the 95 % interval, `_low` and `_high`.
+    """
     fitted: dict[str, float] = {}
     for (layer, varied), part in rows.groupby(["layer", "varied"], sort=False):
         for quantity in ("operations", "seconds", "bytes"):
@@ -128,7 +143,7 @@ def exponents(rows: pd.DataFrame) -> dict[str, float]:
 
 def _output(module: nn.Module, inputs: Tensor) -> Tensor:
     output = module(inputs)
-    return output if isinstance(output, Tensor) else output[0]  # a state, or a cache, comes with it
+    return output if isinstance(output, Tensor) else output[0]  # recurrent layers and attention also return a state
 
 
 def _wait(device: torch.device) -> None:

@@ -1,9 +1,9 @@
-"""One scorer for all language models: the log-probability of texts, or of what continues a context, many at a time.
+"""Batched log-probabilities of texts and continuations, under any kind of language model.
 
-Counted models, trained ones, mixtures of them, and encoder-decoders and prefix LMs, which read the context and write
-the continuation. Processes share the batches of the last and of trained ones.
+Supports counted models, trained models, mixtures of them, and encoder-decoders and prefix LMs, which read the context
+and write the continuation. Processes share the batches of the last two kinds and of trained models.
 
-n texts, N tokens that are scored, B batch, T time.
+n texts, N scored tokens, B batch, T time.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,20 +31,21 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 Sequences = Sequence[Sequence[int]]
 
-TOKENS = 4096  # in a batch, with its padding
+TOKENS = 4096  # tokens per batch, including padding
 
 
 class Scorer:
-    """A system of language, with the tokenizer that it was trained with.
+    """A language-model system with the tokenizer that it was trained with.
 
-    Every text stands alone, after the boundary token that begins a stream: its log-probability is what the system's own
-    `log_prob` gives it alone. Only where a text is longer than a model's window does the window that the system is
-    evaluated with come in.
+    Each text is scored by itself, after the boundary token that begins a stream, as by the system's own `log_prob` of
+    that text. The evaluation window of the system only matters for texts longer than the model's window.
 
-    An encoder-decoder, or a prefix LM, has the context and the mark that ends inputs for its inputs, a text no context.
-    With `sentinels` the inputs end with <extra_id_0>, and the outputs begin with it, as in training on spans.
+    An encoder-decoder or a prefix LM gets the context and the end mark of inputs as its input; a text has no context.
 
-    `convention` puts a text as the training corpus has it.
+    Args:
+        convention: converts a text to the form of the training corpus.
+        sentinels: end inputs with <extra_id_0> and begin outputs with it, as in training on spans.
+    Raises: UsageError: the tokenizer has no <extra_id_0>.
     """
 
     def __init__(
@@ -62,14 +63,17 @@ class Scorer:
         self.unknown = tokenizer.unknown
 
     def encode_lines(self, lines: Sequence[str], end: bool) -> list[list[int]]:
-        """The ids of each line, with `end` those of its end too."""
+        """Return the ids of each line; `end` includes its line end."""
         lines = [self._convention(line) for line in lines]
         if end:
             return [ids for ids, _, _ in self._tokenizer.encode_units([[line] for line in lines], documents=False)]
         return self._tokenizer.encode_batch(lines)
 
     def encode(self, contexts: Sequence[str], continuations: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
-        """The ids of each context and of what comes after it. A token that has part in both is of the continuation."""
+        """Return the ids of each context and of its continuation.
+
+        A token that covers the border belongs to the continuation.
+        """
         texts = [self._convention(a + b) for a, b in zip(contexts, continuations, strict=True)]
         wholes = self._tokenizer.encode_batch(texts)
         befores = self._tokenizer.encode_batch([self._convention(context) for context in contexts])
@@ -78,38 +82,38 @@ class Scorer:
         return [before for before, _ in split], [after for _, after in split]
 
     def log_prob(self, contexts: Sequences, continuations: Sequences) -> np.ndarray:
-        """(n,) float64: the log-probability of each continuation after its context."""
+        """Return the log-probability of each continuation after its context, float64 (n,), in nats."""
         lengths = [len(continuation) for continuation in continuations]
         log_probs = self._token_log_probs(self._system, contexts, continuations)
         return np.bincount(np.repeat(np.arange(len(lengths)), lengths), log_probs, minlength=len(lengths))
 
     def log_prob_of_tokens(self, contexts: Sequences, continuations: Sequences) -> list[np.ndarray]:
-        """Of each continuation the log-probabilities of its tokens, float64."""
+        """Return the log-probabilities of each continuation's tokens, float64, in nats."""
         ends = np.cumsum([len(continuation) for continuation in continuations])[:-1]
         return np.split(self._token_log_probs(self._system, contexts, continuations), ends)
 
     def log_prob_of_texts(self, texts: Sequences) -> np.ndarray:
-        """(n,) float64: the log-probability of each text. Texts that are the same get the same number.
+        """Return the log-probability of each text, float64 (n,), in nats. Equal texts get equal numbers.
 
-        What a text begins with as another does is read again, but its softmax, most of the work, is computed once: in
-        the order of a dictionary, 31% of BLiMP's words begin a sentence as the one before does.
+        A beginning that a text shares with the previous one in sorted order is read again, but its softmax, most of the
+        work, is computed once. In this order, 31 % of BLiMP's words are in shared beginnings.
         """
         ordered = sorted({tuple(text) for text in texts})
         shared = [_n_shared(text, before) for before, text in pairwise([(), *ordered])]
         systems = self._system.systems if isinstance(self._system, MixedSystem) else [self._system]
-        if any(map(_text_to_text, systems)):  # which has a context for its inputs
+        if any(map(_text_to_text, systems)):  # these read a context as input, so a shared beginning cannot be one
             shared = [0] * len(ordered)
         split = [(text[:n], text[n:]) for text, n in zip(ordered, shared, strict=True)]
         new = self._token_log_probs(self._system, [context for context, _ in split], [rest for _, rest in split])
-        found, so_far, start = {}, np.zeros(1), 0  # of a text's beginnings, the empty one first
+        totals, so_far, start = {}, np.zeros(1), 0  # so_far: log-probability of each beginning of a text
         for text, n in zip(ordered, shared, strict=True):
             stop = start + len(text) - n
             so_far = np.concatenate([so_far[: n + 1], so_far[n] + np.cumsum(new[start:stop])])
-            found[text], start = so_far[-1], stop
-        return np.array([found[tuple(text)] for text in texts], dtype=np.float64)
+            totals[text], start = so_far[-1], stop
+        return np.array([totals[tuple(text)] for text in texts], dtype=np.float64)
 
     def continue_greedily(self, contexts: Sequences, n_tokens: int) -> list[list[int]]:
-        """The likeliest token after each context, and so on, `n_tokens` of them."""
+        """Return `n_tokens` tokens after each context, each the most likely next one."""
         model: NextToken
         if objective := _text_to_text(self._system):
             model, prompts = Conditioned(objective, objective.start_id, *self._sentinel), self._inputs(contexts)
@@ -121,7 +125,7 @@ class Scorer:
         return [text.strip() for text in self._tokenizer.decode_batch(batch)]
 
     def _token_log_probs(self, system: System, contexts: Sequences, continuations: Sequences) -> np.ndarray:
-        """(N,) float64: the log-probability of each token of the continuations, one after the other."""
+        """Return the log-probability of each token of all continuations in order, float64 (N,)."""
         if isinstance(system, MixedSystem):
             parts = [self._token_log_probs(each, contexts, continuations) for each in system.systems]
             return log_average(np.stack(parts), system.weights)
@@ -129,7 +133,7 @@ class Scorer:
             return self._of_outputs(objective, contexts, continuations)
         if not isinstance(system, LanguageModel):
             raise UsageError(
-                f"{type(system).__name__} gives no probabilities of text; take the cell of a language model"
+                f"{type(system).__name__} is not a language model; take the cell of one, such as recipe=recurrent/lstm"
             )
         if isinstance(system, TrainedSystem) and isinstance(system.objective, Likelihood):
             return _of_trained(system, system.objective, contexts, continuations, self._tokenizer.boundary)
@@ -140,7 +144,7 @@ class Scorer:
 
     @torch.inference_mode()
     def _of_outputs(self, objective: TextToText, contexts: Sequences, continuations: Sequences) -> np.ndarray:
-        """Of an encoder-decoder or a prefix LM, given the contexts."""
+        """Score the continuations under an encoder-decoder or a prefix LM, given the contexts."""
         inputs, skip = self._inputs(contexts), len(self._sentinel)
         outputs = [[*self._sentinel, *continuation] for continuation in continuations]
         device, starts = next(objective.parameters()).device, _starts(continuations)
@@ -153,22 +157,22 @@ class Scorer:
             batch = pad(inputs, outputs, places)
             batch.target_ids[:, 0] = objective.start_id
             hidden, labels = objective.predictions(on_device(device, batch))
-            found = linear_log_prob(hidden, objective.head.weight, None, labels).double().cpu().numpy()
-            return found[np.concatenate([np.arange(len(outputs[place])) >= skip for place in places])]
+            scores = linear_log_prob(hidden, objective.head.weight, None, labels).double().cpu().numpy()
+            return scores[np.concatenate([np.arange(len(outputs[place])) >= skip for place in places])]
 
-        for places, found in zip(batches, mapped(find, batches), strict=True):
-            log_probs[_spans(starts, continuations, places)] = found
+        for places, scores in zip(batches, mapped(find, batches), strict=True):
+            log_probs[_spans(starts, continuations, places)] = scores
         return log_probs
 
     def _inputs(self, contexts: Sequences) -> list[list[int]]:
-        """What an encoder reads: the context, the sentinel, and the mark that ends inputs in training."""
+        """Return the encoder's inputs: the context, the sentinel, and the mark that ends inputs in training."""
         line_end = [self._tokenizer.boundary, *self._tokenizer.encode("\n")][-1]
         end = self._tokenizer.special_ids.get("</s>", line_end)
         return [[*context, *self._sentinel, end] for context in contexts]
 
 
 def _text_to_text(system: System) -> TextToText | None:
-    """The objective of an encoder-decoder or a prefix LM."""
+    """Return the objective if the system is an encoder-decoder or a prefix LM."""
     return system.objective if isinstance(system, TrainedSystem) and isinstance(system.objective, TextToText) else None
 
 
@@ -176,7 +180,10 @@ def _text_to_text(system: System) -> TextToText | None:
 def _of_trained(
     system: LanguageModel, objective: Likelihood, contexts: Sequences, continuations: Sequences, boundary: int
 ) -> np.ndarray:
-    """Of a trained left-to-right model: texts alike in length together, and a softmax only where a token is scored."""
+    """Score under a trained left-to-right model, in batches of similar length.
+
+    The softmax is computed for scored tokens only.
+    """
     starts, window, objective = _starts(continuations), objective.model.max_length, packed(objective)
     device = next(objective.parameters()).device
     lengths = np.array([len(a) + len(b) for a, b in zip(contexts, continuations, strict=True)], dtype=np.int64)
@@ -197,21 +204,21 @@ def _of_trained(
         return _log_prob_where(objective, ids[:, :-1], ids[:, 1:], mask).double().cpu().numpy()
 
     batches = [whole[chosen] for chosen in _by_length(lengths[whole])]
-    for places, found in zip(batches, mapped(find, batches), strict=True):
-        log_probs[_spans(starts, continuations, places)] = found
+    for places, scores in zip(batches, mapped(find, batches), strict=True):
+        log_probs[_spans(starts, continuations, places)] = scores
     return log_probs
 
 
 def _log_prob_where(objective: Likelihood, input_ids: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    """The log-probabilities of the labels (B, T) where the mask (B, T) is True, row by row."""
+    """Return the log-probabilities of the labels (B, T) where the mask (B, T) is True, row by row."""
     if isinstance(objective, CausalLM) and type(objective).log_prob is CausalLM.log_prob:
         hidden, _ = objective.model(input_ids)
         return objective.log_prob_of(objective.projection(hidden[mask]), labels[mask])
-    return objective.log_prob(input_ids, labels)[0][mask]  # ELMo, whose direction is forward, or one with features
+    return objective.log_prob(input_ids, labels)[0][mask]  # ELMo's forward direction, or a model with features
 
 
 def _of_sentences(system: LanguageModel, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
-    """Of a model that sees nothing before the last boundary: all texts are one stream."""
+    """Score under a model that sees nothing before the last boundary, with all texts in one stream."""
     texts = [[*a, *b, boundary] for a, b in zip(contexts, continuations, strict=True)]
     stream = np.fromiter((token for text in texts for token in text), np.int64)
     firsts = _starts(texts) + [len(context) for context in contexts]
@@ -224,7 +231,7 @@ def _of_text(system: LanguageModel, context: Sequence[int], continuation: Sequen
 
 
 def _by_length(lengths: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """Places of texts in batches, the shortest first."""
+    """Return batches of indices of texts, the shortest first."""
     if not len(lengths):
         return []
     lengths = np.asarray(lengths)
@@ -233,18 +240,18 @@ def _by_length(lengths: Sequence[int] | np.ndarray) -> list[np.ndarray]:
 
 
 def _starts(sequences: Sequences) -> np.ndarray:
-    """Where each begins in all of them, one after the other."""
+    """Return the start of each sequence in their concatenation."""
     lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
     return np.cumsum(lengths) - lengths
 
 
 def _spans(starts: np.ndarray, sequences: Sequences, places: Sequence[int] | np.ndarray | range) -> np.ndarray:
-    """The places, from `starts` on, of the tokens of those sequences."""
+    """Return the positions of the tokens of the sequences `places`, which begin at `starts`."""
     spans = [np.arange(starts[place], starts[place] + len(sequences[place])) for place in places]
     return np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
 
 
 def _n_shared(whole: Sequence[int], before: Sequence[int]) -> int:
-    """How many tokens two texts have in common at their beginning."""
+    """Count the tokens of the longest common prefix."""
     pairs = zip(whole, before, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(whole), len(before)))

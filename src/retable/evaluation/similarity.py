@@ -1,6 +1,6 @@
-"""Word similarity: does the cosine of two words' vectors order pairs as people do (Spearman's rank correlation)?
+"""Word similarity: rank correlation of the cosines of word pairs with human ratings.
 
-Each file of pairs is a set of its own; Faruqui and Dyer 2014, "Community Evaluation and Exchange of Word Vectors at
+Each file of pairs is one data set. Faruqui and Dyer 2014, "Community Evaluation and Exchange of Word Vectors at
 wordvectors.org", collected thirteen in one format.
 """
 
@@ -17,9 +17,13 @@ Pair = tuple[str, str, float]
 
 
 class Similarity:
-    """The sets of a folder, `*.txt`; `inputs` are the files that the scores depend on.
+    """The benchmark of the data sets of a folder, `*.txt`.
 
-    lowercase: lower-case the words and the pairs; of words that become the same, the most frequent stays.
+    Args:
+        pairs: the folder.
+        lowercase: lower-case words and pairs. If words become equal, the most frequent is kept.
+
+    `inputs` lists the files that the scores depend on.
     """
 
     asks_for = WordVectors
@@ -29,12 +33,15 @@ class Similarity:
         self.lowercase = lowercase
         if not self.inputs:
             raise UsageError(
-                f"{pairs} holds no sets of word pairs (*.txt); set RETABLE_DATA to the folder of data sets"
+                f"{pairs} contains no files of word pairs (*.txt); set RETABLE_DATA to the folder of data sets"
             )
 
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
-        """`similarity/<set>/pairs`, `similarity/<set>/covered`, how many have two words with a vector, and
-        `similarity/<set>/spearman` of those, left out where they can't be ranked. Nothing is written to `folder`."""
+        """Return the rank correlation of each data set. Nothing is written to `folder`.
+
+        Returns: `similarity/<set>/pairs`; `similarity/<set>/covered`, the number of pairs whose words both have a
+            vector; and `similarity/<set>/spearman` over these, missing if it is undefined.
+        """
         known = system.lowercased() if self.lowercase else system
         metrics: dict[str, float] = {}
         for path in self.inputs:
@@ -50,7 +57,10 @@ class Similarity:
 
 
 def read_pairs(path: str | PathLike[str]) -> list[Pair]:
-    """Two words and how similar people find them a line, parted by white space; UsageError where not."""
+    """Read word pairs with ratings, one per line: two words and a number, separated by white space.
+
+    Raises: UsageError: a line has another form.
+    """
     pairs = []
     with reading(path, UnicodeError), open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
@@ -61,14 +71,17 @@ def read_pairs(path: str | PathLike[str]) -> list[Pair]:
                     raise ValueError
             except ValueError:
                 raise UsageError(
-                    f"{path}, line {number}: {line.strip()!r} is no pair; a line is two words and a number"
+                    f"{path}, line {number}: {line.strip()!r} is not a pair; write two words and a number"
                 ) from None
     return pairs
 
 
 def spearman(system: WordVectors, pairs: list[Pair]) -> tuple[float, int]:
-    """The rank correlation of cosines and scores over the pairs whose words are both known, ties at their mean
-    rank, and how many those are. NaN where there are fewer than two, or all are alike."""
+    """Compute the rank correlation of cosines and ratings over the pairs with two known words.
+
+    Returns: the correlation, with ties at their mean rank, and the number of these pairs. NaN if there are fewer than
+        two, or if all cosines or all ratings are equal.
+    """
     first, second = (system.lookup(words) for words in ([a for a, _, _ in pairs], [b for _, b, _ in pairs]))
     known = first[1] & second[1]
     cosines = (unit(first[0][known]) * unit(second[0][known])).sum(axis=1, dtype=np.float64)

@@ -1,7 +1,7 @@
-"""What a translator looks at of the source with each word that it writes.
+"""The attention of a translation model to the source, for each word that it writes.
 
-Models with one attention to the source show it themselves. Those of many layers and heads mix values without showing
-their weights, so these are computed again from what goes into the last layer's: the mean over its heads.
+Models with a single attention to the source return it. Models with several layers and heads use fused attention, which
+returns no weights. For these the weights of the last layer, averaged over heads, are computed again from its inputs.
 
 B batch, S time of the source, U time of the target, H heads, K head size.
 """
@@ -20,29 +20,31 @@ from retable.models.base import EncoderDecoder
 from retable.nn.attention import Attention, padding_mask
 from retable.objectives.translation import Translation
 
-CROSSING = ("cross_attention", "crossing")  # what layers of decoders call their attention to the source
+CROSSING = ("cross_attention", "crossing")  # attribute names of attention to the source in decoder layers
 
 
 def crossings(model: EncoderDecoder) -> list[Attention]:
-    """The attention of each layer of a decoder to the source; none where it has no such layers."""
+    """Return the attention to the source of each decoder layer, empty for decoders without such layers."""
     named = model.named_modules()
     return [part for name, part in named if isinstance(part, Attention) and name.rpartition(".")[2] in CROSSING]
 
 
 def attends(model: EncoderDecoder) -> bool:
-    """Whether it looks at the source."""
+    """Check whether the model attends to the source."""
     return model.aligns or bool(crossings(model))
 
 
 @torch.inference_mode()
 def attention_to_source(objective: Translation, source: Sequence[int], target: Sequence[int]) -> np.ndarray:
-    """(U, S): the share of its attention that each step of the target gives to each token of the source. UsageError for
-    a model without attention to the source."""
+    """Compute the share of attention of each target step to each source token, (U, S).
+
+    Raises: UsageError: the model does not attend to the source.
+    """
     model = objective.eval().model
     if model.aligns:
         return align(objective, source, target)
     if not attends(model):
-        raise UsageError(f"{type(model).__name__} looks back at nothing of the source; take one with an attention")
+        raise UsageError(f"{type(model).__name__} has no attention to the source; take a model with attention")
     device = next(objective.parameters()).device
     batch = pad([source], [target], np.array([0]))
     ids = (batch.source_ids, batch.source_lengths, batch.target_ids)
@@ -50,8 +52,15 @@ def attention_to_source(objective: Translation, source: Sequence[int], target: S
 
 
 def cross_attention(model: EncoderDecoder, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-    """(B, S) sources, padded behind their lengths (B,), and (B, U) targets so far to the weights (B, U, S) of the last
-    layer's attention, whose rows sum to 1."""
+    """Compute the attention weights of the last layer, averaged over heads, (B, U, S).
+
+    Rows sum to 1.
+
+    Args:
+        source_ids: (B, S), padded after each row's length.
+        source_lengths: (B,).
+        target_ids: (B, U).
+    """
     attention = crossings(model)[-1]
     projected: dict[nn.Module, Tensor] = {}
 

@@ -1,6 +1,6 @@
-"""What T5's objectives could reach at best on the embedded language, computed by the grammar that wrote it.
+"""Bounds on the losses of T5's objectives on the built-in grammar's text, computed by the grammar.
 
-The bounds are of the language and need no model; the benchmark takes any cell, to stand beside its own figures.
+The bounds depend on the language only. The benchmark accepts any cell, so that the bounds appear next to its scores.
 """
 
 import csv
@@ -20,16 +20,16 @@ from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
-TRUTH = 0.01  # its weight in an estimate from below, which so is finite
+TRUTH = 0.01  # weight of the true text in an estimate from below, which keeps the estimate finite
 
 
 class GappedLanguage(Protocol):
-    """What the bound of spans asks of the grammar."""
+    """The grammar, as the bound of spans uses it."""
 
     grammar: Any
 
     def log_probability(self, text: Sequence[str]) -> float:
-        """log p(text), of the beginning of a stream of documents."""
+        """Return log p(text) of the beginning of a stream of documents, in nats."""
         ...
 
     def log_sum(
@@ -39,22 +39,25 @@ class GappedLanguage(Protocol):
         uniform: Callable[[], float],
         above: bool = False,
     ) -> float:
-        """log Σ p(sizes of the gaps) p(text) over all that the gaps may hold, estimated from below or from above.
+        """Estimate log Σ p(sizes of the gaps) p(text) over all contents of the gaps between the pieces.
 
-        The gaps stand between the pieces; in the sum they hold as many words together, shared out in any way with the
-        same probability."""
+        See `retable.evaluation.gapped_text.GappedText.log_sum`.
+        """
         ...
 
 
 class SpansBound:
-    """Lower bounds on the loss a target token of T5's random spans, and of its prefix language model.
+    """The benchmark of lower bounds on the loss per target token of T5's random spans and prefix LM.
 
     Args:
         tokens: a folder of tokens that are the grammar's words.
         language: `retable.evaluation.gapped_text.GappedText`.
-        length: of a row's inputs, as in `retable.data.corruption.Corrupted`.
-        density, mean: of the spans.
-        rows: how many are corrupted.
+        length: tokens of a row's input, as in `retable.data.corruption.Corrupted`.
+        density: share of tokens in spans.
+        mean: mean length of a span, in tokens.
+        rows: number of corrupted windows.
+
+    `inputs` lists the files that the scores depend on.
     """
 
     asks_for = System
@@ -72,50 +75,53 @@ class SpansBound:
     ):
         if rows < 3:
             raise UsageError(
-                f"benchmark.spans_bound.rows={rows} has no spread beside the line through them; write 3 or more"
+                f"benchmark.spans_bound.rows={rows} gives no standard error of a regression; write 3 or more"
             )
         self.folder, self.language, self.split, self.seed = Path(tokens), language, split, seed
         self.length, self.rows, self.corruption = length, rows, RandomSpans(density, mean)
         self.inputs = [self.folder / name for name in ("tokenizer.json", f"{split}.bin", f"{split}.units.npy")]
 
     def __call__(self, model: System, folder: Path) -> dict[str, float]:
-        """Write `spans.csv`, a row a window of the stream: its first token, and for its targets the nats of the
-        estimate from below and from above, and those that its hidden words have read from left to right.
+        """Write `spans.csv`, one row per window of the stream, and return the bounds.
 
-        Returns, in nats a target token as in the objective, sentinels and end marks among them, and each with its
-        `_standard_error`,
-        - `spans/loss`: −log p(targets | inputs) under the grammar, which has to guess where spans end as well. The best
-          model's expected loss is at least this: the judge also sees the window's first document from its beginning,
-          and the sum over what the spans may hold is estimated from below.
-        - `spans/loss_above`: the same with the sum estimated from above, by which one sees what the estimates lose.
-          It bounds no model.
-        - `prefix/loss`: of the second part of a window that is cut in two anywhere. The judge sees as much, and of
-          him this is exact but for the sample: the mean over the targets of all windows and cuts. An objective's own
-          figure is the mean of its batches' means, in which end marks, which cost nothing, weigh a little more: with 16
-          rows of 64, by which the judge's would be 0.07 % lower.
+        Columns: the window's first token; the nats of its targets, estimated from below and from above; and the nats of
+        its hidden words when read from left to right.
+
+        Returns: nats per target token as in the objective, including sentinels and end marks, each with its
+            `_standard_error`:
+            - `spans/loss`: −log p(targets | inputs) under the grammar, which also has to guess where spans end. The
+              expected loss of the best model is at least this, because the judge also sees the beginning of the
+              window's first document, and because the sum over contents of the spans is estimated from below.
+            - `spans/loss_above`: the same, estimated from above. It shows the error of the estimates and does not bound
+              a model.
+            - `prefix/loss`: of the second part of a window that is cut at a random place. The judge sees as much as the
+              model, so this is exact except for sampling: the mean over the targets of all windows and cuts. The
+              objective reports the mean of its batches' means, in which end marks, which cost nothing, weigh slightly
+              more; with 16 rows of 64 the judge would score 0.07 % lower by that mean.
+        Raises: UsageError: the tokens are not the grammar's words, or the text is too short or not in the language.
         """
         words = words_of(Tokenizer.load(self.inputs[0]))
         tokens, units = read_split(self.folder, self.split, len(words))
         text, documents = [words[token] for token in tokens], list(spans(units))
         nats = -np.concatenate([self.language.grammar.score_tokens(text[span]) for span in documents])
         if not np.isfinite(nats).all():
-            raise UsageError(f"{self.inputs[1]} has documents that are not of the grammar; take corpus=grammar")
+            raise UsageError(f"{self.inputs[1]} has documents outside the grammar's language; take corpus=grammar")
         mean, error = clustered_mean(np.add.reduceat(nats, [span.start for span in documents]), units[:, 0])
         metrics: dict[str, float] = {}
         below, above = self._spans(text, np.array([span.start for span in documents]), nats, folder)
         for name, (value, spread) in {"loss": below, "loss_above": above}.items():
             metrics |= {f"spans/{name}": value, f"spans/{name}_standard_error": spread}
         window = Prefix().window(self.length - 1)
-        share = window / 2 / (window / 2 + 1)  # the end mark is certain; of a window half is target, on average
+        share = window / 2 / (window / 2 + 1)  # half the window is target on average; the end mark is certain
         return metrics | {"prefix/loss": share * mean, "prefix/loss_standard_error": share * error}
 
     def _spans(
         self, text: Sequence[str], starts: np.ndarray, nats: np.ndarray, folder: Path
     ) -> list[tuple[float, float]]:
-        """The mean and its standard error, from below and from above."""
+        """Return the mean and its standard error, from below and from above."""
         window = self.corruption.window(self.length - 1)
         n_hidden, n_spans = self.corruption.counts(window)
-        n_targets = n_hidden + n_spans + 2  # a sentinel before each span and one behind them, and the end mark
+        n_targets = n_hidden + n_spans + 2  # a sentinel before each span, one after the last, and the end mark
         log_sizes = -log(comb(n_hidden - 1, n_spans - 1))
         if len(text) <= window:
             raise UsageError(
@@ -138,16 +144,21 @@ class SpansBound:
                 below = np.logaddexp(log(1 - TRUTH) + sums[0], log(TRUTH) + log_joint) - log_joint
                 rows.append((below, sums[1] - log_joint, nats[first : first + window][noise].sum()))
                 writer.writerow((first, *(f"{value:.6f}" for value in rows[-1])))
-        *losses, beside = np.array(rows).T
-        found = [adjusted_mean(loss, beside, n_hidden * nats.mean()) for loss in losses]
-        return [(mean / n_targets, error / n_targets) for mean, error in found]
+        *losses, left_to_right = np.array(rows).T
+        estimates = [adjusted_mean(loss, left_to_right, n_hidden * nats.mean()) for loss in losses]
+        return [(mean / n_targets, error / n_targets) for mean, error in estimates]
 
 
-def adjusted_mean(values: np.ndarray, beside: np.ndarray, expected: float) -> tuple[float, float]:
-    """The mean of values, and its standard error, by regression on what was measured beside them, whose expectation is
-    known (Cochran 1977, chapter 7)."""
-    away = beside - beside.mean()
-    slope = (away * values).sum() / np.square(away).sum()
-    residuals = values - values.mean() - slope * away
-    mean = values.mean() + slope * (expected - beside.mean())
+def adjusted_mean(values: np.ndarray, covariate: np.ndarray, expected: float) -> tuple[float, float]:
+    """Estimate a mean and its standard error by regression on a covariate (Cochran 1977, chapter 7).
+
+    Args:
+        values: (n,).
+        covariate: (n,), measured on the same units.
+        expected: the covariate's known expectation.
+    """
+    centred = covariate - covariate.mean()
+    slope = (centred * values).sum() / np.square(centred).sum()
+    residuals = values - values.mean() - slope * centred
+    mean = values.mean() + slope * (expected - covariate.mean())
     return float(mean), float(np.sqrt(np.square(residuals).sum() / (len(values) - 2) / len(values)))

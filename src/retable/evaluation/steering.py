@@ -1,9 +1,13 @@
-"""What FUDGE gives, and what it costs: how many of the sentences that a model writes have the label that was asked for,
-with a discriminator and without, and how likely they are, on the embedded language, which knows both for certain.
+"""Effect and cost of FUDGE on the built-in grammar: share of the requested label, and likelihood.
 
-Three rows. `sampled`: drawn from the model. `steered`: drawn by `FUDGE`. `kept`: those of the sampled that have the
-label, that is, drawn from the model's exact distribution given the label. With a right discriminator FUDGE's would be
-it, and its sentences as likely as these, of which one costs as many draws as the label is rare.
+The grammar gives the exact label and probability of any sentence. Three sets of sentences are compared:
+
+- `sampled`: drawn from the model.
+- `steered`: drawn by `FUDGE`.
+- `kept`: the sampled sentences that have the label: draws from the model's exact distribution given the label.
+
+With a perfect discriminator FUDGE would draw from that distribution, with the same likelihoods. A kept sentence costs 1
+/ (frequency of the label) draws.
 """
 
 import csv
@@ -25,33 +29,33 @@ from retable.generation.strategy import Strategy
 from retable.metrics.diversity import distinct
 from retable.tokenizers.tokenizer import Tokenizer
 
-SHOWN = 5  # sentences of a row that are written down
+SHOWN = 5  # sentences of each set in samples.txt
 
 
 class Language(Protocol):
-    """What the benchmark asks of the grammar."""
+    """The grammar, as the benchmark uses it."""
 
     def score_tokens(self, tokens: Sequence[str]) -> np.ndarray:
-        """The log-probability of each of a document's first tokens, −inf from the first impossible one on."""
+        """Return the log-probability of each of a document's first tokens, −inf from the first impossible one on."""
         ...
 
     def sentence_log_probability(self, sentence: str) -> float:
-        """log p of a sentence with its line end, −inf outside the language."""
+        """Return log p of a sentence with its line end, −inf outside the language."""
         ...
 
 
 class Judge(Protocol):
-    """What knows for certain."""
+    """A function that returns the true label of a sentence."""
 
     def __call__(self, sentence: str) -> str:
-        """The label of a sentence."""
+        """Return the label of a sentence."""
         ...
 
 
 class Sentence(NamedTuple):
     begun: list[str]
-    written: list[str]  # with the line end, where it came to it
-    log_prob: float  # of what was written, by the model alone
+    written: list[str]  # with the line end if the sentence is complete
+    log_prob: float  # of `written` under the model without the discriminator, in nats
 
     @property
     def text(self) -> str:
@@ -59,11 +63,15 @@ class Sentence(NamedTuple):
 
 
 class Steering:
-    """The benchmark, of a language model of the grammar's words; `inputs` are the files that the scores depend on.
+    """The steering benchmark of a language model of the grammar's words.
 
-    label: what sentences are steered to, one of the discriminator's. beginnings: what they begin with.
-    samples: sentences for each beginning, cut where they end, or after `length` tokens.
-    top_k: see FUDGE.
+    Args:
+        label: the requested label, one of the discriminator's.
+        beginnings: beginnings of the sentences.
+        samples: sentences per beginning, each up to its end or `length` tokens.
+        top_k: see FUDGE.
+
+    `inputs` lists the files that the scores depend on.
     """
 
     asks_for = LanguageModel
@@ -87,16 +95,16 @@ class Steering:
         self.inputs = [Path(tokens, "tokenizer.json"), *discriminator.files]
 
     def __call__(self, system: LanguageModel, folder: Path) -> dict[str, float]:
-        """Write `steering.csv`, a row for each of the three, with the scores of `scores`, and `samples.txt`, some
-        sentences of each. Returns `steering/<row>/<score>`.
+        """Write `steering.csv`, one row per set of sentences, and `samples.txt`, some sentences of each.
 
-        UsageError where the tokens are not the grammar's words, or those of the discriminator.
+        Returns: `steering/<set>/<score>`, see `scores`.
+        Raises: UsageError: the tokens are not the grammar's words, or not the discriminator's.
         """
         tokenizer = Tokenizer.load(self.inputs[0])
         words = words_of(tokenizer)
         self._discriminator.require_tokens(tokenizer.digest)
         for word in {word for begun in self._beginnings for word in begun} - set(words):
-            raise UsageError(f"benchmark.steering.beginnings: {word!r} is no word of the text; write one that it has")
+            raise UsageError(f"benchmark.steering.beginnings: {word!r} is not in the vocabulary; write another word")
         model = next_token(system)
         ids = {word: i for i, word in enumerate(words)}
         prompts = [[tokenizer.boundary, *(ids[word] for word in begun)] for begun in self._beginnings]
@@ -108,7 +116,7 @@ class Steering:
             "sampled": sampling(),
             "steered": FUDGE(sampling(), self._discriminator, self._label, self._top_k),
         }
-        found = {
+        sentences_of = {
             name: [
                 Sentence(begun, [words[token] for token in each.ids], each.log_prob)
                 for begun, several in zip(self._beginnings, strategy(model, prompts, tokenizer.boundary), strict=True)
@@ -116,14 +124,14 @@ class Steering:
             ]
             for name, strategy in strategies.items()
         }
-        found["kept"] = [each for each in found["sampled"] if self._judge(each.text) == self._label]
-        rows = {name: self.scores(sentences) for name, sentences in found.items() if sentences}
+        sentences_of["kept"] = [each for each in sentences_of["sampled"] if self._judge(each.text) == self._label]
+        rows = {name: self.scores(sentences) for name, sentences in sentences_of.items() if sentences}
         with (folder / "steering.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("sentences", *rows["sampled"]))
             writer.writerows((name, *(f"{value:.6g}" for value in row.values())) for name, row in rows.items())
-        shown = ["".join(f"{each.text}\n" for each in sentences[:SHOWN]) for sentences in found.values()]
-        pages = zip(found, shown, strict=True)
+        shown = ["".join(f"{each.text}\n" for each in sentences[:SHOWN]) for sentences in sentences_of.values()]
+        pages = zip(sentences_of, shown, strict=True)
         (folder / "samples.txt").write_text("\n".join(f"{name}\n\n{page}" for name, page in pages), encoding="utf-8")
         return {
             f"steering/{name}/{score}": value
@@ -133,9 +141,15 @@ class Steering:
         }
 
     def scores(self, sentences: Sequence[Sentence]) -> dict[str, float]:
-        """What sentences are worth: their number; the shares of those that have the label, and that the language has;
-        how long they are, in tokens, and how varied, see `retable.metrics.diversity`; the nats of what was written by
-        the model, a sentence and a token, and by the true distribution, of those that the language has."""
+        """Score sentences.
+
+        Returns:
+            - `n`: number of sentences; `label` and `grammatical`: shares with the requested label, and in the language.
+            - `length`: mean tokens per sentence; `distinct_2`: diversity, see `retable.metrics.diversity`.
+            - `nats_sentence`, `nats_token`: nats of the written part under the model, per sentence and per token.
+            - `true_nats_sentence`, `true_nats_token`: the same under the true distribution, for sentences in the
+              language.
+        """
         tokens = sum(len(each.written) for each in sentences)
         nats = -sum(each.log_prob for each in sentences)
         known = [(value, len(each.written)) for each in sentences if np.isfinite(value := self._true_log_prob(each))]
@@ -153,7 +167,7 @@ class Steering:
         }
 
     def _true_log_prob(self, sentence: Sentence) -> float:
-        """Of what was written, after its beginning; −∞ where the language has no such sentence."""
+        """Return log p of the written part after its beginning, −∞ for a sentence outside the language."""
         if sentence.written[-1] != LINE_END:
             return -np.inf
         whole = self._language.sentence_log_probability(sentence.text)

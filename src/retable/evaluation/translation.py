@@ -1,4 +1,4 @@
-"""What a trained encoder-decoder makes of sentences: likelihoods, translations, alignments.
+"""Likelihoods, translations and alignments of a trained encoder-decoder.
 
 U time of the target, S time of the source.
 """
@@ -18,7 +18,10 @@ from retable.objectives.translation import Translation
 
 
 class NatsPerToken:
-    """Sentence pairs to a training: the mean −log p of a target token given its source and the target before it."""
+    """Measures the mean nats per target token of sentence pairs during training.
+
+    A token is scored given the source and the target before it.
+    """
 
     def __init__(self, sources: Sequences, targets: Sequences, max_tokens: int):
         self._sources, self._targets, self._max_tokens = sources, targets, max_tokens
@@ -44,14 +47,14 @@ class NatsPerToken:
 
 
 def translate(objective: Translation, sources: Sequences, strategy: Strategy, end: int) -> list[list[int]]:
-    """The best translation of each source, which ends with the mark `end`; the translations come without it."""
-    found = strategy(Conditioned(objective, end), sources, eos=end)
-    return [best.ids[:-1] if best.ids[-1] == end else best.ids for best, *_ in found]
+    """Return the best translation of each source, without the mark `end`, with which sources end."""
+    completions = strategy(Conditioned(objective, end), sources, eos=end)
+    return [best.ids[:-1] if best.ids[-1] == end else best.ids for best, *_ in completions]
 
 
 @torch.inference_mode()
 def align(objective: Translation, source: Sequence[int], target: Sequence[int]) -> np.ndarray:
-    """(U, S): the share of its attention that each step of the target gives to each token of the source."""
+    """Compute the share of attention of each target step to each source token, (U, S)."""
     device = next(objective.parameters()).device
     batch = pad([source], [target], np.array([0]))
     ids = (batch.source_ids, batch.source_lengths, batch.target_ids)

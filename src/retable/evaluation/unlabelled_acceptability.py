@@ -1,16 +1,15 @@
-"""H7: acceptability without labels (J. H. Lau, A. Clark and S. Lappin, "Grammaticality, Acceptability, and
-Probability", Cognitive Science 41, 2017, table 3): is an acceptable sentence the likelier one, once its length and the
-rarity of its words are taken out?
+"""H7: acceptability from likelihood without labels, corrected for length and word frequency.
 
-Of a sentence of n tokens with the log-probabilities log p of the model and log u of its tokens' frequencies in the
+J. H. Lau, A. Clark and S. Lappin, "Grammaticality, Acceptability, and Probability", Cognitive Science 41, 2017, table
+3. For a sentence of n tokens with log-probability log p under the model and log u under the token frequencies of the
 training text:
 
     log_prob   log p                        div    −log p / log u
     mean       log p / n                    sub    log p − log u
                                             slor   (log p − log u) / n
 
-A measure is judged by the area under its ROC curve: how often an acceptable sentence has more of it than an
-unacceptable one, ties counting half. So no label is needed but to judge, and no threshold.
+A measure is scored by the area under its ROC curve: the share of pairs in which the acceptable sentence has a higher
+value than the unacceptable one, ties counting half. Labels are used for scoring only, and there is no threshold.
 """
 
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ MEASURES = ("log_prob", "mean", "div", "sub", "slor")
 
 
 class Judged(Protocol):
-    """Where questions come from: a sentence in the field `sentence`, and the answer 1 where it is acceptable."""
+    """A source of questions: a sentence in the field `sentence`, and the answer 1 if it is acceptable."""
 
     inputs: list[Path]
 
@@ -38,8 +37,10 @@ class Judged(Protocol):
 
 
 class UnlabelledAcceptability(Measured):
-    """The benchmark; `inputs` are the files that the scores depend on. A unit is a sentence, whose end counts as a
-    token."""
+    """The acceptability benchmark. A unit is a sentence; its end counts as a token.
+
+    `inputs` lists the files that the scores depend on.
+    """
 
     asks_for = LanguageModel
 
@@ -50,7 +51,7 @@ class UnlabelledAcceptability(Measured):
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
         """Write `units.csv`: split, unit, label (1 acceptable, 0 not), and each measure.
 
-        Returns `unlabelled_acceptability/<split>/<measure>`, areas under the curves.
+        Returns: `unlabelled_acceptability/<split>/<measure>`, areas under the ROC curves.
         """
         questions = self.sentences.read()
         tokenizer = Tokenizer.load(self.inputs[0])
@@ -72,7 +73,12 @@ class UnlabelledAcceptability(Measured):
 
 
 def measures(log_p: np.ndarray, log_u: np.ndarray, n: np.ndarray) -> dict[str, np.ndarray]:
-    """By name the measures (N,) of sentences of `n` tokens."""
+    """Compute the measures of sentences by name, (N,) each.
+
+    Args:
+        log_p, log_u: log-probabilities under the model and under token frequencies, (N,), in nats.
+        n: tokens, (N,).
+    """
     return {
         "log_prob": log_p,
         "mean": log_p / n,
@@ -83,17 +89,17 @@ def measures(log_p: np.ndarray, log_u: np.ndarray, n: np.ndarray) -> dict[str, n
 
 
 def area(scores: pd.Series, labels: pd.Series, text: tuple) -> Sums:
-    """The area under the ROC curve, 0.5 where a label has no unit.
+    """Compute the area under the ROC curve as sums over units; 0.5 if a label has no unit.
 
-    The mean over the acceptable of the share of the unacceptable that each is above, or the other way round. Over
-    resampled units it is the sum of the two means less the area, which has the variance of DeLong et al. 1988.
+    The area is the mean over acceptable units of the share of unacceptable ones below them, or the other way round.
+    Over resampled units it is the sum of the two means minus the area, which has the variance of DeLong et al. 1988.
     """
-    good = (labels.astype(str) == "1").to_numpy()  # a name, where units are read back
+    good = (labels.astype(str) == "1").to_numpy()  # labels are strings in units read from a file
     ranks, own = rankdata(scores), np.empty(len(scores))
     for group in (good, ~good):
         own[group] = rankdata(scores[group])
     others = np.where(good, (~good).sum(), good.sum())
-    below = (ranks - own) / np.maximum(others, 1)  # the share of the other label's that are below, ties half
+    below = (ranks - own) / np.maximum(others, 1)  # share of units of the other label that are below, ties half
     placed = np.where(good, below, 1 - below)
     whole = placed[good].mean() if good.any() and (~good).any() else 0.5
     sums = [placed * good, good, placed * ~good, ~good, np.full(len(scores), whole)]
