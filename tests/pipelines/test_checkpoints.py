@@ -185,7 +185,7 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
         (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1"],
          "outputs/pretrain/grammar_tiny/on-1 was trained on the tokens of grammar_tiny/pretrained, not of g"),
         (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1", "tokenizer=pretrained"],
-         "outputs/pretrain/grammar_tiny/on-1/model.safetensors holds the weights of another model than LSTM"),
+         "outputs/pretrain/grammar_tiny/on-1/model.safetensors has the weights of another model than LSTM"),
         (["recipe=counted/kn5", "init=pretrain/grammar_tiny/on-1"],
          "a model in closed form is counted anew; leave init="),
         (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, and the recipe has a "),

@@ -52,7 +52,7 @@ def test_help_names_every_command(command):
         (["repro", "--jobs", "two"], "Invalid value for '--jobs': "),
         (["repro", "histry"], "there is no study 'histry', nor a folder histry with a study.yaml; write history"),
         (["show"], "Missing argument 'CELL'."),
-        (["show", "gpt-1"], "gpt-1 is no folder of a cell, and outputs/ has none here; `retable repro` makes some"),
+        (["show", "gpt-1"], "no cell 'gpt-1': outputs/ has no trained system here; run `retable repro` first"),
         (["why", "lstn-1", "--study", "history"], "lstn-1 is not a cell of study history; write lstm-1"),
         (["compare", "lstm", "elmann", "--study", "history"], "no measured cell or system elmann; write elman"),
         (["compare", "history", "nosuchcommit"], "git knows no nosuchcommit; write a commit, or the name of a study"),

@@ -165,7 +165,7 @@ def test_files_are_called_after_names_alone(write_run, fact):
 
 @pytest.mark.parametrize("target", ["os.system", "builtins.exec", "retable.core.artifacts.subprocess.run"])
 def test_a_table_is_made_by_a_function_of_the_project(target):
-    with pytest.raises(UsageError, match=r"table mine: (_target_=.* none of|there is no )"):
+    with pytest.raises(UsageError, match=r"table mine: (_target_=.* is not in|there is no )"):
         specified_table("mine", {"_target_": target, "where": {}}, pd.DataFrame())
 
 

@@ -205,7 +205,9 @@ def test_references_are_complete_and_unambiguous():
 
 
 def test_missing_folders_are_named_and_nothing_measured_is_an_empty_frame(tmp_path):
-    with pytest.raises(UsageError, match=r"stage evaluate makes it: `retable repro` of a study that has evaluate/c/l"):
+    with pytest.raises(
+        UsageError, match=r"stage evaluate makes it: `retable repro` in a study that contains evaluate/c/l"
+    ):
         read_result(tmp_path / "outputs/evaluate/c/lstm-1")
     assert isinstance(aggregate([], REFERENCES), pd.DataFrame)
 

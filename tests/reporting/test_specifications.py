@@ -99,7 +99,7 @@ def counted(frame: pd.DataFrame) -> Table:
         ({"notes": [{"text": "x", "when": {"splt": "test"}}]}, "there is no column 'splt' of the aggregates"),
         ({"digits": "two"}, "digits: two is no number; write digits: 2"),
         ({"_target_": "retable.reporting.nowhere.table"}, "there is no retable.reporting.nowhere; write"),
-        ({"_target_": "os.system"}, "_target_=os.system is none of retable.*, and no other is looked up"),
+        ({"_target_": "os.system"}, "_target_=os.system is not in retable.*; write a class or function from there"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path, change, message):
