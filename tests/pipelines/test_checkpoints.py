@@ -117,7 +117,10 @@ def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
     [
         (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, and the recipe has a GPT; take one of a BERT: "),
         (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert brings the model's settings with it; leave mod"),
-        (["recipe=bert/bert", "init=hf:none/of/these"], "none/of/these is no folder, and the hub does not give it"),
+        (
+            ["recipe=bert/bert", "init=hf:none/of/these"],
+            "none/of/these is not a folder, and can't be downloaded from the hub",
+        ),
     ],
 )
 def test_what_does_not_fit_is_said_in_one_line(labelled, bert, overrides, said):

@@ -56,7 +56,7 @@ REFUSED = [
                    "+batches.batch_size")),
     (f"pretrain {TINY} recipe=counted/snm budget=1min", "budget is not read: "),
     (f"pretrain {TINY} embedding=outputs/embed/x/y-1/vectors.bin", "outputs/embed/x/y-1/vectors.bin is missing",
-     "study that has embed/x/y-1"),
+     "study that contains embed/x/y-1"),
     # Refused before anything is read: this corpus has no tokens.
     *((f"pretrain corpus=grammar out={out}", NOWHERE) for out in ("'../../x'", "'a//b'", "null")),
     ("pretrain --bogus", "error: there is no option --bogus; `--hydra-help` lists the options"),
