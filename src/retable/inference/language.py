@@ -129,7 +129,7 @@ class Language(Loaded):
     def choose(self, context: str, endings: Sequence[str]) -> int:
         """Return the index of the most probable ending after the context, by the sum over its tokens."""
         if not endings:
-            raise UsageError("there is no ending to choose; give one or more")
+            raise UsageError("choose needs an ending; give one or more")
         warn_of_unknown(self.tokenizer, [context, *endings])
         return int(np.argmax(self._scorer.log_prob(*self._scorer.encode([context] * len(endings), endings))))
 

@@ -266,7 +266,7 @@ class Chooser(TaskSystem):
     def choose(self, context: str, endings: Sequence[str]) -> int:
         """Return the index of the best ending."""
         if not endings:
-            raise UsageError("there is no ending to choose; give one or more")
+            raise UsageError("choose needs an ending; give one or more")
         return int(self._predict([Choice(context, list(endings), 0)])[0])
 
 
@@ -362,4 +362,4 @@ def load_task(folder: Path) -> TaskSystem:
     for kind, loaded in _KINDS:
         if isinstance(task, kind):
             return loaded(folder, task)
-    raise UsageError(f"{folder} is a cell of {type(task).__name__}, which can't be used on texts of your own")
+    raise UsageError(f"{folder} is a cell of {type(task).__name__}, which can't be used on single texts; use another")
