@@ -55,7 +55,7 @@ def test_help_names_every_command(command):
         (["show", "gpt-1"], "no cell 'gpt-1': outputs/ has no trained system here; run `retable repro` first"),
         (["why", "lstn-1", "--study", "history"], "lstn-1 is not a cell of study history; write lstm-1"),
         (["compare", "lstm", "elmann", "--study", "history"], "no measured cell or system elmann; write elman"),
-        (["compare", "history", "nosuchcommit"], "git knows no nosuchcommit; write a commit, or the name of a study"),
+        (["compare", "history", "nosuchcommit"], "nosuchcommit is not a commit; write a commit, or the name of a"),
         (["compare", "smoke", "history", "--metric", "test/f1"], "--metric is for systems and cells; leave it out"),
         (["tables", "histry"], "there is no study 'histry', nor a folder histry with a study.yaml; write history"),
         (["bands", "ptb_larg"],

@@ -173,6 +173,6 @@ def test_a_table_is_made_by_a_function_of_the_project(target):
 def test_a_commit_to_compare_with_is_no_option_of_git(tmp_path, monkeypatch, commit):
     monkeypatch.chdir(tmp_path)
     subprocess.run([shutil.which("git") or "git", "init", "-q"], check=True)
-    with pytest.raises(UsageError, match="git knows no "):
+    with pytest.raises(UsageError, match="is not a commit"):
         tables_at(commit, tmp_path / "results")
     assert {path.name for path in tmp_path.iterdir()} == {".git"}

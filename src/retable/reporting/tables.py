@@ -363,8 +363,10 @@ class _Specified:
         try:
             return text.format_map({k: value if k == "system" else self._named(value) for k, value in facts.items()})
         except KeyError as error:
-            available = ", ".join(facts) or "nothing; add each:"
-            raise UsageError(f"table {self._name}: {text!r} needs {error}, but can use only {available}") from None
+            available = f"write one of {', '.join(facts)}" if facts else "add each: with its columns"
+            raise UsageError(
+                f"table {self._name}: {text!r} needs {error}, which is not available; {available}"
+            ) from None
 
     def _named(self, value: str) -> str:
         for pattern, name in self._said.get("names", {}).items():
