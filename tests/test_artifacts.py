@@ -89,7 +89,7 @@ def test_a_path_of_another_form_is_told_the_closest_cells(path, advice, tmp_path
 )
 def test_what_is_missing_is_named_with_the_stage_that_makes_it(path, cell, module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = f"{path} is missing; .* `retable repro` of a study that has {cell}, or `python -m pipelines.{module}`"
+    said = f"{path} is missing; .* `retable repro` in a study that contains {cell}, or `python -m pipelines.{module}`"
     with pytest.raises(UsageError, match=said):
         require(Path(path))
     with pytest.raises(UsageError, match=r"run.json is missing"):

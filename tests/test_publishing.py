@@ -137,7 +137,7 @@ def test_a_cell_that_a_kill_left_aside_is_still_no_others():
     fill(ASIDE, "old")
     recover(OUT, ASIDE)
     assert files(OUT) == OLD and files(BENCH) == []
-    assert "is another cell, of seed 1 for 2" in refused(OUT, FACTS | {"seed": 2})
+    assert "is another cell: seed 1, not 2" in refused(OUT, FACTS | {"seed": 2})
 
 
 @pytest.mark.parametrize(
@@ -170,20 +170,20 @@ def test_only_a_cell_is_replaced_and_only_by_itself():
     check_owner(OUT, FACTS)  # a damaged cell is made anew
 
     another = refused(OUT, FACTS | {"system": "kn5", "seed": 2})
-    assert another.startswith(f"{OUT} is another cell, of system lstm for kn5 and seed 1 for 2; write another out=")
-    assert refused(OUT, {"stage": "embed"}).startswith(f"{OUT} is another cell, of stage pretrain for embed;")
+    assert another.startswith(f"{OUT} is another cell: system lstm, not kn5 and seed 1, not 2; write another out=")
+    assert refused(OUT, {"stage": "embed"}).startswith(f"{OUT} is another cell: stage pretrain, not embed;")
     assert refused(OUT.parent).startswith(f"{OUT.parent} has no run.json, and only a cell is replaced;")
-    assert refused(OUT / "inside").startswith(f"{OUT} is a cell, and holds no others;")
+    assert refused(OUT / "inside").startswith(f"{OUT} is a cell and can't contain another;")
     (OUT / "run.json").write_text("{")
     assert refused(OUT).startswith(f"{OUT}/run.json is damaged, and only a cell is replaced;")
 
     shutil.rmtree(OUT)
     fill(Path("elsewhere"), "old")
     OUT.symlink_to(Path("elsewhere").resolve())
-    assert "is no folder" in refused(OUT)
+    assert "is not a folder" in refused(OUT)
     OUT.unlink()
     OUT.write_text("")
-    assert "is no folder" in refused(OUT)
+    assert "is not a folder" in refused(OUT)
 
 
 def in_another(work) -> str:
@@ -213,7 +213,7 @@ def test_one_process_makes_a_cell():
     with exclusive(BENCH, OUT):
         said = in_another(take)
         assert said.startswith(f"{OUT} is being made by process {os.getpid()} on ") and said.endswith(
-            "; wait for it or end it, and run this again"
+            "; wait for it or stop it, then run this again"
         )
         assert in_another(lambda: take("gpt-1")) == ""  # another cell is free
         assert BENCH.exists()

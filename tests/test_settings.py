@@ -81,13 +81,13 @@ def test_a_part_is_built_with_what_is_given():
         ({"n_layer": 2}, "LSTM takes no model.n_layer; write n_layers"),
         ({"d_model": "wide"}, "model.d_model=wide"),
         ({"vocab_size": 3, "words": 1}, "LSTM takes no model.words"),
-        *(({f"_{name}_": value}, f"model._{name}_ is no setting")
+        *(({f"_{name}_": value}, f"model._{name}_ is not a setting")
           for name, value in (("args", [1]), ("recursive", False), ("convert", "object"))),
         ({"_partial_": "maybe"}, "model._partial_=maybe"),
-        ({"d_cell": {"_target_": "os.system"}}, "model.d_cell: _target_=os.system is none of retable.*"),
-        ({"d_cell": [{"_target_": "os.system"}]}, "model.d_cell has a _target_ where no part can stand"),
+        ({"d_cell": {"_target_": "os.system"}}, "model.d_cell: _target_=os.system is not in retable.*"),
+        ({"d_cell": [{"_target_": "os.system"}]}, "model.d_cell contains a _target_ but only plain values are allowed"),
         ({"d_cell": CARRIED}, "model.d_cell can't be retable.evaluation.likelihood.Carried"),
-        ({"init_range": 0.2}, "model.init_range=0.2 is no setting: it comes of the data"),
+        ({"init_range": 0.2}, "model.init_range=0.2 can't be set: it comes from the data"),
         ({"d_model": None}, "model.d_model"),
     ],
 )  # fmt: skip
@@ -98,7 +98,7 @@ def test_a_part_of_other_settings(settings, said):
 
 
 def test_a_setting_that_is_missing():
-    with pytest.raises(UsageError, match=r"model.d_model is missing, which LSTM asks for"):
+    with pytest.raises(UsageError, match=r"model.d_model is missing; LSTM requires it"):
         check({key: value for key, value in LSTM.items() if key != "d_model"}, "model", given=("vocab_size",))
 
 
@@ -115,7 +115,8 @@ def test_a_setting_that_is_missing():
 )  # fmt: skip
 def test_a_target_that_is_none_of_the_projects_own(target):
     with pytest.raises(
-        UsageError, match=r"none of retable\.\*, and (no other is looked up|package \w+ is not trusted)|there is no "
+        UsageError,
+        match=r"not in retable\.\*(; write a class or function|, and package \w+ is not trusted)|there is no ",
     ):
         resolve(target)
 

@@ -113,7 +113,7 @@ def test_a_training_at_the_end_of_its_time_is_queued_again(slurm, tiny, monkeypa
         (job,) = jobs("%A")
         subprocess.run(["scancel", "--signal=USR1", job], check=True)
         assert code.result() == 0, log.read_text(encoding="utf-8")
-    assert "SIGUSR1: ended behind step" in log.read_text(encoding="utf-8")
+    assert "SIGUSR1: stopped after step" in log.read_text(encoding="utf-8")
     cells = [bytes_of(tiny / f"outputs/pretrain/grammar_tiny/{name}-1", "*.safetensors", "curve.csv")
              for name in ("still", "again")]  # fmt: skip
     assert cells[0] == cells[1]
@@ -129,7 +129,7 @@ def test_a_training_at_a_real_limit(slurm, tiny, monkeypatch):
     monkeypatch.setattr("pipelines.executors.on_slurm.NOTICE", 60)
     monkeypatch.setenv("SBATCH_TIMELIMIT", "2")
     said = long_step(tiny, monkeypatch, "limited", seconds=70, happens=lambda: None)
-    assert "SIGUSR1: ended behind step 5" in said
+    assert "SIGUSR1: stopped after step 5" in said
 
 
 def test_a_training_that_another_takes_the_place_of(slurm, tiny, monkeypatch):
@@ -141,7 +141,7 @@ def test_a_training_that_another_takes_the_place_of(slurm, tiny, monkeypatch):
             ["sbatch", "--wait", "--partition=first", "--exclusive", "--wrap=true", "--output=/dev/null"], check=True
         )
 
-    assert "SIGTERM: ended behind step 5" in long_step(tiny, monkeypatch, "preempted", seconds=20, happens=preempt)
+    assert "SIGTERM: stopped after step 5" in long_step(tiny, monkeypatch, "preempted", seconds=20, happens=preempt)
 
 
 def long_step(
@@ -190,7 +190,7 @@ def test_what_runs_at_the_end_is_asked_to_end(slurm, tiny, monkeypatch):
         while not log.exists() or "step " not in log.read_text(encoding="utf-8"):
             assert not code.done(), log.read_text(encoding="utf-8")
             time.sleep(0.05)
-    assert code.result() == 143 and "SIGTERM: ended behind step" in log.read_text(encoding="utf-8")
+    assert code.result() == 143 and "SIGTERM: stopped after step" in log.read_text(encoding="utf-8")
     assert list(Path("work/pretrain/grammar_tiny/ended-1").glob("*/last.ckpt"))
 
 

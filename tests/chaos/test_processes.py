@@ -130,7 +130,7 @@ def test_a_signal_in_the_first_seconds_leaves_nothing_and_no_traceback(small, se
     said, _ = first.communicate(timeout=30)
     until(lambda: not small.processes(), 5)
     assert first.returncode in (ASKED[number], -number)
-    assert said in ("", f"{number.name}: ended; the same command goes on from there\n")
+    assert said in ("", f"{number.name}: stopped; run the same command again to resume\n")
 
 
 def test_a_study_needs_no_program_of_the_path(small):

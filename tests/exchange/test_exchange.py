@@ -437,16 +437,16 @@ REFUSED = [
     (electra(20, norm="pre"), "ElectraForPreTraining .*norm=pre"),
     (CausalLM(MODEL, 20, True, True, "mean"), "objective.bias=true; .* objective.bias=false"),
     (CausalLM(MODEL, 20, True, False, "mean", 0.1), "objective.projection=0.1"),
-    (AdaptiveSoftmax(MODEL, 20, False, True, "mean", [5], 4.0), "GPT under AdaptiveSoftmax"),
+    (AdaptiveSoftmax(MODEL, 20, False, True, "mean", [5], 4.0), "GPT with AdaptiveSoftmax"),
     (MaskedLM(bert(20).model, 20, True, tie=False), "objective.tie=false"),
     (Classification(bert(20).model, 2, 0.0, pooling="mean", pairs=True), "Bert.* pooling=mean; .* with pooling=null"),
     (Classification(MODEL, 2, 0.0, pooling="mean", pairs=True), "PooledForSeq.* has no pairs=true; .* pairs=false"),
     (Classification(bert(20).model, 2, 0.0, d_hidden=3), "d_hidden=3"),
     (Tagging(bert(20).model, ["a", "b"], 0.0, crf=True), "crf=true"),
     (Classification(GPTWithSpecialTokens(20, D, L, 4, 12, 0.1), 2, 0.0), "no counterpart of GPTWithSpecialTokens here"),
-    (AnswerSpan(MODEL, 0.1), "GPT under AnswerSpan .* CausalLM, Classification, GPT, Regression, Tagging"),
-    (CausalLM(LSTM(20, 8, 1, 0.0, 0.1), 20, False, True, "mean"), "LSTM here; only a GPT, BERT,"),
-    (gpt(20), "has 270 tokens, and the model only 20"),
+    (AnswerSpan(MODEL, 0.1), "GPT with AnswerSpan .* CausalLM, Classification, GPT, Regression, Tagging"),
+    (CausalLM(LSTM(20, 8, 1, 0.0, 0.1), 20, False, True, "mean"), "LSTM here; export a GPT, BERT,"),
+    (gpt(20), "has 270 tokens, but the model only 20"),
 ]
 
 
@@ -460,18 +460,22 @@ def test_what_transformers_lacks_is_named(trained, said, tmp_path):
 @pytest.mark.parametrize(
     ("name", "changed", "said"),
     [
-        ("GPT2LMHeadModel", {"activation_function": "gelu"}, "=gelu, but GPT-2 is only there with one"),
-        ("GPT2LMHeadModel", {"n_inner": 20}, "n_inner=20, but GPT-2 is only there with n_inner=64"),
+        ("GPT2LMHeadModel", {"activation_function": "gelu"}, "=gelu, but GPT-2 is only supported with one"),
+        ("GPT2LMHeadModel", {"n_inner": 20}, "n_inner=20, but GPT-2 is only supported with n_inner=64"),
         ("GPT2LMHeadModel", {"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon=1e-06, but"),
         ("BertForMaskedLM", {"position_embedding_type": "relative_key"}, "_type=relative_key, but BERT"),
-        ("BertForMaskedLM", {"is_decoder": True}, "is_decoder=true, but BERT is only there with is_decoder=false"),
+        ("BertForMaskedLM", {"is_decoder": True}, "is_decoder=true, but BERT is only supported with is_decoder=false"),
         ("BertForMaskedLM", {"num_hidden_layers": 3}, r"the weights lack blocks\.2\.\S+ as config\.json describes it"),
         ("BertForMaskedLM", {"vocab_size": 41}, r"the weights lack embedding\.weight as config\.json describes it"),
-        ("BertForMaskedLM", {"model_type": "roberta"}, "model_type=roberta; only gpt2, starcoder2, bert,"),
-        ("Starcoder2ForCausalLM", {"num_key_value_heads": 2}, "num_key_value_heads=2, but StarCoder2 is only there"),
-        ("Starcoder2ForCausalLM", {"sliding_window": 4}, "sliding_window=4, but StarCoder2 is only there with"),
+        ("BertForMaskedLM", {"model_type": "roberta"}, "model_type=roberta, but only gpt2, starcoder2, bert,"),
+        (
+            "Starcoder2ForCausalLM",
+            {"num_key_value_heads": 2},
+            "num_key_value_heads=2, but StarCoder2 is only supported",
+        ),
+        ("Starcoder2ForCausalLM", {"sliding_window": 4}, "sliding_window=4, but StarCoder2 is only supported with"),
         ("Starcoder2ForCausalLM", {"rope_parameters": {"rope_theta": 5e5}}, "rope_parameters={'rope_theta': 500000.0}"),
-        ("EsmForMaskedLM", {"token_dropout": True}, "token_dropout=true, but ESM is only there"),
+        ("EsmForMaskedLM", {"token_dropout": True}, "token_dropout=true, but ESM is only supported"),
         ("EsmForMaskedLM", {"position_embedding_type": "absolute"}, "_type=absolute, but ESM"),
         ("T5ForConditionalGeneration", {"relative_attention_num_buckets": 16}, "num_buckets=16, but T5"),
         ("T5ForConditionalGeneration", {"num_decoder_layers": 5}, "num_decoder_layers=5, but T5"),
@@ -498,7 +502,7 @@ def test_broken_folders_are_told_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(UsageError, match="has no weights; it needs one of"):
         Checkpoint(str(tmp_path)).weights  # noqa: B018
-    with pytest.raises(UsageError, match=r"^/none/of/these is no folder, and the hub") as told:
+    with pytest.raises(UsageError, match=r"^/none/of/these is not a folder, and can't be downloaded") as told:
         Checkpoint("/none/of/these")
     assert "\n" not in str(told.value)
 

@@ -104,7 +104,7 @@ def test_a_long_text_is_cut_and_counted_and_others_are_as_they_were(name, poolin
 def test_a_length_that_no_text_can_have_is_refused(name, tmp_path):
     system, least = language(name, tmp_path), MARKS[name] + 1
     bounded = name not in ("lstm", "t5")
-    most = f"to {T}, what the model reads" if bounded else "or more"
+    most = f"to {T}, the model's limit" if bounded else "or more"
     with pytest.raises(UsageError, match=rf"^max_length={least - 1} is out of range; write {least} {most}$"):
         system.encode("a cat", max_length=least - 1)
     if bounded:

@@ -117,7 +117,10 @@ def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
     [
         (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, and the recipe has a GPT; take one of a BERT: "),
         (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert brings the model's settings with it; leave mod"),
-        (["recipe=bert/bert", "init=hf:none/of/these"], "none/of/these is no folder, and the hub does not give it"),
+        (
+            ["recipe=bert/bert", "init=hf:none/of/these"],
+            "none/of/these is not a folder, and can't be downloaded from the hub",
+        ),
     ],
 )
 def test_what_does_not_fit_is_said_in_one_line(labelled, bert, overrides, said):
@@ -185,7 +188,7 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
         (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1"],
          "outputs/pretrain/grammar_tiny/on-1 was trained on the tokens of grammar_tiny/pretrained, not of g"),
         (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1", "tokenizer=pretrained"],
-         "outputs/pretrain/grammar_tiny/on-1/model.safetensors holds the weights of another model than LSTM"),
+         "outputs/pretrain/grammar_tiny/on-1/model.safetensors has the weights of another model than LSTM"),
         (["recipe=counted/kn5", "init=pretrain/grammar_tiny/on-1"],
          "a model in closed form is counted anew; leave init="),
         (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, and the recipe has a "),

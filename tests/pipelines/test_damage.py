@@ -67,7 +67,7 @@ def test_each_file_of_a_cell_is_refused_by_name(place, cells, beside, tmp_path, 
     (cell / "extra.txt").write_text("more")
     shutil.copy(whole / "digests.json", cell / "digests.json")
     digests._written.cache_clear()
-    with pytest.raises(UsageError, match=rf"^{cell}/extra.txt is no file of its cell; remove it$"):
+    with pytest.raises(UsageError, match=rf"^{cell}/extra.txt does not belong to its cell; remove it$"):
         require(cell / "run.json")
 
 
@@ -99,7 +99,7 @@ def test_a_stage_refuses_what_it_reads(own, file, command, beside):
         line = own.refuse(*command)
     finally:
         path.write_bytes(whole)
-    assert line.startswith(f"error: outputs/{file} is damaged: it is not the file that was written with its cell; st")
+    assert line.startswith(f"error: outputs/{file} is damaged: it differs from the file that its stage wrote; st")
 
 
 @pytest.mark.parametrize(

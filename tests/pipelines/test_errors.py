@@ -24,7 +24,7 @@ from tests.pipelines.conftest import ROOT, Project
 
 TINY = "corpus=grammar_tiny"
 GPT, SENTIMENT = f"{TINY} recipe=transformer/gpt", f"{TINY} task=sentiment"
-NOWHERE = "is no place for a cell; write plain names, as in out=corpus/name"
+NOWHERE = "is not a valid place for a cell; write plain names, as in out=corpus/name"
 # A command, and parts of its line.
 REFUSED = [
     ("pretrain modle.d_model=3", "error: there is no setting modle.d_model; write model.d_model; +modle.d_model= adds"),
@@ -35,7 +35,7 @@ REFUSED = [
     ("evaluate benchmark=nothing_like_it", "there is no conf/benchmark/nothing_like_it.yaml", "perplexity, phenomena"),
     ("evaluate benchmark=[perplexity,phenomenon]", "there is no conf/benchmark/phenomenon.yaml; write phenomena"),
     ("evaluate stage=pretrain cell=grammar/lstm-9",
-     "`retable repro` of a study that has pretrain/grammar/lstm-9, or `python -m pipelines.pretrain`"),
+     "`retable repro` in a study that contains pretrain/grammar/lstm-9, or `python -m pipelines.pretrain`"),
     (f"pretrain {GPT} optimizer=sgd", "sgd takes no optimizer.beta2", "~optimizer.beta2"),
     (f"pretrain {GPT} objective=prefix_lm", "PrefixLM takes no objective.bias", "~objective.bias"),
     (f"pretrain {GPT} objective=prefix_lm ~objective.bias", "GPT", "prefix", "recipe=t5/prefix_lm",
@@ -56,7 +56,7 @@ REFUSED = [
                    "+batches.batch_size")),
     (f"pretrain {TINY} recipe=counted/snm budget=1min", "budget is not read: "),
     (f"pretrain {TINY} embedding=outputs/embed/x/y-1/vectors.bin", "outputs/embed/x/y-1/vectors.bin is missing",
-     "study that has embed/x/y-1"),
+     "study that contains embed/x/y-1"),
     # Refused before anything is read: this corpus has no tokens.
     *((f"pretrain corpus=grammar out={out}", NOWHERE) for out in ("'../../x'", "'a//b'", "null")),
     ("pretrain --bogus", "error: there is no option --bogus; `--hydra-help` lists the options"),
@@ -247,13 +247,13 @@ def test_recipe_that_says_nothing_of_tasks(project):
     [
         ("pretrain", ["corpus=grammar", "out=grammar_tiny"], "outputs/pretrain/grammar_tiny has no run.json, and only"),
         ("tokenize", ["corpus=grammar", "out=grammar_tiny/word/mine"],
-         "outputs/tokenize/grammar_tiny/word is a cell, and"),
+         "outputs/tokenize/grammar_tiny/word is a cell and"),
         ("tokenize", ["corpus=grammar_tiny", "tokenizer=character", "text=glue", "out=grammar_tiny/word"],
          "is missing"),
         ("pretrain", ["corpus=grammar_tiny", "recipe=counted/kn3", "out=grammar_tiny/here-1"],
-         "outputs/pretrain/grammar_tiny/here-1 is another cell, of system here for kn3; write another out=, or remove"),
+         "outputs/pretrain/grammar_tiny/here-1 is another cell: system here, not kn3; write another out=, or remove"),
         ("pretrain", ["corpus=grammar_tiny", "recipe=counted/unigram", "system=here", "out=grammar_tiny/here-1",
-                      "seed=2"], "is another cell, of seed 1 for 2;"),
+                      "seed=2"], "is another cell: seed 1, not 2;"),
     ],
 )  # fmt: skip
 def test_a_cell_in_the_place_of_something_else(project, stage, overrides, message):
@@ -270,7 +270,7 @@ def test_a_cell_that_a_kill_left_aside_comes_back_before_another_is_refused(proj
     aside.parent.mkdir(parents=True)
     here.rename(aside)
     done = project.run("pretrain", *unigram, "recipe=counted/kn3", "system=kn3", "out=grammar_tiny/aside-1")
-    assert done.returncode == 2 and "aside-1 is another cell, of system aside for kn3;" in done.stderr
+    assert done.returncode == 2 and "aside-1 is another cell: system aside, not kn3;" in done.stderr
     assert (here / "model.safetensors").exists() and not aside.parent.exists()
 
 
@@ -292,7 +292,7 @@ def test_truncated_checkpoint(project):
     (checkpoint,) = (project.folder / "work").rglob("last.ckpt")
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     done = project.succeed("pretrain", *settings)
-    said = f"{checkpoint.relative_to(project.folder)} is damaged; training goes on from previous.ckpt"
+    said = f"{checkpoint.relative_to(project.folder)} is damaged; training resumes from previous.ckpt"
     assert said in done.stderr.splitlines()
 
 

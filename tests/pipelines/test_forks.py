@@ -229,7 +229,7 @@ def test_a_signal_amid_the_imports_of_a_command_is_no_error_of_theirs(number, mo
     text = AMID_AN_IMPORT.replace("MODULE", repr(module)).replace("NUMBER", str(int(number)))
     own = os.environ | {"PYTHONPATH": f"{CONF.parent / 'src'}{os.pathsep}{CONF.parent}"}
     done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=own, capture_output=True, text=True)
-    line = f"{number.name}: ended; the same command goes on from there\n" * (code > 0)
+    line = f"{number.name}: stopped; run the same command again to resume\n" * (code > 0)
     assert (done.returncode, done.stderr) == (code, line)
 
 

@@ -221,7 +221,7 @@ def test_mistakes_of_use(refuse, project, application, overrides, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["generate", "lstm-9"], "lstm-9 is no folder of a cell, nor a cell below outputs/; write lstm-1"),
+        (["generate", "lstm-9"], "no cell 'lstm-9', neither as a path nor in outputs/; write lstm-1"),
         (["score", "words-1", "a", ""], "one of the texts is empty"),
         (["score", "words-1", "a", " "], "one of the texts is empty"),
         (["generate", "words-1", "--strategy", "sample", "--seed", str(2**64)], "Invalid value for '--seed'"),

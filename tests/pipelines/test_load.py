@@ -80,7 +80,7 @@ def test_a_cell_of_another_model_is_refused(write_cell):
     config = json.loads((cell / "config.yaml").read_text())
     config["model"]["buckets"] = 60
     (cell / "config.yaml").write_text(json.dumps(config))
-    with pytest.raises(UsageError, match=r"model.safetensors holds the weights of another model than FastText"):
+    with pytest.raises(UsageError, match=r"model.safetensors has the weights of another model than FastText"):
         load_system(cell)
 
 
@@ -92,7 +92,7 @@ def test_a_model_of_ones_own_that_lacks_something_is_refused(monkeypatch):
     monkeypatch.setattr(Bare, "__module__", fasttext.__name__)
     monkeypatch.setattr(fasttext, "Bare", Bare, raising=False)
     cfg = {"model": {"_target_": f"{fasttext.__name__}.Bare"}}
-    with pytest.raises(UsageError, match=r"^Bare is no retable.models.base.Model, .* derive it from a kind"):
+    with pytest.raises(UsageError, match=r"^Bare is not a retable.models.base.Model, .* derive it from a class"):
         build_model(cfg, TOKENIZER)
     with pytest.raises(UsageError, match=r"^Bare is not counted: it lacks one of protocol, estimate, log_prob"):
         build_counted(cfg, TOKENIZER)

@@ -71,7 +71,7 @@ def test_a_part_that_leads_elsewhere_is_refused(inside, tmp_path, planted):
     """A link to the mixture itself would be read for ever."""
     copied = shutil.copytree(inside, tmp_path / "mixture")
     (copied / "parts" / planted).symlink_to(copied)
-    with pytest.raises(UsageError, match=rf"parts/{planted} is no part of a mixture; copy the cell anew"):
+    with pytest.raises(UsageError, match=rf"parts/{planted} is not part of a mixture; copy the cell again"):
         load_system(copied)
 
 

@@ -77,7 +77,7 @@ def test_what_is_not_trusted_is_refused_and_not_imported(own, package, command):
     for environment in (own.finds, own.finds | {"RETABLE_PACKAGES": "mypkg2, other"}):
         done = own.run(*command, f"out=refused/{command[0]}-1", **environment)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-        assert re.search(r"error: [\w.]+: _target_=mypkg\.\w+\.\w+ is none of retable\.\w+\.\*, and ", done.stderr)
+        assert re.search(r"error: [\w.]+: _target_=mypkg\.\w+\.\w+ is not in retable\.\w+\.\*, and ", done.stderr)
         assert done.stderr.strip().endswith(REFUSED if environment is own.finds else "PACKAGES=mypkg2,other,mypkg")
     assert not imported(package) and not [*own.folder.glob("outputs/*/refused")]
 

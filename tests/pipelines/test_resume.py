@@ -59,7 +59,8 @@ def test_asked_to_end_and_resumed_equals_uninterrupted(project, name, signals):
         assert ended.returncode == code, ended.stderr
         last = ended.stderr.splitlines()[-1]
         where = re.fullmatch(
-            rf"{number}: ended behind step (\d+) of {STEPS}, which is kept; the same command goes on from there", last
+            rf"{number}: stopped after step (\d+) of {STEPS}, with a checkpoint; run the same command again to resume",
+            last,
         )
         assert where is not None and step <= int(where[1]) <= step + 1, ended.stderr
         assert "Traceback" not in ended.stderr
@@ -86,7 +87,7 @@ def test_asked_to_end_before_the_first_step(project):
     """By a signal that nobody waits for, as nothing of the training is there to be kept."""
     settings = [*SETTINGS, "system=cpu_early", "seed=2"]
     ended = project.forked.run("pretrain", *settings, DIE_AT="setup", DIE_BY="SIGTERM")
-    assert (ended.returncode, ended.stderr) == (143, "SIGTERM: ended; the same command goes on from there\n")
+    assert (ended.returncode, ended.stderr) == (143, "SIGTERM: stopped; run the same command again to resume\n")
     assert not (project.folder / "outputs/pretrain/grammar_tiny/cpu_early-2").exists()
 
 
@@ -99,7 +100,7 @@ def test_asked_to_end_behind_the_last_step(project, name):
     ended = project.forked.run("pretrain", *settings, f"system={name}_late", DIE_AT="end", DIE_BY="SIGTERM")
     assert ended.returncode == 143, ended.stderr
     assert ended.stderr.splitlines()[-1] == (
-        "SIGTERM: ended behind the last step, which is kept; the same command goes on from there"
+        "SIGTERM: stopped after the last step, with a checkpoint; run the same command again to resume"
     )
     assert not (project.folder / f"outputs/pretrain/grammar_tiny/{name}_late-1").exists()
     resumed = plain.succeed("pretrain", *settings, f"system={name}_late")

@@ -109,7 +109,7 @@ def test_texts_go_on_and_begin(moved):
         assert system.continue_([word, word], strategy="beam", max_new_tokens=4)[0] is not None
         drawn = system.generate(3, max_new_tokens=6, seed=4)
         assert len(drawn) == 3 and drawn == system.generate(3, max_new_tokens=6, seed=4) != system.generate(3, seed=5)
-    with pytest.raises(UsageError, match=r"^strategy=best is none; write greedy, beam, sample or contrastive"):
+    with pytest.raises(UsageError, match=r"^strategy=best does not exist; write greedy, beam, sample or contrastive"):
         system.continue_(word, strategy="best")
 
 
@@ -123,7 +123,7 @@ def test_states_are_the_models_own_alone_and_in_a_batch(name, layers, moved, doc
         np.testing.assert_allclose(system.encode(line)[0], states, atol=2e-6)
     for kind, expected in as_sentence_transformers([states[-1] for states in found]).items():
         assert system.encode(lines, pooling=kind) == pytest.approx(expected, abs=2e-6), kind
-    with pytest.raises(UsageError, match=r"^pooling=cls is none; write mean, max, first, last"):
+    with pytest.raises(UsageError, match=r"^pooling=cls does not exist; write mean, max, first, last"):
         system.encode(lines, pooling="cls")
 
 
@@ -147,7 +147,7 @@ def test_what_a_system_can_is_what_it_does(moved):
            "elmo": ("perplexity", "score", "choose", "encode")}  # fmt: skip
     assert {name: retable.load(moved / TINY / f"{name}-1").can for name in can} == can
     bert = retable.load(moved / TINY / "bert-1")
-    with pytest.raises(UsageError, match=r"bert-1 gives no probabilities of a text; take the cell of a language"):
+    with pytest.raises(UsageError, match=r"bert-1 gives no probabilities of texts; use the cell of a language"):
         bert.perplexity("a text")
     assert repr(bert).startswith("<Language ") and repr(bert).endswith("bert-1: encode>")
 
@@ -167,7 +167,7 @@ def test_word_vectors(moved):
         between @ each / np.linalg.norm(between) / np.linalg.norm(each) for each in system.vectors(system.words[3:])
     ), abs=1e-6)  # fmt: skip
     assert best not in system.words[:3]
-    with pytest.raises(UsageError, match=r"skipgram-1 has no vector of nowhere; ask for words of its text"):
+    with pytest.raises(UsageError, match=r"skipgram-1 has no vector of nowhere; write words of its text"):
         system.vectors("nowhere")
     of_file = retable.load(moved / "embed/grammar_tiny/skipgram-1/vectors.bin")
     assert of_file.neighbours(word) == system.neighbours(word)
@@ -185,7 +185,7 @@ def test_sentences_are_classified_as_by_the_stage(moved, outputs):
     assert [system.labels.index(label) for label in system.classify(texts)] == units(cell)["prediction"].tolist()
     shares = system.probabilities(texts)
     assert shares.sum(axis=1) == pytest.approx(1) and (shares.argmax(axis=1) == units(cell)["prediction"]).all()
-    with pytest.raises(UsageError, match=r"labels a sentence, a text each; \('one', 'two'\) is 2"):
+    with pytest.raises(UsageError, match=r"labels a sentence, one text each; \('one', 'two'\) has 2"):
         system.classify([("one", "two")])
 
 
@@ -268,11 +268,11 @@ def test_of_no_text_nothing_is_said(moved):
     language = retable.load(moved / TINY / "kn3-1")
     assert language.score([]) == []
     for ask in (language.perplexity, language.likelihood):
-        with pytest.raises(UsageError, match=r"^no text has no perplexity; give one or more$"):
+        with pytest.raises(UsageError, match=r"^perplexity needs a text; give one or more$"):
             ask([])
     chooser = retable.load(moved / CHOOSER)
     for system in (language, chooser):
-        with pytest.raises(UsageError, match=r"^there is no ending to choose; give one or more$"):
+        with pytest.raises(UsageError, match=r"^choose needs an ending; give one or more$"):
             system.choose("a", [])
     classifier = retable.load(moved / CLASSIFIER)
     assert classifier.classify([]) == [] and classifier.probabilities([]).shape == (0, len(classifier.labels))
@@ -400,7 +400,7 @@ def test_a_cell_is_found_by_its_name_and_what_is_none_is_said(outputs, monkeypat
     assert retable.load("kn3-1").folder == Path("outputs/pretrain/grammar_tiny/kn3-1")
     run = json.loads(Path("outputs/pretrain/grammar_tiny/kn3-1.record.json").read_text())["mlflow_run_id"]
     assert retable.load(f"runs:/{run}").folder.samefile("outputs/pretrain/grammar_tiny/kn3-1")
-    with pytest.raises(UsageError, match=r"^grammar_tiny/kn3-2 is no folder of a cell, .*; write .*grammar_tiny/kn3-1"):
+    with pytest.raises(UsageError, match=r"^no cell 'grammar_tiny/kn3-2', .*; write .*grammar_tiny/kn3-1"):
         retable.load("grammar_tiny/kn3-2")
     with pytest.raises(UsageError, match=r"^runs:/0123 is no run of this MLflow"):
         retable.load("runs:/0123")
@@ -417,7 +417,7 @@ def test_a_name_of_several_cells_is_refused(tmp_path):
 
 
 def test_where_there_are_no_cells():
-    with pytest.raises(UsageError, match=r"^gpt-1 is no folder of a cell, and outputs/ has none here; `retable repro`"):
+    with pytest.raises(UsageError, match=r"^no cell 'gpt-1': outputs/ has no trained system here; run `retable repro`"):
         retable.load("gpt-1")
 
 

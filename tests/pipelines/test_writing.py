@@ -216,7 +216,7 @@ def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, 
         (["generate", "elman-1", "--label", "positive"], "--label positive is told by a discriminator; write"),
         (["generate", "elman-1", "--discriminator", STEERING], "the discriminator has no label=; write"),
         (["generate", "elman-1", "--discriminator", "sentiment-bilstm-1", "--label", "positive"],
-         "sentiment-bilstm-1 tells no label from the beginning of a text; train one, as in"),
+         "sentiment-bilstm-1 can't classify the beginning of a text; train a system that can, as in"),
     ],
     ids=lambda part: " ".join(part[:2]) if isinstance(part, list) else "",
 )  # fmt: skip
@@ -227,7 +227,7 @@ def test_a_mistake_is_one_line(command, arguments, said):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["stage=from_scratch", f"cell={STEERING.partition('/')[2]}"], "writes no texts; take a translator"),
+        (["stage=from_scratch", f"cell={STEERING.partition('/')[2]}"], "writes no texts; use a translator"),
         (["cell=grammar_tiny/writing_t5-1", "decoding=fudge", f"decoding.discriminator.cell={STEERING}"],
          "has a different tokenizer from the language model; train it with"),
         (["cell=grammar_tiny/elman-1", "decoding=fudge", "decoding.discriminator.cell=none-1"], "none-1 is no"),

@@ -66,7 +66,7 @@ def test_tables_of_a_commit(tmp_path, monkeypatch):
     assert tables_of(place) == {"perplexity.csv": AFTER}
     with pytest.raises(UsageError, match="results/mine had no tables at first; write a later commit"):
         tables_at("first", place)
-    with pytest.raises(UsageError, match="git knows no mian; write a commit, or the name of a study"):
+    with pytest.raises(UsageError, match="mian is not a commit; write a commit, or the name of a study"):
         tables_at("mian", place)
     with pytest.raises(UsageError, match="results/yours has no tables; `retable repro` of its study makes them"):
         tables_of(place.with_name("yours"))

@@ -66,7 +66,7 @@ def test_mistakes_in_the_lineage_are_told(write, write_likelihood):
     with pytest.raises(UsageError, match="lineage: gpt has no test perplexity in this study; add it"):
         lineage_of(folders)
     folders.append(write_likelihood("evaluate", "toy/gpt-1-perplexity", "gpt", 1, [20.0] * N))
-    with pytest.raises(UsageError, match="there is no corpus that all of its systems were measured on"):
+    with pytest.raises(UsageError, match="its systems have no corpus in common"):
         lineage_of(folders)
     folders[-1] = write_likelihood("evaluate", "grammar/gpt-1-perplexity", "gpt", 1, [20.0] * (N - 1))
     with pytest.raises(UsageError, match=r"gpt-1-perplexity and .*lstm-1-perplexity have no scores of the same units"):

@@ -92,7 +92,7 @@ def test_no_system_owns_a_bound_and_other_tables_see_none(held_out, write_likeli
 def test_a_bound_alone_is_no_table_and_two_are_one_too_many(write_run, tmp_path):
     bounds = [write_run("evaluate", f"grammar/{name}-1-masked_bound", name, 1, BOUND) for name in ("gpt", "bert")]
     assert write_tables(framed(*bounds[:1]), SPECIFICATIONS, tmp_path / "results") == []
-    with pytest.raises(UsageError, match="both hold the oracle of grammar with seed 1; leave one of them out"):
+    with pytest.raises(UsageError, match="both have the oracle of grammar with seed 1; leave one of them out"):
         framed(*bounds)
 
 

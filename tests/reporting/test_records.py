@@ -175,7 +175,7 @@ def test_a_file_that_is_cut_off_or_another_is_one_line(trained, record, suffix, 
     (file := path.with_suffix(suffix)).write_bytes(file.read_bytes()[:damage] if isinstance(damage, int) else damage)
     with pytest.raises(UsageError) as mistake:
         [*read_results(path)]
-    assert str(mistake.value) == f"{file} is damaged; take it from git again: git checkout {file}"
+    assert str(mistake.value) == f"{file} is damaged; restore it: git checkout {file}"
 
 
 def test_any_wrong_byte_of_an_archive_is_one_line_or_changes_nothing(trained, record):

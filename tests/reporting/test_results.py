@@ -205,14 +205,16 @@ def test_references_are_complete_and_unambiguous():
 
 
 def test_missing_folders_are_named_and_nothing_measured_is_an_empty_frame(tmp_path):
-    with pytest.raises(UsageError, match=r"stage evaluate makes it: `retable repro` of a study that has evaluate/c/l"):
+    with pytest.raises(
+        UsageError, match=r"stage evaluate makes it: `retable repro` in a study that contains evaluate/c/l"
+    ):
         read_result(tmp_path / "outputs/evaluate/c/lstm-1")
     assert isinstance(aggregate([], REFERENCES), pd.DataFrame)
 
 
 def test_runs_that_contradict_each_other_or_their_units_are_refused(write_likelihood):
     folders = [write_likelihood("evaluate", f"ptb/{name}", "lstm", 1, [30.0, 31.0]) for name in ("a", "b")]
-    with pytest.raises(UsageError, match=r"evaluate/ptb/a and evaluate/ptb/b both hold lstm with seed 1"):
+    with pytest.raises(UsageError, match=r"evaluate/ptb/a and evaluate/ptb/b both have lstm with seed 1"):
         rows_of(folders)
     metrics = json.loads((folders[0] / "metrics.json").read_text())
     (folders[0] / "metrics.json").write_text(json.dumps(metrics | {"test/perplexity_word": 20.0}))
@@ -253,7 +255,9 @@ def test_a_kind_of_ones_own_has_values_intervals_and_tests_by_its_units_alone(wr
     last = [value.text for value in table.panels["words"][-1].values]
     assert table.name == "tasks" and last == ["best", "1", *["100.0", "100.0–100.0"] * 2]
     (folders[0] / "config.yaml").write_text("task:\n  _target_: retable.mine.Gone\n")
-    with pytest.raises(UsageError, match=r"words/best-1 was made by retable.mine.Gone, which is no more; run it again"):
+    with pytest.raises(
+        UsageError, match=r"words/best-1 was made by retable.mine.Gone, which no longer exists; run it again"
+    ):
         rows_of(folders)
 
 

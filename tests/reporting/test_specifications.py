@@ -86,20 +86,20 @@ def counted(frame: pd.DataFrame) -> Table:
     ("change", "message"),
     [
         ({"colums": []}, "table orders has no key 'colums'; write columns"),
-        ({"columns": ["run"]}, "there is no column 'run' of a whole row; write runs"),
-        ({"columns": [{"τ": ["test/tau", "verdct"]}]}, "nothing is shown as 'verdct'; write verdict"),
+        ({"columns": ["run"]}, "unknown column 'run' of a whole row; write runs"),
+        ({"columns": [{"τ": ["test/tau", "verdct"]}]}, "unknown quantity 'verdct'; write verdict"),
         ({"columns": [{"τ": "test"}, {"score": {"of": "*"}}]}, "is of bert/tales/ordering/test/tau and bert/"),
-        ({"where": {"tsak": "ordering"}}, "there is no column 'tsak' of the aggregates; write task"),
-        ({"where": {"task": None}}, "task: None chooses no rows; write a value"),
-        ({"where": {"split": {"haves": "tau"}}}, "split: {'haves': 'tau'} chooses no rows; write a value"),
-        ({"prefer": {"splt": ["test"]}}, "there is no column 'splt' of the aggregates; write split"),
-        ({"rows": [{"each": "systm"}]}, "there is no column 'systm' of the aggregates; write system"),
-        ({"columns": [{"each": ["tsk"], "x": "test"}]}, "there is no column 'tsk' of the aggregates; write task"),
-        ({"columns": [{"{metrc}": "test/tau"}]}, "'{metrc}' asks for 'metrc', and there is nothing"),
-        ({"notes": [{"text": "x", "when": {"splt": "test"}}]}, "there is no column 'splt' of the aggregates"),
-        ({"digits": "two"}, "digits: two is no number; write digits: 2"),
+        ({"where": {"tsak": "ordering"}}, "unknown column 'tsak' of the aggregates; write task"),
+        ({"where": {"task": None}}, "task: None is not a condition; write a value"),
+        ({"where": {"split": {"haves": "tau"}}}, "split: {'haves': 'tau'} is not a condition; write a value"),
+        ({"prefer": {"splt": ["test"]}}, "unknown column 'splt' of the aggregates; write split"),
+        ({"rows": [{"each": "systm"}]}, "unknown column 'systm' of the aggregates; write system"),
+        ({"columns": [{"each": ["tsk"], "x": "test"}]}, "unknown column 'tsk' of the aggregates; write task"),
+        ({"columns": [{"{metrc}": "test/tau"}]}, "'{metrc}' needs 'metrc', which is not available; add each"),
+        ({"notes": [{"text": "x", "when": {"splt": "test"}}]}, "unknown column 'splt' of the aggregates"),
+        ({"digits": "two"}, "digits: two is not a number; write digits: 2"),
         ({"_target_": "retable.reporting.nowhere.table"}, "there is no retable.reporting.nowhere; write"),
-        ({"_target_": "os.system"}, "_target_=os.system is none of retable.*, and no other is looked up"),
+        ({"_target_": "os.system"}, "_target_=os.system is not in retable.*; write a class or function from there"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path, change, message):
@@ -155,7 +155,7 @@ def test_rows_of_a_module_are_shown_by_format_strings():
     [
         ({"colums": []}, "has no key 'colums'; write columns"),
         ({"columns": [{"Share": "{shares:.2f}"}]}, "its rows have no 'shares'; write share"),
-        ({"lead": ["Shares"]}, "lead: there is no column 'Shares'; write Share"),
+        ({"lead": ["Shares"]}, "lead: unknown column 'Shares'; write Share"),
     ],
 )
 def test_a_mistake_in_rows_of_a_module_is_one_line(change, message):
@@ -171,5 +171,5 @@ def test_a_title_is_needed_and_lead_columns_exist(tmp_path):
     said = yaml.safe_load(OWN) | {"lead": ["Runs", "Test τ"]}
     (table,) = write_tables(FRAME, {"orders": said}, tmp_path)
     assert table.lead == ("Runs", "Test τ")
-    with pytest.raises(UsageError, match=r"table orders, lead: there is no column 'Test tau'; .*Test τ"):
+    with pytest.raises(UsageError, match=r"table orders, lead: unknown column 'Test tau'; .*Test τ"):
         write_tables(FRAME, {"orders": said | {"lead": ["Test tau"]}}, tmp_path)

@@ -71,7 +71,7 @@ def test_a_package_that_a_cell_names_is_not_imported(cell, tmp_path_factory, mon
 
 def test_a_part_is_bounded(cell):
     part = LSTM | {"d_model": yaml.load(bomb("x"), yaml.CSafeLoader)["x"]}
-    with pytest.raises(UsageError, match="there are more than 100000 settings"):
+    with pytest.raises(UsageError, match="a part has more than 100000 settings"):
         settings.build(part, "model")
     assert settings.shown(part["d_model"]).endswith("…")
 

@@ -40,7 +40,7 @@ def refused(folder, what=lambda checkpoint: checkpoint.weights) -> str:
 def test_a_pickle_among_the_weights_or_in_their_place(checkpoint, canary):
     torch.save({"wte.weight": canary}, checkpoint / "pytorch_model.bin")
     for _ in range(2):
-        assert "pytorch_model.bin is refused: it holds more than weights" in refused(checkpoint)
+        assert "pytorch_model.bin is refused: it contains more than weights" in refused(checkpoint)
         (checkpoint / "pytorch_model.bin").write_bytes(pickle.dumps(canary))
 
 
@@ -56,11 +56,11 @@ OUTSIDE = ["../outside.safetensors", "/etc/passwd", "..", "a/b.bin", "", 3, None
 # configuration that Hydra resolves.
 LIES: dict[str, list[tuple[bytes | str, str]]] = {
     "pytorch_model.bin": [
-        *((saved(held), "holds no weights by their names") for held in ([1, 2], {"wte.weight": 3}, torch.zeros(2))),
+        *((saved(held), "does not map names to weights") for held in ([1, 2], {"wte.weight": 3}, torch.zeros(2))),
         (b"", "pytorch_model.bin is damaged"),
     ],
     INDEX: [
-        *((json.dumps({"weight_map": {"wte.weight": shard}}), "which is no file beside it") for shard in OUTSIDE),
+        *((json.dumps({"weight_map": {"wte.weight": shard}}), "not a file in its folder") for shard in OUTSIDE),
         *((text, f"{INDEX} ") for text in ("[", "[]", "{}", '{"weight_map": []}', "[" * 100_000)),
     ],
     "model.safetensors": [
@@ -79,7 +79,7 @@ LIES: dict[str, list[tuple[bytes | str, str]]] = {
             for said in ("${oc.env:HOME}", "${oc.decode:1}", 8.5, 10**13)
         ),
         *(
-            (json.dumps(CONFIG | said), "config.json does not say what a GPT-2 is made by")
+            (json.dumps(CONFIG | said), "config.json lacks settings of a GPT-2")
             for said in ({"n_embd": {"_target_": "os.system"}}, {"activation_function": ["gelu"]})
         ),
         *(
@@ -98,7 +98,7 @@ def test_files_that_are_none(checkpoint, file, content, said):
         save_file({"wte.weight": torch.zeros(10, 8)}, checkpoint / "model.safetensors")
     line = refused(checkpoint, lambda found: (found.model, found.weights))
     assert said in line and file in line
-    if file == INDEX and "which is no file" in said:  # nor is it among the files to depend on
+    if file == INDEX and "not a file in its folder" in said:  # nor is it among the files to depend on
         assert said in refused(checkpoint, lambda found: found.files)
 
 

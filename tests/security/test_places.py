@@ -67,7 +67,7 @@ def test_a_corpus_is_written_by_a_writer_of_corpora(tmp_path):
 
     schema = get_type_hints(STAGES["prepare"], include_extras=True)
     with pytest.raises(
-        SettingError, match=r"corpus\.write: _target_=retable\.core\.publishing\.remove_empty is none of"
+        SettingError, match=r"corpus\.write: _target_=retable\.core\.publishing\.remove_empty is not in"
     ):
         check_all({"corpus": {"write": {"_target_": "retable.core.publishing.remove_empty"}}}, schema, ())
 

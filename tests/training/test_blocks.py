@@ -39,5 +39,5 @@ def test_blocks_that_are_computed_twice_have_the_same_gradients():
 def test_a_model_without_blocks_is_refused():
     whole = objective()
     assert blocks_of(whole) == list(whole.model.blocks)
-    with pytest.raises(UsageError, match=r"LSTM has no blocks to compute twice; write recompute=false"):
+    with pytest.raises(UsageError, match=r"LSTM has no blocks to recompute; write recompute=false"):
         recompute_blocks(LSTM(V, D, 1, 0.0, 0.1))

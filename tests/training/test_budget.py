@@ -24,5 +24,5 @@ def test_amounts_and_units(written, meant):
     "written", [600, "", "10", "min", "10 minutes", "-1h", "0tokens", "1e-3flops", "1e15 flops!", "None"]
 )
 def test_anything_else_is_refused(written):
-    with pytest.raises(UsageError, match=r"is no budget; write for example budget=10min, 1e15flops or 2e7tokens"):
+    with pytest.raises(UsageError, match=r"is not a budget; write for example budget=10min, 1e15flops or 2e7tokens"):
         parse_budget(written)

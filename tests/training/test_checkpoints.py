@@ -65,7 +65,7 @@ def resumed(path: Path, uninterrupted, capsys) -> str:
 def test_in_place_of_a_damaged_one_the_one_before_is_taken(cut, how, uninterrupted, tmp_path, capsys):
     damage(tmp_path / "last.ckpt", how)
     said = resumed(tmp_path, uninterrupted, capsys)
-    assert said == f"{tmp_path}/last.ckpt is damaged; training goes on from previous.ckpt\n"
+    assert said == f"{tmp_path}/last.ckpt is damaged; training resumes from previous.ckpt\n"
 
 
 def test_where_no_other_is_left_training_begins_anew(killed, uninterrupted, tmp_path, capsys):
@@ -77,7 +77,7 @@ def test_where_no_other_is_left_training_begins_anew(killed, uninterrupted, tmp_
             damage(folder / name, "flipped")
         names = " and ".join(f"{folder}/{name}" for name in damaged)
         said = resumed(folder, uninterrupted, capsys)
-        assert said == f"{names} {'are' if number == 0 else 'is'} damaged; training begins anew\n"
+        assert said == f"{names} {'are' if number == 0 else 'is'} damaged; training starts again\n"
 
 
 def dying(at: int) -> Callable[[Path, Path], None]:
@@ -110,11 +110,11 @@ def test_a_checkpoint_that_would_run_code_runs_none(cut, form, signed, uninterru
     else:
         path.write_bytes(pickle.dumps(Code(ran)) + b"..")
     if not signed:
-        assert "last.ckpt is damaged; training goes on from previous.ckpt" in resumed(tmp_path, uninterrupted, capsys)
+        assert "last.ckpt is damaged; training resumes from previous.ckpt" in resumed(tmp_path, uninterrupted, capsys)
     else:  # by who knows how checkpoints are written
         path.rename(tmp_path / "written")
         checkpoints.keep(tmp_path / "written", path)
-        with pytest.raises(UsageError, match=rf"^{path} is refused: reading it could run code.*to train from the st"):
+        with pytest.raises(UsageError, match=rf"^{path} is refused: loading it could run code.*to train from the st"):
             run(gpt(), tmp_path)
     assert not ran.exists()
 

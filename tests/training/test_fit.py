@@ -374,5 +374,5 @@ def test_a_budget_of_time_on_several_devices_is_refused(tmp_path):
 def test_a_training_that_diverges_ends_at_once(tmp_path):
     system = lstm()
     steps = []
-    with pytest.raises(UsageError, match=r"has diverged: loss is (nan|inf) by step \d+; lower optimizer.lr"):
+    with pytest.raises(UsageError, match=r"has diverged: loss is (nan|inf) at step \d+; lower optimizer.lr"):
         run(system, tmp_path, steps.extend, optimizer=partial(sgd, lr=1e38), clip_norm=None)

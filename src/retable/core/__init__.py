@@ -1,1 +1,1 @@
-"""What the whole library stands on: files, digests, settings, mistakes of use."""
+"""The base of the whole library: files, digests, settings, user errors."""

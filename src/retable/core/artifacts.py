@@ -1,7 +1,7 @@
-"""What a stage leaves behind: payload files, `config.yaml`, `metrics.json`, `run.json` and the digests of all these.
+"""Files of a cell: `config.yaml`, `metrics.json`, `run.json`, payload; and the cell's record.
 
-All of it follows from configuration, inputs and code: made again, a cell is the same bytes. What is of one making
-alone, such as its run in MLflow, its commit and its seconds, is the cell's record, a file beside the cell.
+A cell depends on configuration, inputs and code only: made again, it has the same bytes. Facts of one run, such as its
+MLflow id, commit and seconds, are in the cell's record, a file next to the cell.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ from retable.core.errors import UsageError, closest
 from retable.core.stages import STAGES
 
 _CODE = ("src", "pipelines", "conf", "studies/*/study.yaml", "pyproject.toml", "requirements.lock")
-CHECKOUT = Path(__file__).parents[3]  # if the package is not installed elsewhere
+CHECKOUT = Path(__file__).parents[3]  # the repository, unless the package is installed elsewhere
 _PACKAGES = ("torch", "lightning", "hydra-core", "mlflow", "dvc", "tokenizers", "numpy", "pandas")
 
 
-# What metrics count, instead of measuring a system.
+# Metrics that count something and do not score a system.
 _COUNTS = {"bytes", "compression", "examples", "flops", "lines", "nats", "parameters", "samples", "steps", "tokens",
            "units", "words"}  # fmt: skip
 
@@ -38,7 +38,10 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
-    """Write `metrics.json`: flat, sorted, finite. Raises UsageError for a number that is not finite."""
+    """Write `metrics.json`: flat, sorted, finite numbers.
+
+    Raises: UsageError: a number is not finite.
+    """
     for name, value in metrics.items():
         if not math.isfinite(value):
             raise UsageError(f"{name} is {value}: the training has diverged; lower optimizer.lr, or clip_norm")
@@ -46,9 +49,10 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
 
 
 def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
-    """Return at most `n` of a cell's metrics: those of the test split, else of validation, else any; never counts.
+    """Return at most `n` of a cell's metrics, without counts such as `tokens`.
 
-    Overlap, a property of the data, is among them only if the cell measures nothing else.
+    They are metrics of the test split; of validation if there are none; of any split otherwise. Overlap, a property of
+    the data, is included only if the cell measures nothing else.
     """
     scores = {name: value for name, value in metrics.items() if name.rpartition("/")[2] not in _COUNTS}
     scores = {name: value for name, value in scores.items() if "/overlap_" not in name} or scores
@@ -56,34 +60,34 @@ def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
         if of_split := {name: value for name, value in scores.items() if split in name.split("/")}:
             scores = of_split
             break
-    # A perplexity says more than the sums that it is made of, and is listed first.
+    # Perplexity summarises the sums that it is computed from, so it is listed first.
     ordered = sorted(scores, key=lambda name: (not name.endswith("perplexity_word"), name.count("/")))
     return {name: scores[name] for name in ordered[:n]}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file of a cell. UsageError where it is missing or damaged."""
+    """Return the contents of a JSON file of a cell. UsageError if it is missing or damaged."""
     try:
-        found = json.loads(require(path).read_text(encoding="utf-8"))
+        contents = json.loads(require(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        contents = None
+    if not isinstance(contents, dict):
         raise UsageError(f"{path} is damaged; {remedy(path)}")
-    return found
+    return contents
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """The `run.json` of a finished stage."""
+    """Return the `run.json` of a finished stage."""
     return read_json(folder / "run.json")
 
 
 def changed_inputs(cells: Iterable[Path]) -> dict[Path, str]:
-    """Return the files that cells were made from and that have changed since, each with a cell that was made from it.
+    """Return the files that changed since cells were made from them, each with one such cell.
 
-    Cells upstream of the given ones count, too. A file that does not exist has not changed: cells may be moved away
-    from their texts. No file of a cell is read through, only texts and data sets.
+    Cells upstream of `cells` count, too. A missing file does not count as changed: cells may be moved away from their
+    texts. Only texts and data sets are hashed; files of cells are not read.
     """
-    found: dict[Path, str] = {}
+    changed: dict[Path, str] = {}
     waiting, seen = [*cells], set[Path]()
     while waiting:
         if (cell := waiting.pop().resolve()) in seen or "outputs" not in cell.parts:
@@ -94,15 +98,15 @@ def changed_inputs(cells: Iterable[Path]) -> dict[Path, str]:
             run = read_json(cell / "run.json")
             for name, before in run["digests"].items():
                 if (path := project / name).is_file() and _digest_of(path) != before:
-                    found.setdefault(path, cell.relative_to(project / "outputs").as_posix())
+                    changed.setdefault(path, cell.relative_to(project / "outputs").as_posix())
             waiting += [project / "outputs" / name for name in run["made_from"]]
         except (UsageError, KeyError, AttributeError, TypeError, OSError):
-            continue  # of a damaged cell, whose reader names the damage, or of one that does not exist here
-    return found
+            continue  # a missing cell, or a damaged one, which raises an error when it is read
+    return changed
 
 
 def _digest_of(path: Path) -> str:
-    """The sha256 of a file: of a cell's by what its stage wrote down."""
+    """Return the sha256 of a file; for a file of a cell, the one in its `digests.json`."""
     owner = next((folder for folder in path.parents if (folder / DIGESTS).exists()), None)
     if owner is None:
         return digest(path)
@@ -110,55 +114,60 @@ def _digest_of(path: Path) -> str:
 
 
 def record_file(cell: Path) -> Path:
-    """Where a cell's record is: beside the cell, outside of what DVC keeps."""
+    """Return the path of a cell's record: next to the cell, where DVC does not store it."""
     return cell.with_name(f"{cell.name}.record.json")
 
 
 def write_record(cell: Path, record: Mapping[str, Any]) -> None:
-    """Write the record of a finished cell; a kill leaves all of it or none."""
+    """Write the record of a finished cell atomically, next to the cell and under `work/made` for all studies."""
     for path in (record_file(cell), _kept(cell)):
         path.parent.mkdir(parents=True, exist_ok=True)
         begun = path.with_name(f"{path.name}.begun")
-        begun.unlink(missing_ok=True)  # it may be a link to elsewhere
-        write_json(begun, {**record, "of": _told_by(cell)})
+        begun.unlink(missing_ok=True)  # may be a link to another place
+        write_json(begun, {**record, "of": _digests(cell)})
         begun.replace(path)
 
 
 def read_record(cell: Path) -> dict[str, Any]:
-    """The record of the making that left this cell, {} where there is none: the cell came from another machine or from
-    an interrupted stage, or a record that is there is of other numbers."""
-    for path in (record_file(cell), _kept(cell)):  # the second of a cell that another study made
+    """Return the record of the run that made this cell, or {}.
+
+    There is no record if the cell comes from another machine or an interrupted stage, or if the record belongs to other
+    numbers.
+    """
+    for path in (record_file(cell), _kept(cell)):  # the second: for a cell that another study made
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):  # or one that a loss of power cut off
+        except (FileNotFoundError, ValueError):  # ValueError: a record cut off by a power failure
             continue
-        if record.pop("of", None) == _told_by(cell):
+        if record.pop("of", None) == _digests(cell):
             return dict(record)
     return {}
 
 
 def _kept(cell: Path) -> Path:
-    """Where the record of a cell with these numbers is kept for all studies."""
-    name = hashlib.sha256(json.dumps(_told_by(cell), sort_keys=True).encode()).hexdigest()
+    """Return the path where the record of a cell with these numbers is kept for all studies."""
+    name = hashlib.sha256(json.dumps(_digests(cell), sort_keys=True).encode()).hexdigest()
     return root() / "work/made" / f"{name[:16]}.json"
 
 
-def _told_by(cell: Path) -> dict[str, str]:
-    """By what a record knows its cell."""
+def _digests(cell: Path) -> dict[str, str]:
+    """Return the digests that link a record to its cell."""
     return {name: digest(path) for name in ("metrics.json", "run.json") if (path := cell / name).exists()}
 
 
 def require(path: Path) -> Path:
-    """`path`, if it exists, and is as it was written where it is of a cell; else a UsageError, which names the stage
-    that makes it."""
+    """Return `path` after checking that it exists and, in a cell, that it is undamaged.
+
+    Raises: UsageError: the message names the stage that makes the file.
+    """
     if not path.exists():
-        raise UsageError(f"{path} is missing{_instead(path)}")
+        raise UsageError(f"{path} is missing{_advice(path)}")
     check(path)
     return path
 
 
-def _instead(path: Path) -> str:
-    """What to do about a missing file: to run its stage, or to name a cell of that stage."""
+def _advice(path: Path) -> str:
+    """Return advice for a missing file: run its stage, or name an existing cell of that stage."""
     if advice := made_by(path):
         return f"; {advice}"
     if path.parts[:1] != ("outputs",) or len(path.parts) < 3:
@@ -172,8 +181,12 @@ def _instead(path: Path) -> str:
 
 
 def project_folder() -> Path:
-    """The folder of the DVC project that runs; of an experiment in a copy (`dvc exp run --temp`) the original's.
-    UsageError if DVC_ROOT names no folder: nothing is made there."""
+    """Return the folder of the running DVC project.
+
+    For an experiment in a temporary copy (`dvc exp run --temp`) this is the original's folder, from DVC_ROOT.
+
+    Raises: UsageError: DVC_ROOT is not a folder.
+    """
     folder = Path(os.environ.get("DVC_ROOT", "."))
     if not folder.is_dir():
         raise UsageError(f"DVC_ROOT={folder} is not a folder; unset it, or write the folder of a DVC project")
@@ -181,15 +194,19 @@ def project_folder() -> Path:
 
 
 def root() -> Path:
-    """Where studies keep what they share, their runs in MLflow: above the folder `studies` that a study is in, or in
-    the study's own folder."""
+    """Return the folder that studies share, with their MLflow runs.
+
+    This is the folder above `studies/` for a study in it; otherwise the study's own folder.
+    """
     folder = project_folder()
     return folder.parent.parent if folder.parent.name == "studies" else folder
 
 
 def git_state() -> dict[str, Any]:
-    """The commit of the code that runs, and whether code, configuration or locked versions differ from it; None for an
-    installed package."""
+    """Return the commit of the running code, and whether code, configuration or locked versions differ from it.
+
+    Both are None for an installed package.
+    """
     if not (CHECKOUT / "pyproject.toml").exists():
         return {"git_commit": None, "git_dirty": None}
     changed = _git("-C", str(CHECKOUT), "status", "--porcelain", "--", *_CODE)
@@ -198,12 +215,12 @@ def git_state() -> dict[str, Any]:
 
 
 def remote() -> str | None:
-    """Where the repository of the code came from, as git calls it; None for one that nobody else has."""
+    """Return the URL of the code's git remote `origin`; None without one."""
     return _git("-C", str(CHECKOUT), "remote", "get-url", "origin")
 
 
 def _git(*arguments: str) -> str | None:
-    """Return what git prints; None where it fails or is not installed."""
+    """Return the output of a git command; None if it fails or git is not installed."""
     try:
         done = subprocess.run(["git", *arguments], capture_output=True, text=True)
     except FileNotFoundError:
@@ -212,7 +229,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """Versions of Python and of the installed packages that decide results."""
+    """Return the versions of Python and of the installed packages that affect results."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -221,18 +238,18 @@ def environment() -> dict[str, str]:
 
 
 def peak_memory() -> float:
-    """The most memory that this process has held so far, in MiB."""
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+    """Return the largest memory that this process has used so far, in MiB."""
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
 def hardware() -> str:
-    """The machine in words: processor, cores, memory, and its GPUs where this process has used one."""
+    """Return a description of the machine: processor, cores, memory, and GPUs if this process has used one."""
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         processor = next((x.split(":")[1].strip() for x in file if x.startswith("model name")), processor)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    torch: Any = sys.modules.get("torch")  # what has not imported it has used none
+    torch: Any = sys.modules.get("torch")  # a process that has not imported torch has used no GPU
     used = torch is not None and torch.cuda.is_initialized()
     gpus = Counter(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())) if used else Counter()
     named = [f"{count} × {name}" if count > 1 else name for name, count in gpus.items()]

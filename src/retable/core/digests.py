@@ -1,7 +1,7 @@
-"""Each file of a cell is the one that its stage wrote: `digests.json` says what was written, and who reads checks it.
+"""Sizes and sha256 digests of a cell's files (`digests.json`), checked before a file is read.
 
-What this finds is damage: a bit that flipped, a copy that broke off, a file of another cell. Who changes a cell on
-purpose can change its digests as well.
+The check finds damage: a flipped bit, an incomplete copy, a file of another cell. It does not protect against a
+deliberate change, which can include the digests.
 """
 
 import contextlib
@@ -19,21 +19,21 @@ from retable.core.errors import UsageError
 from retable.core.stages import STAGES, module_of
 
 DIGESTS, RUN = "digests.json", "run.json"
-FORMAT = 2  # of a cell, as its run.json says; those before had no digests
-LARGE = 64 << 20  # bytes; to hash fewer takes less than a tenth of a second
+FORMAT = 2  # version of the cell format in run.json; version 1 had no digests
+LARGE = 64 << 20  # bytes; smaller files are hashed in less than 0.1 s
 REMEMBERED = Path("work/remembered.json")
-_TICK = 2e9  # ns; what is written twice within the file system's clock looks unchanged
+_TICK = 2e9  # ns; two writes within one tick of the file system's clock leave the same time
 
-_known: dict[str, list[Any]] = {}  # by device and inode: size, times and sha256
+_known: dict[str, list[Any]] = {}  # size, times and sha256 by device and inode
 _unchecked: list[Path] = []
 
 
 def digest(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal.
+    """Return the sha256 of a file, in hexadecimal.
 
-    As long as its inode says that nothing was written, it is computed once a process, and of a large file once for all
-    processes of the project: a corpus of gigabytes is not read through whenever a stage begins. The price: a bit of a
-    large file that rots on the disk by itself is not found before `work/` is removed.
+    The result is cached per process by inode, size and times. For files of 64 MiB and more it is also cached on disk,
+    in `work/remembered.json`, so that stages do not read a large corpus again. Consequence: a large file that decays on
+    disk without a write is not detected until `work/` is removed.
     """
     stat = path.stat()
     inode = f"{stat.st_dev}:{stat.st_ino}"
@@ -44,35 +44,35 @@ def digest(path: Path) -> str:
         return _known[inode][-1]
     try:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        error.filename = str(path)  # of a read that fails Python has no name
+        error.filename = str(path)  # Python sets no file name when a read fails
         raise
     if time.time_ns() - max(stamp[1:]) > _TICK:
-        _known[inode] = [*stamp, found]
+        _known[inode] = [*stamp, sha256]
         if stat.st_size >= LARGE and REMEMBERED.parent.is_dir() and Path("outputs").is_dir():
             begun = REMEMBERED.with_suffix(f".{os.getpid()}")
-            with contextlib.suppress(OSError):  # then it is read through again
+            with contextlib.suppress(OSError):  # without the cache, the next process hashes the file again
                 begun.write_text(json.dumps(_remembered() | {inode: _known[inode]}))
                 begun.replace(REMEMBERED)
-    return found
+    return sha256
 
 
 def _remembered() -> dict[str, list[Any]]:
     try:
-        found = json.loads(REMEMBERED.read_text())
+        digests = json.loads(REMEMBERED.read_text())
     except (OSError, ValueError):
-        found = None
-    return found if isinstance(found, dict) else {}
+        digests = None
+    return digests if isinstance(digests, dict) else {}
 
 
 def digest_of(value: Any) -> str:
-    """The sha256 of a value that JSON can hold, whatever the order of its keys."""
+    """Return the sha256 of a JSON-serializable value, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def write_digests(cell: Path) -> None:
-    """Write `digests.json`: size and sha256 of each other file, and that of all this."""
+    """Write `digests.json`: size and sha256 of every other file of a cell, and a sha256 of this list."""
     files = {name: {"sha256": digest(path), "size": path.stat().st_size} for name, path in _files(cell).items()}
     (cell / DIGESTS).write_text(_text(files), encoding="utf-8")
 
@@ -83,19 +83,21 @@ def _text(files: dict[str, dict[str, Any]]) -> str:
 
 
 def check(path: Path) -> None:
-    """Raise UsageError, which names the file, where `path` is a file of a cell and not as its stage wrote it, or where
-    the cell that it is of, or that it is itself, lacks a file or has one too many.
+    """Check that a file of a cell, or a whole cell, is as its stage wrote it.
 
-    A cell of before there were digests is read as it is, and a line on standard error says so, once a process.
+    For a whole cell, names and sizes are compared; for a single file, its sha256 too. Paths outside cells are not
+    checked. Cells made before digests existed are not checked either; one warning per process is printed.
+
+    Raises: UsageError: a file is damaged, missing, or does not belong to the cell; the message names it.
     """
     cell = next((folder for folder in (path, *path.parents) if _is_cell(folder)), None)
     if cell is None:
         return
     if not (cell / DIGESTS).exists():
         if _run(cell).get("format", 1) >= FORMAT:
-            raise UsageError(f"{cell / DIGESTS} is missing, without which the cell can't be checked; {remedy(cell)}")
+            raise UsageError(f"{cell / DIGESTS} is missing, so the cell can't be checked; {remedy(cell)}")
         if not _unchecked:
-            print(f"warning: {cell} was made before cells had digests; it is read unchecked, as others of its time are",
+            print(f"warning: {cell} was made before cells had digests; it is read unchecked, as all cells of that time",
                   file=sys.stderr)  # fmt: skip
             _unchecked.append(cell)
         return
@@ -108,7 +110,7 @@ def check(path: Path) -> None:
 
 @functools.cache
 def _written(cell: Path, stamp: tuple[int, ...]) -> dict[str, dict[str, Any]]:
-    """What `digests.json` has of each file, once the names and sizes are those that there are."""
+    """Return the entries of `digests.json`, after comparing them with the names and sizes of the cell's files."""
     try:
         text = (cell / DIGESTS).read_text(encoding="utf-8")
         files = json.loads(text)["files"]
@@ -117,13 +119,13 @@ def _written(cell: Path, stamp: tuple[int, ...]) -> dict[str, dict[str, Any]]:
         intact = False
     if not intact:
         raise _damaged(cell / DIGESTS)
-    found = _files(cell)
-    for name in sorted(files.keys() | found.keys()):
-        if name not in found:
-            raise UsageError(f"{cell / name} is missing, a file of its cell; {remedy(cell)}")
+    existing = _files(cell)
+    for name in sorted(files.keys() | existing.keys()):
+        if name not in existing:
+            raise UsageError(f"{cell / name} is missing from its cell; {remedy(cell)}")
         if name not in files:
-            raise UsageError(f"{cell / name} is no file of its cell; remove it")
-        if found[name].stat().st_size != files[name]["size"]:
+            raise UsageError(f"{cell / name} does not belong to its cell; remove it")
+        if existing[name].stat().st_size != files[name]["size"]:
             raise _damaged(cell / name)
     return files
 
@@ -141,34 +143,34 @@ def _run(cell: Path) -> dict[str, Any]:
 
 
 def _files(cell: Path) -> dict[str, Path]:
-    """Those of a cell, by their names in it; but no hidden ones, which a file system or an editor leaves."""
+    """Return the files of a cell by relative name, without hidden files, which file systems and editors create."""
     names = {path.relative_to(cell).as_posix(): path for path in sorted(cell.rglob("*")) if not path.is_dir()}
     return {name: path for name, path in names.items() if name != DIGESTS and not path.name.startswith(".")}
 
 
 def _damaged(path: Path) -> UsageError:
-    return UsageError(f"{path} is damaged: it is not the file that was written with its cell; {remedy(path)}")
+    return UsageError(f"{path} is damaged: it differs from the file that its stage wrote; {remedy(path)}")
 
 
 def remedy(path: Path) -> str:
-    """What to do about what is damaged."""
-    return made_by(path) or "copy the cell anew from where it came"
+    """Return advice for a damaged file: the stage that makes it, or to copy the cell again."""
+    return made_by(path) or "copy the cell again from its source"
 
 
 def made_by(path: Path) -> str | None:
-    """Which stage makes what `path` is of, or is; None for a path of another form than those of cells."""
+    """Return advice on the stage that makes a cell, or the cell of a file; None for a path that is not in a cell."""
     if (name := _cell_name(path)) is None:
         return None
     stage = name.partition("/")[0]
-    return f"stage {stage} makes it: `retable repro` of a study that has {name}, or `python -m {module_of(stage)}`"
+    return f"stage {stage} makes it: `retable repro` in a study that contains {name}, or `python -m {module_of(stage)}`"
 
 
 def _cell_name(path: Path) -> str | None:
-    """The cell that `path` is of, or is: `STAGE/CORPUS/NAME`, of stage prepare `prepare/CORPUS`."""
+    """Return the name of the cell at or around `path`: `STAGE/CORPUS/NAME`, or `prepare/CORPUS`."""
     parts = path.parts
     stage, *names = parts[parts.index("outputs") + 1 :] if "outputs" in parts[:-1] else [""]
     length = 1 if stage == "prepare" else 2
-    is_file = len(names) == length and re.search(r"\.[a-z]\w*$", names[-1])  # it is beside cells, not in one
+    is_file = len(names) == length and re.search(r"\.[a-z]\w*$", names[-1])  # a file next to cells
     if stage not in STAGES or len(names) < length or is_file or {".", ".."} & {*parts}:
         return None
     return "/".join([stage, *names[:length]])

@@ -1,4 +1,4 @@
-"""The one exception for mistakes of use."""
+"""The exception for user mistakes, the warning class, and helpers for their messages."""
 
 import contextlib
 import os
@@ -10,27 +10,27 @@ from os import PathLike
 from types import FrameType
 from typing import Any
 
-_LONGEST = 800  # letters of a message; a file's own words, which it may quote, can be megabytes
+_LONGEST = 800  # characters of a message; text quoted from a file can be megabytes
 
 
 class UsageError(Exception):
-    """A mistake in what was asked or given: one line that says what was wrong, where, and what to write instead.
+    """A user's mistake, as one line: the mistake, its place, and what to write instead.
 
-    The stages under `pipelines/` print the message alone, without a traceback, and end with exit code 2. Whatever the
-    message quotes, it is one line of printable letters, of a long one beginning and end.
+    The stages under `pipelines/` print the message without a traceback and exit with code 2. The text has only
+    printable characters; the middle of a message of more than 800 is cut.
     """
 
     def __str__(self) -> str:
-        said = " ".join(super().__str__().split())
-        said = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in said)
-        return said if len(said) <= _LONGEST else f"{said[: _LONGEST // 2]} … {said[-_LONGEST // 2 :]}"
+        line = " ".join(super().__str__().split())
+        line = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
+        return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
 
 
 class TextError(UsageError):
-    """A text that can't be read. Its file is not known here; `retable.tasks.table.placed` finds its line.
+    """A text that can't be read. `retable.tasks.table.placed` adds its file and line.
 
     text: the whole text.
-    part: what is wrong in it, as a file may contain it.
+    part: the faulty part, as a file may contain it.
     """
 
     def __init__(self, message: str, text: str, part: str):
@@ -39,11 +39,11 @@ class TextError(UsageError):
 
 
 class UsageWarning(UserWarning):
-    """A fact about the input that changes a result, such as a word that a tokenizer does not know."""
+    """A fact about the input that changes a result, such as a word unknown to the tokenizer."""
 
 
 def warn(message: str) -> None:
-    """Warn once for each line of a user's code, whatever of this package and of torch is called in between."""
+    """Warn at the line of the user's code that called this package, once per line."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("retable", "torch"):
@@ -52,7 +52,7 @@ def warn(message: str) -> None:
 
 
 def show_warnings_in_one_line() -> None:
-    """Have a UsageWarning printed whenever it comes, as one line without the place in the code."""
+    """Print every UsageWarning to stderr in one line, without its place in the code."""
     show = warnings.showwarning
 
     def in_one_line(message: Warning | str, category: type[Warning], filename: str, lineno: int, *more: Any) -> None:
@@ -67,8 +67,11 @@ def show_warnings_in_one_line() -> None:
 
 @contextlib.contextmanager
 def reading(path: str | PathLike[str], *kinds: type[Exception]) -> Iterator[None]:
-    """Have what is raised in the block name the file that is read: errors of these kinds, which a library raises for a
-    damaged one, and a UsageError that does not yet."""
+    """Add the path of the file being read to errors raised in the block.
+
+    Exceptions of `kinds`, which a library raises for a damaged file, become UsageErrors. A UsageError whose message
+    does not contain the path gets it in front.
+    """
     try:
         yield
     except UsageError as error:
@@ -80,9 +83,9 @@ def reading(path: str | PathLike[str], *kinds: type[Exception]) -> Iterator[None
 
 
 def require_file(path: str | PathLike[str], missing: str = "") -> None:
-    """Raise UsageError for what is not a file with contents: a folder, a pipe, a device, or nothing.
+    """Raise UsageError for a path that is not an existing file: a folder, pipe, device, or nothing.
 
-    missing: what to do about a file that does not exist; by default how data sets are found.
+    missing: advice for a file that does not exist; by default, how to set the folder of data sets.
     """
     if os.path.isdir(path):
         raise UsageError(f"{path} is a folder; write the path of a file")
@@ -94,19 +97,22 @@ def require_file(path: str | PathLike[str], missing: str = "") -> None:
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names like this one, whatever the case: those that begin with it, the most similar one, or those
-    that one is a part of."""
-    folded, asked = {each.casefold(): each for each in known}, str(name).casefold()
-    if len(asked) > 2 and (begun := [each for key, each in folded.items() if key.startswith(asked)]):
-        return begun
-    if similar := get_close_matches(asked, folded, n=1, cutoff=0.5):
+    """Return the known names that resemble `name`, ignoring case.
+
+    These are the names that begin with it. Without any, the most similar name; without one, names that contain it or
+    are contained in it.
+    """
+    folded, query = {each.casefold(): each for each in known}, str(name).casefold()
+    if len(query) > 2 and (starting := [each for key, each in folded.items() if key.startswith(query)]):
+        return starting
+    if similar := get_close_matches(query, folded, n=1, cutoff=0.5):
         return [folded[similar[0]]]
-    return [each for key, each in folded.items() if min(len(key), len(asked)) > 2 and (asked in key or key in asked)]
+    return [each for key, each in folded.items() if min(len(key), len(query)) > 2 and (query in key or key in query)]
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """What to write in place of a name that is not known."""
+    """Return advice for an unknown name: "write X", with up to three similar names, or "write one of" all."""
     known = list(known)
-    if found := near(name, known):
-        return f"write {' or '.join(found[:3])}"
+    if similar := near(name, known):
+        return f"write {' or '.join(similar[:3])}"
     return f"write one of {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""A cell comes into its place whole or not at all, and in the place of nothing but itself; one process makes it."""
+"""Atomic publishing of cells: complete or not at all, by one process, replacing only the same cell."""
 
 import contextlib
 import errno
@@ -17,55 +17,64 @@ from retable.core.errors import UsageError
 
 WORK = Path("work")
 PATIENCE = 60  # seconds
-IDENTITY = ("stage", "system", "corpus", "seed", "task")  # of its run.json, by which a cell is the same made again
-OF_REPORT = (".csv", ".html", ".json", ".md", ".svg")  # the endings of a report's files
-_LONGEST = 255 - len(".record.json.begun")  # bytes of a name, beside which its record is written
+IDENTITY = ("stage", "system", "corpus", "seed", "task")  # keys of run.json that identify a cell when it is made again
+OF_REPORT = (".csv", ".html", ".json", ".md", ".svg")  # suffixes of a report's files
+_LONGEST = 255 - len(".record.json.begun")  # bytes of a cell's name; file systems allow 255 for its record
 
 
 def check_path(place: Any) -> None:
-    """Raise UsageError for what is no path of plain names, as in `grammar/lstm-1`, below the folder of a stage."""
+    """Raise UsageError if `place` is not a path of plain names, such as `grammar/lstm-1`.
+
+    The path is relative to the folder of a stage.
+    """
     parts = place.split("/") if isinstance(place, str) else [""]
     if any(part in ("", ".", "..") or not part.isprintable() for part in parts):
-        raise UsageError(f"out={place!r} is no place for a cell; write plain names, as in out=corpus/name")
+        raise UsageError(f"out={place!r} is not a valid place for a cell; write plain names, as in out=corpus/name")
     if long := next((part for part in parts if len(os.fsencode(part)) > _LONGEST), None):
-        raise UsageError(f"out=…/{long[:20]}… is a name of more than {_LONGEST} bytes; write a shorter one")
+        raise UsageError(f"out=…/{long[:20]}… has a name of more than {_LONGEST} bytes; write a shorter one")
 
 
 def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
-    """Raise UsageError where at `out` stands what a cell of these `facts` must not replace: anything but a cell whose
-    `run.json` has the same of them as its identity. What is there stays."""
+    """Raise UsageError if a cell with these `facts` must not replace the contents of `out`.
+
+    Only an empty folder, or a cell whose `run.json` has the same values of IDENTITY, may be replaced. Nothing is
+    removed here.
+    """
     if cell := next((folder for folder in out.parents if (folder / "run.json").exists()), None):
-        raise UsageError(f"{cell} is a cell, and holds no others; write another out= than {out}")
+        raise UsageError(f"{cell} is a cell and can't contain another; write another out= than {out}")
     if _is_free(out):
         return
     if out.is_symlink() or not out.is_dir():
-        raise UsageError(f"{out} is no folder, and only a cell is replaced; write another out=, or remove it")
+        raise UsageError(f"{out} is not a folder, and only a cell is replaced; write another out=, or remove it")
     if not (out / "run.json").exists():
         raise UsageError(f"{out} has no run.json, and only a cell is replaced; write another out=, or remove it")
     try:
         run = json.loads((out / "run.json").read_text(encoding="utf-8"))
-        there = {fact: run[fact] for fact in IDENTITY if fact in facts}
+        existing = {fact: run[fact] for fact in IDENTITY if fact in facts}
     except (ValueError, TypeError, KeyError, RecursionError):
         raise UsageError(f"{out / 'run.json'} is damaged, and only a cell is replaced; remove {out}") from None
-    if other := [f"{fact} {value} for {facts[fact]}" for fact, value in there.items() if value != facts[fact]]:
-        raise UsageError(f"{out} is another cell, of {' and '.join(other)}; write another out=, or remove it")
+    if other := [f"{fact} {value}, not {facts[fact]}" for fact, value in existing.items() if value != facts[fact]]:
+        raise UsageError(f"{out} is another cell: {' and '.join(other)}; write another out=, or remove it")
 
 
 def refuse_all_but_a_report(out: Path) -> None:
-    """Raise UsageError for a folder that a report must not replace: anything but a report, or the page of one, which
-    git leaves where it takes the rest away. What is there stays."""
+    """Raise UsageError if `out` is neither empty nor a report, which a new report may replace.
+
+    A folder with only `report.html` is a report: git does not track the page and leaves it in place. Nothing is removed
+    here.
+    """
     if out.is_symlink():
-        raise UsageError(f"{out} is a link, which a report can't replace; make it a folder")
+        raise UsageError(f"{out} is a link, which a report can't replace; replace it by a folder")
     foreign = [each for each in out.iterdir() if each.is_dir() or each.suffix not in OF_REPORT] if out.is_dir() else []
     if foreign:
-        raise UsageError(f"{foreign[0]} is not part of a report, and {out} is replaced whole; move it")
+        raise UsageError(f"{foreign[0]} is not part of a report, and all of {out} would be replaced; move it")
     if not (_is_free(out) or any((out / name).exists() for name in ("report.md", "report.html"))):
         raise UsageError(f"{out} is not a report, and only a report is replaced; move it")
 
 
 @contextlib.contextmanager
 def atomic_write(path: str) -> Iterator[TextIO]:
-    """A file to write, which takes the place of `path` when the block ends well."""
+    """Open a file for writing that replaces `path` when the block ends without an error."""
     begun = f"{path}.begun"
     with open(begun, "w", encoding="utf-8") as file:
         yield file
@@ -74,7 +83,7 @@ def atomic_write(path: str) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
-    """As `replace`, of a cell, with its digests."""
+    """Do the same as `replace` for a cell, and write its digests."""
     with replace(out, partial, aside):
         yield partial
         write_digests(partial)
@@ -82,13 +91,14 @@ def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
-    """The folder `partial` to fill; it takes `out`'s place when the block ends well and vanishes when it does not.
+    """Yield the folder `partial` to fill; it replaces `out` if the block succeeds, and is removed otherwise.
 
-    Each step is one rename, and `aside` is where the folder that is replaced waits for the next. A kill leaves
+    Each step is one rename, and `aside` is where the replaced folder waits for the next step. A kill leaves one of
+    three states:
 
-    1. `out` as it was, and some of `partial`, which is begun anew;
-    2. no `out`, for it is `aside`: that comes back first;
-    3. the new `out`, and the old one `aside`, or some of it as `aside.old`, from where nothing comes back: both go.
+    1. `out` is unchanged, and part of `partial` exists. The next run starts `partial` again.
+    2. `out` is missing, because it is `aside`. The next run moves it back first.
+    3. The new `out` is in place, and the old one is `aside` or partly `aside.old`. The next run removes both.
 
     All three must be on one file system.
     """
@@ -107,7 +117,7 @@ def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
 
 
 def recover(out: Path, aside: Path) -> None:
-    """End the replacing that a kill broke off, as `replace` has it."""
+    """Finish a replacement that a kill interrupted; see `replace`."""
     old = aside.with_name(f"{aside.name}.old")
     if aside.exists() and _is_free(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -120,9 +130,10 @@ def recover(out: Path, aside: Path) -> None:
 
 
 def require_one_mount(scratch: Path, out: Path) -> None:
-    """Raise UsageError if a folder can't be renamed from `scratch` to `out`: before hours of training, not after.
+    """Raise UsageError if a folder can't be renamed from `scratch` to `out`.
 
-    A bind mount of one file system has the same device number, so a file is renamed to find out.
+    Called before training, so that hours are not lost. A bind mount of one file system has the same device number, so a
+    file is renamed to find out.
     """
     near = next(each for each in out.absolute().parents if each.exists())
     probe, target = scratch / "probe", near / f".{out.name}.{os.getpid()}.probe"
@@ -144,11 +155,13 @@ def _is_free(out: Path) -> bool:
 
 @contextlib.contextmanager
 def exclusive(bench: Path, cell: Path, patiently: bool = False) -> Iterator[None]:
-    """Be the one process that makes `cell`: a lock in the folder `bench`, which goes at the end. The kernel frees what
-    a killed process held, and forks don't hold it on.
+    """Hold the lock on `cell`, a file in the folder `bench`, which is removed at the end.
 
-    UsageError, which says who, where another makes it; `patiently` after a minute, in which one that was asked to end
-    has left its checkpoint.
+    The kernel releases the lock of a killed process, and forks do not keep it.
+
+    patiently: wait up to a minute for the other process, so that one that was asked to end can save its checkpoint.
+
+    Raises: UsageError: another process makes the cell; the message names it.
     """
     lock = _locked(bench, cell, time.monotonic() + PATIENCE * patiently)
     try:
@@ -167,7 +180,7 @@ def _locked(bench: Path, cell: Path, until: float) -> TextIO:
         try:
             bench.mkdir(parents=True, exist_ok=True)
             lock = (bench / "lock").open("a+", encoding="utf-8")
-        except FileNotFoundError:  # another cell was ready, and took the folders above with it
+        except FileNotFoundError:  # another cell was finished, and its process removed the folders above
             continue
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,15 +191,15 @@ def _locked(bench: Path, cell: Path, until: float) -> TextIO:
             if time.monotonic() < until:
                 time.sleep(0.2)
                 continue
-            raise UsageError(f"{cell} is being made by {other}; wait for it or end it, and run this again") from None
+            raise UsageError(f"{cell} is being made by {other}; wait for it or stop it, then run this again") from None
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock.fileno()), (bench / "lock").stat()):
                 return lock
-        lock.close()  # who had it was ready, and removed it
+        lock.close()  # the process that held the lock has finished and removed the file
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder, and those above it below `work/`, as far as they are empty."""
+    """Remove a folder and its parents below `work/`, as long as they are empty."""
     with contextlib.suppress(OSError):
         for each in (folder, *folder.parents):
             if each == WORK:

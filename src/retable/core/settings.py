@@ -1,10 +1,10 @@
-"""Settings against the signatures that they are for: names, types, ranges; and the parts of a system built from them.
+"""Checks of settings against the signatures that they configure, and construction of a system's parts.
 
-A part of a configuration names by `_target_` the class or function that it is for, `_partial_` says that this is called
-later, and the rest are arguments. The annotations of parameters say what is allowed, the types below how far it goes.
-Configurations come from elsewhere with the cells that they describe. So no `_target_` is looked up outside of this
-project and of the packages that the user trusts, see `retable.core.trust`. None is called that makes something else
-than what its place takes.
+A part of a configuration names a class or function under `_target_`. Its other keys are arguments; with `_partial_` it
+becomes a callable instead of being called. Annotations of the parameters determine which values are allowed, and the
+types below their ranges. Configurations may come from elsewhere, with cells. Therefore a `_target_` is looked up only
+in this project and in packages that the user trusts (`retable.core.trust`), and is called only if its result has the
+type that its place requires.
 """
 
 import contextlib
@@ -25,20 +25,20 @@ from annotated_types import Ge, Gt, Interval, MinLen, MultipleOf
 from retable.core.errors import UsageError, closest
 from retable.core.trust import Within, is_trusted, named, require_trusted
 
-# Above is more than any machine holds or counts to.
+# The upper bounds are beyond the memory and time of any machine.
 PositiveInt = Annotated[int, Interval(ge=1, le=10**12)]
 NonNegativeInt = Annotated[int, Interval(ge=0, le=10**12)]
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Interval(ge=0, le=1)]
-Rate = Annotated[float, Interval(ge=0, lt=1)]  # of dropout, or of what is forgotten: some must stay
-Warmup = Annotated[float, Interval(ge=0, le=100)]  # times the run, which may be cut short before its end
+Rate = Annotated[float, Interval(ge=0, lt=1)]  # share of units dropped or forgotten; 1 would leave none
+Warmup = Annotated[float, Interval(ge=0, le=100)]  # share of the run; above 1, the run ends within the warm-up
 LearningRate = Annotated[float, Interval(ge=0, le=1000)]
 Sizes = Annotated[Sequence[PositiveInt], MinLen(1)]
-Filters = Annotated[Sequence[tuple[PositiveInt, PositiveInt]], MinLen(1)]  # of convolutions: width, features
-Bound = Annotated[float, Gt(0), "or infinite"]  # .inf: none
-WholeNumber = Annotated[float, Ge(1), MultipleOf(1)]  # 1e3 too, which YAML reads as a float
+Filters = Annotated[Sequence[tuple[PositiveInt, PositiveInt]], MinLen(1)]  # (width, features) of convolutions
+Bound = Annotated[float, Gt(0), "or infinite"]  # .inf: no bound
+WholeNumber = Annotated[float, Ge(1), MultipleOf(1)]  # a float, because YAML reads 1e3 as one
 
 OWN = "retable."
 _MOST = 100_000
@@ -54,7 +54,7 @@ Part = Mapping[str, Any]
 
 
 class Takes(NamedTuple):
-    """The annotation of a setting that is a part: where its class or function is, and which arguments are `given`."""
+    """Annotation of a setting that is a part: the package of its `_target_`, and the arguments that the caller adds."""
 
     within: Within
     given: Sequence[str] = ()
@@ -63,7 +63,7 @@ class Takes(NamedTuple):
 
 
 class Schema:
-    """A group of settings by their names: a subclass annotates each. `closed`: no other setting is known."""
+    """A group of settings: subclasses annotate each setting. With `closed`, other settings are errors."""
 
     closed = False
 
@@ -77,26 +77,38 @@ class SettingError(UsageError):
 
 
 def build(part: Part, name: str, place: Any = None, within: Within = OWN, **given: Any) -> Any:
-    """Call what `part` is for, or with `_partial_` have it ready to be called; `given` are the arguments that no
-    configuration holds. UsageError as `check`, and where settings can't be together."""
+    """Build the object that `part` describes, or with `_partial_` return a callable that builds it.
+
+    Args:
+        part: settings with a `_target_`.
+        name: the setting's name, for messages.
+        place: the type that the result must have, None for any.
+        within: the package that the `_target_` must be in.
+        given: arguments that the configuration does not contain.
+
+    Raises: UsageError: as `check`, or the target rejects the combination of settings.
+    """
     try:
         part = _copied(part, count(1))
     except RecursionError:
-        raise UsageError(f"{name} has settings that stand within themselves; write them out") from None
+        raise UsageError(f"{name} contains itself through a YAML alias; write the settings out") from None
     later = isinstance(part, Mapping) and part.get("_partial_", False)
     check(part, name, place, None if later else given, within=within)
     try:
         ready = _ready(part, within, **given)
         return ready if later else ready()
-    except ValueError as error:  # of settings that are wrong together
+    except ValueError as error:  # each setting is valid, but not their combination
         raise UsageError(f"{name}: {' '.join(str(error).split())}") from error
 
 
 def _copied(value: Any, number: Iterator[int]) -> Any:
-    """With mappings and lists of whatever kind as Python's own. UsageError for more values than anyone writes: those of
-    a YAML file whose anchors stand for each other are counted as often as they stand somewhere."""
+    """Copy mappings and lists to Python's own types.
+
+    Raises UsageError for more than _MOST values: YAML aliases count once per use, so that a small file can't expand
+    without limit.
+    """
     if next(number) > _MOST:
-        raise UsageError(f"there are more than {_MOST} settings in a part; copy the cell anew from where it came")
+        raise UsageError(f"a part has more than {_MOST} settings; copy the cell again from its source")
     if isinstance(value, Mapping):
         return {key: _copied(each, number) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -116,42 +128,47 @@ def _built(value: Any) -> Any:
 
 
 def resolve(target: Any, within: Within = OWN) -> Callable[..., Any]:
-    """The class or function that a `_target_` names, by the module that defines it: of this project `within` a package,
-    or of one that the user trusts. UsageError for any other, of which nothing is imported."""
+    """Return the class or function that a `_target_` names.
+
+    It must be defined in the package `within` of this project or in a package that the user trusts; otherwise nothing
+    is imported.
+
+    Raises: UsageError: the target is not allowed, does not exist, or is a module.
+    """
     if not isinstance(target, str):
-        raise UsageError(f"_target_={shown(target)} is none of {named(within)}, and no other is looked up")
+        raise UsageError(f"_target_={shown(target)} is not in {named(within)}; write a class or function from there")
     require_trusted(target, within)
     module, _, name = target.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        resolved = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):  # a mistake in the module itself
             raise
         raise UsageError(_missing(target, str(error.name))) from error
-    if found is None:  # a module that nothing has imported yet
+    if resolved is None:  # perhaps a module that is not imported yet
         with contextlib.suppress(ModuleNotFoundError):
-            found = importlib.import_module(target)
-    if inspect.ismodule(found) and found.__name__ == target:
-        own = [key for key, each in vars(found).items() if getattr(each, "__module__", None) == target]
+            resolved = importlib.import_module(target)
+    if inspect.ismodule(resolved) and resolved.__name__ == target:
+        own = [key for key, each in vars(resolved).items() if getattr(each, "__module__", None) == target]
         names = ", ".join(key for key in own if not key.startswith("_"))
         raise UsageError(f"{target} is a module; write {target}.NAME{f' of {names}' if names else ''}")
-    if not callable(found) or name.startswith("_"):
+    if not callable(resolved) or name.startswith("_"):
         raise UsageError(_missing(target, target))
-    owner = f"{found.__module__}."
+    owner = f"{resolved.__module__}."
     if not owner.startswith(within) and not is_trusted(owner):
         raise UsageError(_missing(target, target))
-    return found
+    return resolved
 
 
 def target_of(part: Any, name: str) -> Callable[..., Any]:
-    """`resolve` of what a part is for; UsageError for what is no part, too."""
+    """Return the class or function of a part. UsageError if `part` has no `_target_`."""
     if not isinstance(part, Mapping) or "_target_" not in part:
-        raise UsageError(f"{name}={shown(part)} should be a part, with a _target_: the class that it is for")
+        raise UsageError(f"{name}={shown(part)} should be a part, with a _target_: a class or function")
     return resolve(part["_target_"])
 
 
 def _missing(target: str, part: str) -> str:
-    return f"there is no {part}; write as _target_, in place of {target}, the module and name of one that there is"
+    return f"there is no {part}; write as _target_ the full name of an existing class or function, not {target}"
 
 
 def parameters(part: Any, name: str) -> Mapping[str, inspect.Parameter]:
@@ -162,10 +179,13 @@ def parameters(part: Any, name: str) -> Mapping[str, inspect.Parameter]:
 def check_all(
     values: Mapping[str, Any], schema: Mapping[str, Any], given_else: Collection[str], prefix: str = ""
 ) -> None:
-    """Raise SettingError for a value that does not fit its annotation in `schema`; values without one are not checked.
+    """Raise SettingError for the first value that does not fit its annotation in `schema`.
 
-    An annotation is a type, a `Takes` or a `Schema`. The caller gives a part the arguments that its `Takes` lists;
-    those in `given_else` may be set as well.
+    Args:
+        values: settings by name; those that `schema` does not contain are not checked.
+        schema: annotations by name: a type, a `Takes` or a `Schema`.
+        given_else: arguments that a configuration may set although the caller of the part usually adds them.
+        prefix: put before each name in messages.
     """
     for key, value in values.items():
         if key in schema:
@@ -180,7 +200,7 @@ def _check_one(value: Any, annotation: Any, name: str, given_else: Collection[st
         unknown = next((key for key in value if annotation.closed and key not in schema), None)
         if unknown is not None:
             own = f"{name}.{unknown}"
-            raise SettingError(own, f"no task reads {own}; {closest(unknown, schema)}")
+            raise SettingError(own, f"no task has a setting {own}; {closest(unknown, schema)}")
         check_all(value, schema, given_else, f"{name}.")
     elif takes is None:
         require(value, annotation, name)
@@ -197,23 +217,27 @@ def _check_one(value: Any, annotation: Any, name: str, given_else: Collection[st
 
 
 def check(part: Any, name: str, place: Any = None, given: Collection[str] | None = None, within: Within = OWN) -> None:
-    """Raise SettingError for what can't be called with the settings of `part`.
+    """Raise SettingError if the class or function of `part` can't be called with its settings.
 
-    place: the type of what it is to make, None for any. given: the arguments that the caller adds, None where they are
-    not known. within: the package that its `_target_` stands in.
+    Args:
+        part: settings with a `_target_`.
+        name: the setting's name, for messages.
+        place: the type that the result must have, None for any.
+        given: arguments that the caller adds. None if unknown, which skips the check for missing ones.
+        within: the package that the `_target_` must be in.
     """
     if not isinstance(part, Mapping) or "_target_" not in part:
-        raise SettingError(name, f"{name}={shown(part)} should be a part, with a _target_: the class that it is for")
+        raise SettingError(name, f"{name}={shown(part)} should be a part, with a _target_: a class or function")
     for mark in (key for key in part if str(key).startswith("_") and key not in _MARKS):
         own = f"{name}.{mark}"
-        raise SettingError(own, f"{own} is no setting; beside _target_ only _partial_ is")
+        raise SettingError(own, f"{own} is not a setting; the only names with underscores are _target_ and _partial_")
     require(part.get("_partial_", False), bool, f"{name}._partial_")
     try:
         target = resolve(part["_target_"], within)
     except UsageError as error:
         raise SettingError(name, f"{name}: {error}") from error
     if place is not None and not makes(target, place, bool(part.get("_partial_"))):
-        raise SettingError(name, f"{name} can't be {part['_target_']}; it has to be {_described(place)}")
+        raise SettingError(name, f"{name} can't be {part['_target_']}; it must be {_described(place)}")
     every = inspect.signature(target).parameters
     named = {key: each for key, each in every.items() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
     further = next((each for each in every.values() if each.kind == each.VAR_KEYWORD), None)
@@ -222,33 +246,33 @@ def check(part: Any, name: str, place: Any = None, given: Collection[str] | None
             continue
         own = f"{name}.{key}"
         if given is not None and key in given:
-            raise SettingError(own, f"{own}={shown(value)} is no setting: it comes of the data")
+            raise SettingError(own, f"{own}={shown(value)} can't be set: it comes from the data; remove it")
         if (parameter := named.get(str(key), further)) is None:
             raise _unknown(target, name, str(key), [each for each in named if each not in (given or ())])
         check_value(value, _annotation(target, parameter.annotation), own)
     for key, parameter in named.items():
         if given is not None and parameter.default is parameter.empty and key not in part and key not in given:
-            raise SettingError(f"{name}.{key}", f"{name}.{key} is missing, which {target.__name__} asks for")
+            raise SettingError(f"{name}.{key}", f"{name}.{key} is missing; {target.__name__} requires it")
 
 
 def check_value(value: Any, annotation: Any, name: str) -> None:
-    """Raise SettingError for a value that is not of the annotated type: for a part, as `check`."""
+    """Raise SettingError for a value that does not have the annotated type; a part is checked by `check`."""
     if isinstance(value, Mapping) and "_target_" in value:
         check(value, name, annotation, _given_later(annotation) if value.get("_partial_") else ())
     elif not _is_plain(value):
-        raise SettingError(name, f"{name} has a _target_ where no part can stand")
+        raise SettingError(name, f"{name} contains a _target_ but only plain values are allowed; remove it")
     else:
         require(value, annotation, name)
 
 
 def _given_later(place: Any) -> Collection[str] | None:
-    """The arguments of what is called later: of any, those that come of a text."""
+    """Return the arguments that the caller of a partial adds; for `Callable[..., T]`, those derived from a text."""
     calls = [get_args(member) for member in _members(place) if _plain(member) is Callable]
     return _OF_TEXTS if any(call and call[0] is ... for call in calls) else None
 
 
 def require(value: Any, annotation: Any, name: str) -> None:
-    """Raise SettingError for a plain value that is not of the annotated type, or out of its range."""
+    """Raise SettingError for a plain value of a wrong type or out of its range."""
     members = _members(annotation)
     if any(each in _ANYTHING for each in members) or (value is None and type(None) in members):
         return
@@ -261,23 +285,23 @@ def require(value: Any, annotation: Any, name: str) -> None:
     if not plain:
         raise SettingError(name, f"{name}={shown(value)} should be a part, with a _target_{nothing}")
     try:
-        # JSON is strict with numbers and texts, and has one kind of list.
+        # Through JSON: it distinguishes numbers from texts strictly, and has one kind of list.
         _adapter(typing.Union[plain]).validate_json(json.dumps(value, default=str))  # noqa: UP007
     except ValidationError as error:
-        said = dict.fromkeys(expected(each) for each in error.errors(include_url=False))
-        raise SettingError(name, f"{name}={shown(value)} should be {' or '.join(said)}{nothing}") from error
+        options = dict.fromkeys(expected(each) for each in error.errors(include_url=False))
+        raise SettingError(name, f"{name}={shown(value)} should be {' or '.join(options)}{nothing}") from error
 
 
 def shown(value: Any) -> str:
-    """A value as YAML has it, in one line, its beginning where it is long."""
+    """Return a value as in YAML, in one line of at most 60 characters."""
     json_of = json.JSONEncoder(ensure_ascii=False, check_circular=False, default=str).iterencode
-    text = value if isinstance(value, str) else "".join(islice(json_of(value), 61))  # the rest is not made
+    text = value if isinstance(value, str) else "".join(islice(json_of(value), 61))  # lazily: a value can be large
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()) or repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def expected(error: Mapping[str, Any]) -> str:
-    """What a value should be, in the words of pydantic's error."""
+    """Return a description of the required value, such as "a whole number", for an error of pydantic."""
     inner = [str(place) for place in error["loc"] if isinstance(place, int)]
     where = f" (item {'.'.join(inner)})" if inner else ""
     match error["type"]:
@@ -292,7 +316,7 @@ def expected(error: Mapping[str, Any]) -> str:
         case "string_too_short":
             return f"a text that is not empty{where}"
         case "string_too_long":
-            return f"a text of at most {error['ctx']['max_length']} letters{where}"
+            return f"a text of at most {error['ctx']['max_length']} characters{where}"
         case "string_pattern_mismatch":
             return f"a text in one line{where}"
         case "list_type" | "tuple_type" | "iterable_type":
@@ -302,7 +326,7 @@ def expected(error: Mapping[str, Any]) -> str:
         case "too_long":
             return f"a list of at most {error['ctx']['max_length']}{where}"
         case "dict_type" | "mapping_type" | "model_type":
-            return f"settings by their names{where}"
+            return f"settings by name{where}"
         case "json_invalid":
             return "text that can be written"
     return error["msg"].removeprefix("Input should be ").removeprefix("Value error, ") + where
@@ -317,20 +341,22 @@ def _adapter(annotation: Any) -> Any:
 
 
 def _annotation(target: Callable[..., Any], annotation: Any) -> Any:
-    """The type that it stands for; any where its name is only known to type checkers."""
+    """Evaluate an annotation that is a string; Any if its name is imported for type checkers only."""
     if not isinstance(annotation, str):
         return annotation
     owner = inspect.unwrap(target)
     try:
-        # Source code of the project's own, or of a package that the user trusts.
+        # The source code is this project's or that of a trusted package, so eval is safe.
         return eval(annotation, vars(importlib.import_module(owner.__module__)))  # noqa: S307
     except NameError:
         return Any
 
 
 def makes(target: Callable[..., Any], place: Any, partial: bool = False) -> bool:
-    """Whether what a class or function makes, or if `partial` makes later, can stand where `place` is asked for: by the
-    class, or by what the function says that it returns."""
+    """Check whether the result of a class or function fits `place`, by its class or return annotation.
+
+    partial: the part has `_partial_`, so `place` must be a Callable that returns the result.
+    """
     is_class = inspect.isclass(target)
     made = target if is_class else _annotation(target, inspect.signature(target).return_annotation)
     return _fits(_plain(made), place, partial, is_class)
@@ -351,7 +377,7 @@ def _fits(kind: Any, place: Any, partial: bool, is_class: bool) -> bool:
 
 
 def _is_a(kind: type, wanted: type) -> bool:
-    """Whether a class is another one, or has the methods of a protocol."""
+    """Check whether a class is a subclass of `wanted`, or has the methods of a protocol."""
     if not getattr(wanted, "_is_protocol", False):
         return issubclass(kind, wanted)
     members = {name: value for each in wanted.__mro__[:-1] for name, value in vars(each).items()}
@@ -366,13 +392,13 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _holds_values(annotation: Any) -> bool:
-    """Whether values have this type, and not parts alone."""
+    """Check whether plain values, not only parts, have this type."""
     kind = _plain(annotation)
     return kind in _OF_VALUES or kind is typing.Literal
 
 
 def _plain(annotation: Any) -> Any:
-    """The class of a generic type, or of one in a range."""
+    """Return the class of a generic or annotated type."""
     annotation = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     return get_origin(annotation) or annotation
 
@@ -382,7 +408,7 @@ def _described(place: Any) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether no part hides in a list or a mapping."""
+    """Check that no list or mapping within a value contains a part."""
     match value:
         case dict():
             return "_target_" not in value and all(map(_is_plain, value.values()))
@@ -396,6 +422,6 @@ def _unknown(target: Any, part: str, key: str, known: list[str]) -> SettingError
     near = f"; {closest(key, known)}" if known else ""
     return SettingError(
         name,
-        f"{target.__name__} takes no {name}{near}; a recipe that brings it (recipe=) is for another choice of {part}: "
-        f"choose another of the two, or leave the setting out, ~{name}",
+        f"{target.__name__} takes no {name}{near}; if the recipe (recipe=) sets it for another choice of {part}, "
+        f"change one of the two, or remove the setting: ~{name}",
     )

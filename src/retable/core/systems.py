@@ -1,6 +1,6 @@
-"""What a system that comes back from its cell is to those who write, score and measure with it.
+"""Protocols of systems that are loaded from cells, for code that generates, scores and measures.
 
-These are protocols, for a counted model is anything that has their methods. N tokens, S systems, V vocabulary.
+They are protocols because any object with these methods counts as a language model. N tokens, S systems, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-if TYPE_CHECKING:  # a counted model is scored without torch
+if TYPE_CHECKING:  # so that scoring a counted model does not import torch
     from retable.objectives.base import Objective
 
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # a counted model is scored without torch
 class System(Protocol):
     """A system of any kind."""
 
-    protocol: str  # the context that a token is predicted from, or what else its scores depend on, in words
+    protocol: str  # in words: the context that a token is predicted from, and other facts that affect scores
 
 
 @runtime_checkable
@@ -25,39 +25,44 @@ class LanguageModel(System, Protocol):
     """A language model of any kind, counted or trained."""
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        """The natural log-probability (N,), float64, of every token of a stream (N,)."""
+        """Return the natural log-probability (N,), float64, of every token of a stream (N,)."""
         ...
 
 
 @runtime_checkable
 class CountedModel(LanguageModel, Protocol):
-    """A language model in closed form."""
+    """A language model in closed form, such as an n-gram model."""
 
     def estimate(self, tokens: np.ndarray) -> None:
-        """Take the model from a stream (N,), in place of what it held."""
+        """Estimate the model from a stream (N,), replacing its previous contents."""
         ...
 
     def save(self, path: Path) -> None:
-        """Write it; equal models give equal bytes."""
+        """Write the model to a file; equal models give equal bytes."""
         ...
 
     def load(self, path: Path) -> None:
-        """Take over what `save` wrote. UsageError for a file that is damaged, or of another model."""
+        """Load the model from a file that `save` wrote.
+
+        Raises: UsageError: the file is damaged, or of another model.
+        """
         ...
 
 
 @runtime_checkable
 class PredictiveModel(Protocol):
-    """A language model that says which token comes next, such as an n-gram model."""
+    """A language model that gives the distribution of the next token, such as an n-gram model."""
 
     def next_log_prob(self, context: np.ndarray) -> np.ndarray:
-        """The natural log-probability (V,), float64, of every token after a context (length,), the stream so far."""
+        """Return the natural log-probability (V,), float64, of every token after a context (length,), the stream so
+        far.
+        """
         ...
 
 
 @runtime_checkable
 class MixedSystem(System, Protocol):
-    """The average of language models' probabilities, with weights (S,) of sum 1."""
+    """A weighted average of the probabilities of language models; the weights (S,) sum to 1."""
 
     systems: Sequence[LanguageModel]
     weights: np.ndarray
@@ -65,16 +70,16 @@ class MixedSystem(System, Protocol):
 
 @runtime_checkable
 class TrainedSystem(System, Protocol):
-    """A system that was trained, with the objective that it was trained by."""
+    """A trained system with its training objective."""
 
     objective: "Objective"
 
 
 @runtime_checkable
 class AdaptedSystem(LanguageModel, Protocol):
-    """A trained language model that goes on learning while it reads."""
+    """A trained language model that continues to learn while it reads (dynamic evaluation)."""
 
     @property
     def adapted(self) -> TrainedSystem:
-        """The model as it was trained."""
+        """The model before adaptation."""
         ...

@@ -1,8 +1,8 @@
-"""The packages outside the project whose classes and functions a configuration may name, because the user trusts them.
+"""Packages outside the project that a configuration may name because the user trusts them.
 
 The user trusts a package by name: in the environment variable RETABLE_PACKAGES, by `--trust` on a command line, or in
-the file `retable/packages` of the user's configuration folder. Configurations and cells may come from elsewhere, so no
-setting of theirs trusts a package. A package that is not trusted is never imported.
+the file `retable/packages` of the user's configuration folder. Configurations and cells may come from elsewhere, so
+they can't trust a package themselves. A package that is not trusted is not imported.
 """
 
 import importlib.util
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from retable.core.errors import UsageError, reading
 
-Within = str | tuple[str, ...]  # the beginnings of the full names of this project that a place takes
+Within = str | tuple[str, ...]  # allowed beginnings of full names of this project, such as "retable.models."
 PACKAGES = "RETABLE_PACKAGES"  # names, separated by commas
-# Names that no package of a user has: the project's own, and that of the link to conf/ in a study's folder.
+# Names that a user's package can't have: the project's packages, and the link to conf/ in a study's folder.
 _OWN = ("retable", "pipelines", "hydra_plugins", "conf")
 
 
@@ -25,16 +25,16 @@ class NotTrusted(UsageError):
 
 
 def trusted() -> tuple[str, ...]:
-    """Return the names of the packages that the user trusts. UsageError for a name that can't be trusted."""
-    found = {name: PACKAGES for name in _split(os.environ.get(PACKAGES, ""))}
+    """Return the names of the packages that the user trusts. UsageError for an invalid name."""
+    places = {name: PACKAGES for name in _split(os.environ.get(PACKAGES, ""))}
     if (path := user_file()).is_file():
         with reading(path, OSError, ValueError):
             lines = path.read_text(encoding="utf-8").splitlines()
-        found |= {name: str(path) for line in lines for name in _split(line.partition("#")[0])}
-    for name, place in found.items():
+        places |= {name: str(path) for line in lines for name in _split(line.partition("#")[0])}
+    for name, place in places.items():
         if not _can_be_trusted(name):
             raise UsageError(f"{place}: {name!r} is not the name of a package outside Retable and Python; remove it")
-    return tuple(sorted(found))
+    return tuple(sorted(places))
 
 
 def user_file() -> Path:
@@ -44,24 +44,27 @@ def user_file() -> Path:
 
 
 def trust(names: Iterable[str]) -> None:
-    """Trust packages in this process and in those that it starts. UsageError for a name that can't be trusted."""
+    """Trust packages in this process and its child processes. UsageError for an invalid name."""
     known = _split(os.environ.get(PACKAGES, ""))
     os.environ[PACKAGES] = ",".join(dict.fromkeys([*known, *(each for name in names for each in _split(name))]))
     trusted()
 
 
 def taken(arguments: Iterable[str]) -> list[str]:
-    """Return a command line without its options `--trust=NAME`, after trusting those packages."""
-    left, names, waits = [], [], False
+    """Remove the options `--trust=NAME` from a command line and trust the packages that they name.
+
+    Returns: the remaining arguments.
+    """
+    left, names, expects_name = [], [], False
     for argument in arguments:
-        if waits or argument.startswith("--trust="):
+        if expects_name or argument.startswith("--trust="):
             names.append(argument.removeprefix("--trust="))
-            waits = False
+            expects_name = False
         elif argument == "--trust":
-            waits = True
+            expects_name = True
         else:
             left.append(argument)
-    if waits:
+    if expects_name:
         raise UsageError("--trust needs the name of a package; write --trust=NAME")
     if names:
         trust(names)
@@ -69,7 +72,7 @@ def taken(arguments: Iterable[str]) -> list[str]:
 
 
 def is_trusted(target: str) -> bool:
-    """Whether a full name, such as `mypkg.models.Tiny`, is in a package that the user trusts."""
+    """Check whether a full name, such as `mypkg.models.Tiny`, is in a package that the user trusts."""
     return _package(target) in trusted()
 
 
@@ -81,36 +84,38 @@ def named(within: Within) -> str:
 def require_trusted(target: str, within: Within) -> None:
     """Raise NotTrusted for a full name outside the project whose package the user does not trust.
 
-    within: what the full names of the project's own begin with, in this place.
+    within: allowed beginnings of full names within the project.
     """
     if target.startswith(within) or is_trusted(target):
         return
     package, shown = _package(target), target if len(target) <= 60 else f"{target[:57]}…"
     if not _can_be_trusted(package) or re.fullmatch(r"\w+(\.\w+)+", target) is None:
-        raise NotTrusted(f"_target_={shown} is none of {named(within)}, and no other is looked up")
+        raise NotTrusted(f"_target_={shown} is not in {named(within)}; write a class or function from there")
     names = ",".join([*_split(os.environ.get(PACKAGES, "")), package])
     raise NotTrusted(
-        f"_target_={shown} is none of {named(within)}, and package {package} is not trusted; if you trust its code, "
+        f"_target_={shown} is not in {named(within)}, and package {package} is not trusted; if you trust its code, "
         f"set {PACKAGES}={names}"
     )
 
 
 def sources() -> dict[str, Path]:
-    """Return the folder of each trusted package that is installed, or its file if it is a single module.
+    """Return the folder of each installed trusted package, or the file of a package that is a single module.
 
-    None is imported. UsageError for a package in several folders, whose source would not be known as a whole.
+    Nothing is imported.
+
+    Raises: UsageError: a package is in several folders, so that its source is not known completely.
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for name in trusted():
-        spec = importlib.util.find_spec(name)  # of a name without a dot: it imports nothing
+        spec = importlib.util.find_spec(name)  # imports nothing, because the name has no dot
         if spec is None:
             continue
         folders = list(spec.submodule_search_locations or ())
         if len(folders) > 1:
             raise UsageError(f"package {name} is in several folders, {' and '.join(folders)}; install it in one")
         if folders or spec.origin is not None:
-            found[name] = Path(folders[0] if folders else str(spec.origin)).resolve()
-    return found
+            paths[name] = Path(folders[0] if folders else str(spec.origin)).resolve()
+    return paths
 
 
 def _package(target: str) -> str:

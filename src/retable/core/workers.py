@@ -1,21 +1,21 @@
-"""Work on a large text in parts, each in a process somewhere, that come to the same bytes as one process leaves."""
+"""Parallel work on a large text: each part in a process, with the same bytes as one process writes."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-SMALL = 8 << 20  # bytes of text that one process is through with before others have started
+SMALL = 8 << 20  # bytes; one process reads a text of this size before others have started
 
 
 class MapWorkers(Protocol):
-    """Calls a function, by its whole name, with the strings of each part, and returns when all have."""
+    """Calls a function, given by its full name, with the strings of each part; returns when all calls have."""
 
     @property
     def n(self) -> int:
-        """How many parts it calls at a time."""
+        """The number of parts processed at a time."""
 
     @property
     def folder(self) -> Path:
-        """What all parts see, for what they leave to be joined."""
+        """The folder that all parts can access, for output that is joined afterwards."""
 
     def __call__(self, function: str, parts: Sequence[Sequence[str]]) -> None: ...

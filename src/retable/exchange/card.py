@@ -1,4 +1,4 @@
-"""What an export says of itself: `README.md`, a model card as Hugging Face's hub reads it."""
+"""Model cards of exports: `README.md` in the format of Hugging Face's hub."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from retable.core.escaping import in_one_line, markdown
 
 @dataclass(frozen=True)
 class Result:
-    """A number that the model has on a data set, named as in a report: `perplexity_word` of `grammar`, split `test`."""
+    """A score of the model on a data set, named as in reports: `perplexity_word` of `grammar`, split `test`."""
 
     metric: str
     value: float
@@ -22,7 +22,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Card:
-    """What can't be read off the model. `datasets` are those that it was trained on; `about` is Markdown."""
+    """Contents of a model card that the model itself does not contain.
+
+    about: Markdown.
+    datasets: the training data.
+    """
 
     name: str
     about: str = ""
@@ -34,12 +38,19 @@ class Card:
 def write_card(
     card: Card, path: Path, architecture: str, task: str | None, tags: Sequence[str], remote: bool = False
 ) -> None:
-    """Write the card of a model of the class `architecture`, whose task the hub calls `task`. The class is one of
-    transformers, or where `remote` a classifier whose code is next to the weights.
+    """Write the model card of an export.
 
-    UsageError where the hub's own classes take no card of these facts.
+    Args:
+        card: its contents.
+        path: the file.
+        architecture: the model's class.
+        task: the hub's name of the task, None for a model without a head.
+        tags: tags for the hub, without `retable`.
+        remote: the class is not in transformers: its code is next to the weights.
+
+    Raises: UsageError: the hub's classes refuse these contents.
     """
-    card = Card(  # its head is read to the first line of ---, wherever that stands
+    card = Card(  # in one line each, because the hub reads a card's header up to the first line of ---
         in_one_line(card.name),
         card.about,
         in_one_line(card.license),

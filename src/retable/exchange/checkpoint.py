@@ -1,4 +1,4 @@
-"""Checkpoints of transformers, from a folder or Hugging Face's hub, as models, objectives and tokenizers of ours."""
+"""Checkpoints of transformers, from a folder or Hugging Face's hub, as our models, objectives and tokenizers."""
 
 import json
 from functools import cached_property
@@ -23,18 +23,18 @@ from retable.objectives.text_to_text import TextToText
 from retable.tokenizers.pretrained import read_tokenizer, tokenizer_files
 from retable.tokenizers.tokenizer import Tokenizer
 
-# What a snapshot is made of; a hub's repository may hold the same weights in forms of other libraries.
+# Files of a snapshot; a hub's repository may also contain the weights in formats of other libraries.
 SNAPSHOT = ("*.json", "*.txt", "*.safetensors", "pytorch_model*.bin")
-SOFTMAXES = (CausalLM, TextToText)  # objectives whose head is a softmax alone, which may be the embedding
+SOFTMAXES = (CausalLM, TextToText)  # objectives whose head is only a softmax, which may be the embedding
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 class Checkpoint:
-    """A checkpoint of transformers' GPT-2, StarCoder2, BERT, ELECTRA, ESM or T5.
+    """A checkpoint of GPT-2, StarCoder2, BERT, ELECTRA, ESM or T5 in the format of transformers.
 
-    name: a folder, or a name of Hugging Face's hub such as `openai-community/gpt2`, of which a snapshot is fetched.
+    name: a folder, or a name on Hugging Face's hub such as `openai-community/gpt2`, of which a snapshot is downloaded.
 
-    Raises UsageError where there is none, or for one that ours can't express.
+    Raises UsageError if there is no such checkpoint, or if our models can't express it.
     """
 
     def __init__(self, name: str):
@@ -48,20 +48,20 @@ class Checkpoint:
                 f"{path} can't be read ({error}); give a folder that save_pretrained has written"
             ) from None
         kind = self._config.get("model_type")
-        found = next((family for family in FAMILIES if family.model_type == kind), None)
-        if found is None:
+        family = next((family for family in FAMILIES if family.model_type == kind), None)
+        if family is None:
             known = ", ".join(family.model_type for family in FAMILIES)
-            raise UsageError(f"{path}: model_type={kind}; only {known} are read: take another checkpoint")
-        self._family: Family = found
+            raise UsageError(f"{path}: model_type={kind}, but only {known} are supported; use another checkpoint")
+        self._family: Family = family
         try:
-            self._settings = found.read(self._config, str(path))
+            self._settings = family.read(self._config, str(path))
         except (KeyError, TypeError) as error:
-            raise UsageError(f"{path} does not say what a {found.name} is made by ({error}); fetch it again") from None
-        check({"_target_": _full_name(found.model)} | self._settings, str(path))
+            raise UsageError(f"{path} lacks settings of a {family.name} ({error}); download it again") from None
+        check({"_target_": _full_name(family.model)} | self._settings, str(path))
 
     @property
     def files(self) -> list[Path]:
-        """All that is read of it."""
+        """The files of the checkpoint that are read."""
         return [self.folder / "config.json", *tokenizer_files(self.folder), *self._weight_files]
 
     @cached_property
@@ -69,76 +69,80 @@ class Checkpoint:
         tokenizer = read_tokenizer(self.folder)
         if tokenizer.vocab_size > self._settings["vocab_size"]:
             raise UsageError(
-                f"{tokenizer_files(self.folder)[0]} has {tokenizer.vocab_size} tokens, and the model only "
-                f"{self._settings['vocab_size']}; take another checkpoint"
+                f"{tokenizer_files(self.folder)[0]} has {tokenizer.vocab_size} tokens, but the model only "
+                f"{self._settings['vocab_size']}; use another checkpoint"
             )
         return tokenizer
 
     @cached_property
     def model(self) -> Settings:
-        """The class of our model, under `_target_`, and what it is made with."""
+        """The class of our model, under `_target_`, and its arguments."""
         if self._settings["n_layers"] > len(self._theirs):
             raise UsageError(
-                f"{self.folder}: config.json says {self._settings['n_layers']} layers, more than there are weights; "
-                "the checkpoint is incomplete, or of another model"
+                f"{self.folder}: config.json lists {self._settings['n_layers']} layers, more than there are weights; "
+                "the checkpoint is incomplete or of another model: download it again"
             )
-        made = self._settings
+        arguments = self._settings
         if self._family.model is BERT:
             pooler = self._layers["model.pooler"].names[0]
-            made = made | {"pooler": f"{pooler}.weight" in self._theirs}
+            arguments = arguments | {"pooler": f"{pooler}.weight" in self._theirs}
         with reading(self._path, ValueError), torch.device("meta"):
-            self._family.model(**made)  # sizes that can't be together are refused here, by the file's name
-        return {"_target_": _full_name(self._family.model)} | made
+            self._family.model(**arguments)  # raises for incompatible sizes, with the file's name
+        return {"_target_": _full_name(self._family.model)} | arguments
 
     @property
     def objective(self) -> Settings | None:
-        """The objective that it was pretrained under, as `model`; None where its head is another's, or not there."""
+        """The settings of the pretraining objective as in `model`; None if the head is of another kind or missing."""
         if self._head is None or not self._head.pretrains:
             return None
-        said = {name.removeprefix("objective."): value for name, value in self._head.needs.items()}
+        needs = {name.removeprefix("objective."): value for name, value in self._head.needs.items()}
         tied = {"tie": self._tied} if self._head.ours in SOFTMAXES else {}
         if self._head.ours is MaskedLM and not self._tied:
             tied = {"tie": False}
-        return {"_target_": _full_name(self._head.ours)} | said | tied
+        return {"_target_": _full_name(self._head.ours)} | needs | tied
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:
-        """The weights under the names of our objective on the model, `model.…` and those of `objective` or of a task's
-        head, in fp32. A head of regression tells scores as ours with `low=0, high=1`."""
+        """The weights in fp32 under our names: `model.…`, and those of `objective` or of a task's head.
+
+        A head of regression predicts scores like ours with `low=0, high=1`.
+        """
         with torch.device("meta"):
-            made: nn.Module = self._family.model(**{k: v for k, v in self.model.items() if k != "_target_"})
-        shapes = {f"model.{name}": weight.shape for name, weight in made.named_parameters()}
-        found = to_ours(self._layers, shapes, self._theirs)
+            model: nn.Module = self._family.model(**{k: v for k, v in self.model.items() if k != "_target_"})
+        shapes = {f"model.{name}": weight.shape for name, weight in model.named_parameters()}
+        ours = to_ours(self._layers, shapes, self._theirs)
         if not self._family.has_segments:
-            found["model.segments.weight"] = torch.zeros(shapes["model.segments.weight"])
-        wrong = next((name for name, shape in shapes.items() if name not in found or found[name].shape != shape), None)
+            ours["model.segments.weight"] = torch.zeros(shapes["model.segments.weight"])
+        wrong = next((name for name, shape in shapes.items() if name not in ours or ours[name].shape != shape), None)
         if wrong is not None:
             raise UsageError(
                 f"{self.folder}: the weights lack {wrong.removeprefix('model.')} as config.json describes it; the "
-                "checkpoint is incomplete, or of another model"
+                "checkpoint is incomplete or of another model: download it again"
             )
-        return found | self._of_head()
+        return ours | self._of_head()
 
     @cached_property
     def _layers(self) -> Layers:
-        """Those of our model, some of which are of the head in transformers."""
+        """The layers of our model, some of which are in the head of transformers."""
         of_head = {} if self._head is None else self._head.layers
         layers = under("model.", self._family.layers(self._settings), self._prefix)
         return layers | {name: each for name, each in of_head.items() if name.startswith("model.")}
 
     @cached_property
     def _head(self) -> Head | None:
-        """One whose weights are all there: of pretraining, or what `config.json` names; a softmax over the
-        embedding has none."""
-        there = [
+        """A head with all of its weights in the checkpoint: of pretraining, or one that `config.json` names.
+
+        A softmax over the embedding needs no weights.
+        """
+        complete = [
             head
             for head in self._family.heads
             if head.layers and (head.ours in SOFTMAXES or head.layers.keys() == self._layers_of(head))
         ]
-        named = [head for head in there if head.architecture in (self._config.get("architectures") or ())]
-        # A softmax over the embedding is always there, also under a task's head that config.json names.
-        pretrain = [head for head in there if head.pretrains and (head in named or head.ours not in SOFTMAXES)]
-        return next(iter([*pretrain, *named, *there]), None)
+        named = [head for head in complete if head.architecture in (self._config.get("architectures") or ())]
+        # A softmax over the embedding is always complete, even if config.json names a task's head.
+        pretrain = [head for head in complete if head.pretrains and (head in named or head.ours not in SOFTMAXES)]
+        return next(iter([*pretrain, *named, *complete]), None)
 
     def _layers_of(self, head: Head) -> set[str]:
         return {name.rpartition(".")[0] for name in self._read_head(head)}
@@ -157,8 +161,11 @@ class Checkpoint:
 
     @property
     def _tied(self) -> bool:
-        """Whether the softmax is the embedding. T5 1.0 scales what a tied one reads; T5 1.1 has one of its own, and
-        where transformers ties that too, it scales nothing."""
+        """Whether the softmax is the embedding.
+
+        T5 1.0 scales the inputs of a tied softmax. T5 1.1 has a separate softmax. If transformers ties that too, the
+        inputs are not scaled.
+        """
         tied = self._config.get("tie_word_embeddings") is not False
         return bool(self._config.get("scale_decoder_outputs", tied)) if self._family.model is T5 else tied
 
@@ -186,52 +193,52 @@ class Checkpoint:
 
     @cached_property
     def _weight_files(self) -> list[Path]:
-        """The file of weights, or the index of several and those."""
+        """The file of weights, or the index and its files."""
         for name in WEIGHTS:
             path = self.folder / name
             if path.is_file() and path.suffix != ".json":
                 return [path]
             if path.is_file():
-                found: Any = _read_json(path).get("weight_map")
-                shards = [*found.values()] if isinstance(found, dict) else [found]
+                weight_map: Any = _read_json(path).get("weight_map")
+                shards = [*weight_map.values()] if isinstance(weight_map, dict) else [weight_map]
                 for shard in shards:
-                    beside = isinstance(shard, str) and Path(shard).name == shard and (self.folder / shard).is_file()
-                    if not beside:
-                        raise UsageError(f"{path} names {shown(shard)}, which is no file beside it; fetch it again")
+                    exists = isinstance(shard, str) and Path(shard).name == shard and (self.folder / shard).is_file()
+                    if not exists:
+                        raise UsageError(f"{path} names {shown(shard)}, not a file in its folder; download it again")
                 return [path, *(self.folder / shard for shard in sorted({*shards}))]
         raise UsageError(f"{self.folder} has no weights; it needs one of {', '.join(WEIGHTS)}")
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        contents = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise UsageError(f"{path} is damaged; fetch it again, or let save_pretrained write it")
-    return found
+        contents = None
+    if not isinstance(contents, dict):
+        raise UsageError(f"{path} is damaged; download it again, or let save_pretrained write it")
+    return contents
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
-    """UsageError for a file that holds anything but weights; nothing that it names is called."""
+    """Read weights without executing code. UsageError for a file with anything except weights."""
     try:
         read = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
     except UnpicklingError:
         raise UsageError(
-            f"{path} is refused: it holds more than weights, and reading it could run code; take a checkpoint with a "
-            "model.safetensors"
+            f"{path} is refused: it contains more than weights, and loading it could run code; use a checkpoint with "
+            "a model.safetensors"
         ) from None
-    except Exception as error:  # whatever the two libraries raise for a damaged file
-        raise UsageError(f"{path} is damaged ({in_one_line(str(error))[:200]}); fetch it again") from None
+    except Exception as error:  # the libraries raise many kinds for a damaged file
+        raise UsageError(f"{path} is damaged ({in_one_line(str(error))[:200]}); download it again") from None
     if not isinstance(read, dict) or not all(isinstance(each, Tensor) for each in read.values()):
-        raise UsageError(f"{path} holds no weights by their names; take a checkpoint that save_pretrained has written")
+        raise UsageError(f"{path} does not map names to weights; use a checkpoint that save_pretrained has written")
     if not all(weight.isfinite().all() for weight in read.values()):
-        raise UsageError(f"{path} is damaged: it holds weights that are no finite numbers; fetch it again")
+        raise UsageError(f"{path} is damaged: some weights are not finite; download it again")
     return {str(name): weight for name, weight in read.items()}
 
 
 def _renamed(name: str) -> str:
-    """Names of checkpoints of BERT from before 2019 as they have been since."""
+    """Return the current name of a weight whose name is from a BERT checkpoint before 2019."""
     layer, _, kind = name.rpartition(".")
     return ".".join([layer, {"gamma": "weight", "beta": "bias"}.get(kind, kind)])
 
@@ -245,9 +252,9 @@ def _snapshot(name: str) -> Path:
 
     try:
         return Path(snapshot_download(name, allow_patterns=[*SNAPSHOT]))
-    except Exception as error:  # whatever the hub, the network, or a name that can't be one raise
+    except Exception as error:  # the hub, the network and invalid names raise many kinds
         why = str(error).strip().splitlines()[0]
         raise UsageError(
-            f"{name} is no folder, and the hub does not give it ({why}); write the folder of a checkpoint, or a name "
-            "such as openai-community/gpt2 where the hub can be reached"
+            f"{name} is not a folder, and can't be downloaded from the hub ({why}); write the folder of a checkpoint, "
+            "or with internet access a name such as openai-community/gpt2"
         ) from None

@@ -1,4 +1,4 @@
-"""Models and objectives of ours as a folder that transformers loads: weights, configuration, tokenizer, model card."""
+"""Export of our models and objectives for transformers: weights, configuration, tokenizer, model card."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from retable.objectives.regression import Regression
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
 from retable.tokenizers.tokenizer import UNKNOWN, Tokenizer
 
-# transformers' names of a tokenizer's marks, with those that ours may have.
+# transformers' names of special tokens, with the tokens that ours may have for them.
 MARKS = {
     "pad_token": ("[PAD]", "<pad>"),
     "unk_token": ("[UNK]", UNKNOWN),
@@ -43,17 +43,23 @@ OF_LABELS = ("text-classification", "token-classification")
 
 
 def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, labels: Sequence[str] = ()) -> None:
-    """Write `trained`, an objective or a model alone, as transformers' `save_pretrained` would, with its tokenizer.
+    """Write an objective or a model in the format of transformers' `save_pretrained`, with its tokenizer.
 
-    Of an ELECTRA that is the discriminator; the generator goes to `generator/` in the folder.
+    For an ELECTRA this is the discriminator; the generator is written to `generator/` in the folder.
 
-    `labels` are the names of a classifier's, in the order of its logits. The folder may be there already. UsageError
-    for a system that transformers can't express, and where the tokenizer is another than the model's.
+    Args:
+        trained: the objective or model.
+        tokenizer: the tokenizer of its training.
+        folder: may exist.
+        card: contents of the model card.
+        labels: names of a classifier's labels, in the order of its logits. By default LABEL_0, LABEL_1 and so on.
+
+    Raises: UsageError: transformers has no class for the system, or the tokenizer is not the model's.
     """
     family, head, ours = counterpart(trained)
     if ours["vocab_size"] < tokenizer.vocab_size:
         raise UsageError(
-            f"the tokenizer has {tokenizer.vocab_size} tokens, and the model only {ours['vocab_size']}; give it the "
+            f"the tokenizer has {tokenizer.vocab_size} tokens, but the model only {ours['vocab_size']}; use the "
             "tokenizer that the model was trained with"
         )
     marks = _marks(family, tokenizer)
@@ -91,7 +97,7 @@ def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, l
 
 
 def _remote(configuration: Settings, trained: Classification, folder: Path) -> Settings:
-    """Put the class that transformers lacks into the folder, and its settings round those of the backbone."""
+    """Copy the class that transformers lacks into the folder, and return its settings with those of the backbone."""
     name = "modeling_pooled"
     copyfile(Path(__file__).with_name(f"{name}.py"), folder / f"{name}.py")
     auto_map = {
@@ -99,11 +105,11 @@ def _remote(configuration: Settings, trained: Classification, folder: Path) -> S
         "AutoModelForSequenceClassification": f"{name}.PooledForSequenceClassification",
     }
     head = {"pooling": pooling_of(trained), "dropout": trained.dropout.p}
-    return {"model_type": "retable_pooled", "auto_map": auto_map, "backbone": _said(configuration)} | head
+    return {"model_type": "retable_pooled", "auto_map": auto_map, "backbone": _without_absent(configuration)} | head
 
 
 def _marks(family: Family, tokenizer: Tokenizer) -> dict[str, str]:
-    """What stands for transformers' marks: of BERT, whose sequences have marks of their own, no beginning and end."""
+    """Return the tokens for transformers' marks."""
     words = {*tokenizer.words}
     marks = {name: next((word for word in several if word in words), None) for name, several in MARKS.items()}
     if family.model is GPT:
@@ -119,7 +125,7 @@ def _end_of_line(tokenizer: Tokenizer) -> str:
 
 
 def _template(family: Family, head: Head, tokenizer: Tokenizer, marks: dict[str, str]) -> tuple[list[str], list[str]]:
-    """What stands round a text alone, and round a pair, as the model reads them; a language model reads no marks."""
+    """Return the marks around a single text and around a pair, as the model reads them. Language models have none."""
     if family.model is BERT:
         single = ["[CLS]", "$A", "[SEP]"]
         return single, [*single, "$B:1", "[SEP]:1"]
@@ -135,17 +141,17 @@ def _template(family: Family, head: Head, tokenizer: Tokenizer, marks: dict[str,
 def _write_tokenizer(
     family: Family, head: Head, tokenizer: Tokenizer, marks: dict[str, str], max_length: int | None, folder: Path
 ) -> None:
-    """`tokenizer.json`, which puts a model's own marks round a text, and what transformers wants to know beside it."""
+    """Write `tokenizer.json`, which adds the model's marks around a text, and the other files of a tokenizer."""
     path = folder / "tokenizer.json"
     tokenizer.save(path)
     single, pair = _template(family, head, tokenizer, marks)
-    wanted = {mark for mark in single if mark != "$A"}
-    if wanted and wanted <= {*tokenizer.words}:
-        its = HuggingFaceTokenizer.from_file(str(path))
-        used = [(mark, tokenizer.words.index(mark)) for mark in sorted(wanted)]
-        its.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=used)
-        its.save(str(path))
-    if family.model is GPT and head.task in OF_LABELS:  # texts of several lengths are read together
+    needed = {mark for mark in single if mark != "$A"}
+    if needed and needed <= {*tokenizer.words}:
+        exported = HuggingFaceTokenizer.from_file(str(path))
+        used = [(mark, tokenizer.words.index(mark)) for mark in sorted(needed)]
+        exported.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=used)
+        exported.save(str(path))
+    if family.model is GPT and head.task in OF_LABELS:  # batches with texts of several lengths need padding
         marks = {"pad_token": marks["eos_token"]} | marks
     inputs = ["input_ids", "attention_mask"]
     if family.model_type in ("bert", "electra"):
@@ -157,9 +163,9 @@ def _write_tokenizer(
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:
-    path.write_text(json.dumps(_said(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(_without_absent(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _said(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts without ids of tokens that the tokenizer lacks."""
+def _without_absent(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts without ids of tokens that the tokenizer lacks."""
     return {name: value for name, value in facts.items() if value is not None or not name.endswith("_id")}

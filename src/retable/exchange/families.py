@@ -1,8 +1,8 @@
-"""Settings, weights and heads of our GPT, BERT, ELECTRA and T5 next to those of transformers.
+"""Mapping of our GPT, BERT, ELECTRA and T5 (settings, weights, heads) to and from transformers.
 
-Each family is written down once, for both directions. What one side has and the other lacks is refused by its name.
-Two families have names of other models, whose classes compute the same: StarCoder2 is a GPT with rotary positions, ESM
-a BERT with rotary positions and the norm before its layers.
+Each family is described once, for both directions. A setting that the other side lacks raises an error with its name.
+Two families have names of other models whose classes compute the same: StarCoder2 is a GPT with rotary positions, ESM a
+BERT with rotary positions and the norm before its layers.
 """
 
 import inspect
@@ -40,49 +40,53 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Head:
-    """A class of transformers, and the objective of ours, or the model alone, that computes the same."""
+    """A class of transformers, and our objective or model without objective that computes the same."""
 
     architecture: str
     ours: type[nn.Module]
     layers: Layers = field(default_factory=dict)
-    needs: Mapping[str, Any] = field(default_factory=dict)  # of our settings, what that class always has
-    leaves: tuple[str, ...] = ()  # weights of ours that it has no place for, as nothing that it computes needs them
-    task: str | None = None  # as the hub calls it
-    pretrains: bool = True  # what it has on top is of use to go on with, whatever the task
-    remote: bool = False  # transformers has no such class: modeling_pooled.py goes with the export
+    needs: Mapping[str, Any] = field(default_factory=dict)  # our settings that the class requires, with their values
+    leaves: tuple[str, ...] = ()  # prefixes of our weights that the class lacks, because its outputs do not need them
+    task: str | None = None  # the hub's name of the task
+    pretrains: bool = True  # its head is useful for further training on any task
+    remote: bool = False  # the class is in modeling_pooled.py, which goes with the export
 
 
 @dataclass(frozen=True)
 class Family:
-    """The models of one `model_type`. In `settings` stand ours, each with those of `config.json` that hold the same."""
+    """The models of one `model_type`. `settings` maps our settings to those of `config.json` with the same value."""
 
     name: str
     model_type: str
     model: type[Model]
-    prefix: str  # of the model's weights, where a head stands on it
+    prefix: str  # of the model's weights under a head
     settings: Mapping[str, tuple[str, ...]]
-    silent: Mapping[str, Any]  # what a config.json means that leaves a setting out
-    fixed: Mapping[str, Any]  # of its settings, what ours always have
-    needs: Mapping[str, Any]  # of our settings, what transformers' always have
+    silent: Mapping[str, Any]  # defaults of settings that a config.json omits
+    fixed: Mapping[str, Any]  # settings of config.json with the only values that ours supports
+    needs: Mapping[str, Any]  # our settings with the only values that transformers supports
     layers: Callable[[Settings], Layers]
     heads: tuple[Head, ...]
-    activations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ours, and theirs, written as the first
-    width: str | None = None  # the setting of theirs that has to be four times the model's width
-    has_segments: bool = True  # False: of our segments the first is added to all embeddings, and it reads no pairs
-    renamed: Mapping[str, str] = field(default_factory=dict)  # weights of theirs that `layers` can't name so
-    unused: Callable[[Settings], dict[str, Tensor]] = lambda ours: {}  # weights of theirs that our logits don't need
+    activations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ours: their names, the first is written
+    width: str | None = None  # their setting that must be four times the model's width
+    has_segments: bool = True  # False: our first segment is added to all embeddings, and pairs are not supported
+    renamed: Mapping[str, str] = field(default_factory=dict)  # weights whose names in files differ from `layers`
+    unused: Callable[[Settings], dict[str, Tensor]] = lambda ours: {}  # their weights that our logits do not need
 
     def configuration(self, ours: Settings) -> Settings:
-        """What `config.json` says of a model with these settings of ours."""
+        """Return the contents of `config.json` for our settings."""
         theirs = dict(self.fixed)
         for setting, names in self.settings.items():
-            value = ours["d_model"] if ours[setting] is None else ours[setting]  # of embeddings as wide as the model
+            value = ours["d_model"] if ours[setting] is None else ours[setting]  # None: embeddings as wide as the model
             theirs |= dict.fromkeys(names, self.activations[value][0] if setting == "activation" else value)
         return theirs | ({self.width: 4 * ours["d_model"]} if self.width else {})
 
     def read(self, config: Settings, where: str) -> Settings:
-        """Our settings of the model that a `config.json` describes. UsageError, which begins with `where`, for what
-        ours don't have."""
+        """Convert a `config.json` to our settings of the model.
+
+        where: its path, for messages.
+
+        Raises: UsageError: our model does not have a setting or value of the file.
+        """
         theirs = {**self.fixed, **self.silent, **config}
         words = {their: our for our, several in self.activations.items() for their in several}
         ours = {setting: theirs[names[0]] for setting, names in self.settings.items()}
@@ -92,14 +96,14 @@ class Family:
         for name, value in expected.items():
             if theirs.get(name, value) not in (value, None):
                 raise UsageError(
-                    f"{where}: {name}={_said(theirs[name])}, but {self.name} is only there with {name}={_said(value)}; "
-                    "take another checkpoint"
+                    f"{where}: {name}={_text(theirs[name])}, but {self.name} is only supported with "
+                    f"{name}={_text(value)}; use another checkpoint"
                 )
         if self.activations:
             if ours["activation"] not in words:
                 raise UsageError(
-                    f"{where}: {self.settings['activation'][0]}={ours['activation']}, but {self.name} is only there "
-                    f"with one of {', '.join(words)}; take another checkpoint"
+                    f"{where}: {self.settings['activation'][0]}={ours['activation']}, but {self.name} is only "
+                    f"supported with one of {', '.join(words)}; use another checkpoint"
                 )
             ours["activation"] = words[ours["activation"]]
         if ours.get("d_embedding") == ours["d_model"]:
@@ -110,7 +114,7 @@ class Family:
 
 
 def settings_of(model: Model) -> Settings:
-    """What decides what one of our models computes. UsageError for one of another kind."""
+    """Return the settings that determine the function of one of our models. UsageError for unsupported models."""
     positions = {"learnt": getattr(model, "positions", None), "rotary": getattr(model, "rotations", None)}
     known = next((name for name, table in positions.items() if table is not None), "sinusoidal")
     blocks: Any
@@ -145,8 +149,8 @@ def settings_of(model: Model) -> Settings:
             }
         case _:
             raise UsageError(
-                f"transformers has no counterpart of {type(model).__name__} here; only a GPT, BERT, ELECTRA or T5 goes "
-                "there, such as recipe=bert/bert_small"
+                f"transformers has no counterpart of {type(model).__name__} here; export a GPT, BERT, ELECTRA or T5, "
+                "such as recipe=bert/bert_small"
             )
     return {
         "vocab_size": model.embedding.num_embeddings,
@@ -158,7 +162,7 @@ def settings_of(model: Model) -> Settings:
 
 
 def settings_of_head(objective: nn.Module) -> Settings:
-    """What decides, of one of our objectives, whether transformers has it, by the names that configurations have."""
+    """Return the settings of an objective that determine its counterpart, by their names in configurations."""
     match objective:
         case CausalLM():
             return {
@@ -190,9 +194,11 @@ def _ties(softmax: nn.Linear, model: Model) -> bool:
 
 
 def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
-    """The class of transformers that computes what a model, or an objective, of ours does, and our settings of both.
+    """Return the class of transformers that computes the same as one of our models or objectives.
 
-    UsageError, which says which setting stands in the way, where there is none.
+    Returns: the family, the head, and our settings of the model.
+
+    Raises: UsageError: there is no such class; the message names the settings to change.
     """
     model: Any = trained if isinstance(trained, Model) else trained.model
     ours = settings_of(model)
@@ -201,8 +207,8 @@ def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
     if not candidates:
         known = sorted({head.ours.__name__ for _, head in of_model})
         raise UsageError(
-            f"transformers has no counterpart of {type(model).__name__} under {type(trained).__name__} here; only "
-            f"under one of {', '.join(known)}"
+            f"transformers has no counterpart of {type(model).__name__} with {type(trained).__name__} here; it has "
+            f"one with {', '.join(known)}"
         )
     settings = {f"model.{name}": value for name, value in ours.items()} | settings_of_head(trained)
     closest: tuple[Head, Settings] | None = None
@@ -224,8 +230,10 @@ def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
 
 
 def weights_in_transformers(trained: nn.Module) -> dict[str, Tensor]:
-    """The weights of a model, or of an objective, as `counterpart` has them; a tied one as the embedding alone. Those
-    of a regression give scores on the task's scale, as it tells them."""
+    """Return the weights of a model or objective under transformers' names, see `counterpart`.
+
+    A tied softmax is omitted. The weights of a regression give scores on the task's scale, as in predictions.
+    """
     family, head, ours = counterpart(trained)
     layers, alone = family.layers(ours), isinstance(trained, Model)
     if not alone:
@@ -238,22 +246,22 @@ def weights_in_transformers(trained: nn.Module) -> dict[str, Tensor]:
     if not family.has_segments:
         ours_at = "" if alone else "model."
         embedding = weights[f"{ours_at}embedding.weight"]
-        if isinstance(trained, MaskedLM):  # the softmax stays as it is
+        if isinstance(trained, MaskedLM):  # the softmax remains unchanged
             weights.setdefault("head.decoder.weight", embedding)
         weights[f"{ours_at}embedding.weight"] = embedding + weights.pop(f"{ours_at}segments.weight")[0]
-    found = {family.renamed.get(name, name): weight for name, weight in to_theirs(layers, weights).items()}
+    theirs = {family.renamed.get(name, name): weight for name, weight in to_theirs(layers, weights).items()}
     theirs_at = "" if alone else "model." if head.remote else family.prefix
-    return found | {theirs_at + name: weight for name, weight in family.unused(ours).items()}
+    return theirs | {theirs_at + name: weight for name, weight in family.unused(ours).items()}
 
 
 def pooling_of(objective: Classification) -> str:
-    """The pooling of a classifier by the names of modeling_pooled.py."""
+    """Return the pooling of a classifier by its name in modeling_pooled.py."""
     pooling = objective.pooling or ("last" if isinstance(objective.model, LeftToRight) else "token")
     return {"token": "first"}.get(pooling, pooling)
 
 
 def generator_of(objective: ReplacedTokenDetection) -> MaskedLM:
-    """An ELECTRA's generator as the masked language model that it is."""
+    """Return an ELECTRA's generator as a masked language model."""
     alone = MaskedLM(objective.generator, objective.generator_head.decoder.out_features, next_sentence=False)
     alone.head = objective.generator_head
     return alone
@@ -264,11 +272,11 @@ def _name(table: Mapping[str, Any], function: Any) -> str:
 
 
 def _listed(settings: Settings) -> str:
-    return " ".join(f"{name}={_said(value)}" for name, value in settings.items())
+    return " ".join(f"{name}={_text(value)}" for name, value in settings.items())
 
 
-def _said(value: Any) -> str:
-    """As a configuration has it."""
+def _text(value: Any) -> str:
+    """Return a value as it is written in a configuration."""
     return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
 
 
@@ -285,7 +293,7 @@ def _tagging(architecture: str, their_head: str, leaves: tuple[str, ...] = ()) -
 
 
 def _pooled(needs: Settings, leaves: tuple[str, ...] = ()) -> tuple[Head, ...]:
-    """The heads of modeling_pooled.py, for a classifier of texts that no class of transformers has."""
+    """Return the heads of modeling_pooled.py, for classifiers of texts that no class of transformers has."""
     return tuple(
         Head(
             "PooledForSequenceClassification",
@@ -425,7 +433,7 @@ def _bert_layers(ours: Settings) -> dict[str, Layer]:
         "positions": layer("embeddings.position_embeddings"),
         "segments": layer("embeddings.token_type_embeddings"),
         "embedding_norm": layer("embeddings.LayerNorm"),
-        "projection": layer("embeddings_project"),  # ELECTRA's
+        "projection": layer("embeddings_project"),  # only in ELECTRA
         "blocks.{}.attention.query": layer("encoder.layer.{}.attention.self.query"),
         "blocks.{}.attention.key_value": layer(
             "encoder.layer.{}.attention.self.key", "encoder.layer.{}.attention.self.value"
@@ -461,13 +469,13 @@ _BERT_NEEDS = {"model.norm": "post", "model.positions": "learnt"}
 _MASKED_LM = {
     "head.dense": layer("cls.predictions.transform.dense"),
     "head.norm": layer("cls.predictions.transform.LayerNorm"),
-    "head.decoder": layer("cls.predictions"),  # its bias; its matrix is the embedding
+    "head.decoder": layer("cls.predictions"),  # the bias only: the matrix is the embedding
 }
 _SUMMED_UP = {"model.pooler": True, "pooling": None, "d_hidden": None}
 
 
 def _of_tokens(name: str) -> tuple[Head, ...]:
-    """The classes whose heads read each token's state, which BERT's and ELECTRA's are alike."""
+    """Return the classes whose heads read each token's state, which are the same for BERT and ELECTRA."""
     tagging = _tagging(f"{name}ForTokenClassification", "classifier", ("model.pooler.",))
     rows = {"start": layer("qa_outputs", row=0), "end": layer("qa_outputs", row=1)}
     reading = Head(
@@ -600,7 +608,7 @@ def _esm_layers(ours: Settings) -> dict[str, Layer]:
 
 
 def _unused_of_esm(ours: Settings) -> dict[str, Tensor]:
-    """ESM's files hold the frequencies of its positions, and a head that predicts contacts in proteins."""
+    """Return weights that ESM's files require: the frequencies of positions, and the head for contacts in proteins."""
     width = ours["d_model"] // ours["n_heads"]
     return {
         "rotary_embeddings.inv_freq": 1 / 10000 ** (torch.arange(0, width, 2) / width),
@@ -669,29 +677,29 @@ ESMS = Family(
 
 def _t5_layers(ours: Settings) -> dict[str, Layer]:
     expanded = ("wi_0", "wi_1") if ours["activation"] == "geglu" else ("wi",)
-    found = {"embedding": layer("shared")}
+    layers = {"embedding": layer("shared")}
     for side, attentions in (
         ("encoder", {"attention": "SelfAttention"}),
         ("decoder", {"attention": "SelfAttention", "crossing": "EncDecAttention"}),
     ):
         ours_at, theirs_at = f"{side}.blocks.{{}}", f"{side}.block.{{}}.layer"
-        found[f"{side}.positions.numbers"] = layer(f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias")
-        found[f"{side}.norm"] = layer(f"{side}.final_layer_norm")
+        layers[f"{side}.positions.numbers"] = layer(f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias")
+        layers[f"{side}.norm"] = layer(f"{side}.final_layer_norm")
         for number, (our, their) in enumerate(attentions.items()):
             at = f"{theirs_at}.{number}.{their}"
-            found |= {
+            layers |= {
                 f"{ours_at}.{our}_norm": layer(f"{theirs_at}.{number}.layer_norm"),
                 f"{ours_at}.{our}.query": layer(f"{at}.q"),
                 f"{ours_at}.{our}.key_value": layer(f"{at}.k", f"{at}.v"),
                 f"{ours_at}.{our}.output": layer(f"{at}.o"),
             }
         at = f"{theirs_at}.{len(attentions)}"
-        found |= {
+        layers |= {
             f"{ours_at}.feed_forward_norm": layer(f"{at}.layer_norm"),
             f"{ours_at}.expand": layer(*(f"{at}.DenseReluDense.{name}" for name in expanded)),
             f"{ours_at}.contract": layer(f"{at}.DenseReluDense.wo"),
         }
-    return found
+    return layers
 
 
 T5S = Family(

@@ -1,4 +1,4 @@
-"""Weights under our names and under those of transformers, by one table for both directions."""
+"""Conversion of weights between Retable's and transformers' names, with one table for both directions."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,16 +9,16 @@ from torch import Tensor
 
 
 class Layer(NamedTuple):
-    """A layer of transformers, or several: ours then has their rows one below the other."""
+    """The layers of transformers that correspond to one of Retable; its rows are theirs, concatenated."""
 
     names: tuple[str, ...]
-    turned: bool = False  # it multiplies from the right (their Conv1D): its matrix is ours transposed
-    row: int | None = None  # ours is this row of it, without its bias, which moves all that a softmax is over alike
-    n_rotated: int = 0  # so many of the names, the first, are queries and keys with rotary positions
-    d_head: int = 0  # the width of their heads
+    turned: bool = False  # their matrix is ours transposed (Conv1D)
+    row: int | None = None  # ours is this row, without the bias, which shifts all inputs of a softmax equally
+    n_rotated: int = 0  # the first n names are queries or keys with rotary positions
+    d_head: int = 0  # width of their heads
 
 
-# Ours to theirs. A number between dots is {} in both: `blocks.{}.expand`.
+# Our names to layers of transformers. A number between dots is {} in both: `blocks.{}.expand`.
 Layers = Mapping[str, Layer]
 
 
@@ -27,15 +27,15 @@ def layer(*names: str, turned: bool = False, row: int | None = None, n_rotated: 
 
 
 def under(prefix: str, layers: Layers, theirs: str = "") -> dict[str, Layer]:
-    """The same table where ours begin with `prefix`, and theirs with `theirs`."""
+    """Return the table with `prefix` before our names and `theirs` before those of transformers."""
     return {
         prefix + ours: each._replace(names=tuple(theirs + name for name in each.names)) for ours, each in layers.items()
     }
 
 
 def to_theirs(layers: Layers, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our weights by transformers' names. KeyError for a layer that the table lacks."""
-    found: dict[str, Tensor] = {}
+    """Convert our weights to transformers' names. KeyError for a layer that the table lacks."""
+    theirs: dict[str, Tensor] = {}
     rows: dict[str, dict[int, Tensor]] = {}
     for name, weight in weights.items():
         names, its = _places(layers, name)
@@ -44,17 +44,16 @@ def to_theirs(layers: Layers, weights: Mapping[str, Tensor]) -> dict[str, Tensor
             continue
         for k, (place, part) in enumerate(zip(names, weight.detach().chunk(len(names)), strict=True)):
             part = _in_halves(part, its.d_head) if k < its.n_rotated else part
-            found[place] = (part.T if its.turned and part.ndim == 2 else part).contiguous()
+            theirs[place] = (part.T if its.turned and part.ndim == 2 else part).contiguous()
     for name, each in rows.items():
         whole = torch.cat([each[row] for row in sorted(each)])
-        found |= {name: whole, f"{name.removesuffix('weight')}bias": whole.new_zeros(len(whole))}
-    return found
+        theirs |= {name: whole, f"{name.removesuffix('weight')}bias": whole.new_zeros(len(whole))}
+    return theirs
 
 
 def to_ours(layers: Layers, names: Iterable[str], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Of transformers' weights those that we call `names`, and have a layer in the table and all of whose parts are
-    there."""
-    found = {}
+    """Convert transformers' weights to our `names`, omitting those that are not in the table or in the weights."""
+    ours = {}
     for name in names:
         if _pattern(name) not in layers:
             continue
@@ -65,15 +64,18 @@ def to_ours(layers: Layers, names: Iterable[str], weights: Mapping[str, Tensor])
             whole = torch.cat(parts) if len(parts) > 1 else parts[0]
             if its.row is not None:
                 if not name.endswith(".bias"):
-                    found[name] = whole[its.row : its.row + 1]
+                    ours[name] = whole[its.row : its.row + 1]
                 continue
-            found[name] = whole.T.contiguous() if its.turned and whole.ndim == 2 else whole
-    return found
+            ours[name] = whole.T.contiguous() if its.turned and whole.ndim == 2 else whole
+    return ours
 
 
 def _in_halves(rows: Tensor, d_head: int) -> Tensor:
-    """Reorder the rows of each head from ours, whose rotated pairs are neighbours (Su et al. 2021, section 3.2), to
-    theirs, where the second of a pair is half a head behind the first. Products of queries and keys are the same."""
+    """Reorder the rows of each head from our rotary layout to that of transformers.
+
+    Ours has rotated pairs next to each other (Su et al. 2021, section 3.2); theirs have a distance of half a head.
+    Products of queries and keys are unchanged.
+    """
     return rows.unflatten(0, (-1, d_head // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
@@ -83,7 +85,7 @@ def _in_pairs(rows: Tensor, d_head: int) -> Tensor:
 
 
 def _places(layers: Layers, name: str) -> tuple[list[str], Layer]:
-    """Their names of our parameter `name`, and the layer that it is of."""
+    """Return transformers' names for our parameter `name`, and its layer in the table."""
     kind, number = name.rpartition(".")[2], re.search(r"\.(\d+)\.", name)
     its = layers[_pattern(name)]
     return [f"{each.format(number[1] if number else None)}.{kind}" for each in its.names], its

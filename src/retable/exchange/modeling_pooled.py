@@ -1,4 +1,4 @@
-"""A classifier on the max, the mean, the first or the last of a backbone's states.
+"""A classifier on pooled states of a backbone: their max, their mean, the first or the last.
 
 This file goes with an export whose head no class of transformers has. It needs transformers and torch only:
 
@@ -16,9 +16,10 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 
 class PooledConfig(PretrainedConfig):
-    """The settings of a backbone, a class of transformers, and of the head on it.
+    """Settings of a backbone, a class of transformers, and of the head on it.
 
-    pooling: `max` or `mean` over the tokens that the attention mask keeps, or the state of the `first` or `last`.
+    pooling: `max` or `mean` over the tokens that the attention mask keeps, or the state of the `first` or `last` of
+        them.
     """
 
     model_type = "retable_pooled"
@@ -31,7 +32,7 @@ class PooledConfig(PretrainedConfig):
 
 
 class PooledForSequenceClassification(PreTrainedModel):
-    """A backbone, one vector per text, and a linear layer with a bias."""
+    """A backbone, pooling to one vector per text, and a linear layer with a bias."""
 
     config_class = PooledConfig
     base_model_prefix = "model"
@@ -46,7 +47,7 @@ class PooledForSequenceClassification(PreTrainedModel):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **more: Any
     ) -> SequenceClassifierOutput:
-        """(B, T) ids to (B, L) logits, and with `labels` (B,) the loss."""
+        """Compute logits (B, L) of ids (B, T), and the loss if `labels` (B,) are given."""
         mask = ones_like(input_ids) if attention_mask is None else attention_mask
         hidden = self.model(input_ids, attention_mask=mask, **more)[0]
         logits = self.head(self.dropout(self.pool(hidden, mask.bool())))
@@ -57,13 +58,13 @@ class PooledForSequenceClassification(PreTrainedModel):
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
     def pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """(B, T, D) states and the (B, T) tokens that count to (B, D)."""
+        """Pool states (B, T, D) to (B, D), over the tokens where mask (B, T) is true."""
         match self.config.pooling:
             case "max":
                 return hidden.masked_fill(~mask[:, :, None], float("-inf")).amax(1)
             case "mean":
                 return hidden.masked_fill(~mask[:, :, None], 0.0).sum(1) / mask.sum(1, keepdim=True)
-        places = mask * arange(1, mask.shape[1] + 1, device=mask.device)  # padding may be on either side
+        places = mask * arange(1, mask.shape[1] + 1, device=mask.device)  # for padding on either side
         first, last = mask.int().argmax(1), places.argmax(1)
         which = first if self.config.pooling == "first" else last
         return hidden[arange(len(hidden), device=hidden.device), which]

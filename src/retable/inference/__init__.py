@@ -1,1 +1,1 @@
-"""Trained systems in the folders that stages leave: built from their settings, loaded, and used."""
+"""Loading and use of trained systems from the cells that stages write."""

@@ -1,4 +1,4 @@
-"""Models, objectives and batches from their configuration, with the facts that their constructors ask for by name."""
+"""Construction of models, objectives and batches from configurations and facts of the tokenizer or text."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,67 +18,74 @@ if TYPE_CHECKING:
     from retable.objectives.base import Objective
     from retable.tasks.base import Text
 
-Settings = Mapping[str, Any]  # of a cell, resolved
+Settings = Mapping[str, Any]  # resolved settings of a cell
 
-# What a constructor may ask for that its configuration does not say, and what the tokenizer calls it.
+# Parameters of constructors that come from the tokenizer and not from the configuration, with its attributes.
 FACTS = {"vocab_size": "vocab_size", "boundary": "boundary", "words": "words", "marks": "special_ids"}
 
 
 def build_model(cfg: Settings, text: "Text", **other: Any) -> "Model":
-    """The model that `cfg` describes, but for `other` settings; `text` is a tokenizer, or a vocabulary of words that it
-    is to spell. UsageError for one that is not learnt."""
+    """Build the model that `cfg["model"]` describes.
+
+    Args:
+        cfg: resolved settings of a cell.
+        text: a tokenizer, or the vocabulary of words that the model spells.
+        other: settings that override those of `cfg["model"]`.
+
+    Raises: UsageError: the model is not a `Model`, which an objective can train.
+    """
     from retable.models.base import Model
 
     kind = settings.target_of(cfg["model"], "model")
     if not settings.makes(kind, Model):
         raise UsageError(
-            f"{kind.__name__} is no retable.models.base.Model, which an objective could train; derive it from a "
-            "kind that stands there, such as LeftToRight, or for a model that counts write objective=null"
+            f"{kind.__name__} is not a retable.models.base.Model, so no objective can train it; derive it from a "
+            "class of that module, such as LeftToRight, or write objective=null for a counted model"
         )
     return _build({**cfg["model"], **other}, "model", Model, text)
 
 
 def build_counted(cfg: Settings, text: "Text") -> CountedModel:
-    """The model in closed form that `cfg` describes. UsageError for one that is not counted."""
+    """Build the model in closed form that `cfg["model"]` describes. UsageError for one that is not counted."""
     kind = settings.target_of(cfg["model"], "model")
     if not settings.makes(kind, CountedModel):
         raise UsageError(
-            f"{kind.__name__} is not counted: it lacks one of protocol, estimate, log_prob, save and load; take "
-            "a recipe such as counted/kn5, or write objective=causal_lm"
+            f"{kind.__name__} is not counted: it lacks one of protocol, estimate, log_prob, save and load; write "
+            "a recipe such as counted/kn5, or objective=causal_lm"
         )
     return _build(cfg["model"], "model", CountedModel, text)
 
 
 def build_objective(cfg: Settings, tokenizer: Tokenizer, model: "Model") -> "Objective":
-    """The objective that `cfg` describes, on top of `model`."""
+    """Build the objective that `cfg["objective"]` describes, for `model`."""
     from retable.objectives.base import Objective
 
     return _build(cfg["objective"], "objective", Objective, tokenizer, model=model)
 
 
 def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str, seed: int) -> "Batches":
-    """The batches that `cfg` describes, of a split that the stage tokenize left in `folder`."""
+    """Build the batches that `cfg["batches"]` describes, from a split that the stage tokenize wrote to `folder`."""
     from retable.data.batches import Batches
 
-    wanted = settings.parameters(cfg["batches"], "batches")
+    parameters = settings.parameters(cfg["batches"], "batches")
     facts: dict[str, Any] = {
         "tokens": read_tokens(require(folder / f"{split}.bin"), tokenizer.vocab_size),
         "seed": seed,
     }
-    if "units" in wanted:
+    if "units" in parameters:
         facts["units"] = np.load(require(folder / f"{split}.units.npy"))
-    if "line_end" in wanted:
-        # Where a tokenizer reads no token in a line's end, the boundary stands for it in a stream.
+    if "line_end" in parameters:
+        # If the tokenizer has no token for a line's end, the boundary marks it in a stream.
         facts["line_end"] = [tokenizer.boundary, *tokenizer.encode("\n")][-1]
     return _build(cfg["batches"], "batches", Batches, tokenizer, **facts)
 
 
 def asks(part: Settings, name: str) -> bool:
-    """Whether the constructor of what `part` describes has a parameter of this name."""
+    """Check whether the constructor of the part has a parameter of this name."""
     return name in settings.parameters(part, "a part")
 
 
 def _build(part: Settings, name: str, place: Any, text: "Text", **given: Any) -> Any:
-    wanted = settings.parameters(part, name)
-    facts = {fact: getattr(text, its) for fact, its in FACTS.items() if fact in wanted and fact not in part}
+    parameters = settings.parameters(part, name)
+    facts = {fact: getattr(text, its) for fact, its in FACTS.items() if fact in parameters and fact not in part}
     return settings.build(part, name, place, **facts, **given)

@@ -1,4 +1,4 @@
-"""A discriminator back from its cell, to steer decoding by."""
+"""Loading of a discriminator that steers decoding."""
 
 from retable.core import settings
 from retable.core.artifacts import require
@@ -12,16 +12,16 @@ from retable.tasks.prefixes import PrefixTask
 
 
 def load_discriminator(cell: str) -> Discriminator:
-    """The system of a cell, by any name that `retable.load` takes, that tells a label from each beginning of a text.
+    """Load a classifier of text beginnings from a cell, with any name that `retable.load` accepts.
 
-    UsageError for a cell of another kind, or where something of it is missing.
+    Raises: UsageError: the cell is of another kind, or a file is missing.
     """
     folder = find_cell(cell)
     task = read_config(folder).get("task")
     if task is None or not settings.makes(settings.target_of(task, f"{folder}: task"), PrefixTask):
         raise UsageError(
-            f"{folder} tells no label from the beginning of a text; train one, as in python -m pipelines.finetune "
-            "task=sentiment_prefixes recipe=encoders/lstm_prefixes"
+            f"{folder} can't classify the beginning of a text; train a system that can, as in python -m "
+            "pipelines.finetune task=sentiment_prefixes recipe=encoders/lstm_prefixes"
         )
     task, tokenizer, objective = load_objective(folder)
     assert isinstance(task, PrefixTask) and isinstance(objective, PrefixClassification)

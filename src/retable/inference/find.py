@@ -1,16 +1,21 @@
-"""Where the cell is that somebody names."""
+"""Resolution of a cell's name or path to its folder."""
 
 from pathlib import Path
 
 from retable.core.errors import UsageError, closest
 
 RUN = "runs:/"
-PAYLOAD = ("model.safetensors", "vectors.bin")  # one of them, or both, is in a system's cell
+PAYLOAD = ("model.safetensors", "vectors.bin")  # a system's cell has one or both
 
 
 def find_cell(name: str | Path) -> Path:
-    """The folder of a cell: a path, `pretrain/grammar/gpt-1` or, if only one cell ends so, `gpt-1` below `outputs/` of
-    the working folder or of the studies in it, or `runs:/<id>` of MLflow. UsageError if there is none, or several."""
+    """Return the folder of a cell.
+
+    name: a path; or a cell in `outputs/` of the working folder or of the studies in it (`pretrain/grammar/gpt-1`, or
+        `gpt-1` if only one cell's name ends so); or `runs:/<id>`, an MLflow run.
+
+    Raises: UsageError: there is no such cell, or several.
+    """
     if str(name).startswith(RUN):
         from retable.tracking.store import cell_of
 
@@ -21,12 +26,12 @@ def find_cell(name: str | Path) -> Path:
             return path
     systems = {path.parent for folder in folders for file in PAYLOAD for path in folder.glob(f"*/*/*/{file}")}
     cells = {"/".join(path.parts[-3:]): path for path in sorted(systems, reverse=True)}
-    found = [cell for cell in cells if f"/{cell}".endswith(f"/{name}")]
-    if len(found) > 1:
-        raise UsageError(f"{name} may be {' or '.join(sorted(found))}; write one of them")
-    if found:
-        return cells[found[0]]
+    matches = [cell for cell in cells if f"/{cell}".endswith(f"/{name}")]
+    if len(matches) > 1:
+        raise UsageError(f"{name} may be {' or '.join(sorted(matches))}; write one of them")
+    if matches:
+        return cells[matches[0]]
     if not cells:
-        raise UsageError(f"{name} is no folder of a cell, and outputs/ has none here; `retable repro` makes some")
+        raise UsageError(f"no cell {str(name)!r}: outputs/ has no trained system here; run `retable repro` first")
     known = sorted(cells) if "/" in str(name) else sorted({path.name for path in systems})
-    raise UsageError(f"{name} is no folder of a cell, nor a cell below outputs/; {closest(str(name), known)}")
+    raise UsageError(f"no cell {str(name)!r}, neither as a path nor in outputs/; {closest(str(name), known)}")

@@ -4,7 +4,7 @@
     >>> from retable.inference.harness import CellLM
     >>> lm_eval.simple_evaluate(CellLM("pretrain/ptb/kn5-1"), tasks=["blimp"])
 
-Importing this module makes the name `retable` known to the harness: `model="retable", model_args={"cell": …}`.
+Importing this module registers the name `retable` in the harness: `model="retable", model_args={"cell": …}`.
 """
 
 from collections import defaultdict
@@ -20,17 +20,19 @@ from retable.evaluation.scoring import Scorer
 from retable.inference.language import Language
 from retable.inference.load import load
 
-MAX_GEN_TOKS = 256  # the harness's own, where a task says none
+MAX_GEN_TOKS = 256  # the harness's default for tasks that set none
 
 
 @register_model("retable")
 class CellLM(LM):
-    """Any causal system, n-gram models and mixtures included, or a T5 or prefix LM, whose inputs are the contexts.
+    """A causal system (n-gram models and mixtures included), T5 or prefix LM, for the harness.
 
-    cell: as for `retable.load`.
-    convention: puts a text as the training corpus has it, such as `retable.corpora.conventions.text8`; a token that has
-        part in context and continuation is of the continuation, as in our own benchmarks.
-    settings: of the harness, such as its batch_size, which change nothing here: texts share batches by their tokens.
+    T5s and prefix LMs read the context as input.
+
+    cell: name or path, as for `retable.load`.
+    convention: converts a text to the form of the training corpus, such as `retable.corpora.conventions.text8`. A token
+        that spans context and continuation belongs to the continuation, as in Retable's own benchmarks.
+    settings: the harness's, such as batch_size. They have no effect: texts are batched by their number of tokens.
     """
 
     def __init__(self, cell: str, device: str = "cpu", convention: Callable[[str], str] | None = None, **settings: Any):
@@ -41,24 +43,27 @@ class CellLM(LM):
         self._system, self._scorer = system, Scorer(system.system, system.tokenizer, convention)
 
     def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
-        """Of each continuation after its context, and whether it is what greedy decoding writes."""
+        """Return each continuation's log-probability after its context, and whether greedy decoding writes it."""
         contexts, continuations = self._scorer.encode(*_columns(requests))
         log_probs = self._scorer.log_prob(contexts, continuations)
         greedy = self._greedy(contexts, [len(ids) for ids in continuations])
         pairs = zip(log_probs, greedy, continuations, strict=True)
-        return [(float(log_prob), found == list(ids)) for log_prob, found, ids in pairs]
+        return [(float(log_prob), best == list(ids)) for log_prob, best, ids in pairs]
 
     def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
-        """Of each text alone; where it is longer than a model's window, in the windows that its cell is scored by."""
+        """Return the log-probability of each text without context.
+
+        A text longer than the model's window is scored in windows as in the cell's evaluation.
+        """
         texts = [request.args[0] for request in requests]
         return self._scorer.log_prob(*self._scorer.encode([""] * len(texts), texts)).tolist()
 
     def generate_until(self, requests: list[Instance]) -> list[str]:
-        """What greedy decoding writes, up to the first of a request's `until`."""
+        """Return greedily decoded texts, each up to the first of its request's `until`."""
         texts = []
         for context, settings in (request.args for request in requests):
             if settings.get("do_sample"):
-                raise UsageError("a task that samples is not answered; give it do_sample: false")
+                raise UsageError("tasks that sample are not supported; write do_sample: false in the task")
             length = int(settings.get("max_gen_toks") or MAX_GEN_TOKS)
             (text,) = self._system.continue_(context, max_new_tokens=length)
             until = settings.get("until") or []
@@ -67,17 +72,17 @@ class CellLM(LM):
         return texts
 
     def _greedy(self, contexts: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[list[int]]:
-        """The likeliest tokens after each context, as many as `lengths` says; those of one length together."""
+        """Decode `lengths` tokens greedily after each context; contexts with one length share batches."""
         places = defaultdict(list)
         for place, length in enumerate(lengths):
             places[length].append(place)
-        found: list[list[int]] = [[] for _ in lengths]
+        continuations: list[list[int]] = [[] for _ in lengths]
         for length, alike in places.items():
             if length:
                 rows = self._scorer.continue_greedily([contexts[place] for place in alike], length)
                 for place, row in zip(alike, rows, strict=True):
-                    found[place] = row
-        return found
+                    continuations[place] = row
+        return continuations
 
 
 def _columns(requests: list[Instance]) -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""Systems of language, used: what a text's probability is, how it goes on, and what a model makes of its words.
+"""Use of language systems: probabilities of texts, continuations, and hidden states.
 
 n texts, T tokens of a text, K layers, D dimensions.
 """
@@ -43,18 +43,18 @@ BATCH = 32  # texts whose states are computed together
 
 
 class Scored(NamedTuple):
-    """A text's natural log-probability, and what of it is each token's and each word's."""
+    """A text's natural log-probability, and the shares of its tokens and words."""
 
     text: str
     log_prob: float
     tokens: list[tuple[str, float]]
-    words: list[tuple[str, float]]  # a token is of the word that its last letter is of
+    words: list[tuple[str, float]]  # a token counts for the word that contains its last character
 
 
 class Language(Loaded):
-    """A language model, counted, trained or mixed; an encoder, such as a BERT; or a T5.
+    """A language model (counted, trained or mixed), an encoder such as BERT, or a T5.
 
-    Every text stands alone, after the mark that begins a stream.
+    Every text is scored independently, after the token that begins a stream.
     """
 
     def __init__(self, folder: Path, system: System):
@@ -76,22 +76,27 @@ class Language(Loaded):
 
     @property
     def goes_on(self) -> bool:
-        """Whether what it writes continues a prompt; a T5 and a prefix LM read one, and write a text of their own."""
+        """Whether written texts continue the prompt; a T5 and a prefix LM read the prompt and write a separate text."""
         return self._writer().goes_on
 
     def perplexity(self, texts: str | Sequence[str], per: Literal["token", "word"] = "word") -> float:
-        """exp of the mean negative log-probability of a token or of a word, over the texts as one stream, as the
-        benchmark `perplexity` has it of a test set: each is a unit of the corpus, a line, or a document with its lines.
+        """Compute the perplexity per token or per word, over the texts as one stream.
+
+        The result is exp of the mean negative log-probability, as in the benchmark `perplexity`. Each text is a unit of
+        the corpus: a line, or a document with its lines.
         """
         return self.likelihood(texts)[f"perplexity_{per}"]
 
     def likelihood(self, texts: str | Sequence[str]) -> dict[str, float]:
-        """Measure the texts as one stream: `nats`, the counts of `tokens`, `words` and `bytes`, and from these
-        `perplexity_token`, `perplexity_word` and `bits_per_byte`. A line's end is a word and a byte. In place of the
-        bits per byte stands `bytes_lost`, a share, where the tokens do not determine the whole text."""
+        """Measure the likelihood of the texts as one stream.
+
+        Returns: `nats`, the counts of `tokens`, `words` and `bytes`, and `perplexity_token`, `perplexity_word` and
+            `bits_per_byte`. A line's end counts as a word and a byte. If the tokens do not determine the whole text,
+            `bytes_lost`, a share, replaces `bits_per_byte`.
+        """
         system = self._probabilities()
         if not (texts := listed(texts)):
-            raise UsageError("no text has no perplexity; give one or more")
+            raise UsageError("perplexity needs a text; give one or more")
         warn_of_unknown(self.tokenizer, texts)
         documents = self.config["corpus"]["unit"] == "document"
         lines = [lines_of(text) for text in texts]
@@ -102,31 +107,36 @@ class Language(Loaded):
         return likelihood_metrics(nats, len(tokens), sum(words), sum(sizes), lost)
 
     def score(self, texts: str | Sequence[str], context: str = "", end: bool = False) -> list[Scored]:
-        """Of each text alone, or after `context`: its log-probability, that of its tokens, and that of its words. With
-        `end` a text alone is a line, whose end counts as a token too, and is of its last word."""
+        """Return the log-probability of each text, of its tokens and of its words, in nats.
+
+        Args:
+            texts: scored independently.
+            context: text before each of them, which is not scored.
+            end: score the end of the line as a token, too, which belongs to the last word. Only without `context`.
+        """
         if not (texts := listed(texts)):
             return []
         if end and context:
-            raise UsageError("a line's end is counted of a text alone; leave context= out, or write end=False")
+            raise UsageError("end=True needs texts without context; leave context= out, or write end=False")
         if end and not all(text.split() for text in texts):
-            raise UsageError("one of the texts is empty, and no line; leave it out")
+            raise UsageError("one of the texts is empty, and end=True needs a line of words; leave it out")
         warn_of_unknown(self.tokenizer, [context, *texts])
         befores, ids = self._scorer.encode([context] * len(texts), texts)
         ids = self._scorer.encode_lines(texts, end=True) if end else ids
-        found = self._scorer.log_prob_of_tokens(befores, ids)
-        return [self._scored(context, *each) for each in zip(texts, ids, found, strict=True)]
+        log_probs = self._scorer.log_prob_of_tokens(befores, ids)
+        return [self._scored(context, *each) for each in zip(texts, ids, log_probs, strict=True)]
 
     def choose(self, context: str, endings: Sequence[str]) -> int:
-        """The place of the ending that is the likeliest after the context, by the sum over its tokens."""
+        """Return the index of the most probable ending after the context, by the sum over its tokens."""
         if not endings:
-            raise UsageError("there is no ending to choose; give one or more")
+            raise UsageError("choose needs an ending; give one or more")
         warn_of_unknown(self.tokenizer, [context, *endings])
         return int(np.argmax(self._scorer.log_prob(*self._scorer.encode([context] * len(endings), endings))))
 
     def generate(
         self, n: int = 1, *, max_new_tokens: int = 40, min_new_tokens: int = 1, seed: int = 1, **sampling: Any
     ) -> list[str]:
-        """Texts that the model writes from nothing, drawn from its distribution.
+        """Return `n` texts sampled from the model without a prompt.
 
         sampling: `temperature`, `top_k`, `top_p`, `repetition_penalty` and others, see `Sampling`.
         """
@@ -143,13 +153,17 @@ class Language(Loaded):
         special_tokens: bool = False,
         **settings: Any,
     ) -> list[str]:
-        """What comes after each of the prompts, without it, up to the end of the text.
+        """Return a continuation of each prompt, without the prompt, up to the end of the text.
 
-        special_tokens: whether the name of a special token in a prompt, such as <extra_id_0>, is that token, not text.
-
-        settings: those of `Greedy`, `BeamSearch`, `Sampling`, or `ContrastiveSearch`, which are called as in Hugging
-        Face's `generate`; of what is drawn a `seed`; and to have texts with a `label` of a `discriminator`, the cell of
-        that, see `FUDGE`.
+        Args:
+            prompts: a text or several.
+            strategy: greedy, beam, sample or contrastive.
+            max_new_tokens: maximum length of a continuation.
+            special_tokens: read names of special tokens in a prompt, such as <extra_id_0>, as these tokens, not as
+                text.
+            settings: those of `Greedy`, `BeamSearch`, `Sampling` or `ContrastiveSearch`, named as in Hugging Face's
+                `generate`. With sampling also `seed`. To steer towards a `label`, the cell of a `discriminator`, see
+                    `FUDGE`.
         """
         chosen = self._chosen(strategy, max_new_tokens, **settings)
         if not special_tokens:
@@ -166,14 +180,16 @@ class Language(Loaded):
         special_tokens: bool = False,
         **settings: Any,
     ) -> list[tuple[str, float]]:
-        """`n` texts that begin with the prompt, by beams the best first, each with the log-probability of what comes
-        after it; settings as of `continue_`."""
+        """Return `n` texts that begin with the prompt, each with the log-probability of its continuation, in nats.
+
+        Beam search returns the best first. The settings are those of `continue_`.
+        """
         chosen, writer = self._chosen(strategy, max_new_tokens, **settings, num_return_sequences=n), self._writer()
         if not special_tokens:
             warn_of_unknown(self.tokenizer, [prompt])
         begun = writer.encode([prompt], special_tokens)
-        (found,) = chosen(writer.model, begun, writer.end)
-        return [(writer.whole(begun[0], each.ids), each.log_prob) for each in found]
+        (completions,) = chosen(writer.model, begun, writer.end)
+        return [(writer.whole(begun[0], each.ids), each.log_prob) for each in completions]
 
     def stream(
         self,
@@ -184,10 +200,13 @@ class Language(Loaded):
         special_tokens: bool = False,
         **settings: Any,
     ) -> Iterator[str]:
-        """As `continue_` of one prompt, token by token as it comes, spaces and all."""
+        """Yield the continuation of a prompt as it is written, in pieces of text with their spaces.
+
+        The settings are those of `continue_`; beam search is not supported.
+        """
         chosen, writer = self._chosen(strategy, max_new_tokens, **settings), self._writer()
         if not isinstance(chosen, TokenByToken | FUDGE):
-            raise UsageError(f"{strategy} has no text before the end; write greedy, sample or contrastive")
+            raise UsageError(f"strategy={strategy} can't stream; write greedy, sample or contrastive")
         if not special_tokens:
             warn_of_unknown(self.tokenizer, [prompt])
         (begun,) = writer.encode([prompt], special_tokens)
@@ -211,16 +230,24 @@ class Language(Loaded):
         pooling: Literal["mean", "max", "first", "last"] | None = None,
         max_length: int | None = None,
     ) -> list[np.ndarray] | np.ndarray:
-        """What the model makes of each text, float32: the states (K, T, D) of all layers that it shows, the one without
-        context first, of the marks that it reads the text between as well; or with `pooling` a vector each, (n, D), of
-        the last layer: the mean or the largest values over the text with its marks, or the state of its first token (of
-        a BERT [CLS]) or of its last. In sentence-transformers these are called mean, max, cls and lasttoken.
+        """Return the hidden states of each text, float32.
 
-        max_length: the most tokens of a text, its marks among them; a longer text is cut at its end, and a warning has
-            the number of those. By default as many as the model reads. sentence-transformers: max_seq_length.
+        Args:
+            texts: a text or several.
+            pooling: None, or how a vector is made of the last layer: the mean or maximum over the tokens and marks, or
+                the
+                state of the first token ([CLS] of a BERT) or the last. In sentence-transformers: mean, max, cls,
+                    lasttoken.
+            max_length: maximum number of tokens with marks, by default as many as the model reads. Longer texts are cut
+                at
+                the end with a warning. In sentence-transformers: max_seq_length.
+
+        Returns: without `pooling` a list of states (K, T, D) of all layers, the layer without context first, for the
+            marks
+            around the text too; with `pooling` vectors (n, D).
         """
         if self._model is None:
-            raise UsageError(f"{self.folder} has no states of texts; take an LSTM, a GPT, an ELMo, a BERT or a T5")
+            raise UsageError(f"{self.folder} has no hidden states; use an LSTM, a GPT, an ELMo, a BERT or a T5")
         warn_of_unknown(self.tokenizer, texts := listed(texts))
         rows = self._rows(texts, max_length)
         states = [row for start in range(0, len(rows), BATCH) for row in self._states(rows[start : start + BATCH])]
@@ -233,7 +260,7 @@ class Language(Loaded):
             "last": lambda row: row[-1],
         }
         if pooling not in pooled:
-            raise UsageError(f"pooling={pooling} is none; write {', '.join(pooled)}")
+            raise UsageError(f"pooling={pooling} does not exist; write {', '.join(pooled)}")
         return np.stack([pooled[pooling](row[-1]) for row in states])
 
     @property
@@ -243,7 +270,7 @@ class Language(Loaded):
 
     def _probabilities(self) -> Probabilities:
         if not isinstance(self.system, Probabilities):
-            raise UsageError(f"{self.folder} gives no probabilities of a text; take the cell of a language model")
+            raise UsageError(f"{self.folder} gives no probabilities of texts; use the cell of a language model")
         return self.system
 
     def _scored(self, context: str, text: str, ids: list[int], log_probs: np.ndarray) -> Scored:
@@ -269,17 +296,17 @@ class Language(Loaded):
     def _go_on(
         self, prompts: Sequence[str], strategy: Strategy | FUDGE, special_tokens: bool = False
     ) -> list[list[tuple[float, str]]]:
-        """Of each prompt the completions' log-probabilities and texts."""
+        """Return, for each prompt, the log-probabilities and texts of its completions."""
         writer = self._writer()
         begun = writer.encode(prompts, special_tokens)
-        found = strategy(writer.model, begun, writer.end)
+        written = strategy(writer.model, begun, writer.end)
         return [
             [(each.log_prob, writer.read(ids, each.ids)) for each in completions]
-            for ids, completions in zip(begun, found, strict=True)
+            for ids, completions in zip(begun, written, strict=True)
         ]
 
     def _rows(self, texts: Sequence[str], max_length: int | None) -> list[list[int]]:
-        """The ids of each text between its marks, cut to `max_length`, or to what the model reads."""
+        """Return the ids of each text between its marks, cut to `max_length` or the model's limit."""
         model, marks, boundary = self._model, self.tokenizer.special_ids, self.tokenizer.boundary
         assert model is not None
         if isinstance(model, LeftToRight):
@@ -292,7 +319,7 @@ class Language(Loaded):
         if max_length is not None:
             require(max_length, PositiveInt, "max_length")
             if not least <= max_length <= (model.max_length or max_length):
-                most = "or more" if model.max_length is None else f"to {model.max_length}, what the model reads"
+                most = "or more" if model.max_length is None else f"to {model.max_length}, the model's limit"
                 raise UsageError(f"max_length={max_length} is out of range; write {least} {most}")
         limit, ids = max_length or model.max_length, self.tokenizer.encode_batch(list(texts))
         if limit is not None:
@@ -308,7 +335,7 @@ class Language(Loaded):
         padded = pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(self.device)
         layers: list[Tensor]
         if isinstance(model, LeftToRight):
-            layers = [model(padded)[0]]  # a state has seen nothing behind it, so padding there changes none
+            layers = [model(padded)[0]]  # states do not depend on later tokens, so padding does not change them
         elif isinstance(model, T5):
             layers = [model.memory(padded, lengths)]
         else:
@@ -329,43 +356,42 @@ _DEFAULTS: dict[str, dict[str, Any]] = {"beam": {"num_beams": 4}, "contrastive":
 
 
 def _strategy(name: str, max_new_tokens: int, *, seed: int = 1, **settings: Any) -> Strategy:
-    """The strategy of that name; a seed is of no use to one that draws nothing. UsageError for a setting that it has
-    not, or of another type."""
+    """Build the decoding strategy; `seed` only affects sampling. UsageError for an invalid setting."""
     if name not in _STRATEGIES:
-        raise UsageError(f"strategy={name} is none; write greedy, beam, sample or contrastive")
+        raise UsageError(f"strategy={name} does not exist; write greedy, beam, sample or contrastive")
     known = _settings_of(name)
     for setting in settings:
         if setting not in known:
-            raise UsageError(f'strategy="{name}" has no setting {setting}; write {_instead(setting, [*known])}')
+            raise UsageError(f'strategy="{name}" has no setting {setting}; write {_advice(setting, [*known])}')
     settings = {"max_new_tokens": max_new_tokens, **_DEFAULTS.get(name, {}), **settings}
     require(seed, Seed, "seed")
-    made: Strategy | None = None
-    with contextlib.suppress(TypeError):  # of a text where a number should be; what is out of range is told there
-        made = Sampling(seeded(seed), **settings) if name == "sample" else _STRATEGIES[name](**settings)
+    strategy: Strategy | None = None
+    with contextlib.suppress(TypeError):  # a text instead of a number, which `require` reports below
+        strategy = Sampling(seeded(seed), **settings) if name == "sample" else _STRATEGIES[name](**settings)
     for setting, value in settings.items():
         require(value, known[setting], setting)
-    assert made is not None
-    return made
+    assert strategy is not None
+    return strategy
 
 
 def _settings_of(strategy: str) -> dict[str, Any]:
-    """The settings of a strategy and their types."""
+    """Return the names and types of a strategy's settings."""
     parameters = inspect.signature(_STRATEGIES[strategy]).parameters
-    found = {name: each.annotation for name, each in parameters.items() if name != "generator"}
-    return found | ({"seed": Seed} if strategy == "sample" else {})
+    types = {name: each.annotation for name, each in parameters.items() if name != "generator"}
+    return types | ({"seed": Seed} if strategy == "sample" else {})
 
 
-def _instead(setting: str, known: Sequence[str]) -> str:
-    """What to write in place of a setting that a strategy does not have."""
+def _advice(setting: str, known: Sequence[str]) -> str:
+    """Return what to write instead of a setting that a strategy does not have."""
     others = [name for name in _STRATEGIES if setting in _settings_of(name)]
     if setting == "do_sample":
-        others = ["sample"]  # as Hugging Face's generate has it
+        others = ["sample"]  # the name in Hugging Face's generate
     better = [f'strategy="{name}"' for name in others] or get_close_matches(setting, known, n=1)
     return " or ".join([*better, f"one of {', '.join(known)}"])
 
 
 def _by_words(text: str, tokens: Sequence[Token], log_probs: np.ndarray) -> Iterator[tuple[str, float]]:
-    """The text's words with the sums of their tokens' log-probabilities; tokens behind the last are its own."""
+    """Yield the words with the sums of their tokens' log-probabilities; tokens after the last word belong to it."""
     if not (words := text.split()):
         return
     ends, at = [], 0

@@ -1,4 +1,4 @@
-"""Load a trained system, to use it."""
+"""Loading of a trained system for use from Python."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +12,17 @@ if TYPE_CHECKING:
 
 
 def load(name: str | Path, device: str = "cpu") -> "Language | Vectors | TaskSystem":
-    """The system of a cell, which says in `can` what it can do; its numbers are those of the stages.
+    """Load the trained system of a cell; its attribute `can` lists its methods.
 
-    name: the folder of a cell, wherever it stands; `pretrain/grammar/gpt-1` or `gpt-1` below `outputs/` of the working
-        folder; `runs:/<id>`, the run of a cell of this project in MLflow; or a file of word vectors.
-    device: where its weights go, as in `cuda`.
+    Its results are those of the stages.
 
-    UsageError where there is no such cell, or where something of it is missing.
+    Args:
+        name: the folder of a cell, `pretrain/grammar/gpt-1` or `gpt-1` in `outputs/` of the working folder,
+            `runs:/<id>`
+            (the MLflow run of a cell of this project), or a file of word vectors.
+        device: the device of the weights, such as `cuda`.
+
+    Raises: UsageError: the cell does not exist or a file in it is missing.
     """
     if Path(name).is_file():
         from retable.inference.vectors import Vectors

@@ -1,4 +1,4 @@
-"""What every loaded system has, whatever it can do."""
+"""The base class of loaded systems, and warnings about their inputs."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,10 +15,12 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class Loaded:
-    """A system back from its cell.
+    """A trained system loaded from its cell.
 
-    folder: the cell's. config: its settings, resolved. metrics: those of its `metrics.json`, with which it was made.
-    device: where its weights are.
+    folder: the cell's folder.
+    config: the cell's resolved settings.
+    metrics: the contents of the cell's `metrics.json`.
+    device: the device of the weights.
     """
 
     def __init__(self, folder: Path, module: nn.Module | None = None):
@@ -28,7 +30,7 @@ class Loaded:
 
     @property
     def name(self) -> str:
-        """As in `gpt-1`."""
+        """The cell's name, such as `gpt-1`."""
         return self.folder.name
 
     @property
@@ -37,7 +39,7 @@ class Loaded:
 
     @property
     def can(self) -> tuple[str, ...]:
-        """The names of the methods that this system answers by."""
+        """The names of the methods that this system supports."""
         return tuple(name for name in vars(type(self)) if not name.startswith("_") and name not in _NOT_ASKED)
 
     @property
@@ -46,7 +48,7 @@ class Loaded:
         return torch.device("cpu") if weights is None else weights.device
 
     def to(self, device: str | torch.device) -> Self:
-        """Move the weights to a device, `cuda` for instance. What is counted stays where it is."""
+        """Move the weights to a device, such as `cuda`. Counted models stay on the CPU."""
         if self._module is not None:
             self._module.to(device)
         return self
@@ -59,17 +61,17 @@ _NOT_ASKED = ("can", "tokenizer")
 
 
 def warn_of_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
-    """Warn of the words that the tokenizer does not know, by their names."""
+    """Warn of the words in `texts` that the tokenizer does not know, and list them."""
     if unknown := unknown_in(tokenizer, texts):
         warn(unknown)
 
 
 def warn_of_cut(n_cut: int, n_texts: int, limit: str) -> None:
-    """Warn of texts that were cut at their end, by their number."""
+    """Warn that `n_cut` of `n_texts` texts were cut at the end, at a limit given in words."""
     if n_cut:
         warn(f"{n_cut:,} of {n_texts:,} texts have more tokens than {limit}, and were cut at the end")
 
 
 def listed(value: Any) -> list[Any]:
-    """A text alone, or several, as a list."""
+    """Return a single text, or several, as a list."""
     return [value] if isinstance(value, str) else list(value)

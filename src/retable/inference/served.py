@@ -1,6 +1,6 @@
-"""A cell's system as a model of MLflow: a table of texts in, a table of what it makes of them out.
+"""A cell's system as a model of MLflow, which maps a table of texts to a table of results.
 
-docs/howto/use.md, "A cell as a registered model", has the columns that each kind of system reads, and its answers'.
+The columns that each kind of system reads and returns are in docs/howto/use.md, "A cell as a registered model".
 """
 
 from itertools import islice
@@ -18,9 +18,9 @@ from retable.inference.tasks import Chooser, Classifier, Reader, Resolver, Summa
 from retable.inference.vectors import Vectors
 from retable.tracking import registry
 
-PAIR = ("text", "text_pair")  # of a classifier; most tasks have the first alone
+PAIR = ("text", "text_pair")  # columns of a classifier; most tasks have only the first
 SHOWN = 3  # rows of a model's example
-# What a model's environment has to have: this package goes with the model.
+# Packages of a model's environment; Retable itself is stored with the model.
 REQUIREMENTS = (
     *("annotated-types", "numba", "numpy", "pandas", "pydantic", "pyyaml", "sacrebleu", "safetensors", "scipy"),
     *("tokenizers", "torch", "tqdm"),
@@ -28,30 +28,30 @@ REQUIREMENTS = (
 
 
 class Served:
-    """What MLflow asks of a model."""
+    """A system with the interface that MLflow requires of a model."""
 
     def __init__(self, system: Language | Vectors | TaskSystem):
         self._system = system
 
     def predict(self, table: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """A row of answers for each of the table's rows."""
+        """Return a row of results for each row of the table."""
         return answers(self._system, table)
 
 
 def _load_pyfunc(folder: str) -> Served:
-    """The model whose cell is in `folder`; by this name MLflow asks a module for one."""
+    """Load the model from the cell in `folder`; MLflow calls the function by this name."""
     return Served(load(Path(folder)))
 
 
 def answers(system: Language | Vectors | TaskSystem, table: pd.DataFrame) -> pd.DataFrame:
-    """What the system makes of each row. UsageError for one that texts alone can't be given to."""
+    """Return the system's results for each row. UsageError for a system that needs more than texts."""
     match system:
         case Language() if "score" in system.can:
             texts = table["text"].tolist()
-            found = {"log_prob": [each.log_prob for each in system.score(texts)]}
+            scores = {"log_prob": [each.log_prob for each in system.score(texts)]}
             if "perplexity" in system.can:
-                found["perplexity_word"] = [system.perplexity(text) for text in texts]
-            return pd.DataFrame(found)
+                scores["perplexity_word"] = [system.perplexity(text) for text in texts]
+            return pd.DataFrame(scores)
         case Language() if "encode" in system.can:
             return pd.DataFrame({"vector": [row.tolist() for row in system.encode(table["text"].tolist(), "mean")]})
         case Vectors():
@@ -73,42 +73,42 @@ def answers(system: Language | Vectors | TaskSystem, table: pd.DataFrame) -> pd.
             return pd.DataFrame({"translation": system.translate(table["text"].tolist())})
         case Summarizer():
             return pd.DataFrame({"summary": system.summarize(table["text"].tolist())})
-    raise UsageError(f"{system.folder} has no answer to a text; take a language model, an encoder or a task's system")
+    raise UsageError(f"{system.folder} has no result for a text; use a language model, an encoder or a task's system")
 
 
 def examples(system: Language | Vectors | TaskSystem) -> pd.DataFrame:
-    """Rows that the system reads, of the validation text of its corpus or of its task. UsageError where that is
-    missing."""
+    """Return example rows from the validation text of the system's corpus or task. UsageError if it is missing."""
     match system:
         case Vectors():
             return pd.DataFrame({"word": system.words[:SHOWN]})
         case Language():
             text = Path("outputs/prepare", read_run(system.folder)["corpus"], "validation.txt")
             return pd.DataFrame({"text": list(islice(filter(None, read_lines(require(text))), SHOWN))})
-    found = system.task.examples("validation")[:SHOWN]
+    rows = system.task.examples("validation")[:SHOWN]
     match system:
         case Classifier():
-            return pd.DataFrame([dict(zip(PAIR, each.sentences, strict=False)) for each in found])
+            return pd.DataFrame([dict(zip(PAIR, each.sentences, strict=False)) for each in rows])
         case Tagger():
-            return pd.DataFrame({"text": [" ".join(each.words) for each in found]})
+            return pd.DataFrame({"text": [" ".join(each.words) for each in rows]})
         case Reader():
-            asked = [each.source for each in found]
+            asked = [each.source for each in rows]
             return pd.DataFrame({"question": [q.question for q in asked], "context": [q.context for q in asked]})
         case Chooser():
-            return pd.DataFrame({"context": [c.context for c in found], "endings": [list(c.endings) for c in found]})
+            return pd.DataFrame({"context": [c.context for c in rows], "endings": [list(c.endings) for c in rows]})
         case Resolver():
-            return pd.DataFrame({"sentences": [[" ".join(words) for words in each.sentences] for each in found]})
+            return pd.DataFrame({"sentences": [[" ".join(words) for words in each.sentences] for each in rows]})
         case Summarizer():
-            return pd.DataFrame({"text": ["\n".join(each.text) for each in found]})
-    return pd.DataFrame({"text": [each.source for each in found]})
+            return pd.DataFrame({"text": ["\n".join(each.text) for each in rows]})
+    return pd.DataFrame({"text": [each.source for each in rows]})
 
 
 def register(system: Language | Vectors | TaskSystem, name: str) -> int:
-    """Keep a copy of the system's cell as a model of MLflow called `name`, and give its version.
+    """Register a copy of the system's cell in MLflow as the model `name`, and return its version.
 
-    It has signature, example and requirements, and stands under the run that made the cell, where MLflow has that.
-    UsageError for a system that has no answer to texts, where the example's text is missing, or for a name that MLflow
-    doesn't take.
+    The model has a signature, an example and requirements, and is linked to the run that made the cell if MLflow has
+    it.
+
+    Raises: UsageError: the system needs more than texts, the example's text is missing, or MLflow refuses the name.
     """
     table = examples(system)
     return registry.register(system.folder, name, __name__, table, answers(system, table), REQUIREMENTS)

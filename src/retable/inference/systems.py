@@ -1,7 +1,7 @@
-"""Trained systems back from their cells, by the `config.yaml` that they were trained with.
+"""Loading of trained systems from their cells, by the `config.yaml` of their training.
 
-A cell has all that its system needs, its tokenizer included, and may stand anywhere; only what measures an objective on
-held-out text reads that text where the stage tokenize leaves it.
+A cell contains all files of its system, with the tokenizer, and may be moved. Only systems that measure an objective on
+held-out text read that text from the outputs of the stage tokenize.
 """
 
 import shutil
@@ -20,24 +20,27 @@ from retable.core.systems import LanguageModel, System
 from retable.inference.build import Settings, build_batches, build_counted, build_model, build_objective
 from retable.tokenizers.tokenizer import Tokenizer
 
-SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")  # what a system is made of
+SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")  # files that load a system
 
 
 def read_config(cell: Path) -> Settings:
-    """The settings of a cell, resolved."""
+    """Return the resolved settings of a cell. UsageError if they are missing or damaged."""
     path = require(cell / "config.yaml")
     try:
-        found = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+        config = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        config = None
+    if not isinstance(config, dict):
         raise UsageError(f"{path} is damaged; {remedy(path)}")
-    return found
+    return config
 
 
 def load_system(cell: Path) -> System:
-    """The system in `cell`, by the class of its objective: a language model, in ELMo's case one of either direction,
-    word vectors, or an objective that measures `held_out(split)` itself."""
+    """Load the system in `cell`, by the class of its objective.
+
+    Returns: a language model (for ELMo one per direction), word vectors, or an objective that measures
+        `held_out(split)` itself.
+    """
     cfg = read_config(cell)
     if "adaptation" in cfg:
         return _load_adapted(cfg, cell)
@@ -75,25 +78,27 @@ def load_system(cell: Path) -> System:
 
 
 def load_language_model(cell: Path) -> LanguageModel:
-    """The part of a mixture that is in `cell`. UsageError for what is no language model."""
+    """Load a part of a mixture from `cell`. UsageError if it is not a language model."""
     system = load_system(cell)
     if not isinstance(system, LanguageModel):
-        raise UsageError(f"{cell} holds no language model, which a mixture is made of; leave it out of cells")
+        raise UsageError(f"{cell} is not a language model, so a mixture can't contain it; remove it from cells")
     return system
 
 
 def parts_of(cell: Path) -> list[Path]:
-    """The cells that the cell of a mixture, or of an adapted system, carries. UsageError where something else is among
-    them: a link may lead back."""
+    """Return the cells inside the cell of a mixture or adapted system.
+
+    Raises: UsageError: there are other files, or links, which may form a cycle.
+    """
     parts = [*require(cell / "parts").iterdir()]
     for part in parts:
         if part.is_symlink() or not part.name.isdecimal():
-            raise UsageError(f"{part} is no part of a mixture; {remedy(cell)}")
+            raise UsageError(f"{part} is not part of a mixture; {remedy(cell)}")
     return sorted(parts, key=lambda part: int(part.name))
 
 
 def carry_parts(cells: Sequence[Path], folder: Path) -> None:
-    """Copy into a cell the systems that it is made of."""
+    """Copy the systems of a mixture, or of an adapted system, into its cell."""
     for number, cell in enumerate(cells):
         (part := folder / "parts" / str(number)).mkdir(parents=True)
         for name in SYSTEM:
@@ -115,15 +120,15 @@ def _load_adapted(cfg: Settings, cell: Path) -> System:
     from retable.evaluation.likelihood import NeuralLM
     from retable.training.weights import read_weights
 
-    found = read_weights(require(cell / "model.safetensors"))
+    weights = read_weights(require(cell / "model.safetensors"))
     parts = [load_system(part) for part in parts_of(cell)]
     if len(parts) != 1 or not isinstance(parts[0], NeuralLM):
-        raise UsageError(f"{cell / 'parts'} holds no trained language model alone; {remedy(cell)}")
-    return settings.build(cfg["adaptation"], "adaptation", Adaptation).adapted(parts[0], found)
+        raise UsageError(f"{cell / 'parts'} should contain one trained language model; {remedy(cell)}")
+    return settings.build(cfg["adaptation"], "adaptation", Adaptation).adapted(parts[0], weights)
 
 
 def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None) -> System:
-    """The word vectors of any file in word2vec's format, whose order is taken for that of falling frequency."""
+    """Load word vectors from a file in word2vec's format; their order is taken as falling frequency."""
     from retable.evaluation.word_vectors import WordVectors
     from retable.models.word2vec_format import read_word2vec
 
@@ -131,7 +136,7 @@ def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None)
 
 
 def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[[str], np.ndarray] | None:
-    """What makes a vector for any string, where the model is one that has n-grams: fastText."""
+    """Return a function from any string to a vector, for fastText with n-grams; None for other models."""
     from retable.models.base import VectorModel
     from retable.training.weights import load_weights, read_weights
 
@@ -140,5 +145,5 @@ def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[
         return None
     model = settings.build(cfg["model"], "model", VectorModel, words=words)
     owner, name, _ = next(key for key in read_weights(weights) if "model." in key).partition("model.")
-    load_weights(model, weights, prefix=owner + name)  # the owner is the objective, or what trains it word by word
-    return model.vector if len(model.units) > len(words) else None  # a word's first unit is its own
+    load_weights(model, weights, prefix=owner + name)  # the owner is the objective, or its word-by-word trainer
+    return model.vector if len(model.units) > len(words) else None  # without n-grams, each word is one unit

@@ -1,4 +1,4 @@
-"""Systems of a task, used on texts of one's own. n texts, C classes."""
+"""Use of systems trained on a task. n texts, C classes."""
 
 import inspect
 import json
@@ -50,9 +50,9 @@ from retable.training.weights import load_weights
 
 
 class TaskSystem(Loaded):
-    """A task's system; words that it never saw are spelt, where its model reads words by their spelling."""
+    """A system trained on a task; models that read spellings also read words that were not in training."""
 
-    task: Any  # of the kind that its class is for
+    task: Any  # of the kind that the subclass supports
     _module: Objective
 
     def __init__(self, folder: Path, task: Task[Any, Any]):
@@ -65,12 +65,12 @@ class TaskSystem(Loaded):
 
     @property
     def objective(self) -> Objective:
-        """What it was trained by, on its model."""
+        """The trained objective with its model."""
         return self._module
 
     @property
     def text(self) -> Text:
-        """By what it makes ids: a tokenizer, or the words that it spells."""
+        """The tokenizer, or the vocabulary of words that the model spells."""
         return self._text
 
     def _objective(self, config: Any) -> Objective:
@@ -81,7 +81,7 @@ class TaskSystem(Loaded):
         try:
             json.dumps(examples, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise UsageError("the text holds a lone surrogate, half a character; read it as UTF-8") from None
+            raise UsageError("the text contains a lone surrogate, half a character; read it as UTF-8") from None
         if isinstance(self._text, Vocabulary):
             self._learn_to_spell(word for sentence in self.task.words(examples) for word in sentence)
         return self.task.predict(self._module, self._encoded(examples)) if examples else []
@@ -89,13 +89,13 @@ class TaskSystem(Loaded):
     def _encoded(self, examples: Sequence[Any]) -> Any:
         if isinstance(self._text, Tokenizer):
             warn_of_unknown(self._text, _strings(examples))
-        found = self.task.encode(self._module.model, self._text, examples)
-        if isinstance(found, Encoded):
-            warn_of_cut(found.shortened, len(examples), f"the model's max_length={self._module.model.max_length}")
-        return found
+        encoded = self.task.encode(self._module.model, self._text, examples)
+        if isinstance(encoded, Encoded):
+            warn_of_cut(encoded.shortened, len(examples), f"the model's max_length={self._module.model.max_length}")
+        return encoded
 
     def _learn_to_spell(self, words: Iterable[str]) -> None:
-        """Build the model for further words: what it has learnt is of the letters, and stays."""
+        """Rebuild the model for a vocabulary with more words; its weights belong to letters, and stay."""
         assert isinstance(self._text, Vocabulary)
         more = self._text.with_words(words)
         if len(more.words) > len(self._text.words):
@@ -105,7 +105,7 @@ class TaskSystem(Loaded):
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """All texts in an example, which is of tuples and lists."""
+    """Yield all texts in an example, a nesting of tuples and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):
@@ -114,30 +114,33 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 class Classifier(TaskSystem):
-    """Gives sentences, or pairs of them, a label or a score."""
+    """Assigns a label or a score to sentences or pairs of sentences."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The classes; none where the label is a number."""
+        """The names of the classes; empty for tasks of scores."""
         return tuple(self.task.labels.names)
 
     @property
     def can(self) -> tuple[str, ...]:
-        return ("classify", "predict", *(("probabilities",) if self._tells_classes() else ()))
+        return ("classify", "predict", *(("probabilities",) if self._gives_classes() else ()))
 
     def classify(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[str] | list[float]:
-        """The label of each sentence, or of each pair, by its name; of a task of scores, numbers."""
-        found = self._predict(self._examples(texts))
+        """Return the label of each sentence or pair, or its score in tasks of scores."""
+        predictions = self._predict(self._examples(texts))
         if not isinstance(self.task.labels, Classes):
-            return [float(each) for each in found]
-        names = [*self.labels, ""]  # of a model that writes its labels, behind them what is none
-        return [names[int(each)] for each in found]
+            return [float(each) for each in predictions]
+        names = [*self.labels, ""]  # the last for a model that writes labels and wrote another text
+        return [names[int(each)] for each in predictions]
 
     @torch.inference_mode()
     def probabilities(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """(n, C), in the order of `labels`. UsageError where the label is a number, or is written."""
-        if not self._tells_classes():
-            raise UsageError(f"{self.folder} gives no probabilities of classes; ask it to classify")
+        """Return class probabilities (n, C), in the order of `labels`.
+
+        Raises: UsageError: the task has scores, or the model writes its labels as text.
+        """
+        if not self._gives_classes():
+            raise UsageError(f"{self.folder} gives no probabilities of classes; call classify instead")
         examples = self._examples(texts)
         rows = np.empty((len(examples), len(self.labels)), np.float32)
         if not examples:
@@ -147,86 +150,99 @@ class Classifier(TaskSystem):
         return rows
 
     def predict(self, file: str | Path) -> pd.DataFrame:
-        """Read a file with the columns of the task's sentences, and return its rows with a prediction each.
+        """Read a file with the columns of the task's sentences, and return its rows with predictions.
 
-        The columns behind those of the file: `predicted`, the label by its name, or the score; where a head gives
-        probabilities `probability`, that of the label, and `p(NAME)` of each class. The file is delimited text, JSON
-        lines or parquet by its name's ending; one without a header is read as the task's test set is.
+        The format follows from the file's suffix: delimited text, JSON lines or parquet. A file without a header is
+        read like the task's test set.
 
-        UsageError for a file that is missing, broken, empty or without the columns, or has columns of these names.
+        Returns: the file's columns and `predicted`, the label or score. For heads with probabilities also
+            `probability`, that
+            of the label, and `p(NAME)` for each class.
+
+        Raises: UsageError: the file is missing, damaged, empty, lacks a column, or has a column named like a
+            prediction.
         """
         path = Path(file)
         table = self._table(path)
         if missing := [name for name in self.task.sentences if name not in table.columns]:
-            found = ", ".join(map(repr, table.columns)) or "none"
-            raise UsageError(f"{path} has no column {missing[0]!r}, which {self.folder} reads; it has {found}")
+            existing = ", ".join(map(repr, table.columns)) or "none"
+            raise UsageError(f"{path} has no column {missing[0]!r}, which {self.folder} reads; it has {existing}")
         rows = list(table.rows)
         if not rows:
             raise UsageError(f"{path} has no rows; write one per text")
         for row in rows:
             if missing := [name for name in self.task.sentences if row.fields.get(name) is None]:
-                raise UsageError(f"{path}, {row.place} has no {missing[0]!r}; give it one, or take the row out")
+                raise UsageError(f"{path}, {row.place} has no {missing[0]!r}; add one, or remove the row")
         texts: Any = [tuple(str(row.fields[name]) for name in self.task.sentences) for row in rows]
-        found = pd.DataFrame({"predicted": self.classify(texts)})
-        if self._tells_classes():
+        results = pd.DataFrame({"predicted": self.classify(texts)})
+        if self._gives_classes():
             with warnings.catch_warnings():  # `classify` has warned of these texts
                 warnings.simplefilter("ignore", UsageWarning)
                 of_classes = self.probabilities(texts)
-            found["probability"] = of_classes[
-                range(len(rows)), [self.labels.index(name) for name in found["predicted"]]
+            results["probability"] = of_classes[
+                range(len(rows)), [self.labels.index(name) for name in results["predicted"]]
             ]
-            found = pd.concat([found, pd.DataFrame(of_classes, columns=[f"p({name})" for name in self.labels])], axis=1)
+            shares = pd.DataFrame(of_classes, columns=[f"p({name})" for name in self.labels])
+            results = pd.concat([results, shares], axis=1)
         read = pd.DataFrame([row.fields for row in rows], dtype=object)
-        if twice := [name for name in found if name in read]:
-            raise UsageError(f"{path} has a column {twice[0]!r}, which predictions would be in; rename it")
-        return pd.concat([read, found], axis=1)
+        if twice := [name for name in results if name in read]:
+            raise UsageError(f"{path} has a column {twice[0]!r}, which is a column of predictions; rename it")
+        return pd.concat([read, results], axis=1)
 
     def _table(self, path: Path) -> Table:
-        said = self.config["task"]
-        file = said["files"].get("test") or said["files"]["train"]
-        read = settings.build(said["read"], "task.read") if said.get("read") else read_table
+        task = self.config["task"]
+        file = task["files"].get("test") or task["files"]["train"]
+        read = settings.build(task["read"], "task.read") if task.get("read") else read_table
         known = inspect.signature(read).parameters
-        form = dict(said.get("form") or {}) | (dict(file) if isinstance(file, Mapping) else {})
+        form = dict(task.get("form") or {}) | (dict(file) if isinstance(file, Mapping) else {})
         form = {name: value for name, value in form.items() if name in known and name not in ("path", "gold")}
-        if said.get("read") or {"columns", "pattern"} & form.keys():  # a file of the user's may yet have a header
+        if task.get("read") or {"columns", "pattern"} & form.keys():  # the user's file may have a header anyway
             try:
                 table = read_table(path)
                 if set(self.task.sentences) <= set(table.columns):
                     return table
-            except UsageError:  # it has none
+            except UsageError:  # no header
                 pass
         return read(path, **form)
 
-    def _tells_classes(self) -> bool:
+    def _gives_classes(self) -> bool:
         return isinstance(self._module, Classification) and not isinstance(self._module, Regression)
 
     def _examples(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[Example]:
         rows = [(text,) if isinstance(text, str) else tuple(text) for text in listed(texts)]
-        wanted = len(self.task.sentences)
-        if wrong := next((row for row in rows if len(row) != wanted), None):
-            what = "a sentence, a text each" if wanted == 1 else "pairs of sentences, two texts each"
-            raise UsageError(f"{self.folder} labels {what}; {wrong!r} is {len(wrong)}")
+        n_texts = len(self.task.sentences)
+        if wrong := next((row for row in rows if len(row) != n_texts), None):
+            form = "a sentence, one text each" if n_texts == 1 else "pairs of sentences, two texts each"
+            raise UsageError(f"{self.folder} labels {form}; {wrong!r} has {len(wrong)}")
         return [Example(tuple(" ".join(text.split()) for text in row), None) for row in rows]
 
 
 class Tagger(TaskSystem):
-    """Gives each word of a sentence a tag."""
+    """Assigns a tag to each word of a sentence."""
 
     def tag(self, sentences: str | Sequence[str] | Sequence[Sequence[str]]) -> list[list[tuple[str, str]]]:
-        """The words of each sentence with their tags; a sentence is a text whose words are parted by spaces, or its
-        words. UsageError for a labeller of roles, whose tags are about a predicate."""
+        """Return the words of each sentence with their tags.
+
+        sentences: each a text of words separated by spaces, or a list of words.
+
+        Raises: UsageError: the system labels semantic roles, whose tags depend on a predicate.
+        """
         if self.config["task"].get("roles"):
-            raise UsageError(f"{self.folder} labels the roles of a predicate; it has no tags of a sentence alone")
+            raise UsageError(f"{self.folder} labels roles of a predicate and can't tag plain sentences; use a tagger")
         rows = [each.split() if isinstance(each, str) else list(each) for each in listed(sentences)]
         examples = [TaggedSentence(words, ["" for _ in words]) for words in rows if words]
         named = iter(self.task.named(examples, self._predict(examples)) if examples else [])
         return [list(zip(words, next(named), strict=True)) if words else [] for words in rows]
 
     def predict(self, file: str | Path) -> pd.DataFrame:
-        """Read a file of sentences as the task's files are, and return a row per word: `sentence`, its number from 0
-        on, `word` and `predicted`. The file may lack tags: a word per line, a blank line after each sentence."""
-        said = self.config["task"].get("sentences") or {}
-        read = settings.build(said["read"], "task.sentences.read") if said.get("read") else read_tagged
+        """Read a file of sentences in the format of the task's files, and tag its words.
+
+        The tags may be missing: one word per line, a blank line after each sentence.
+
+        Returns: a row per word with the columns `sentence` (its number, from 0), `word` and `predicted`.
+        """
+        form = self.config["task"].get("sentences") or {}
+        read = settings.build(form["read"], "task.sentences.read") if form.get("read") else read_tagged
         tagged = self.tag([each.words for each in read(Path(file))])
         rows = [(number, word, tag) for number, words in enumerate(tagged) for word, tag in words]
         return pd.DataFrame(rows, columns=["sentence", "word", "predicted"])
@@ -236,48 +252,51 @@ class Reader(TaskSystem):
     """Finds the answer to a question in a paragraph."""
 
     def answer(self, question: str, context: str) -> str:
-        """As the paragraph writes it, or as the system does."""
+        """Return the answer: a span of the paragraph, or a text if the system writes answers."""
         if not context.split():
-            raise UsageError("the paragraph has no words, and so no answer; give context= a text")
+            raise UsageError("the paragraph has no words; give context= a text")
         context = context.strip()
         (asked,) = in_words([Question("", "", context, question, [Answer(context.split()[0], 0)])])
         return answers_of([asked], self._predict([asked]))[""]
 
 
 class Chooser(TaskSystem):
-    """Finds the ending that goes on with a beginning."""
+    """Chooses the best ending of a text."""
 
     def choose(self, context: str, endings: Sequence[str]) -> int:
-        """Its place among the endings."""
+        """Return the index of the best ending."""
         if not endings:
-            raise UsageError("there is no ending to choose; give one or more")
+            raise UsageError("choose needs an ending; give one or more")
         return int(self._predict([Choice(context, list(endings), 0)])[0])
 
 
 class Resolver(TaskSystem):
-    """Finds what in a document means the same."""
+    """Finds the mentions of the same entities in a document."""
 
     def resolve(self, sentences: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
-        """Of each cluster its mentions, in the order of the text; a sentence is as to a Tagger."""
+        """Return the mentions of each cluster in the order of the text.
+
+        sentences: each a text of words separated by spaces, or a list of words.
+        """
         rows = [each.split() if isinstance(each, str) else list(each) for each in listed(sentences)]
         if not any(rows):
             return []
         (clusters,) = self._predict([Document("", 0, rows, [])])
         words = [word for row in rows for word in row]
-        return [[" ".join(words[first:behind]) for first, behind in cluster] for cluster in clusters]
+        return [[" ".join(words[first:end]) for first, end in cluster] for cluster in clusters]
 
 
 class Attended(NamedTuple):
-    """A translation, and what was looked at of its source."""
+    """A translation with its attention to the source."""
 
     text: str
-    source: list[str]  # the tokens, with the end mark
-    written: list[str]  # likewise
-    weights: np.ndarray  # (written, source): the share of its attention that each gives to each
+    source: list[str]  # tokens with the end mark
+    written: list[str]  # tokens with the end mark
+    weights: np.ndarray  # attention of each written token to each source token, (written, source), rows of sum 1
 
 
 class Translator(TaskSystem):
-    """Writes sentences in another language, by the search that the cell was evaluated with."""
+    """Translates sentences, with the search of the cell's evaluation."""
 
     _module: Translation
 
@@ -286,24 +305,28 @@ class Translator(TaskSystem):
         return ("translate", "attend") if attends(self._module.model) else ("translate",)
 
     def translate(self, texts: str | Sequence[str]) -> list[str]:
-        """Each text in the other language."""
+        """Return the translation of each text."""
         return [each.text for each in self._predict([Pair(" ".join(text.split()), "") for text in listed(texts)])]
 
     def attend(self, texts: str | Sequence[str]) -> list[Attended]:
-        """The same, with the attention to the source; a Transformer's is the mean over the heads of its last layer.
-        UsageError for a model without one."""
+        """Translate, and return the attention to the source.
+
+        For a Transformer this is the mean over the heads of the last layer.
+
+        Raises: UsageError: the model has no attention to its source.
+        """
         tokenizer, end = self.tokenizer, self.tokenizer.boundary
         strategy = settings.build(self.config["task"]["decoding"], "task.decoding", Strategy)
         warn_of_unknown(tokenizer, texts := listed(texts))
         sources = encode_lines(tokenizer, [" ".join(text.split()) for text in texts])
-        found = []
+        results = []
         for source, ids in zip(sources, translate(self._module, sources, strategy, end), strict=True):
             weights = attention_to_source(self._module, source, [*ids, end])
             read, written = (
                 [word.strip() for word in tokenizer.decode_batch([i] for i in row)] for row in (source, [*ids, end])
             )
-            found.append(Attended(" ".join(tokenizer.decode(ids).split()), read, written, weights))
-        return found
+            results.append(Attended(" ".join(tokenizer.decode(ids).split()), read, written, weights))
+        return results
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -312,14 +335,14 @@ class Translator(TaskSystem):
 
 
 class Summarizer(TaskSystem):
-    """Says in short what a document says."""
+    """Summarises documents."""
 
     def summarize(self, texts: str | Sequence[str]) -> list[str]:
-        """The summary of each document, a sentence a line. UsageError for one without words."""
+        """Return the summary of each document, one sentence per line. UsageError for a document without words."""
         rows = [Summarised(text, "") for text in listed(texts)]
         if not all(row.text.split() for row in rows):
-            raise UsageError("a document has no words, and so no summary; give each a text")
-        return ["\n".join(sentences_of(found)) for found in self._predict(in_sentences(rows))]
+            raise UsageError("a document has no words; remove it, or give it a text")
+        return ["\n".join(sentences_of(summary)) for summary in self._predict(in_sentences(rows))]
 
 
 _KINDS: tuple[tuple[type[Task[Any, Any]], type[TaskSystem]], ...] = (
@@ -334,9 +357,9 @@ _KINDS: tuple[tuple[type[Task[Any, Any]], type[TaskSystem]], ...] = (
 
 
 def load_task(folder: Path) -> TaskSystem:
-    """The system of the cell of a task, by the task's class."""
+    """Load the system of a task's cell, as the class for that kind of task."""
     task = settings.build(read_config(folder)["task"], "task", Task)
     for kind, loaded in _KINDS:
         if isinstance(task, kind):
             return loaded(folder, task)
-    raise UsageError(f"{folder} is of {type(task).__name__}, which is no task that texts can be given to")
+    raise UsageError(f"{folder} is a cell of {type(task).__name__}, which can't be used on single texts; use another")

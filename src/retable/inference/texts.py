@@ -1,4 +1,4 @@
-"""By what a cell's system makes ids of texts, kept in the cell."""
+"""Saving and loading of a cell's tokenizer or vocabulary."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 def write_text(text: Text, cell: Path) -> None:
-    """Keep a tokenizer, or the words that a model spells."""
+    """Write a tokenizer (`tokenizer.json`), or the words that a model spells (`vocabulary.json`), to a cell."""
     text.save(cell / ("tokenizer.json" if isinstance(text, Tokenizer) else "vocabulary.json"))
 
 
 def read_text(cell: Path) -> Text:
-    """What `write_text` kept."""
+    """Load the tokenizer or vocabulary that `write_text` wrote."""
     if (words := cell / "vocabulary.json").exists():
         return Vocabulary.load(require(words))
     return Tokenizer.load(require(cell / "tokenizer.json"))

@@ -1,4 +1,4 @@
-"""Word vectors, used. n words, D dimensions, V words of the vocabulary."""
+"""Use of word vectors: similarity, neighbours, analogies. n words, D dimensions, V vocabulary size."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from retable.inference.systems import load_vectors, read_config
 class Vectors:
     """Word vectors of a cell, or of a file in word2vec's format.
 
-    words: those that have one, the most frequent first.
+    words: the words that have a vector, in order of falling frequency.
     """
 
     can = ("vectors", "similarity", "neighbours", "analogy")
@@ -32,34 +32,36 @@ class Vectors:
 
     @property
     def config(self) -> Any:
-        """The settings of the cell, resolved."""
+        """The resolved settings of the cell."""
         return read_config(self.folder)
 
     def vectors(self, words: str | Sequence[str]) -> np.ndarray:
-        """The vectors (n, D). UsageError for a word that has none."""
+        """Return the vectors (n, D) of words. UsageError for a word without a vector."""
         words = listed(words)
-        found, known = self.system.lookup(words)
+        vectors, known = self.system.lookup(words)
         if not known.all():
-            missing = [word for word, its in zip(words, known, strict=True) if not its]
-            raise UsageError(f"{self.folder} has no vector of {', '.join(missing)}; ask for words of its text")
-        return found
+            missing = [word for word, is_known in zip(words, known, strict=True) if not is_known]
+            raise UsageError(f"{self.folder} has no vector of {', '.join(missing)}; write words of its text")
+        return vectors
 
     def similarity(self, one: str, other: str) -> float:
-        """The cosine of two words."""
+        """Return the cosine of two words."""
         first, second = unit(self.vectors([one, other]))
         return float(first @ second)
 
     def neighbours(self, word: str, k: int = 10) -> list[tuple[str, float]]:
-        """The `k` nearest words by cosine, the nearest first."""
+        """Return the `k` nearest words with their cosines, in falling order."""
         return nearest(self.system, [word], k)[0]
 
     def analogy(self, a: str, b: str, c: str, k: int = 1) -> list[tuple[str, float]]:
-        """What is to `c` as `b` is to `a`, by 3CosAdd: the `k` words nearest to b − a + c but these three, with their
-        scores."""
+        """Return the words that are to `c` as `b` is to `a`, by 3CosAdd.
+
+        Returns: the `k` words nearest to b − a + c, except these three, with their cosines.
+        """
         one, two, three = unit(self.vectors([a, b, c]))
         scores = unit(self.system.vectors) @ unit((two - one + three)[None])[0]
-        given = {a, b, c}
-        best = [i for i in np.argsort(-scores, kind="stable")[: k + 3] if self.words[i] not in given]
+        excluded = {a, b, c}
+        best = [i for i in np.argsort(-scores, kind="stable")[: k + 3] if self.words[i] not in excluded]
         return [(self.words[i], float(scores[i])) for i in best[:k]]
 
     def __repr__(self) -> str:

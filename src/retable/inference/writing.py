@@ -1,5 +1,4 @@
-"""How texts are given to a system that writes, and how what it wrote is read: of language models of any kind, T5s and
-prefix LMs, and translators."""
+"""Encoding of prompts and decoding of texts, for language models, T5s and prefix LMs, and translators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,11 +19,12 @@ from retable.tokenizers.tokenizer import Tokenizer
 class Writer:
     """A system behind the interface of decoding, with its tokenizer.
 
-    A language model goes on from a prompt, which stands behind the mark that begins a stream. An encoder-decoder or a
-    prefix LM reads it, with the mark that ended the inputs in training, and writes a text of its own.
+    A language model continues a prompt, which follows the token that begins a stream. An encoder-decoder or a prefix LM
+    reads the prompt, with the token that ended inputs in training, and writes a separate text.
 
-    model: as decoding knows it. goes_on: whether what it writes continues the prompt. end: the token that ends that,
-    None where with `stop` false nothing does.
+    model: the system for `retable.generation`.
+    goes_on: whether the written text continues the prompt.
+    end: the token that ends the text; None if `stop` is false, so that no token does.
     """
 
     def __init__(self, system: System, tokenizer: Tokenizer, stop: bool = True):
@@ -34,7 +34,7 @@ class Writer:
         self.model: NextToken
         if not isinstance(objective, Writing):
             self.model, self._mark = next_token(system), boundary
-        elif objective.start_id is None:  # a decoder that begins with the mark that it ends with
+        elif objective.start_id is None:  # the decoder begins with its end mark
             self.model, self._mark = Conditioned(objective, boundary), boundary
         else:
             self.model = Conditioned(objective, objective.start_id)
@@ -42,18 +42,21 @@ class Writer:
         self.end = self._mark if stop else None
 
     def encode(self, prompts: Sequence[str], special_tokens: bool = False) -> list[list[int]]:
-        """The ids of each prompt, with its mark. With `special_tokens` the names of such in it are not read as text."""
+        """Return the ids of each prompt, with the mark that begins or ends it.
+
+        special_tokens: read names of special tokens in a prompt as these tokens, not as text.
+        """
         rows = self._tokenizer.encode_batch(list(prompts), special=special_tokens)
         return [[self._mark, *row] if self.goes_on else [*row, self._mark] for row in rows]
 
     def read(self, prompt: Sequence[int], written: Sequence[int]) -> str:
-        """What was written after a prompt, without the mark of its end."""
+        """Return the written text without the prompt and the end mark."""
         before = list(prompt) if self.goes_on else []
         begun, whole = self._tokenizer.decode_batch([before, [*before, *self._unmarked(written)]])
         return whole.removeprefix(begun).strip()
 
     def whole(self, prompt: Sequence[int], written: Sequence[int]) -> str:
-        """The same with the prompt, where it goes on from that."""
+        """Return the written text without the end mark, after the prompt if it continues the prompt."""
         return self._tokenizer.decode([*(prompt[1:] if self.goes_on else []), *self._unmarked(written)])
 
     def _unmarked(self, written: Sequence[int]) -> Sequence[int]:
@@ -62,15 +65,15 @@ class Writer:
 
 @dataclass
 class TaskWriting:
-    """A task's trained objective as a system."""
+    """The trained objective of a task, as a system."""
 
     objective: Objective
     protocol: str = "each text alone"
 
 
 def load_writing(cell: Path) -> TaskWriting:
-    """The system of a task's cell that writes texts, such as a translator. UsageError for another."""
+    """Load the system of a task's cell that writes texts, such as a translator. UsageError for another kind."""
     if not settings.makes(settings.target_of(read_config(cell).get("model"), f"{cell}: model"), EncoderDecoder):
-        raise UsageError(f"{cell} writes no texts; take a translator or, of stage=pretrain, a language model")
+        raise UsageError(f"{cell} writes no texts; use a translator or, with stage=pretrain, a language model")
     *_, objective = load_objective(cell)
     return TaskWriting(objective)

@@ -1,20 +1,20 @@
-"""Ablations: what a system loses without one of its parts, beside what was published of it.
+"""Ablations: the loss from removing a part of a system, next to the published claim.
 
-A study may have, under `ablations`, comparisons by name:
+A study may have comparisons by name under `ablations`:
 
     next_sentence:
       title: BERT without next-sentence prediction
       claim: BERT is better with next-sentence prediction than without (Devlin et al. 2019, Table 5).
       metric: acceptability/test/matthews   # as in metrics.json, without the corpus
       better: higher                        # or lower
-      systems: [bert, bert_without_pairs]   # the base first, which the others are measured by
-      holds: [[bert, bert_without_pairs]]   # what was published: pairs of a better and a worse system
-      corpus: grammar                       # where the metric was measured on several
+      systems: [bert, bert_without_pairs]   # the first is the baseline of the others
+      holds: [[bert, bert_without_pairs]]   # the claim: pairs of a better and a worse system
+      corpus: grammar                       # needed if the metric was measured on several
 
-Where two systems were published to be the same, `alike` and `margin` stand in the place of `holds`:
+If the claim is that two systems are equal, write `alike` and `margin` instead of `holds`:
 
       alike: [[learnt, sinusoidal]]
-      margin: 0.3                           # a difference no larger is none
+      margin: 0.3                           # largest difference that counts as equal
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ HOLDS, FAILS, UNDECIDED = "Holds", "Does not hold", "Undecided at this scale"
 
 class Difference(NamedTuple):
     mean: float
-    low: float  # of the 95 % interval, NaN where a system has a single run
+    low: float  # of the 95 % interval, NaN if a system has a single run
     high: float
     paired: bool  # by seed
 
@@ -43,16 +43,16 @@ class Difference(NamedTuple):
 
 
 def over_seeds(runs: pd.DataFrame) -> dict[str, Any]:
-    """The number of one system's runs, mean, std, the mean's interval over seeds, and the runs' names."""
+    """Return the number of one system's runs, mean, std, the mean's interval over seeds, and the runs' names."""
     (mean, std), (low, high) = mean_std(runs["value"]), mean_interval(runs["value"])
     names = " ".join(result.name for result in runs["result"])
     return {"n": len(runs), "mean": mean, "std": std, "ci_low": low, "ci_high": high, "runs": names}
 
 
 def ablation_rows(ablations: Mapping[str, Mapping[str, Any]], values: pd.DataFrame) -> pd.DataFrame:
-    """One row per comparison and system; `values` are those of `results.tidy`.
+    """Return one row per comparison and system; `values` are rows of `results.tidy`.
 
-    UsageError for a comparison that is not as above, and for a system that the metric was not measured of.
+    Raises: UsageError: a comparison is invalid, or a system lacks the metric.
     """
     if not ablations:
         return pd.DataFrame()
@@ -62,27 +62,27 @@ def ablation_rows(ablations: Mapping[str, Mapping[str, Any]], values: pd.DataFra
 
 
 def _runs(name: str, comparison: Mapping[str, Any], values: pd.DataFrame) -> pd.DataFrame:
-    """The runs of the comparison's systems, with columns key (as `metric`), system, corpus, seed, value and result."""
+    """Return the runs of a comparison, with columns key (as `metric`), system, corpus, seed, value and result."""
     metric, systems = comparison["metric"], list(comparison["systems"])
     if "corpus" in comparison:
         values = values[values["corpus"] == comparison["corpus"]]
     values = values[values["system"].isin(systems)]
-    found = values[values["key"] == metric]
-    if found["corpus"].nunique() > 1:
-        corpora = ", ".join(sorted(found["corpus"].unique()))
+    runs = values[values["key"] == metric]
+    if runs["corpus"].nunique() > 1:
+        corpora = ", ".join(sorted(runs["corpus"].unique()))
         raise UsageError(f"ablations.{name} was measured on {corpora}; write its corpus, one of them")
-    if missing := [system for system in systems if system not in set(found["system"])]:
+    if missing := [system for system in systems if system not in set(runs["system"])]:
         where = f" on {comparison['corpus']}" if "corpus" in comparison else ""
-        others = f", but {', '.join(sorted(set(values['key'])))}" if found.empty and not values.empty else ""
+        others = f", but {', '.join(sorted(set(values['key'])))}" if runs.empty and not values.empty else ""
         raise UsageError(
             f"ablations.{name}: {', '.join(missing)} has no {metric}{where} in this study{others}; "
-            + ("write one of these" if others else "add the cell that measures it, or leave the system out")
+            + ("write one of these" if others else "add the cell that measures it, or remove the system")
         )
-    return found
+    return runs
 
 
 def difference(runs: pd.DataFrame, system: str, other: str) -> Difference:
-    """Of the mean of `system` less that of `other`, over runs with columns system, seed and value."""
+    """Return the difference of the means of `system` and `other`; `runs` has columns system, seed and value."""
     own, its = (runs[runs["system"] == name].set_index("seed")["value"].sort_index() for name in (system, other))
     mean = float(own.mean() - its.mean())
     if own.index.equals(its.index):
@@ -93,7 +93,7 @@ def difference(runs: pd.DataFrame, system: str, other: str) -> Difference:
 def _rows(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
     base, metric = comparison["systems"][0], comparison["metric"]
     groups = {system: part.sort_values("seed") for system, part in runs.groupby("system")}
-    # as many decimals for all as give the largest mean four digits
+    # the same number of decimals for all, so that the largest mean has four digits
     digits = max(0, 3 - floor(log10(max(abs(part["value"].mean()) for part in groups.values()) or 1)))
     verdict, sentence = judged(comparison, runs, digits)
     shown = {"_title": comparison["title"], "_base": base, "_digits": digits}
@@ -107,24 +107,24 @@ def _rows(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> Itera
 
 
 def judged(comparison: Mapping[str, Any], runs: pd.DataFrame, digits: int) -> tuple[str, str]:
-    """Whether the published direction holds, and the sentence that says so."""
+    """Return the verdict on the published claim, and a sentence with its evidence."""
     sign = 1 if comparison["better"] == "higher" else -1
-    verdicts, told = [], []
+    verdicts, evidences = [], []
     for better, worse in comparison.get("holds", []):
         mean, low, high, paired = difference(runs, better, worse)
         towards, away = sorted((sign * low, sign * high))[::-1]
         verdicts.append(HOLDS if away > 0 else FAILS if towards < 0 else UNDECIDED)
         evidence = _evidence(runs, better, low, high, paired, digits)
-        told.append(f"{better} less {worse} is {mean:+.{digits}f} ({evidence})")
+        evidences.append(f"{better} less {worse} is {mean:+.{digits}f} ({evidence})")
     for one, other in comparison.get("alike", []):
         mean, low, high, paired = difference(runs, one, other)
         margin = comparison["margin"]
         within, outside = -margin < low and high < margin, low > margin or high < -margin
         verdicts.append(HOLDS if within else FAILS if outside else UNDECIDED)
         evidence = _evidence(runs, one, low, high, paired, digits)
-        told.append(f"{one} differs from {other} by {mean:.{digits}f} ({evidence}), and {margin:g} counts as none")
+        evidences.append(f"{one} differs from {other} by {mean:.{digits}f} ({evidence}), and {margin:g} counts as none")
     verdict = FAILS if FAILS in verdicts else UNDECIDED if UNDECIDED in verdicts else HOLDS
-    return verdict, f"{verdict}, where {comparison['better']} is better: {'; '.join(told)}."
+    return verdict, f"{verdict}, where {comparison['better']} is better: {'; '.join(evidences)}."
 
 
 def _evidence(runs: pd.DataFrame, system: str, low: float, high: float, paired: bool, digits: int) -> str:

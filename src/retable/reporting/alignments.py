@@ -1,4 +1,4 @@
-"""Figures of alignments: what a decoder looked at with each word that it wrote. Equal data give equal bytes."""
+"""Figures of alignments: the attention of a decoder with each word that it wrote. Equal data give equal bytes."""
 
 from collections.abc import Iterable, Sequence
 from itertools import product
@@ -10,24 +10,24 @@ from retable.reporting.figures import Figure
 from retable.reporting.heat_map import heat_map
 from retable.reporting.results import Result, by_corpus
 
-SENTENCES = 10  # so many of each system
+SENTENCES = 10  # number of sentences per system
 
 
 def alignment_figures(results: Iterable[Result]) -> dict[str, Figure]:
-    """A figure a corpus and system that left alignments, in the first of its seeds, of one of its first sentences."""
-    told = "from the written word at the left to the words of the source above"
+    """Return a figure per corpus and system with alignments, for the first sentences of the first seed."""
+    subtitle = "from the written word at the left to the words of the source above"
     figures = {}
     for corpus, systems in by_corpus(results, "alignments"):
         for system, runs in systems.items():
             squares = runs[0].tables["alignments"]
-            squares = squares.assign(sentence=squares.groupby("sentence").ngroup() + 1)  # of the existing sentences
+            squares = squares.assign(sentence=squares.groupby("sentence").ngroup() + 1)  # numbers without gaps
             shown = squares[squares["sentence"] <= SENTENCES]
-            figures[f"{corpus}-{system}"] = heat_map(shown, ["sentence"], told)
+            figures[f"{corpus}-{system}"] = heat_map(shown, ["sentence"], subtitle)
     return figures
 
 
 def alignment_map(source: Sequence[str], written: Sequence[str], weights: np.ndarray) -> Figure:
-    """The figure of one sentence: its words, those that were written, and the weights (written, source)."""
+    """Return the figure of one sentence; the weights are (written, source)."""
     pairs = product(enumerate(written), enumerate(source))
     rows = [(1, u, target, s, word, float(weights[u, s])) for (u, target), (s, word) in pairs]
     columns = ["sentence", "target_place", "target", "source_place", "source", "weight"]

@@ -1,4 +1,4 @@
-"""Where the heads of Transformers look: maps of sentences, and the table of heads. Equal data give equal bytes."""
+"""Attention of Transformers' heads: maps of sentences, and the table of heads. Equal data give equal bytes."""
 
 from collections.abc import Iterable
 
@@ -10,8 +10,8 @@ from retable.reporting.heat_map import heat_map
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import Result
 
-ERRORS = 2  # standard errors, by which a head's share is told from what is no head's doing
-SHARES = {  # of `heads.csv`: heading and title
+ERRORS = 2  # standard errors by which a head's share must exceed that of trivial attention
+SHARES = {  # by column of `heads.csv`: heading and title
     "itself": ("To the word", "itself"),
     "previous": ("To the word", "before"),
     "next": ("To the word", "behind"),
@@ -21,17 +21,18 @@ SHARES = {  # of `heads.csv`: heading and title
     "far_subject": ("Verb to its subject further off", "attention"),
     "far_subject_first": ("Verb to its subject further off", "most"),
 }
-FLOORS = {"equal": "equal attention", "offset": "the usual distance"}  # what no head is needed for, as metrics have it
+FLOORS = {"equal": "equal attention", "offset": "the usual distance"}  # trivial attention, by name in metrics
 
 
 def attention_figures(results: Iterable[Result]) -> dict[str, Figure]:
-    """A figure a cell that left attention: of a sentence, a layer and a head that are chosen, what its words look at.
+    """Return a figure per cell with attention maps: for a chosen sentence, layer and head, the words attended to.
 
-    A frame is round the squares from verbs to their subjects."""
-    told = "from the word at the left to the words above; framed: from a verb to its subject"
+    Squares from verbs to their subjects have a frame.
+    """
+    subtitle = "from the word at the left to the words above; framed: from a verb to its subject"
     return {
         "{corpus}-{system}-{seed}".format_map(result.run): heat_map(
-            result.tables["attention"], ["sentence", "layer", "head"], told, framed="subject"
+            result.tables["attention"], ["sentence", "layer", "head"], subtitle, framed="subject"
         )
         for result in sorted(results, key=lambda result: result.name)
         if len(result.tables.get("attention", ()))
@@ -39,8 +40,10 @@ def attention_figures(results: Iterable[Result]) -> dict[str, Figure]:
 
 
 def heads_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """The table, where a cell measured its heads, with its rows: a row a system, seed, layer and head, and behind those
-    of a system what no head is needed for."""
+    """Return the table of heads, if a cell measured them, with its rows: a row per system, seed, layer and head.
+
+    The last rows of a system are the scores of trivial attention (FLOORS).
+    """
     panels: dict[str, list[Row]] = {}
     frames = []
     measured = [result for result in results if "heads" in result.tables]
@@ -81,6 +84,6 @@ def heads_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
 def _share(cell: pd.Series, share: str, floors: dict[str, dict[str, float | None]], run: str) -> Value:
     if "subject" not in share:
         return Value(f"{100 * cell['mean']:.1f}", runs=(run,))
-    (floor,) = (found[share] for found in floors.values() if found[share] is not None)
+    (floor,) = (shares[share] for shares in floors.values() if shares[share] is not None)
     is_more = cell["mean"] - ERRORS * cell["error"] > floor
     return Value(f"{100 * cell['mean']:.1f}", f"{100 * cell['error']:.1f}", bold=bool(is_more), runs=(run,))

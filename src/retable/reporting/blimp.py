@@ -6,7 +6,7 @@ from retable.reporting.fields import BOLD, SPREAD, filled_table, interval_value,
 from retable.reporting.markup import Column, Row, Table, Value
 
 OVERALL = "overall"
-OVERALL_ROWS = {  # of all pairs: metric and label
+OVERALL_ROWS = {  # metrics over all pairs, with labels
     "accuracy": "overall",
     "accuracy_known": "overall, of pairs of known words",
     "known": "pairs of known words",
@@ -15,8 +15,10 @@ OVERALL_ROWS = {  # of all pairs: metric and label
 
 
 def phenomena_table(frame: pd.DataFrame) -> Table:
-    """A row a phenomenon, below them all pairs, and how many of these the vocabulary can tell; a column a system, the
-    worst first, beside them what was published of others."""
+    """Return a row per phenomenon, then all pairs and the share that the vocabulary can distinguish.
+
+    Each system has a column, the worst first, then the published ones.
+    """
     measured, published = frame[frame["n"] > 0], frame[frame["n"] == 0]
     systems, others = _from_the_worst(measured), _from_the_worst(published)
     where = published.drop_duplicates("system").set_index("system")["corpus"]
@@ -50,7 +52,7 @@ def _from_the_worst(frame: pd.DataFrame) -> list[str]:
 
 
 def _mean_accuracy(system: pd.DataFrame) -> float:
-    """Measured or published, over all pairs where there is such a number."""
+    """Return the accuracy, measured or published, over all pairs if available, otherwise the mean over phenomena."""
     rows = system[system["metric"] == "accuracy"]
     rows = rows[rows["split"] == OVERALL] if (rows["split"] == OVERALL).any() else rows
     return 0.0 if rows.empty else float(rows["mean"].fillna(rows["published"]).mean())
@@ -61,7 +63,7 @@ def _accuracies(systems: list[str]) -> list[Column]:
 
 
 def _values(part: pd.DataFrame, split: str, metric: str, systems: list[str]) -> list[Value]:
-    """Mean and interval of each system."""
+    """Return mean and interval of each system."""
     rows = part[(part["split"] == split) & (part["metric"] == metric)]
     cells = {cell["system"]: cell for _, cell in rows.iterrows()}
     pairs = ((mean_value(cell, 1, 100), interval_value(cell, 1, 100)) for cell in map(cells.get, systems))

@@ -1,4 +1,4 @@
-"""Two studies, or one study at two commits, side by side: what moved, what is new, what is gone."""
+"""Comparison of two studies, or of one study at two commits: moved, new and removed numbers."""
 
 import io
 import os
@@ -24,15 +24,15 @@ DIGITS = 1e-5  # relative: tables have six digits
 
 
 def tables_of(folder: Path) -> dict[str, str]:
-    """The texts of the tables that a report left, by file name. UsageError where there are none."""
-    found = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.csv"))}
-    if not found:
+    """Return the texts of the tables of a report, by file name. UsageError if there are none."""
+    tables = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.csv"))}
+    if not tables:
         raise UsageError(f"{folder} has no tables; `retable repro` of its study makes them")
-    return found
+    return tables
 
 
 def is_commit(name: str) -> bool:
-    """Whether git, where it is installed, knows a commit, branch or tag of that name."""
+    """Check whether git is installed and `name` is a commit, branch or tag."""
     if shutil.which("git") is None:
         return False
     try:
@@ -43,11 +43,11 @@ def is_commit(name: str) -> bool:
 
 
 def tables_at(commit: str, folder: Path) -> dict[str, str]:
-    """The texts of the tables that stood in a folder at a commit. UsageError where there were none."""
+    """Return the texts of the tables in a folder at a commit. UsageError if there are none."""
     if shutil.which("git") is None:
-        raise UsageError(f"to compare with commit {commit} needs git, which is not installed here")
+        raise UsageError(f"comparing with commit {commit} needs git, which is not installed here")
     if not is_commit(commit):
-        raise UsageError(f"git knows no {commit}; write a commit, or the name of a study")
+        raise UsageError(f"{commit} is not a commit; write a commit, or the name of a study")
     listed = _git("ls-tree", "--name-only", commit, f"{os.path.relpath(folder)}/").splitlines()
     names = [Path(name).name for name in listed if name.endswith(".csv")]
     if not names:
@@ -60,7 +60,7 @@ def _git(*arguments: str) -> str:
 
 
 def aggregates(tables: Iterable[str]) -> pd.DataFrame:
-    """The rows of all tables in CSV that are of runs: CELL's columns and NUMBERS, each once."""
+    """Return the rows of runs in all CSV tables: CELL's columns and NUMBERS, each once."""
     parts = []
     for text in tables:
         frame = pd.read_csv(io.StringIO(text), keep_default_na=False, dtype=dict.fromkeys(CELL, str))
@@ -72,10 +72,10 @@ def aggregates(tables: Iterable[str]) -> pd.DataFrame:
 
 
 def changes(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """A row for each cell of either, with NUMBERS of both and what became of it.
+    """Return a row for each cell of either, with NUMBERS of both and the kind of change.
 
-    A mean has moved where it lies outside of the interval that it had. Where each of the two is of one corpus, other
-    than the other's, cells are the same whatever their corpus.
+    A mean has moved if it is outside its earlier interval. If both frames have one corpus, and not the same, cells are
+    matched without the corpus.
     """
     corpora = [{*frame["corpus"]} for frame in (before, after)]
     keys = [*CELL]
@@ -90,7 +90,7 @@ def changes(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def changes_table(frame: pd.DataFrame, names: Mapping[str, str]) -> Table:
-    """What changed of `changes`; `names` say what `before` and `after` are."""
+    """Return the table of `changes` without unchanged numbers; `names` are the titles of `before` and `after`."""
     columns = [Column(title, numeric=False) for title in ("System", "Corpus", "Metric")]
     columns += [Column(names["before"]), Column("95 % interval", numeric=True), Column(names["after"])]
     columns += [Column("Difference"), Column("Change", numeric=False)]
@@ -99,9 +99,9 @@ def changes_table(frame: pd.DataFrame, names: Mapping[str, str]) -> Table:
     size = (changed["difference"] / changed["mean_before"]).abs()
     changed = changed.assign(place=place, size=size).sort_values(["place", "size"], ascending=[True, False])
     counts = frame["change"].value_counts()
-    told = ", ".join(f"{counts[change]} {change}" for change in (*ORDER, SAME) if change in counts)
+    summary = ", ".join(f"{counts[change]} {change}" for change in (*ORDER, SAME) if change in counts)
     notes = [
-        f"Of {len(frame)} numbers: {told}. Moved: outside of the 95 % interval that it had, or without one that is "
+        f"Of {len(frame)} numbers: {summary}. Moved: outside of the 95 % interval that it had, or without one that is "
         "known, in its first five digits."
     ]
     rows = [_row(row) for _, row in changed.iterrows()]

@@ -6,8 +6,8 @@ A study may list pairs of systems under `compare`:
     - {systems: [gpt, lstm]}                                    # by test perplexity per word
     - {systems: [bert_pretrained, bert], metric: sentiment/test/accuracy, corpus: grammar}
 
-`corpus` is needed only where the metric was measured on several. `retable compare` and `retable.compare` make the same
-rows of any two cells or systems.
+`corpus` is needed only if the metric was measured on several. `retable compare` and `retable.compare` compute the same
+rows for any two cells or systems.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +33,7 @@ SMALL = 1e-4  # a smaller p-value is shown as ≤ 0.0001
 
 
 def comparable(runs: pd.DataFrame, others: pd.DataFrame) -> bool:
-    """Whether the runs of two systems on one CELL were measured on the same units, or, where they have no units, are at
-    least two on each side."""
+    """Check whether two systems' runs on one CELL have the same units, or without units at least two runs each."""
     units = [units_of(each) for each in (runs, others)]
     return units[0].text == units[1].text if units[0] and units[1] else min(len(runs), len(others)) > 1
 
@@ -61,11 +60,11 @@ def difference(runs: pd.DataFrame, others: pd.DataFrame) -> Comparison:
     return compare_runs(own, its, best, *sums)
 
 
-def facts_of(found: Comparison) -> dict[str, Any]:
-    """The columns of a comparison in a table; `with_holm` adds those that depend on the other rows."""
+def facts_of(result: Comparison) -> dict[str, Any]:
+    """Return the columns of a comparison in a table; `with_holm` adds those that depend on the other rows."""
     return {
-        "difference": found.difference, "difference_low": found.low, "difference_high": found.high, "p": found.p,
-        "better": found.better, "pairs": found.pairs, "blocks": found.n_blocks, "_found": found,
+        "difference": result.difference, "difference_low": result.low, "difference_high": result.high, "p": result.p,
+        "better": result.better, "pairs": result.pairs, "blocks": result.n_blocks, "_found": result,
     }  # fmt: skip
 
 
@@ -78,12 +77,12 @@ def comparison_rows(pairs: Sequence[Mapping[str, Any]], values: pd.DataFrame) ->
 
 
 def with_holm(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Add Holm's p-values over all rows, and the verdicts by them; rows without a comparison have none."""
+    """Add Holm's p-values over all rows, and verdicts based on them; rows without a comparison have none."""
     if not rows:
         return pd.DataFrame()
     p_holm = holm([row.get("p", nan) for row in rows])
-    found = [row.get("_found") for row in rows]
-    verdicts = [each.verdict(p) if each else "" for each, p in zip(found, p_holm, strict=True)]
+    comparisons = [row.get("_found") for row in rows]
+    verdicts = [each.verdict(p) if each else "" for each, p in zip(comparisons, p_holm, strict=True)]
     shown = [f"{p:.2g}" if p >= SMALL else "" if np.isnan(p) else f"≤ {SMALL:f}".rstrip("0") for p in p_holm]
     frame = pd.DataFrame(rows).assign(p_holm=p_holm, verdict=verdicts, _p=shown)
     return frame.drop(columns="_found", errors="ignore")
@@ -98,12 +97,12 @@ def _pair(number: int, pair: Mapping[str, Any], values: pd.DataFrame) -> dict[st
     for system, side in zip(pair["systems"], sides, strict=True):
         if metric not in set(side["name"]):
             raise UsageError(f"{where}: {system} has no {metric} in this study; {closest(metric, {*side['name']})}")
-    found = [side[side["name"] == metric] for side in sides]
-    corpora = sorted({*found[0]["corpus"]} & {*found[1]["corpus"]})
+    named = [side[side["name"] == metric] for side in sides]
+    corpora = sorted({*named[0]["corpus"]} & {*named[1]["corpus"]})
     if len(corpora) != 1:
         shown = ", ".join(corpora) or "no corpus that both have"
         raise UsageError(f"{where}: {metric} was measured on {shown}; name one: corpus: …")
-    return row_of(*(each[each["corpus"] == corpora[0]] for each in found))
+    return row_of(*(each[each["corpus"] == corpora[0]] for each in named))
 
 
 def with_names(values: pd.DataFrame) -> pd.DataFrame:
@@ -113,7 +112,7 @@ def with_names(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def row_of(runs: pd.DataFrame, others: pd.DataFrame) -> dict[str, Any]:
-    """The row of one comparison: rows of `with_names` of one metric and corpus."""
+    """Return the row of one comparison, from rows of `with_names` of one metric and corpus."""
     row: dict[str, Any] = {"corpus": runs["corpus"].iloc[0], "metric": runs["name"].iloc[0]}
     for side, each in (("", runs), ("other_", others)):
         each = each.sort_values("seed")
@@ -128,14 +127,16 @@ def compare(a: str, b: str, metric: str | None = None, study: str | None = None)
     """Compare two systems or cells on every test metric that both have.
 
     Args:
-        a: a cell's name, such as `pretrain/ptb/lstm-1`, or a system's, which stands for the cells of all its seeds.
-        b: another.
+        a: name of a cell, such as `pretrain/ptb/lstm-1`, or of a system, which stands for the cells of all its seeds.
+        b: the other cell or system.
         metric: only this one, as in metrics.json: `test/perplexity_word`, `sentiment/test/accuracy`.
-        study: read the records of this study; by default the cells below `outputs/`.
+        study: read the records of this study; by default the cells in `outputs/`.
 
     Returns: a row per corpus and metric: both means with their standard deviations over seeds, the difference (in nats
-        where the metric is a perplexity) with its 95 % interval, p, p by Holm's rule over all rows, the pairs of runs
-        in which `a` is better, and the verdict.
+        if
+        the metric is a perplexity) with its 95 % interval, p, p by Holm's rule over all rows, the pairs of runs in
+            which
+        `a` is better, and the verdict.
 
     Raises: UsageError: there is no such cell or system, or the two have no metric in common.
     """
@@ -155,8 +156,10 @@ def compare(a: str, b: str, metric: str | None = None, study: str | None = None)
 
 
 def _is_main(name: str, common: Sequence[tuple[str, str]]) -> bool:
-    """Whether a metric is shown unasked: of the test split, or of validation where there is none; a perplexity per
-    word alone of the likelihoods."""
+    """Check whether a metric is shown by default.
+
+    These are metrics of the test split, or of validation without one; of likelihoods only the perplexity per word.
+    """
     *task, split, metric = name.split("/")
     if metric in (*LIKELIHOODS, BYTES_LOST) and metric != "perplexity_word":
         return False
@@ -165,7 +168,7 @@ def _is_main(name: str, common: Sequence[tuple[str, str]]) -> bool:
 
 
 def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
-    """The results of each of the systems or cells, all from one place: a study's records, or one folder of outputs."""
+    """Return the results of each of the systems or cells, all from one study's records or one folder of outputs."""
     patterns = [(root, "run.json") for root in (Path("outputs"), *sorted(Path().glob("studies/*/outputs")))]
     if study:
         folders = [path for path in (Path("studies", study, "records"), Path(study, "records")) if path.is_dir()]
@@ -188,13 +191,13 @@ def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
 
 
 def _measured(stage: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The cells of a stage, as folders or as files of records, with what is known of their runs."""
+    """Yield the cells of a stage, as folders or files of records, with their `run.json`."""
     for path in sorted(stage.glob(f"*/{pattern}" if pattern == "*.json" else f"*/*/{pattern}")):
         yield (path, read_json(path)["run"]) if pattern == "*.json" else (path.parent, read_run(path.parent))
 
 
 def _is_called(name: str, place: Path, run: Mapping[str, Any]) -> bool:
-    """Whether a cell is of the system of that name, or is the cell, or measures it."""
+    """Check whether a name is that of the cell, of its system, or of the cell that it measures."""
     if run["system"] == name:
         return True
     cell = name.removeprefix("outputs/").strip("/")

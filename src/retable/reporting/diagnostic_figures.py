@@ -1,4 +1,4 @@
-"""Figures of the diagnostic benchmarks, and of the layers' costs. Equal data give equal bytes."""
+"""Figures of the diagnostic benchmarks, and of the cost of layers. Equal data give equal bytes."""
 
 from collections.abc import Callable, Iterable
 
@@ -12,13 +12,13 @@ from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, beside
 from retable.reporting.lines import DOTTED, Look, Scale, line_panel, significant, stacked
 from retable.reporting.results import Result, Systems, by_corpus
 
-FEW = 100  # tokens of a bin whose mean says too little for a figure
-BAR = 18  # pixels
+FEW = 100  # minimum number of tokens of a bin in a figure; means of fewer are too uncertain
+BAR = 18  # height of a bar, in pixels
 STAR = "M0,-1L0.29,-0.4L0.95,-0.31L0.48,0.15L0.59,0.81L0,0.5L-0.59,0.81L-0.48,0.15L-0.95,-0.31L-0.29,-0.4Z"
 
 
 def diagnostic_figures(results: Iterable[Result]) -> list[tuple[str, str, dict[str, Figure]]]:
-    """Of each kind its title, the beginning of its files' names, and its figures by corpus, or by device."""
+    """Return for each kind of figure its title, the prefix of its files, and its figures by corpus or device."""
     results = list(results)
     kinds: list[tuple[str, str, Callable[[str, Systems], Figure]]] = [
         ("Excess over the entropy", "phenomena", _phenomena_figure),
@@ -36,7 +36,7 @@ def diagnostic_figures(results: Iterable[Result]) -> list[tuple[str, str, dict[s
 
 
 def _phenomena_figure(corpus: str, systems: Systems) -> Figure:
-    """A panel a phenomenon, in it a bar a system with its 95 % interval; the systems in the order of their totals."""
+    """Draw a panel per phenomenon with a bar per system and its 95 % interval, sorted by the systems' totals."""
     frame = phenomena_frame(systems).drop(columns=["runs", "p_best"])
     order = frame[frame["phenomenon"] == "total"].sort_values("mean", ascending=False)["system"].tolist()
     low, high = min(0, frame["ci_low"].min()), frame["ci_high"].max()
@@ -45,7 +45,7 @@ def _phenomena_figure(corpus: str, systems: Systems) -> Figure:
     tooltip = [alt.Tooltip("phenomenon:N"), alt.Tooltip("system:N")]
     tooltip += [alt.Tooltip(f"{field}:Q", title=title, format=".4~f") for field, title in titles.items()]
     rows = alt.Chart().encode(alt.Y("system:N", sort=order), tooltip=tooltip)
-    # the numbers behind the bars need room
+    # room for the numbers next to the bars
     scale = alt.Scale(domain=[low, low + (high - low) * 1.45], nice=False)
     mean = alt.X("mean:Q", title=None, scale=scale, axis=alt.Axis(tickCount=3))
     layers = [
@@ -56,12 +56,12 @@ def _phenomena_figure(corpus: str, systems: Systems) -> Figure:
     width = (WIDTH - beside(order)) / len(PHENOMENA) - 12
     panels = alt.layer(*layers, data=significant(frame)).properties(width=width, height=BAR * len(order))
     facet = panels.facet(column=alt.Column("phenomenon:N", sort=list(PHENOMENA)), spacing=12)
-    told = "nats a token above the entropy, 95 % intervals"
-    return facet.properties(title={"text": corpus, "subtitle": told})
+    subtitle = "nats a token above the entropy, 95 % intervals"
+    return facet.properties(title={"text": corpus, "subtitle": subtitle})
 
 
 def _positions_figure(corpus: str, systems: Systems) -> Figure:
-    """A panel for sentences, units of text and windows, as there are; a line a system, the mean over seeds."""
+    """Draw a panel each for sentences, units of text and windows, if measured; a line per system, mean over seeds."""
     parts = [run.tables["positions"].assign(system=name) for name, runs in systems.items() for run in runs]
     frame = pd.concat(parts)
     frame = frame[frame["tokens"] >= FEW]
@@ -81,8 +81,7 @@ def _positions_figure(corpus: str, systems: Systems) -> Figure:
 
 
 def _gradients_figure(corpus: str, systems: Systems) -> Figure:
-    """Norm against distance, a line a system; below it the share of batches whose norm is above a value, before
-    clipping and, dotted, after it."""
+    """Draw norm by distance, a line per system; below it the share of batches above a norm, dotted after clipping."""
     fading, above = [], []
     for system, runs in systems.items():
         by_distance = pd.concat(run.tables["gradients"] for run in runs).groupby("distance")["relative"].mean()
@@ -107,15 +106,17 @@ def _gradients_figure(corpus: str, systems: Systems) -> Figure:
 
 
 def _sampling_figure(corpus: str, systems: Systems) -> Figure:
-    """Grammaticality and the grammar's nats against self-BLEU: a line a system over temperatures, a dotted one over
-    nuclei, and a star for the held-out text."""
+    """Draw grammaticality and the grammar's nats by self-BLEU.
+
+    There is a line per system over temperatures, a dotted one over nuclei, and a star for the held-out text.
+    """
     frame = sampling_frame(systems)
     looks = {"temperature": Look(is_marked=True), "top_p": Look(DOTTED, is_marked=True, shape="square")}
     panels = []
     for score, label, factor in (("grammatical", "grammatical sentences (%)", 100), ("nats", "their nats a token", 1)):
         drawn = frame.assign(x=frame["self_bleu"], y=factor * frame[score], variant=frame["method"])
         drawn = drawn[["system", "variant", "value", "x", "y"]].dropna(subset=["y"])
-        lines = drawn[drawn["variant"] != "text"][::-1]  # their names stand at the less varied end
+        lines = drawn[drawn["variant"] != "text"][::-1]  # names are placed at the less varied end
         text = drawn.loc[drawn["variant"] == "text", ["x", "y"]].head(1).assign(system="held-out text")
         x = Scale.over("self-BLEU: less varied to the right", drawn["x"])
         y = Scale.over(label, drawn["y"])
@@ -128,12 +129,12 @@ def _sampling_figure(corpus: str, systems: Systems) -> Figure:
             star.encode(tooltip=["system:N", alt.Tooltip("x:Q", title=x.title), alt.Tooltip("y:Q", title=y.title)]),
         )
         panels.append(line_panel(lines, x, y, looks, systems=systems, height=230, over=over, name=score))
-    told = "circles: temperatures; squares, dotted: nuclei; star: held-out text"
-    return stacked(panels).properties(title={"text": corpus, "subtitle": told})
+    subtitle = "circles: temperatures; squares, dotted: nuclei; star: held-out text"
+    return stacked(panels).properties(title={"text": corpus, "subtitle": subtitle})
 
 
 def _scaling_figure(rows: pd.DataFrame) -> Figure:
-    """Time and memory against length and width, on logarithms, with the fitted lines and their slopes."""
+    """Draw time and memory by length and width on log scales, with fitted lines and their slopes."""
     looks = {"fitted": Look(), "measured": Look(None, is_marked=True)}
     quantities = {"seconds": ("seconds", 1), "bytes": ("MiB kept for the backward pass", 2**20)}
     panels = []
@@ -152,5 +153,5 @@ def _scaling_figure(rows: pd.DataFrame) -> Figure:
             y = Scale.over(label, lines["y"], is_log=True)
             panel = line_panel(lines, x, y, looks, width=WIDTH / 2, height=210, name=f"{quantity}_{varied}")
             panels.append(panel)
-    told = "points: measured; lines, with their slopes: fitted"
-    return stacked(panels, columns=2).properties(title={"text": "Time and memory of layers", "subtitle": told})
+    subtitle = "points: measured; lines, with their slopes: fitted"
+    return stacked(panels, columns=2).properties(title={"text": "Time and memory of layers", "subtitle": subtitle})

@@ -1,4 +1,4 @@
-"""What systems can and can't learn: tables of the diagnostic benchmarks, and of the layers' costs."""
+"""Tables of the diagnostic benchmarks, and of the cost of layers."""
 
 import math
 from collections.abc import Iterable
@@ -23,12 +23,12 @@ THEORY = {
 
 
 def phenomena_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """The tables of corpora that results have phenomena of, with their rows."""
+    """Return the tables of excess loss by phenomenon, one per corpus, with their rows."""
     return [phenomena_table(corpus, systems) for corpus, systems in by_corpus(results, "phenomena")]
 
 
 def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]:
-    """A row a system, from the worst to the best; below them what the true distribution itself takes."""
+    """Return a table with a row per system, from worst to best, and the entropy of the true distribution below."""
     frame = phenomena_frame(systems).assign(corpus=corpus)
     columns = [Column("System", numeric=False), Column("Runs")]
     columns += [Column(title, name) for name in PHENOMENA for title in ("excess", "95 % interval")]
@@ -41,8 +41,8 @@ def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]
     facts = frame.drop_duplicates("phenomenon").set_index("phenomenon")
 
     def fact(label: str, column: str, scale: float, digits: int, apart: bool) -> Row:
-        found = [facts[column].get(name, math.nan) * scale for name in PHENOMENA]
-        texts = ["" if math.isnan(value) else f"{value:.{digits}f}" for value in found]
+        numbers = [facts[column].get(name, math.nan) * scale for name in PHENOMENA]
+        texts = ["" if math.isnan(value) else f"{value:.{digits}f}" for value in numbers]
         return Row([Value(label), Value(""), *(Value(text) for each in texts for text in (each, ""))], apart)
 
     oracle = [fact("entropy (oracle)", "entropy", 1, 3, apart=True), fact("tokens, %", "share", 100, 1, apart=False)]
@@ -61,7 +61,7 @@ def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]
 
 
 def _excess_values(cell: pd.Series | None) -> list[Value]:
-    if cell is None or math.isnan(cell["mean"]):  # no token was of it
+    if cell is None or math.isnan(cell["mean"]):  # the phenomenon has no token
         return [Value(""), Value("")]
     runs = tuple(cell["runs"].split(" "))
     spread = "" if math.isnan(cell["std"]) else f"{cell['std']:.3f}"
@@ -70,8 +70,11 @@ def _excess_values(cell: pd.Series | None) -> list[Value]:
 
 
 def phenomena_frame(systems: Systems) -> pd.DataFrame:
-    """A row a system and phenomenon: mean and std of the excess over seeds, the mean's 95 % interval, p_best (see
-    `retable.reporting.results.aggregate`), entropy, share, runs."""
+    """Return a row per system and phenomenon.
+
+    The columns are mean and std over seeds of the excess, in nats per token, the mean's 95 % interval, p_best (see
+    `retable.reporting.results.aggregate`), entropy, share and runs.
+    """
     rows = []
     for name in PHENOMENA:
         sums = {
@@ -83,7 +86,7 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
         best = min(means, key=lambda system: means[system][0])
         for system, runs in systems.items():
             own = replicates[system]
-            own = own[np.isfinite(own)] if np.isfinite(own).any() else own  # of samples that have a token of it
+            own = own[np.isfinite(own)] if np.isfinite(own).any() else own  # only resamples with a token of it
             (mean, std), (low, high) = means[system], percentile_interval(own, n=sums[system].shape[1])
             p = paired_test(means[best][0] - mean, replicates[best] - replicates[system])
             n_tokens, _, true_nats = sums[system][0].sum(axis=0)
@@ -96,20 +99,20 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
 
 
 def _excess(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(…, 3) sums of tokens, nats and true nats to (…), NaN without tokens."""
+    """Convert sums of tokens, nats and true nats (…, 3) to the excess per token (…), NaN without tokens."""
     with np.errstate(invalid="ignore"):
         return (sums[..., 1] - sums[..., 2]) / sums[..., 0]
 
 
 def _unit_sums(table: pd.DataFrame, name: str) -> NDArray[np.float64]:
-    """(units, 3): tokens, nats and true nats of each document, of one phenomenon or of the total."""
+    """Return tokens, nats and true nats (units, 3) of each document, of one phenomenon or in total."""
     kept = table if name == "total" else table[table["phenomenon"] == name]
     sums = kept.groupby("unit")[["tokens", "nats", "true_nats"]].sum()
     return sums.reindex(range(table["unit"].max() + 1), fill_value=0).to_numpy(np.float64)
 
 
 def gradients_rows(results: Iterable[Result]) -> pd.DataFrame:
-    """One row per corpus and system, from the gradient that fades soonest to the one that lasts; means over seeds."""
+    """Return one row per corpus and system, from the fastest to the slowest decay of the gradient; means over seeds."""
     names = ("factor", "r2", "reach", "norm_median", "norm_90", "norm_max", "clipped")
     rows = []
     for corpus, systems in by_corpus(results, "gradients"):
@@ -123,7 +126,7 @@ def gradients_rows(results: Iterable[Result]) -> pd.DataFrame:
 
 
 def sampling_rows(results: Iterable[Result]) -> pd.DataFrame:
-    """One row per corpus, system and setting; of the held-out text the first is shown."""
+    """Return one row per corpus, system and setting, with the held-out text once per corpus."""
     frames = [sampling_frame(systems).assign(corpus=corpus) for corpus, systems in by_corpus(results, "sampling")]
     if not frames:
         return pd.DataFrame()
@@ -135,14 +138,14 @@ def sampling_rows(results: Iterable[Result]) -> pd.DataFrame:
 
 
 def sampling_frame(systems: Systems) -> pd.DataFrame:
-    """The rows of `sampling.csv`, the mean over seeds, and the system that each is of."""
+    """Return the rows of `sampling.csv` by system, means over seeds."""
     parts = [run.tables["sampling"].assign(system=system) for system, runs in systems.items() for run in runs]
-    frame = pd.concat(parts).fillna({"value": ""})  # the held-out text was drawn at none
+    frame = pd.concat(parts).fillna({"value": ""})  # the held-out text has no sampling setting
     return frame.groupby(["system", "method", "value"], sort=False, as_index=False).mean()
 
 
 def scaling_rows(results: Iterable[Result]) -> pd.DataFrame:
-    """One row per device, layer and size that was varied: exponents in theory and as measured."""
+    """Return one row per device, layer and varied size, with exponents in theory and as measured."""
     costs = ("operations", "seconds", "seconds_low", "seconds_high", "bytes")
     return pd.DataFrame(
         {"device": result.run["system"], "layer": layer, "varied": varied}

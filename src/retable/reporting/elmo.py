@@ -1,7 +1,7 @@
-"""What ELMo adds to a system (Peters et al. 2018, arXiv 1802.05365, table 1).
+"""Gains from adding ELMo to a system (Peters et al. 2018, arXiv 1802.05365, table 1).
 
-A study may say, under `elmo`, which system is which with ELMo beside its words: `elmo: {bilstm_skipgram: bilstm_elmo}`.
-Published pairs are those of `references.yaml` whose names differ by " + ELMo".
+A study may map systems to their variants with ELMo under `elmo`: `elmo: {bilstm_skipgram: bilstm_elmo}`. Published
+pairs are systems of `references.yaml` whose names differ by " + ELMo".
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,18 @@ from retable.reporting.results import CELL
 
 METRICS = {"accuracy": "accuracy", "f1": "F1", "average_f1": "average F1", "matthews": "Matthews"}
 METRICS |= {"pearson": "Pearson", "spearman": "Spearman"}
-WITH_ELMO = " + ELMo"  # behind the name of a published system
+WITH_ELMO = " + ELMo"  # suffix of the names of published systems
 
 
 def elmo_rows(pairs: Mapping[str, str], values: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
-    """One row per task, metric and pair of systems, then the published pairs; `values` are those of `results.tidy`.
+    """Return one row per task, metric and pair of systems, followed by the published pairs.
 
-    UsageError for two systems that no task was run with.
+    Args:
+        pairs: names of the variants with ELMo, by system.
+        values: rows of `results.tidy`.
+        references: rows of `results.read_references`.
+
+    Raises: UsageError: the two systems of a pair have no task in common.
     """
     if not pairs:
         return pd.DataFrame()
@@ -51,7 +56,7 @@ def _shown(row: dict) -> dict:
 
 
 def _place(cell: tuple[str, ...]) -> tuple:
-    """By corpus, GLUE's tasks first and in their order."""
+    """Sort by corpus, then GLUE's tasks in their order, then others."""
     corpus, task, _, metric = cell
     glue = [*TITLES]
     return corpus, glue.index((task, metric)) if (task, metric) in glue else len(glue), task, metric
@@ -70,8 +75,10 @@ def _measured(cell: tuple[str, ...], runs: pd.DataFrame, baseline: str, elmo: st
 
 
 def _published(cell: tuple[str, ...], references: pd.DataFrame) -> list[dict]:
-    """The published pairs on the task of `cell`. A tagger's task is its corpus; of another task the corpus only says
-    what text the words were learnt from."""
+    """Return the published pairs on the task of `cell`.
+
+    A tagger's task is its corpus. For other tasks the corpus is only the text that the words were trained on.
+    """
     corpus, task, split, metric = cell
     own = references[(references["task"] == task) & (references["split"] == split) & (references["metric"] == metric)]
     if task == "tagging":
@@ -89,5 +96,5 @@ def _published(cell: tuple[str, ...], references: pd.DataFrame) -> list[dict]:
 
 
 def _relative(baseline: float, increase: float) -> float:
-    """The share of the baseline's error, of what it lacks of 1, that is gone."""
+    """Return the share of the baseline's error (1 − score) that is removed."""
     return increase / (1 - baseline) if baseline < 1 else nan

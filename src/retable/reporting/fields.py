@@ -1,4 +1,4 @@
-"""From a row of the aggregates to what stands in a table's fields."""
+"""Conversion of rows of the aggregates to fields of tables."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
@@ -26,7 +26,7 @@ def filled_table(
     notes: list[str],
     lead: tuple[str, ...] = (),
 ) -> Table:
-    """The table without the columns that say nothing throughout."""
+    """Return the table without columns that are empty in all rows."""
     rows = [row for panel in panels.values() for row in panel]
     kept = [i for i in range(len(columns)) if any(row.values[i].text not in ("", "n/a") for row in rows)]
     return Table(
@@ -40,18 +40,18 @@ def filled_table(
 
 
 def runs_value(counts: Iterable[float]) -> Value:
-    found = [*counts]
-    return Value(span(found) if any(found) else "")
+    numbers = [*counts]
+    return Value(span(numbers) if any(numbers) else "")
 
 
 def span(counts: Iterable[float]) -> str:
-    """One number where all agree, else the lowest and the highest."""
-    found = sorted(counts)
-    return "–".join(f"{count:.0f}" for count in dict.fromkeys([*found[:1], *found[-1:]]))
+    """Return one number if all agree, otherwise the lowest and the highest."""
+    ordered = sorted(counts)
+    return "–".join(f"{count:.0f}" for count in dict.fromkeys([*ordered[:1], *ordered[-1:]]))
 
 
 def number(value: float, digits: int) -> str:
-    """With so many digits behind the point; what nobody would count the digits of, as a power of ten."""
+    """Format a number with `digits` digits after the point, or in scientific notation from 1e6."""
     return f"{value:.{digits}f}" if abs(value) < LARGE else f"{value:.1e}"
 
 
@@ -69,7 +69,7 @@ def mean_value(cell: Cell | None, digits: int, scale: float = 1, bold: bool = Tr
 
 
 def number_value(cell: Cell | None, digits: int, scale: float = 1) -> Value:
-    """The mean, or of a system that was not run the published number."""
+    """Return the mean, or the published number of a system that was not run."""
     if cell is None or not np.isnan(cell["mean"]):
         return mean_value(cell, digits, scale)
     return Value(number(cell["published"] * scale, digits), hint=cell["source"])
@@ -82,7 +82,7 @@ def interval_value(cell: Cell | None, digits: int, scale: float = 1) -> Value:
 
 
 def published_values(cell: Cell | None, digits: int, scale: float = 1) -> tuple[Value, Value]:
-    """The published number and the verdict."""
+    """Return the published number and the verdict."""
     if cell is None or np.isnan(cell["published"]):
         return Value(""), Value("" if cell is None else cell["verdict"])
     published, tolerance = (number(cell[name] * scale, digits) for name in ("published", "tolerance"))

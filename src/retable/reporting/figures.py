@@ -1,4 +1,4 @@
-"""What all figures of a report share: their theme, colours and files. Equal data give equal bytes."""
+"""The theme, colours and file format of all figures of a report. Equal data give equal bytes."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,16 +12,16 @@ from retable.core.escaping import visible
 
 Figure: TypeAlias = ChartType
 
-# after Okabe and Ito (2008), told apart by the colour-blind; here in tones for white and for black paper
+# after Okabe and Ito (2008), distinguishable by colour-blind readers, in tones for white and black backgrounds
 COLOURS = ("#0b7fbf", "#d55e00", "#0a9a74", "#c2659a", "#b58900", "#7a6ff0", "#45a9dc", "#7f7f7f")
-INK = "#767679"  # read on white and on black
-WIDTH = 720  # of a figure in all, about
-LETTER = 6.2  # of a name, about
+INK = "#767679"  # readable on white and on black
+WIDTH = 720  # approximate width of a figure, in pixels
+LETTER = 6.2  # approximate width of a letter, in pixels
 
 
 @alt.theme.register("retable", enable=True)
 def theme() -> alt.theme.ThemeConfig:
-    """Of every chart that is made into a specification while this module is loaded."""
+    """Return the theme of every chart that is converted to a specification while this module is loaded."""
     text: Any = {
         "labelColor": INK,
         "titleColor": INK,
@@ -42,7 +42,7 @@ def theme() -> alt.theme.ThemeConfig:
             "axis": {
                 **text, "domainColor": INK, "tickColor": INK, "gridColor": INK, "gridOpacity": 0.2, "labelLimit": 0,
             },
-            # axes of names alone
+            # axes of names
             "axisDiscrete": {"title": None, "domain": False, "ticks": False, "grid": False, "labelPadding": 6},
             "header": {**text, "title": None, "labelAnchor": "start", "labelFontSize": 12, "labelPadding": 4},
             "text": {"color": INK, "fontSize": 11},
@@ -54,18 +54,20 @@ alt.data_transformers.disable_max_rows()
 
 
 def beside(names: Iterable[str]) -> float:
-    """The width that these names and an axis take."""
+    """Return the width, in pixels, of an axis with these names."""
     return 50 + LETTER * max(map(len, names), default=0)
 
 
 def svg_of(figure: Figure) -> str:
-    """The figure as it stands before anything is chosen in it."""
+    """Return the SVG of a figure before any interaction."""
     return vl_convert.vegalite_to_svg(_drawn(figure.to_dict()), allowed_base_urls=[])
 
 
 def _drawn(part: Any) -> Any:
-    """The specification without what a pointer alone brings to light, which may be most of a file; and its texts
-    `visible`: at a character that XML lacks the conversion ends the process."""
+    """Remove the parts of a specification that need a pointer, often most of a file, and escape invisible characters.
+
+    The conversion to SVG ends the process at a character that XML does not allow.
+    """
     match part:
         case str():
             return visible(part)
@@ -77,7 +79,7 @@ def _drawn(part: Any) -> Any:
 
 
 def _waits_for_a_pointer(part: Any) -> bool:
-    """Whether it is a selection, or marks that one shows."""
+    """Check whether a part is a selection, or marks that one shows."""
     match part:
         case {"select": _} | {"encoding": {"opacity": {"condition": _, "value": 0}}}:
             return True

@@ -1,5 +1,4 @@
-"""GLUE (Wang et al. 2018): the averages over the tasks that were run, on validation; and the table of what the systems
-differ by from a baseline."""
+"""GLUE (Wang et al. 2018): averages over the tasks that were run, on validation, and differences to a baseline."""
 
 import numpy as np
 import pandas as pd
@@ -11,8 +10,8 @@ from retable.reporting.fields import SIGNIFICANT
 from retable.reporting.results import CELL, COLUMNS, units_of
 from retable.reporting.units import UnitSums
 
-# A task's columns, as the paper has them, and under each its metrics. Where there are several a task's score is their
-# mean (section 5.2), MNLI's that of its two sets.
+# Column of each task as in the paper, and its metrics. A task's score is their mean (section 5.2), for MNLI over its
+# two sets.
 TASKS: dict[str, tuple[str, dict[tuple[str, str], str]]] = {
     "cola": ("CoLA", {("cola", "matthews"): "Matthews"}),
     "sst2": ("SST-2", {("sst2", "accuracy"): "accuracy"}),
@@ -30,13 +29,19 @@ SPLIT = "validation"
 
 
 def _of_glue(frame: pd.DataFrame) -> pd.Series:
-    """Which rows are of GLUE's tasks, on validation."""
+    """Return a mask of the rows of GLUE's tasks on validation."""
     return frame["task"].isin({task for task, _ in TITLES}) & (frame["split"] == SPLIT)
 
 
 def glue_averages(frame: pd.DataFrame, values: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The averages over the tasks of GLUE that were run: rows of the aggregates, those of published systems among them,
-    and rows of the runs. `frame` are the aggregates, `values` the runs, as `results.tidy` has them."""
+    """Compute the averages over the tasks of GLUE that were run.
+
+    Args:
+        frame: the aggregates.
+        values: rows of `results.tidy`.
+
+    Returns: rows of the aggregates, published systems included, and rows of the runs.
+    """
     frame, values = frame[_of_glue(frame)], values[_of_glue(values)]
     if values.empty:
         return frame[:0], values
@@ -46,33 +51,36 @@ def glue_averages(frame: pd.DataFrame, values: pd.DataFrame) -> tuple[pd.DataFra
 
 
 def glue_differences(values: pd.DataFrame, averages: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """The rows of the differences to a baseline, of the runs and their averages."""
+    """Return the rows of the differences to a baseline, of the runs and their averages.
+
+    Raises: UsageError: the baseline was not run on a task of GLUE.
+    """
     if baseline not in set(values.loc[_of_glue(values), "system"]):
         raise UsageError(f"baseline={baseline} has no run on a task of GLUE in this study; write one that has")
     return _differences(pd.concat([values[_of_glue(values)], averages]), baseline)
 
 
 def _averages(values: pd.DataFrame) -> pd.DataFrame:
-    """A row a run of all tasks that any system was run on: its averages over them, with and without WNLI."""
-    found = _task_scores(values.set_index(["system", "seed", "task", "metric"])["value"])
+    """Average over tasks with and without WNLI, for each run that has all tasks that any system was run on."""
+    scores = _task_scores(values.set_index(["system", "seed", "task", "metric"])["value"])
     runs = values.groupby(["system", "seed"])["result"].agg(list)
     rows = []
-    for name, tasks in _averaged(found).items():
-        for (system, seed), score in found[tasks].dropna().mean(axis=1).items():
+    for name, tasks in _averaged(scores).items():
+        for (system, seed), score in scores[tasks].dropna().mean(axis=1).items():
             cell = dict(zip(CELL, (system, values["corpus"].iloc[0], "glue", SPLIT, name), strict=True))
             rows.append(cell | {"value": score, "seed": seed, "protocol": "", "result": runs[system, seed]})
     return pd.DataFrame(rows, columns=[*CELL, "value", "seed", "protocol", "result"])
 
 
 def _averaged(scores: pd.DataFrame) -> dict[str, list[str]]:
-    """Over which tasks each average is."""
+    """Return the tasks that each average is over."""
     without = [task for task in TASKS if task in scores and task != "wnli"]
     averaged = {"average": [*without, "wnli"], "average_without_wnli": without}
     return {name: tasks for name, tasks in averaged.items() if tasks and set(tasks) <= set(scores)}
 
 
 def _task_scores(values: pd.Series) -> pd.DataFrame:
-    """Each task's score, of metrics by task and metric, the last two levels of the index: a row what the others are."""
+    """Compute each task's score from metrics; the last two levels of the index are task and metric."""
     table = values.unstack(["task", "metric"])
     scores = {}
     for task, (_, metrics) in TASKS.items():
@@ -82,7 +90,7 @@ def _task_scores(values: pd.Series) -> pd.DataFrame:
 
 
 def _aggregated(values: pd.DataFrame) -> pd.DataFrame:
-    """The runs of one average as a row of the aggregates."""
+    """Return the runs of one average as a row of the aggregates."""
     mean, std = mean_std(values["value"])
     runs = " ".join(dict.fromkeys(result.name for results in values["result"] for result in results))
     row = dict(zip(CELL, values[CELL].iloc[0], strict=True)) | {"mean": mean, "std": std, "n": len(values)}
@@ -90,7 +98,7 @@ def _aggregated(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _published(frame: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
-    """The averages of published rows over the tasks that were run, of those that have them all."""
+    """Average published scores over the tasks that were run, for published systems that have them all."""
     rows = []
     for corpus, part in frame[frame["n"] == 0].groupby("corpus"):
         run = values[values["corpus"] == corpus].set_index(["system", "seed", "task", "metric"])["value"]
@@ -98,14 +106,16 @@ def _published(frame: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
         for name, tasks in _averaged(_task_scores(run)).items():
             for system, score in published.reindex(columns=tasks).dropna().mean(axis=1).items():
                 cell = dict(zip(CELL, (system, corpus, "glue", SPLIT, name), strict=True))
-                told = part.loc[part["system"] == system, ["source", "note"]].iloc[0].to_dict()
-                rows.append(cell | {"published": score, "n": 0, "runs": "", **told})
+                texts = part.loc[part["system"] == system, ["source", "note"]].iloc[0].to_dict()
+                rows.append(cell | {"published": score, "n": 0, "runs": "", **texts})
     return pd.DataFrame(rows, columns=[*CELL, "published", "n", "runs", "source", "note"])
 
 
 def _differences(values: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """A row a system and measure: how much better it is than the baseline on the same corpus, the interval over seeds,
-    that over examples, and whether both leave 0 out. NaN where there is no interval: of averages over examples."""
+    """Return a row per system and measure: the gain over the baseline on the same corpus.
+
+    It has intervals over seeds and over examples, and whether both exclude 0. Averages have no interval over examples.
+    """
     rows, keys = [], [*(("glue", name) for name in AVERAGES), *TITLES]
     for (corpus, task, _, metric), part in values.groupby(CELL[1:]):
         systems = {system: own.sort_values("seed") for system, own in part.groupby("system")}
@@ -131,7 +141,7 @@ def _differences(values: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 
 def _over_examples(mean: float, base: UnitSums | None, own: UnitSums | None) -> tuple[float, float, float]:
-    """The interval of the difference in bootstrapped examples, and its p-value."""
+    """Return the interval of the difference over bootstrapped examples, and its p-value."""
     if base is None or own is None or base.text != own.text:
         return np.nan, np.nan, np.nan
     replicates = own.replicates - base.replicates

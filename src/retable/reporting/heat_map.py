@@ -1,4 +1,4 @@
-"""The map of a sentence: words down that look at words across."""
+"""Heat maps of a sentence: words down with their weights on words across."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,25 +7,29 @@ import pandas as pd
 
 from retable.reporting.figures import COLOURS, INK, Figure
 
-CELL = 24  # pixels of a square's side
-FAINT = 0.02  # a lesser weight is not drawn: nobody would see it
-LETTERS = 50  # of a sentence that tell which it is
+CELL = 24  # side of a square, in pixels
+FAINT = 0.02  # smaller weights are invisible and not drawn
+LETTERS = 50  # characters of a sentence in the menu
 
 
-def heat_map(squares: pd.DataFrame, choices: Sequence[str], told: str, framed: str = "") -> Figure:
-    """Of the sentence that is chosen the target's words down, in each row the fuller the square the larger the weight
-    of the source's word above it. At first it is the first sentence.
+def heat_map(squares: pd.DataFrame, choices: Sequence[str], subtitle: str, framed: str = "") -> Figure:
+    """Draw a sentence chosen in menus: target words down, source words across, squares by weight.
 
-    `squares` has a row a square: the columns `choices`, whose numbers are chosen among in menus, `sentence` the first
-    of them; `target_place`, `target`, `source_place`, `source`; `weight` from 0 to 1; with `framed` a column of that
-    name, 1 where a frame stands round the square.
+    Args:
+        squares: a row per square with the columns `choices`, `target_place`, `target`, `source_place`, `source`, and
+            `weight` from 0 to 1.
+        choices: columns of numbers to choose in menus, the first of them `sentence`.
+        subtitle: of the figure.
+        framed: a column that is 1 for squares with a frame.
     """
-    words: list[str] = []  # of all sentences; a square has their numbers, which are few bytes
+    words: list[str] = []  # of all sentences; squares contain their numbers, which take fewer bytes
     for side in ("target", "source"):
         of_side = ["sentence", f"{side}_place"]
-        found = squares[[*of_side, side]].drop_duplicates(of_side).sort_values(of_side)
-        numbers = pd.Series(range(len(words), len(words) + len(found)), pd.MultiIndex.from_frame(found[of_side]))
-        words += found[side].tolist()
+        words_of_side = squares[[*of_side, side]].drop_duplicates(of_side).sort_values(of_side)
+        numbers = pd.Series(
+            range(len(words), len(words) + len(words_of_side)), pd.MultiIndex.from_frame(words_of_side[of_side])
+        )
+        words += words_of_side[side].tolist()
         squares = squares.assign(**{side: numbers.loc[pd.MultiIndex.from_frame(squares[of_side])].to_numpy()})
     squares = squares.sort_values([*choices, "target", "source"])
     sentences = {
@@ -38,7 +42,7 @@ def heat_map(squares: pd.DataFrame, choices: Sequence[str], told: str, framed: s
     word = "words[datum.value]"
     across = alt.X("source:O", axis=alt.Axis(orient="top", labelAngle=-60, labelExpr=word))
     down = alt.Y("target:O", axis=alt.Axis(labelExpr=word))
-    # all words stand on the axes, whether they are looked at or not
+    # all words are on the axes, whatever their weights
     of_words = pd.concat([squares.drop_duplicates(["sentence", side]) for side in ("target", "source")])
     grid = alt.Chart(of_words[["sentence", "target", "source"]].drop_duplicates())
     grid = grid.transform_filter("datum.sentence == sentence").mark_rect(opacity=0).encode(across, down)
@@ -59,7 +63,7 @@ def heat_map(squares: pd.DataFrame, choices: Sequence[str], told: str, framed: s
     figure = alt.layer(*layers, view=alt.ViewConfig(stroke=INK, strokeOpacity=0.3))
     figure = figure.add_params(*params, alt.param(name="words", value=words))
     size = {"width": alt.Step(CELL), "height": alt.Step(CELL)}
-    return figure.properties(title={"text": title, "subtitle": told}, **size)
+    return figure.properties(title={"text": title, "subtitle": subtitle}, **size)
 
 
 def _menu(choice: str, numbers: Sequence[int], labels: Mapping[str, list[str]]) -> alt.Parameter:
@@ -69,6 +73,6 @@ def _menu(choice: str, numbers: Sequence[int], labels: Mapping[str, list[str]]) 
 
 
 def _csv(frame: pd.DataFrame) -> alt.InlineData:
-    """The table in fewer bytes than its columns' names take in each row of JSON."""
+    """Return the table as CSV, which is smaller than JSON with column names in each row."""
     text = frame.to_csv(index=False, lineterminator="\n", float_format="%.3g")
     return alt.InlineData(values=text, format=alt.CsvDataFormat(type="csv", parse=dict.fromkeys(frame, "number")))

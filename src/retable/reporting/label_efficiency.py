@@ -1,4 +1,4 @@
-"""Label efficiency: a pretrained model beside the same one from scratch, by the number of labels.
+"""Label efficiency: a pretrained model compared with the same one from scratch, by the number of labels.
 
 A study may have, under `label_efficiency`:
 
@@ -7,7 +7,7 @@ A study may have, under `label_efficiency`:
     scratch: bert
     metrics: {sentiment: accuracy}  # of each task, on test
 
-What was fine-tuned with N labels has them in its system's name: bert_100_labels, bert_pretrained_100_labels.
+The names of systems fine-tuned with N labels end with that number: bert_100_labels, bert_pretrained_100_labels.
 """
 
 from collections.abc import Mapping
@@ -23,15 +23,16 @@ from retable.reporting.figures import Figure
 from retable.reporting.lines import Look, Scale, line_panel
 from retable.reporting.results import ORACLE
 
-ASIDE = 1.03  # a factor of the labels, so that the intervals of two systems stand beside each other
+ASIDE = 1.03  # factor on the number of labels, so that the intervals of two systems do not overlap
 
 
 def scores_by_labels(settings: Mapping[str, Any], values: pd.DataFrame) -> pd.DataFrame:
-    """A row a task, corpus and number of labels, all times 100; `values` are those of `results.tidy`.
+    """Return a row per task, corpus and number of labels, with scores times 100; `values` are rows of `results.tidy`.
 
-    Of each system there are its runs, mean, std and interval over seeds; then the difference of pretrained to scratch
-    with its interval, the Bayes-optimal score, and of the task as a whole the verdict and the notes that tell it.
-    UsageError for settings that are not as above, and for a system without runs with as many labels as the other has.
+    The columns are the runs, mean, std and interval over seeds of each system, the difference of pretrained and scratch
+    with its interval, the Bayes-optimal score, and the task's verdict and notes.
+
+    Raises: UsageError: settings are invalid, or a system lacks runs for a number of labels that the other has.
     """
     families = [settings["pretrained"], settings["scratch"]]
     values = values[values["split"] == "test"].assign(value=100 * values["value"])
@@ -43,15 +44,15 @@ def scores_by_labels(settings: Mapping[str, Any], values: pd.DataFrame) -> pd.Da
         if runs.empty:
             raise UsageError(
                 f"label_efficiency: no system such as {families[0]}_100_labels has a test {metric} of {task} in this "
-                "study; add its cells, or leave the task out"
+                "study; add its cells, or remove the task"
             )
         for corpus, of_corpus in runs.groupby("corpus"):
             numbers = sorted(set(of_corpus["labels"]))
             pairs = [[f"{family}_{labels}_labels" for family in families] for labels in numbers]
             if missing := [name for pair in pairs for name in pair if name not in set(of_corpus["system"])]:
                 raise UsageError(
-                    f"label_efficiency: {missing[0]} has no test {metric} of {task} on {corpus}, and the other system "
-                    "has; add its cells, or leave the other's out"
+                    f"label_efficiency: {missing[0]} has no test {metric} of {task} on {corpus}, but the other system "
+                    "has; add its cells, or remove the other's"
                 )
             optimum = measured.loc[(measured["system"] == ORACLE) & (measured["corpus"] == corpus), "value"].mean()
             verdict, finding = judged({"better": "higher", "holds": pairs}, of_corpus, digits=1)
@@ -74,8 +75,10 @@ def _compared(runs: pd.DataFrame, pretrained: str, scratch: str) -> dict[str, An
 
 
 def label_efficiency_figures(settings: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, Figure]:
-    """A figure a corpus and task of the score by the number of labels: a line a system with its intervals over seeds,
-    and a dashed one at the Bayes-optimal score; `rows` are those of `scores_by_labels`."""
+    """Return a figure per corpus and task: score by number of labels, from rows of `scores_by_labels`.
+
+    Each system has a line with intervals over seeds; the dashed line is the Bayes-optimal score.
+    """
     return {f"{corpus}-{task}": _figure(settings, part) for (corpus, task), part in rows.groupby(["corpus", "task"])}
 
 

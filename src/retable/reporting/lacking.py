@@ -1,6 +1,6 @@
-"""What a study doesn't run, and what that lacks: GPUs, or data that are not at hand.
+"""Parts of a study that are not run, with their missing requirements, such as GPUs or data.
 
-A study says so under `lacks`, by the groups of `conf/` and the names in them:
+A study lists them under `lacks`, by the groups of `conf/` and the names in them:
 
     lacks:
       task: {snli: data/snli}
@@ -12,6 +12,6 @@ import pandas as pd
 
 
 def lacking_rows(lacks: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
-    """One row per name."""
+    """Return one row per name."""
     rows = [(group, name, lacking) for group, named in lacks.items() for name, lacking in named.items()]
     return pd.DataFrame(rows, columns=["group", "name", "lacks"])

@@ -1,4 +1,4 @@
-"""Figures of losses against steps."""
+"""Figures of losses by step."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -12,11 +12,11 @@ from retable.reporting.lines import Look, Scale, line_panel
 from retable.reporting.results import Result
 
 TRAINING, VALIDATION = "train/loss", "validation/loss"
-NOISE = 0.01  # nats: a smaller fall of a single run's loss, one per cent of perplexity, is no sign of more to learn
-ENOUGH = 6  # validation losses of a run, to be called a curve
-DECAY = 0.9  # of the moving average of training losses
+NOISE = 0.01  # nats: smaller falls of a single run's loss, one per cent of perplexity, may be noise
+ENOUGH = 6  # minimum number of validation losses for a curve
+DECAY = 0.9  # decay of the moving average of training losses
 
-# by objective: the metric that bounds its loss on the embedded language, and the batches that it is the bound of
+# by objective: the metric that bounds its loss on the embedded language, and the settings of batches it holds for
 BOUND_OF: dict[str, tuple[str, dict[str, Any]]] = {
     "masked_lm": ("masked/corrupted", {"rate": 0.15, "masking": "token"}),
     "text_to_text": (
@@ -28,12 +28,12 @@ BOUND_OF: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
-    """A figure a stage, corpus, task and kind of loss, of loss against step: the mean over seeds, in the band of all.
+    """Return a figure per stage, corpus, task and kind of loss: loss by step, the mean over seeds in a band of all.
 
-    Takes the runs that left a curve. The line is the validation loss where every run has enough of them, else the
-    smoothed training loss, with the validation losses as points. Steps that not every seed has reached are left out.
-    All language models' losses are of one kind, nats of the next token; others are of their objectives'. What the
-    grammar allows is a line across those on the same tokens under the corruption that it is the bound of.
+    The line is the validation loss if every run has enough of them; otherwise it is the smoothed training loss, with
+    validation losses as points. Steps that not every seed has reached are left out. All language models have one kind
+    of loss, nats of the next token; other objectives have separate kinds. The grammar's bound is a line across runs
+    with the same tokens and the corruption that the bound is computed for.
     """
     groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
     bounds: dict[tuple[str, str], float] = {}
@@ -61,9 +61,9 @@ def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
 def still_falling(results: Iterable[Result]) -> list[str]:
     """Return a line per system without a task whose last validation loss was the lowest by more than its noise.
 
-    It is compared with the validations of the first nine tenths of the steps: some trainings end a step after one. The
-    noise is NOISE, or the standard deviation of the last loss over seeds, if that is larger. The falls
-    of several seeds are averaged.
+    It is compared with validations in the first nine tenths of the steps, because some trainings have one just before
+    the last step. The noise is NOISE, or the standard deviation of the last loss over seeds if that is larger. Falls
+    are averaged over seeds.
     """
     groups: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
     for result in results:
@@ -80,8 +80,8 @@ def still_falling(results: Iterable[Result]) -> list[str]:
         frame = pd.DataFrame(runs, columns=["steps", "fall", "last"])
         noise = max(NOISE, frame["last"].std() if len(frame) > 1 else 0.0)
         if (fall := frame["fall"].mean()) > noise:
-            said = f"{frame['steps'].max():,} steps; the validation loss was still falling"
-            lines.append(f"{system} on {corpus}: {said}, by {fall:.2f} nats in the last steps")
+            finding = f"{frame['steps'].max():,} steps; the validation loss was still falling"
+            lines.append(f"{system} on {corpus}: {finding}, by {fall:.2f} nats in the last steps")
     return lines
 
 
@@ -115,9 +115,9 @@ def _curves(title: str, results: list[Result], bound: float | None) -> Figure | 
     x = Scale("step", 0, frame["x"].max() or 1)
     y = Scale.over("loss (nats)", frame["low"], frame["high"], [value for _, value in bounds])
     if is_validated:
-        told = "validation loss"
+        subtitle = "validation loss"
     else:
-        told = f"line: training loss, smoothed (moving average, decay {DECAY})"
-        told += "; points: validation loss" * (names[VALIDATION] in set(frame["variant"]))
-    told += "; band: all seeds" * bool((frame["low"] < frame["high"]).any())
-    return line_panel(frame, x, y, looks, bounds=bounds).properties(title={"text": title, "subtitle": told})
+        subtitle = f"line: training loss, smoothed (moving average, decay {DECAY})"
+        subtitle += "; points: validation loss" * (names[VALIDATION] in set(frame["variant"]))
+    subtitle += "; band: all seeds" * bool((frame["low"] < frame["high"]).any())
+    return line_panel(frame, x, y, looks, bounds=bounds).properties(title={"text": title, "subtitle": subtitle})

@@ -1,21 +1,21 @@
-"""What the field learnt: its language models in the order of history, and what pretraining gives.
+"""Language models in historical order, and the gains from pretraining.
 
-A study may name systems with their years, under `lineage`, in that order:
+A study may list systems with their years under `lineage`, in that order:
 
     lineage: {kn5: 1998, elman: 2010, lstm: 2012}
 
-They are measured by their test perplexity, each against the one before; other tokenizers do no harm, for a perplexity
-is a word's. What pretraining gives stands under `gains`:
+They are measured by test perplexity, each compared with the one before. Tokenizers may differ, because a perplexity is
+per word. Gains from pretraining are listed under `gains`:
 
     gains:
     - task: sentiment          # as in metrics.json, or the corpus of a task that brings its own
       metric: accuracy         # of its test split; higher is better
-      labels: 1,000            # how many a system was given, in words
-      pretraining: GPT         # what is given, in words
+      labels: 1,000            # number of labels, in words
+      pretraining: GPT         # the pretrained part, in words
       scratch: gpt             # two systems
       pretrained: gpt_pretrained
 
-and under `tuned`, for the notes of both, how the systems' learning rates were found.
+`tuned` is a note for both on how the systems' learning rates were found.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ from retable.reporting.results import ORACLE, Result, Systems, by_corpus, units_
 from retable.reporting.units import UnitSums
 
 PERPLEXITY = {"task": "", "split": "test", "metric": "perplexity_word"}
-ALONE = f"{ORACLE}_alone"  # the true distribution that forgets every earlier sentence
+ALONE = f"{ORACLE}_alone"  # the true distribution given only the current sentence
 EXCESS = {name: f"excess_{name}" for name in PHENOMENA}
 COLUMNS = [
     "system", "corpus", *PERPLEXITY, "year", "mean", "std", "n", "ci_low", "ci_high", "runs",
@@ -47,7 +47,7 @@ COLUMNS = [
 
 @dataclass(frozen=True)
 class Measured:
-    """The runs of one system on one task: rows of `results.tidy`."""
+    """The runs of one system on one task, as rows of `results.tidy`."""
 
     rows: pd.DataFrame
 
@@ -68,10 +68,15 @@ class Measured:
 def lineage_rows(
     years: Mapping[str, int], values: pd.DataFrame, results: Sequence[Result], tuned: str = ""
 ) -> pd.DataFrame:
-    """The rows of the lineage: of each corpus that all of it was measured on.
+    """Return the rows of the lineage, for each corpus that all of its systems were measured on.
 
-    `values` are the runs, as `results.tidy` has them; of the `results` come phenomena. UsageError for a system without
-    a test perplexity.
+    Args:
+        years: of the systems, in order.
+        values: rows of `results.tidy`.
+        results: those with phenomena are used.
+        tuned: a note.
+
+    Raises: UsageError: a system has no test perplexity, or no corpus has all systems.
     """
     if not years:
         return pd.DataFrame()
@@ -79,11 +84,11 @@ def lineage_rows(
     if missing := [system for system in years if system not in set(values["system"])]:
         raise UsageError(
             f"lineage: {', '.join(missing)} has no test perplexity in this study; add it to the systems and to "
-            "benchmarks.perplexity, or leave it out"
+            "benchmarks.perplexity, or remove it"
         )
     panels = {str(corpus): part for corpus, part in values.groupby("corpus") if {*years} <= {*part["system"]}}
     if not panels:
-        raise UsageError("lineage: there is no corpus that all of its systems were measured on; give them one")
+        raise UsageError("lineage: its systems have no corpus in common; measure all of them on one")
     phenomena = dict(by_corpus(results, "phenomena"))
     rows = []
     for corpus, part in panels.items():
@@ -94,7 +99,7 @@ def lineage_rows(
 
 
 def _compared(years: Mapping[str, int], values: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The systems' perplexities, each against the one before, and behind them the oracles'."""
+    """Yield the systems' perplexities, each compared with the one before, then those of the oracles."""
     before: pd.DataFrame | None = None
     for system, year in years.items():
         runs = values[values["system"] == system].sort_values("seed")
@@ -112,19 +117,19 @@ def _compared(years: Mapping[str, int], values: pd.DataFrame) -> Iterator[dict[s
 
 
 def _excess(systems: Systems) -> dict[str, dict[str, Any]]:
-    """By system what it takes above the true distribution, by phenomenon, and the runs behind it."""
+    """Return the excess over the true distribution by system and phenomenon, with the runs' names."""
     if not systems:
         return {}
-    found: dict[str, dict[str, Any]] = {}
+    excess: dict[str, dict[str, Any]] = {}
     for cell in phenomena_frame(systems).itertuples():
-        found.setdefault(cell.system, {"excess_runs": cell.runs})[EXCESS[cell.phenomenon]] = cell.mean
-    return found
+        excess.setdefault(cell.system, {"excess_runs": cell.runs})[EXCESS[cell.phenomenon]] = cell.mean
+    return excess
 
 
 def gains_rows(comparisons: Sequence[Mapping[str, Any]], values: pd.DataFrame, tuned: str = "") -> pd.DataFrame:
-    """The rows of what pretraining gives; `values` are those of `results.tidy`.
+    """Return the rows of gains from pretraining; `values` are rows of `results.tidy`.
 
-    UsageError for a comparison that is not as above, and for a system, task or metric without numbers.
+    Raises: UsageError: a comparison is invalid, or a system lacks the metric.
     """
     return with_holm([_gain(comparison, values) | {"_notes": tuned} for comparison in comparisons])
 
@@ -138,7 +143,7 @@ def _gain(comparison: Mapping[str, Any], values: pd.DataFrame) -> dict[str, Any]
     if missing := [system for system, part in zip(systems, runs, strict=True) if part.empty]:
         raise UsageError(
             f"gains: {', '.join(missing)} has no test {metric} of {task} in this study; add the cell that measures it, "
-            "or leave the comparison out"
+            "or remove the comparison"
         )
     corpora = sorted({*pd.concat(runs)["corpus"]})
     if len(corpora) > 1:

@@ -1,6 +1,6 @@
-"""Panels of lines: a colour a system, names at the lines' ends, and on hover the numbers of the nearest point.
+"""Panels of lines: one colour per system, names at the lines' ends, numbers of the nearest point on hover.
 
-Of more systems than there are colours each has a panel of its own, before all others in grey.
+If there are more systems than colours, each has a separate panel with all others in grey.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +17,15 @@ from scipy.optimize import isotonic_regression
 from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, beside
 
 DOTTED = (2, 3)  # a dash
-POINTS = 200  # of a line, at most
-ALL_POINTS = 900  # of a panel's lines, about
-NAME = 13  # pixels that a name at a line's end is high
-ACROSS = 3  # panels, where each system has one
+POINTS = 200  # maximum number of points per line
+ALL_POINTS = 900  # approximate number of points per panel
+NAME = 13  # height of a name at a line's end, in pixels
+ACROSS = 3  # panels per row if each system has one
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What an axis shows, from `low` to `high`; its labels are in D3's `format`, or as long as their ticks need."""
+    """An axis from `low` to `high`; `format` is D3's, by default as many digits as the ticks need."""
 
     title: str
     low: float
@@ -36,8 +36,10 @@ class Scale:
 
     @classmethod
     def over(cls, title: str, *values: ArrayLike, is_log: bool = False, margin: float = 0.04) -> "Scale":
-        """From the least to the largest of the values, with a margin on both sides, a share of what is between them;
-        NaNs say nothing."""
+        """Return a scale over the range of the values, ignoring NaNs.
+
+        margin: added on both sides, as a share of the range.
+        """
         everything = np.concatenate([np.ravel(value).astype(float) for value in values])
         low, high = np.nanmin(everything), np.nanmax(everything)
         if not is_log:
@@ -48,7 +50,7 @@ class Scale:
         return cls(title, low, high, True, round_ticks(low, high), "~g")
 
     def x(self, field: str = "x") -> alt.X:
-        return alt.X(f"{field}:Q", axis=self._axis(), scale=self._scale(), sort=None)  # lines go in the order of rows
+        return alt.X(f"{field}:Q", axis=self._axis(), scale=self._scale(), sort=None)  # lines follow the order of rows
 
     def y(self, field: str = "y") -> alt.Y:
         return alt.Y(f"{field}:Q", axis=self._axis(), scale=self._scale(), sort=None)
@@ -60,17 +62,17 @@ class Scale:
         return alt.Axis(title=self.title or None, labelOverlap=False, **ticks)
 
     def _scale(self) -> alt.Scale:
-        # the last of all digits would say how it was rounded
+        # eight digits: further ones differ between machines
         domain = [float(f"{end:.8g}") for end in (self.low, self.high)]
         return alt.Scale(domain=domain, type="log" if self.is_log else "linear", nice=False)
 
     def pixels(self, values: ArrayLike, length: float) -> NDArray[np.float64]:
-        """How far along an axis of so many pixels the values stand."""
+        """Convert values to positions on an axis of `length` pixels."""
         low, high, shown = (self._linear(each) for each in (self.low, self.high, values))
         return length * (shown - low) / (high - low)
 
     def values(self, pixels: ArrayLike, length: float) -> NDArray[np.float64]:
-        """What stands so far along an axis."""
+        """Convert positions on an axis of `length` pixels to values."""
         low, high = self._linear(self.low), self._linear(self.high)
         values = low + np.asarray(pixels) / length * (high - low)
         return np.exp(values) if self.is_log else values
@@ -82,7 +84,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Look:
-    """How a variant of each system's line is drawn; without a dash it is points alone."""
+    """The style of a variant's line; without a dash only its points are drawn."""
 
     dash: tuple[int, int] | None = (1, 0)
     is_marked: bool = False
@@ -90,8 +92,10 @@ class Look:
 
 
 def round_ticks(low: float, high: float) -> list[float]:
-    """At most seven round numbers between low and high for a log scale: of equal distances where the scale is short,
-    else of each power of ten as many as there is room for."""
+    """Return at most seven round numbers between low and high for a log scale.
+
+    Short scales have equal steps; longer ones have as many numbers per power of ten as there is room for.
+    """
     if high / low < 5:
         steps = (step * 10.0**power for power in range(-30, 30) for step in (1, 2, 5))
         step = next(step for step in steps if (high - low) / step <= 6)
@@ -106,18 +110,20 @@ def round_ticks(low: float, high: float) -> list[float]:
 
 
 def significant(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with five digits of each fraction: more than a figure shows, and fewer bytes."""
+    """Round fractions to five significant digits: enough for a figure, in fewer bytes."""
     fractions = frame.select_dtypes("float")
     return frame.assign(**{name: fractions[name].map(lambda value: float(f"{value:.5g}")) for name in fractions})
 
 
 def apart(pixels: ArrayLike, length: float, distance: float = NAME) -> NDArray[np.float64]:
-    """The places along an axis that are nearest to these, no two of them nearer to each other than `distance`, and
-    within the axis where it has room for all."""
+    """Return the places along an axis closest to `pixels` with a distance of at least `distance`.
+
+    length: of the axis, in pixels; the places are within it if it has room for all.
+    """
     pixels = np.asarray(pixels, dtype=float)
     order, steps = np.argsort(pixels, kind="stable"), distance * np.arange(len(pixels))
     placed = np.empty_like(pixels)
-    # of places less what must be between them, none may be below the one before
+    # after subtracting the minimum distances, places must not decrease
     free = isotonic_regression(pixels[order] - steps).x
     placed[order] = steps + np.clip(free, 0, max(0, length - steps[-1]))
     return placed
@@ -138,12 +144,21 @@ def line_panel(
     over: Sequence[alt.Chart] = (),
     name: str = "point",
 ) -> Figure:
-    """Lines through the rows of `frame` in their order: of each `system` and `variant`, by `x` and `y`; `looks` are
-    those of the variants, the first of them the one whose end has the system's name.
+    """Return a panel with a line per system and variant, through the rows of `frame` in their order.
 
-    From `low` to `high`, where the table has them, goes a band, or with `has_bars` a bar at each point. `bounds` are
-    dashed lines across, by name; `over` more layers, with data of their own. Panels that `stacked` puts in one figure
-    need another `name` each, and the same `systems`, where not all of them are in each, for the same colours.
+    Args:
+        frame: columns system, variant, x, y, and optionally low and high, drawn as a band.
+        x: scale of the horizontal axis.
+        y: scale of the vertical axis.
+        looks: style of each variant. The system's name is at the end of the first one's line.
+        systems: all systems of a figure, for equal colours in panels that lack some of them.
+        bounds: names and values of dashed lines across the panel.
+        width: of the panel, in pixels, with the names.
+        height: in pixels.
+        interpolate: of the lines, as in Vega-Lite.
+        has_bars: draw a bar at each point instead of a band.
+        over: more layers, with separate data.
+        name: unique for each panel that `stacked` joins.
     """
     systems = sorted(systems or set(frame["system"]))
     if "low" in frame and not (frame["low"] < frame["high"]).any():
@@ -163,18 +178,18 @@ def line_panel(
         chart = chart.transform_filter(alt.FieldOneOfPredicate("variant", [*dashes]))
         return chart.mark_line(strokeWidth=1.8, interpolate=interpolate).encode(x.x(), y.y(), dash)
 
-    own = alt.Chart() if is_apart else alt.Chart(frame)  # a panel a system shows the part of the data that is its own
+    own = alt.Chart() if is_apart else alt.Chart(frame)  # facets get their data from the panel
     layers: list[alt.Chart] = []
     if is_apart:
         others = _thinned(frame, POINTS // 8)[["system", "variant", "x", "y"]].rename(columns={"system": "other"})
-        behind = lines(alt.Chart(others)).mark_line(strokeWidth=1, opacity=0.25, interpolate=interpolate)
-        layers.append(behind.encode(color=alt.value(INK), detail="other:N"))
+        background = lines(alt.Chart(others)).mark_line(strokeWidth=1, opacity=0.25, interpolate=interpolate)
+        layers.append(background.encode(color=alt.value(INK), detail="other:N"))
     if "low" in frame:
         spread = own.encode(x.x(), y.y("low"), alt.Y2("high"), colour, alt.Detail("variant:N"))
         layers.append(spread.mark_rule(strokeWidth=1.3) if has_bars else spread.mark_area(opacity=0.2))
     drawn = [layer.encode(colour) for layer in (lines(own), *_points(own, frame, x, y, looks, name))]
     if is_apart:
-        layers.insert(0, drawn.pop())  # of facets in one figure Altair has the pointer watch the first layer
+        layers.insert(0, drawn.pop())  # in facets, Altair attaches the pointer to the first layer
     layers += drawn
     layers += _bounds(bounds, y, is_named=is_apart)
     if not is_apart:
@@ -186,13 +201,13 @@ def line_panel(
 
 
 def stacked(panels: Sequence[Figure], columns: int = 1) -> alt.ConcatChart:
-    """Panels of lines below each other, or in so many columns."""
-    of_its_own: Any = dict.fromkeys(("color", "shape", "strokeDash"), "independent")
-    return alt.concat(*panels, columns=columns).resolve_scale(**of_its_own)
+    """Join panels of lines in a figure with `columns` columns."""
+    independent: Any = dict.fromkeys(("color", "shape", "strokeDash"), "independent")
+    return alt.concat(*panels, columns=columns).resolve_scale(**independent)
 
 
 def _thinned(frame: pd.DataFrame, most: int) -> pd.DataFrame:
-    """At most so many points of each line, at even distances, the first and the last among them."""
+    """Keep at most `most` points of each line, at even distances, with the first and the last."""
     parts = [part for _, part in frame.groupby(["system", "variant"], sort=False)]
     places = [np.linspace(0, len(part) - 1, min(most, len(part))).round().astype(int) for part in parts]
     return pd.concat([part.iloc[kept] for part, kept in zip(parts, places, strict=True)], ignore_index=True)
@@ -201,7 +216,7 @@ def _thinned(frame: pd.DataFrame, most: int) -> pd.DataFrame:
 def _points(
     own: alt.Chart, frame: pd.DataFrame, x: Scale, y: Scale, looks: Mapping[str, Look], name: str
 ) -> list[alt.Chart]:
-    """Those of marked lines, and of all lines the one that the pointer is nearest to, with its numbers."""
+    """Return the points of marked lines, and for all lines the point next to the pointer, with its numbers."""
     shape = alt.Shape("variant:N", legend=None)
     shape = shape.scale(domain=[*looks], range=[look.shape for look in looks.values()])
     chart = own.mark_point(filled=True, size=36, opacity=1).encode(x.x(), y.y(), shape)
@@ -230,7 +245,7 @@ def _bounds(bounds: Sequence[tuple[str, float]], y: Scale, is_named: bool) -> li
 def _ends(
     frame: pd.DataFrame, variants: Sequence[str], bounds: Sequence[tuple[str, float]], x: Scale, y: Scale, height: float
 ) -> list[alt.Chart]:
-    """The systems' names at the right edge, with a thin line to where a line that ends sooner or lower does."""
+    """Return the systems' names at the right edge, with thin lines to the ends of lines that end elsewhere."""
     order = frame["variant"].map(variants.index)
     firsts = frame[order == order.groupby(frame["system"]).transform("min")]
     ends = firsts.drop_duplicates("system", keep="last")[["system", "x", "y"]]

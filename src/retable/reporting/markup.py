@@ -1,4 +1,4 @@
-"""A table, and what it is in Markdown and LaTeX (booktabs); for HTML see `page`."""
+"""Tables, and their conversion to Markdown and LaTeX (booktabs); for HTML see `page`."""
 
 import re
 from collections.abc import Sequence
@@ -10,19 +10,19 @@ from retable.core.escaping import latex, markdown
 
 @dataclass(frozen=True)
 class Value:
-    """What stands in one field of a table."""
+    """The contents of one field of a table."""
 
     text: str
     spread: str = ""  # a standard deviation, after ±
     bold: bool = False
-    runs: tuple[str, ...] = ()  # the cells behind the number, which HTML links to
-    hint: str = ""  # shown by HTML on hovering
+    runs: tuple[str, ...] = ()  # cells that the number comes from, which HTML links to
+    hint: str = ""  # shown in HTML on hover
 
 
 @dataclass(frozen=True)
 class Row:
     values: list[Value]
-    apart: bool = False  # under a rule of its own: an oracle, a total
+    apart: bool = False  # has a rule above it, such as an oracle or a total
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,20 @@ class Table:
     name: str
     title: str
     columns: list[Column]
-    panels: dict[str, list[Row]]  # corpus, or what `panel` says: rows
+    panels: dict[str, list[Row]]  # rows by corpus, or by the kind in `panel`
     notes: list[str]
     panel: str = "Corpus"
-    lead: tuple[str, ...] = ()  # the columns that a page shows, the others on a click; by default it shows all
+    lead: tuple[str, ...] = ()  # columns that a page shows without a click; empty: all
 
 
 def markdown_table(table: Table) -> str:
-    """A heading, one pipe table a corpus (GitHub's flavour), and the notes."""
+    """Return a heading, one pipe table per panel (GitHub's flavour), and the notes."""
     heads = [column.name for column in table.columns]
     parts = [f"### {_markdown(table.title)}"]
     for corpus, rows in table.panels.items():
         fields = [[_markdown(head) for head in heads]]
         fields += [[_markdown(value.text, value.spread, value.bold) for value in row.values] for row in rows]
-        # padded, so that the source reads as a table too; a rule is one dash at least, beside the colon of numbers
+        # padded, so that the source is readable; a rule has at least one dash, and for numbers a colon
         rules = [1 + column.numeric for column in table.columns]
         widths = [max(rule, *map(len, column)) for rule, column in zip(rules, zip(*fields, strict=True), strict=True)]
         sized = zip(table.columns, widths, strict=True)
@@ -71,7 +71,7 @@ def _pipes(table: Table, line: list[str], widths: list[int]) -> str:
 
 
 def latex_table(table: Table) -> str:
-    """A `table` environment for `\\usepackage{booktabs}`, a panel a corpus."""
+    """Return a `table` environment for `\\usepackage{booktabs}`, with all panels."""
     width = len(table.columns)
     grouped, heads = groups(table.columns), [_latex(column.title) for column in table.columns]
     lines = [
@@ -99,12 +99,12 @@ def latex_table(table: Table) -> str:
 
 
 def anchor(name: str, kind: str = "run-") -> str:
-    """By what a place is referred to: in a page the entry of a cell, in LaTeX a table."""
+    """Return an identifier for links: to a cell's entry in a page, or to a table in LaTeX."""
     return kind + re.sub(r"[^\w.-]", "-", name)
 
 
 def groups(columns: Sequence[Column]) -> list[tuple[str, int, int]]:
-    """(heading, first column, number of columns) of each stretch of columns under one heading."""
+    """Return (heading, first column, number of columns) of each run of columns under one heading."""
     stretches = groupby(range(len(columns)), key=lambda i: columns[i].group)
     return [(group, (places := list(stretch))[0], len(places)) for group, stretch in stretches]
 

@@ -1,5 +1,7 @@
-"""What tasks' models take from which layer of an ELMo: its scalar mix's shares s and its scale γ (Peters et al. 2018,
-arXiv 1802.05365, equation 1 and figure 2). Equal data give equal bytes."""
+"""Scalar mixes of ELMo's layers in task models: shares s and scale γ.
+
+Peters et al. (2018, arXiv 1802.05365, equation 1 and figure 2). Equal data give equal bytes.
+"""
 
 from collections.abc import Iterable
 
@@ -12,14 +14,16 @@ from retable.reporting.glue import TASKS
 from retable.reporting.lines import significant
 from retable.reporting.results import Result
 
-FILL = f"{COLOURS[1]}80", "#80808000", f"{COLOURS[0]}80"  # less, equal, more
-LEAST = 0.1  # of a share's distance to an equal one, at which a square is full
-CELL = 62, 30  # pixels across and down
+FILL = f"{COLOURS[1]}80", "#80808000", f"{COLOURS[0]}80"  # colours of shares below, equal to and above 1 / layers
+LEAST = 0.1  # minimum distance from an equal share that gets the full colour
+CELL = 62, 30  # width and height of a square, in pixels
 
 
 def mixes_frame(results: Iterable[Result]) -> pd.DataFrame:
-    """A row a corpus, system, task and layer: its share and the scale, means and standard deviations over seeds. Mixes
-    of a single layer, which takes all, are left out."""
+    """Return a row per corpus, system, task and layer: share and scale, means and standard deviations over seeds.
+
+    Mixes of a single layer, whose share is always 1, are omitted.
+    """
     rows = []
     for result in results:
         if len(mix := result.tables.get("mix", ())) > 1:
@@ -39,7 +43,7 @@ def mixes_frame(results: Iterable[Result]) -> pd.DataFrame:
 
 
 def _place(task: str) -> tuple[int, str]:
-    """GLUE's tasks first, in their order."""
+    """Sort GLUE's tasks first, in their order."""
     return [*TASKS, task].index(task), task
 
 
@@ -48,18 +52,18 @@ def _title(task: str) -> str:
 
 
 def mixes_figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """A figure a corpus, of `mixes_frame`."""
+    """Return a figure per corpus, from rows of `mixes_frame`."""
     return {} if frame.empty else {str(corpus): _figure(part) for corpus, part in frame.groupby("corpus")}
 
 
 def _figure(frame: pd.DataFrame) -> Figure:
-    """A heat map: tasks down, layers across, in each square its share, behind the last one γ."""
+    """Draw a heat map: tasks down, layers across, with each layer's share, and γ last."""
     several = frame["system"].nunique() > 1
     names = [
         _title(task) + f", {system}" * several for task, system in zip(frame["task"], frame["system"], strict=True)
     ]
     frame = frame.assign(name=names, column=[f"layer {layer}" for layer in frame["layer"]])
-    apart = frame["share"] - 1 / frame.groupby("name")["layer"].transform("count")  # from an equal share
+    apart = frame["share"] - 1 / frame.groupby("name")["layer"].transform("count")  # distance from an equal share
     reach = max(LEAST, float(apart.abs().max()))
     shares = frame.assign(apart=apart, value=frame["share"], std=frame["share_std"])
     gammas = frame.drop_duplicates("name").assign(column="γ")
@@ -75,6 +79,6 @@ def _figure(frame: pd.DataFrame) -> Figure:
     fill = alt.Color("apart:Q", legend=None).scale(domain=[-reach, 0, reach], range=FILL)
     full = base.mark_rect(stroke=INK, strokeOpacity=0.2).encode(fill)
     texts = base.mark_text().encode(alt.Text("value:Q", format=".2f"))
-    told = "share of each layer: blue more than an equal one, orange less"
+    subtitle = "share of each layer: blue more than an equal one, orange less"
     size = {"width": alt.Step(CELL[0]), "height": alt.Step(CELL[1])}
-    return alt.layer(full, texts).properties(title={"text": str(frame["corpus"].iloc[0]), "subtitle": told}, **size)
+    return alt.layer(full, texts).properties(title={"text": str(frame["corpus"].iloc[0]), "subtitle": subtitle}, **size)

@@ -1,4 +1,4 @@
-"""Tables of words' nearest neighbours, as the cells found them."""
+"""Tables of words' nearest neighbours."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,14 +10,15 @@ import pandas as pd
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import Result, by_corpus
 
-WORDS, NEIGHBOURS = 6, 5  # so many unseen words of those that were looked at, so many neighbours of each
-Lists = Mapping[str, Sequence[pd.Series]]  # by system the neighbours of each word
+WORDS, NEIGHBOURS = 6, 5  # number of unseen words that are shown, and of neighbours of each
+Lists = Mapping[str, Sequence[pd.Series]]  # neighbours of each word, by system
 
 
 def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """A table a corpus, with its rows as they were found: at the heads the words with their frequency ranks, below
-    them their neighbours, a panel a system. Of several seeds the first is shown. Systems that were asked for other
-    words, or rank them otherwise, have a table of their own."""
+    """Return a table per corpus with its rows: words with their frequency ranks in the header, a panel per system.
+
+    The first of several seeds is shown. Systems with other words or ranks have a separate table.
+    """
     tables = []
     note = (
         "Below a word stands its frequency rank, and then its neighbours by cosine, the nearest first. "
@@ -42,8 +43,10 @@ def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFra
 
 
 def unseen_neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """A table a corpus, with its rows as they were found: at the heads some of the words that the text lacks, below
-    them their neighbours, a panel a system. Of several seeds the first is shown."""
+    """Return a table per corpus with its rows, for some words that the training text lacks; a panel per system.
+
+    The first of several seeds is shown.
+    """
     tables = []
     for corpus, systems in by_corpus(results, "unseen_words"):
         firsts = {system: runs[0] for system, runs in systems.items()}
@@ -76,7 +79,7 @@ def _frames(kind: str, corpus: str, firsts: Mapping[str, Result]) -> dict[str, p
 def _table(
     name: str, title: str, words: Iterable[tuple[str, str]], lists: Lists, firsts: Mapping[str, Result], note: str
 ) -> Table:
-    """The table with a column for each of the words, below which a second text stands, and a panel for each system."""
+    """Return the table: a column per word with a second text below it, and a panel per system."""
     panels = {
         system: [
             Row([Value(str(place), runs=(firsts[system].name,)), *map(Value, line)])

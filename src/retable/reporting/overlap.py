@@ -1,6 +1,6 @@
 """Notes of tables: the share of test data that also occurs in the training data.
 
-Stages `prepare` and `finetune` measure it, see `retable.corpora.overlap`.
+The stages `prepare` and `finetune` measure it, see `retable.corpora.overlap`.
 """
 
 from collections import defaultdict
@@ -23,15 +23,15 @@ NOTE = (
 
 
 def with_overlap(frame: pd.DataFrame, results: Iterable[Result]) -> pd.DataFrame:
-    """Return the aggregates with `_overlap`, the shares of each row's test data; "" where they were not measured."""
-    found: dict[tuple[str, str, str], dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
+    """Return the aggregates with `_overlap`, the shares of each row's test data; "" if they were not measured."""
+    values: dict[tuple[str, str, str], dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
     for result in results:
         for key, value in result.metrics.items():
             place, _, name = key.rpartition("/")
             if name.startswith(OVERLAP):
                 task, _, split = place.rpartition("/")
-                found[result.run["corpus"], task, split][name.removeprefix(OVERLAP)].add(value)
-    shares = {(corpus, task): _shares(task or corpus, split, of) for (corpus, task, split), of in found.items()}
+                values[result.run["corpus"], task, split][name.removeprefix(OVERLAP)].add(value)
+    shares = {(corpus, task): _shares(task or corpus, split, of) for (corpus, task, split), of in values.items()}
     cells = zip(frame["corpus"], frame["task"], frame["n"], strict=True)
     return frame.assign(_overlap=[shares.get((corpus, task), "") if n else "" for corpus, task, n in cells])
 
@@ -42,9 +42,9 @@ def overlap_note(frame: pd.DataFrame) -> list[str]:
     return [NOTE.format("; ".join(shares))] if shares else []
 
 
-def _shares(name: str, split: str, found: dict[str, set[float]]) -> str:
-    """Systems differ in the share where each has training examples of its own."""
-    parts = [f"{_percent(found[part])} {text}" for part, text in PARTS.items() if part in found]
+def _shares(name: str, split: str, values: dict[str, set[float]]) -> str:
+    """Describe the shares of a task or corpus; systems with separate training examples give a range."""
+    parts = [f"{_percent(values[part])} {text}" for part, text in PARTS.items() if part in values]
     return f"{name} ({split}) {', '.join(parts)}"
 
 

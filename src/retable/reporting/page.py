@@ -1,8 +1,7 @@
-"""A study's page: `report.html`, one file that needs no network. Its tables sort and filter, its figures answer the
-mouse, and each number opens what made it.
+"""The page of a study, `report.html`: one file without network access, with sortable tables and interactive figures.
 
-The page is of one making: it names runs, commits and seconds. What is the same whenever its numbers are stands beside
-it, in CSV, Markdown and SVG.
+Each number opens the entries of its cells. The page belongs to one run of the study: it contains runs, commits and
+seconds. Files that depend on the numbers only are next to it, in CSV, Markdown and SVG.
 """
 
 import json
@@ -26,7 +25,7 @@ from retable.reporting.provenance import Entry
 from retable.reporting.published import NOT_RUN
 from retable.reporting.results import AFTERWARDS, FAIL, PASS, PASS_OTHER
 
-NOTE = "Note"  # the column that becomes footnotes
+NOTE = "Note"  # title of the column that becomes footnotes
 MEANINGS = {
     PASS: "within the tolerance of what was published",
     PASS_OTHER: "within it, by another recipe than the published one",
@@ -47,15 +46,17 @@ def report_page(
     answer: str = "",
     main: Mapping[str, Figure] = MappingProxyType({}),
 ) -> str:
-    """Return the page.
+    """Return the HTML of a page.
 
     Args:
-        about: what the study is for.
-        summary: what all runs have in common.
+        title: of the page.
+        about: the study's purpose.
+        summary: facts of all runs.
         frame: the aggregates, for verdicts and sources.
+        tables: in their order.
         figures: by title.
-        cells: by stage, corpus, system and task.
-        again: the command that makes it all again.
+        cells: entries of cells, by group.
+        again: the command that makes everything again.
         question, answer: of the study; they open the page.
         main: the figures that follow the answer, by the finding that they show.
     """
@@ -88,7 +89,7 @@ def _charts(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
 
 
 def failures(frame: pd.DataFrame) -> list[str]:
-    """A line each number that is outside of its tolerance; the tables' notes say why, where it is known."""
+    """Return a line per number outside its tolerance; the tables' notes give known reasons."""
     return [
         f"{row.system} on {row.corpus}, {row.split} {row.metric}: "
         f"{row.mean:.{2 if row.metric in LIKELIHOODS else 4}f}, published "
@@ -98,7 +99,7 @@ def failures(frame: pd.DataFrame) -> list[str]:
 
 
 def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
-    """Each verdict with the number of rows that have it, of those that can have one, and what it means."""
+    """Return each verdict with the number of its rows and its meaning; empty without judged rows."""
     counts = Counter(frame["verdict"])
     late = Counter(row.verdict for row in frame.itertuples() if AFTERWARDS in row.note)
     judged = [
@@ -111,7 +112,7 @@ def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
 
 
 def _sources(frame: pd.DataFrame) -> Iterable[str]:
-    """The published numbers by their source."""
+    """Yield the published numbers of each source."""
     for source, rows in frame[frame["published"].notna()].groupby("source", sort=False):
         numbers = [
             f"{row.system}, {row.corpus}, {row.split}: {row.published:g}"
@@ -122,8 +123,11 @@ def _sources(frame: pd.DataFrame) -> Iterable[str]:
 
 
 def _table(table: Table) -> dict[str, Any]:
-    """A table as the template takes it: of each panel the rows that were run, and those that others published alone,
-    which show what they lack. The notes of rows become footnotes."""
+    """Convert a table for the template.
+
+    Rows that were run are separated from published rows that were not, which show their missing requirements. The notes
+    of rows become footnotes.
+    """
     note = next((i for i, column in enumerate(table.columns) if column.title == NOTE), None)
     footnotes: dict[str, dict[str, Any]] = {}
     panels = []
@@ -134,11 +138,14 @@ def _table(table: Table) -> dict[str, Any]:
                 number = len(footnotes) + 1
                 footnotes[text] = {"number": number, "id": f"note-{table.name}-{number}", "text": text}
         own = [i for i in range(len(table.columns)) if i != note]
-        own, said = ([i for i in own if i == 0 or _says(part, i)] for part in (run, unrun))
+        own, unrun_columns = ([i for i in own if i == 0 or _says(part, i)] for part in (run, unrun))
         lacks = "" if note is None else _common(unrun, note)
         if note is not None and not lacks:
-            said.append(note)
-        shown = {"run": _shown(table, run, own, table.lead, footnotes, note), "unrun": _shown(table, unrun, said)}
+            unrun_columns.append(note)
+        shown = {
+            "run": _shown(table, run, own, table.lead, footnotes, note),
+            "unrun": _shown(table, unrun, unrun_columns),
+        }
         panels.append({"title": title, "lacks": lacks, **shown})
     return {
         "name": table.name,
@@ -154,7 +161,7 @@ def _is_unrun(row: Row) -> bool:
 
 
 def _says(rows: Sequence[Row], column: int) -> bool:
-    """Whether a column says something of these rows."""
+    """Check whether a column has contents in these rows."""
     return any(row.values[column].text not in ("", "n/a", NOT_RUN) for row in rows)
 
 
@@ -166,7 +173,7 @@ def _shown(
     footnotes: Mapping[str, Mapping[str, Any]] | None = None,
     note: int | None = None,
 ) -> dict[str, Any]:
-    """Rows with the columns `kept`; where there are `lead` ones, the others but the first are details."""
+    """Convert rows with the columns `kept`; if there are `lead` columns, the others except the first are details."""
     columns = [table.columns[i] for i in kept]
     details = [bool(lead) and i > 0 and column.name not in lead for i, column in enumerate(columns)]
     kinds = [
@@ -184,18 +191,18 @@ def _shown(
         shown.append({"cells": cells, "apart": row.apart, "details": any(details), "note": own})
     heads = [{"title": column.title, "kind": kind} for column, kind in zip(columns, kinds, strict=True)]
     grouped = groups(columns) if any(column.group for column in columns) else []
-    sorts = len(rows) > 2 and all(row.values[0].text for row in rows)  # a blank says: as in the row above
+    sorts = len(rows) > 2 and all(row.values[0].text for row in rows)  # a blank means the value of the row above
     return {"columns": heads, "groups": [(group, n) for group, _, n in grouped], "rows": shown, "sorts": sorts}
 
 
 def _common(rows: Sequence[Row], note: int) -> str:
-    """What all of these rows lack, where they lack the same."""
+    """Return what all of these rows need to be run, if it is the same for all."""
     lacking = {row.values[note].text for row in rows}
     return lacking.pop() if len(lacking) == 1 else ""
 
 
 def _order(value: Value) -> float | None:
-    """The number that a field sorts by; None where it sorts by its text."""
+    """Return the number that a field is sorted by; None if it is sorted as text."""
     try:
         return float(value.text.replace(",", ""))
     except ValueError:
@@ -224,5 +231,5 @@ def _vega() -> Markup:
 
 
 def _json(value: Any) -> Markup:
-    """For a script element, in which `</script` and `<!--` are read whatever they stand in."""
+    """Return JSON for a script element, with `<` escaped, so that `</script` and `<!--` do not end the element."""
     return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))

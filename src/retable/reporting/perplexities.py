@@ -7,11 +7,13 @@ from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, beside
 from retable.reporting.lines import Scale, significant
 from retable.reporting.results import ORACLE
 
-ROW = 22  # pixels
+ROW = 22  # height of a row, in pixels
 
 
 def perplexities(frame: pd.DataFrame) -> dict[str, Figure]:
-    """A figure a corpus of test perplexity per word: a dot a system that ran, its 95 % interval, the oracle a line."""
+    """Return a figure per corpus of test perplexity per word: a dot per system with its 95 % interval, the oracle as a
+    line.
+    """
     frame = frame[(frame["task"] == "") & (frame["split"] == "test") & (frame["metric"] == "perplexity_word")]
     frame = frame[frame["n"] > 0]
     frame = frame[frame["corpus"].isin(frame.loc[frame["system"] != ORACLE, "corpus"])]
@@ -26,7 +28,7 @@ def _dots(corpus: str, frame: pd.DataFrame) -> Figure:
     x = Scale.over(f"test perplexity per word, log scale, 95 % intervals{published}", [low / 1.1, high], is_log=True)
     systems = frame[frame["system"] != ORACLE].sort_values("mean", ascending=False)
     high = systems["ci_high"].fillna(systems["mean"])
-    # a published number just right of ours would stand on its text
+    # a published number slightly above the measured one would cover its text
     is_covered = (systems["published"] > high) & (systems["published"] < 1.2 * high)
     systems = systems.assign(end=high.mask(is_covered, systems["published"]))
     tooltip = [

@@ -1,4 +1,4 @@
-"""What pretrained models know: tables and figures of their objectives' own metrics, of both directions, of layers."""
+"""Tables and figures of pretrained models: metrics of objectives, senses of words, layers."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from retable.reporting.lines import DOTTED, Look, Scale, line_panel
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import BOUNDS
 
-# group, title: the metric of the objective that has it, and what its number is multiplied by
+# by group and title of a column: the metrics of objectives for it, and the factor of its numbers
 HELD_OUT: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
     ("Masked words", "nats"): (("masked_loss", "generator_loss"), 1),
     ("Masked words", "accuracy"): (("masked_accuracy",), 100),
@@ -24,7 +24,7 @@ HELD_OUT: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
     ("Targets", "nats"): (("target_loss",), 1),
     ("Targets", "accuracy"): (("accuracy",), 100),
 }
-# a row of the grammar's: its label, and its metrics by the metrics of HELD_OUT that they bound
+# by the label of a row of the grammar: its metrics, by the metrics of HELD_OUT that they bound
 GRAMMAR = {
     "bound (grammar)": {"masked_loss": ("masked", "corrupted")},
     "bound, one word chosen (grammar)": {"masked_loss": ("masked", "alone_corrupted")},
@@ -41,7 +41,7 @@ GRAMMAR = {
 
 
 def held_out_table(frame: pd.DataFrame) -> Table:
-    """A row a system, those of one objective together, from the worst loss to the best; below them the grammar's."""
+    """Return a row per system, grouped by objective, from worst to best loss; then the rows of the grammar."""
     columns = [Column("System", numeric=False), Column("Runs")]
     columns += [Column(title, group) for group, title in HELD_OUT]
     panels = {}
@@ -76,28 +76,28 @@ def held_out_table(frame: pd.DataFrame) -> Table:
 
 
 def _held_out_values(cells: Mapping[str, pd.Series]) -> list[Value]:
-    found = (next((cells[name] for name in metrics if name in cells), None) for metrics, _ in HELD_OUT.values())
+    matches = (next((cells[name] for name in metrics if name in cells), None) for metrics, _ in HELD_OUT.values())
     scales = (scale for _, scale in HELD_OUT.values())
-    return [mean_value(cell, 3 if scale == 1 else 1, scale) for cell, scale in zip(found, scales, strict=True)]
+    return [mean_value(cell, 3 if scale == 1 else 1, scale) for cell, scale in zip(matches, scales, strict=True)]
 
 
 def _grammar_rows(frame: pd.DataFrame) -> list[Row]:
-    """The rows of GRAMMAR that were computed, each number with its standard error."""
+    """Return the rows of GRAMMAR that were computed, each number with its standard error."""
     cells = {(cell["task"], cell["metric"]): cell for _, cell in frame.iterrows()}
     rows: list[Row] = []
     for label, bounded in GRAMMAR.items():
-        found = {}
+        bounds = {}
         for name, (task, metric) in bounded.items():
             if (task, metric) in cells:
-                found[name] = cells[task, metric].copy()
-                found[name]["std"] = cells[task, f"{metric}_standard_error"]["mean"]
-        if found:
-            rows.append(Row([Value(label), Value(""), *_held_out_values(found)], apart=not rows))
+                bounds[name] = cells[task, metric].copy()
+                bounds[name]["std"] = cells[task, f"{metric}_standard_error"]["mean"]
+        if bounds:
+            rows.append(Row([Value(label), Value(""), *_held_out_values(bounds)], apart=not rows))
     return rows
 
 
 def _by_kind_of_loss(cells: dict[str, pd.Series]) -> dict[str, pd.Series]:
-    """The cells with `loss` called for what it is a loss of; one that is a sum of others goes."""
+    """Rename `loss` after the predicted tokens, and drop a loss that is a sum of others."""
     loss = cells.pop("loss", None)
     if loss is None or "generator_loss" in cells:
         return cells
@@ -107,7 +107,7 @@ def _by_kind_of_loss(cells: dict[str, pd.Series]) -> dict[str, pd.Series]:
 
 
 def senses_table(frame: pd.DataFrame) -> Table:
-    """A row a system and layer, from the one without context up; last what the most frequent sense gives."""
+    """Return a row per system and layer, starting with the layer without context; last the most frequent sense."""
     columns = [Column("System", numeric=False), Column("Layer"), Column("Runs"), Column("Occurrences")]
     columns += [Column("nearest", "Accuracy by the"), Column("centroid", "Accuracy by the")]
     panels: dict[str, list[Row]] = {}
@@ -121,7 +121,7 @@ def senses_table(frame: pd.DataFrame) -> Table:
                 values = [mean_value(cells.get(way), 1, 100) for way in ("nearest", "centroid")]
                 rows.append(Row([*head, *values], apart=i == 0 and bool(rows)))
         majority = sorted(set(part.loc[part["metric"] == "majority", "mean"].round(6)))
-        for share in majority:  # one, where all were asked for the same occurrences
+        for share in majority:  # one if all systems were tested on the same occurrences
             values = [Value("most frequent sense"), *[Value("")] * 3, *[Value(f"{100 * share:.1f}")] * 2]
             rows.append(Row(values, apart=share == majority[0]))
     notes = [
@@ -134,8 +134,11 @@ def senses_table(frame: pd.DataFrame) -> Table:
 
 
 def senses_figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """A figure a corpus of the accuracy by layer: a line a system by the nearest occurrence, a dotted one by the
-    nearest mean, a dashed one at the share of the most frequent sense."""
+    """Return a figure per corpus of accuracy by layer.
+
+    Each system has a line by the nearest occurrence and a dotted one by the nearest mean; the dashed line is the share
+    of the most frequent sense.
+    """
     senses = frame[frame["task"] == "senses"]
     return {str(corpus): _senses_figure(str(corpus), part) for corpus, part in senses.groupby("corpus")}
 
@@ -163,8 +166,8 @@ def layers_scale(title: str, layers: pd.Series) -> Scale:
 
 
 def layers_of(system: pd.DataFrame) -> list[tuple[int, dict[str, pd.Series]]]:
-    """The layers of a system in their order, each with its cells by metric."""
-    found: dict[int, dict[str, pd.Series]] = defaultdict(dict)
+    """Return the layers of a system in their order, each with its cells by metric."""
+    layers: dict[int, dict[str, pd.Series]] = defaultdict(dict)
     for _, cell in system[system["split"].str.startswith("layer_")].iterrows():
-        found[int(cell["split"].removeprefix("layer_"))][cell["metric"]] = cell
-    return sorted(found.items())
+        layers[int(cell["split"].removeprefix("layer_"))][cell["metric"]] = cell
+    return sorted(layers.items())

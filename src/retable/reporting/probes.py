@@ -1,4 +1,4 @@
-"""What linear probes read off the layers of pretrained models: the table, and the figure by layer."""
+"""Table and figures of linear probes on the layers of pretrained models."""
 
 import pandas as pd
 
@@ -12,7 +12,7 @@ CONTROL = "_control"
 
 
 def probes_table(frame: pd.DataFrame) -> Table:
-    """A row a system and layer, from the one that goes into the first up; last what the most frequent label gives."""
+    """Return a row per system and layer, starting with the input of the first; last the most frequent label."""
     kinds = _kinds(frame)
     columns = [Column("System", numeric=False), Column("Layer"), Column("Runs")]
     columns += [Column(title, _title(kind)) for kind in kinds for title in ("accuracy", "control", "selectivity")]
@@ -46,8 +46,11 @@ def probes_table(frame: pd.DataFrame) -> Table:
 
 
 def probes_figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """A figure a corpus, a panel a kind of label: accuracy by layer, a line a system, a dotted one of its control task,
-    and a dashed one at the share of the most frequent label."""
+    """Return a figure per corpus of accuracy by layer, a panel per kind of label.
+
+    Each system has a line and a dotted one for its control task; the dashed line is the share of the most frequent
+    label.
+    """
     probes = frame[frame["task"] == "probes"]
     return {str(corpus): _figure(str(corpus), part) for corpus, part in probes.groupby("corpus")}
 

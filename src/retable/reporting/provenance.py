@@ -1,4 +1,4 @@
-"""What made a study's numbers: each cell's command, configuration, inputs and cost, its commit and its run."""
+"""Origin of a study's numbers: each cell's command, configuration, inputs, cost, commit and run."""
 
 import re
 from collections import Counter
@@ -27,7 +27,7 @@ SPENT = {"seconds": "{:g} s", "peak_memory_mib": "{:,} MiB at most", "hardware":
 
 @dataclass(frozen=True)
 class Making:
-    """How a study makes a cell: the command, DVC's stage, and what it sets beside the recipe's own."""
+    """How a study makes a cell: command, DVC stage, and settings that differ from the recipe."""
 
     command: str
     address: str
@@ -36,7 +36,7 @@ class Making:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a cell, as a page shows it; empty where it is not known."""
+    """The facts of a cell that a page shows; unknown ones are empty."""
 
     id: str
     name: str
@@ -47,7 +47,7 @@ class Entry:
     commit_url: str
     dirty: bool
     run_id: str
-    made_from: list[tuple[str, str]]  # names, and the ids of those that have an entry
+    made_from: list[tuple[str, str]]  # names of cells, with their entries' ids or ""
     cost: list[str]
     digests: list[tuple[str, str]]
     environment: str
@@ -55,8 +55,11 @@ class Entry:
 
 
 def entries(results: Iterable[Result], makings: Mapping[str, Making], remote: str | None) -> dict[str, list[Entry]]:
-    """Each cell's, by stage, corpus, system and task. `makings` are by the cells' names; `remote` is where the
-    repository is, as git calls it."""
+    """Return the entries of all cells, grouped by stage, corpus, system and task.
+
+    makings: by cell name.
+    remote: URL of the repository's git remote.
+    """
     ordered = _ordered(results)
     names = {result.name for result in ordered}
     page = commit_page(remote)
@@ -90,17 +93,20 @@ def _entry(result: Result, makings: Mapping[str, Making], names: set[str], page:
 
 
 def commit_page(remote: str | None) -> str:
-    """Where a commit of a repository is to be seen, but for its name at the end: of https and ssh addresses of hosts
-    such as GitHub and GitLab; "" for others."""
-    found = re.fullmatch(r"(?:https://(?:[^@/]+@)?|ssh://git@|git@)([\w.-]+)[:/]([\w./-]+?)(?:\.git)?/?", remote or "")
-    return f"https://{found[1]}/{found[2]}/commit" if found else ""
+    """Return the URL of a host's commit pages, without the commit; "" for unknown forms of addresses.
+
+    https and ssh addresses of hosts such as GitHub and GitLab are known.
+    """
+    match = re.fullmatch(r"(?:https://(?:[^@/]+@)?|ssh://git@|git@)([\w.-]+)[:/]([\w./-]+?)(?:\.git)?/?", remote or "")
+    return f"https://{match[1]}/{match[2]}/commit" if match else ""
 
 
 def write_runs(results: Iterable[Result], present: Mapping[str, dict[str, Any]], out: Path) -> None:
-    """Write `runs.csv`, a row per cell: its run in MLflow, commit, seconds, machine, and what it is made from.
+    """Write `runs.csv`, a row per cell: its MLflow run, commit, seconds, machine, and the cells that it is made from.
 
-    `present` are the records of the cells that are on this machine, by name. A cell that came out of DVC's cache or
-    from another machine has none, and empty fields.
+    present: records of the cells on this machine, by name. A cell from DVC's cache or from another machine has none,
+        and
+        empty fields.
     """
     rows = [
         {"cell": result.name}
@@ -109,12 +115,12 @@ def write_runs(results: Iterable[Result], present: Mapping[str, dict[str, Any]],
         | {"made_from": " ".join(result.run.get("made_from", []))}
         for result in _ordered(results)
     ]
-    # as they are: a count beside a missing one would be written as a float
+    # dtype=object, because pandas writes integers as floats in columns with missing values
     write_csv(pd.DataFrame(rows, dtype=object), out / "runs.csv")
 
 
 def origins(results: Iterable[Result]) -> list[str]:
-    """A line per origin of a study's cells: how many there are, their commit, requirements and machine."""
+    """Return a line per origin of a study's cells: their number, commit, requirements and machine."""
     counts = Counter(map(_origin, results))
     return [f"{n} cell{'s' * (n != 1)}: {origin}" for origin, n in counts.most_common()]
 
@@ -128,7 +134,7 @@ def _origin(result: Result) -> str:
 
 
 def summary(results: Iterable[Result]) -> str:
-    """What the runs took, and of which commits they are."""
+    """Return a sentence with the number of runs, their total time and their commits."""
     listed = list(results)
     records = [result.record for result in listed if result.record]
     commits = sorted({(record.get("git_commit") or "no commit")[:10] for record in records})
@@ -150,7 +156,7 @@ def _group(result: Result) -> tuple[str, ...]:
 
 
 def _ordered(results: Iterable[Result]) -> list[Result]:
-    """By stage, in the stages' own order, corpus, system and task."""
+    """Sort by stage, in the stages' order, corpus, system and task."""
     listed = list(results)
     stages = list(dict.fromkeys(result.run["stage"] for result in listed))
     return sorted(listed, key=lambda result: (stages.index(result.run["stage"]), _group(result), result.name))

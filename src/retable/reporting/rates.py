@@ -1,14 +1,14 @@
-"""How systems were tuned: each at several learning rates, and which of them validation chose.
+"""Tuning of learning rates: the scores of each rate on validation, and the chosen one.
 
-A study's systems may have `rates`, of which each makes a system of its own. What was learnt without a task is chosen by
-its validation loss; what learnt one by the metric that the study names for it, under `chosen_by`:
+A study's systems may have `rates`, each of which makes a separate system. Systems without a task are chosen by their
+validation loss. Systems of a task are chosen by the metric that the study names under `chosen_by`:
 
-    chosen_by: {sentiment: accuracy}  # of its validation split; higher is better
+    chosen_by: {sentiment: accuracy}  # of its validation split, higher is better
 
-What has neither, such as word vectors, is chosen by the systems that start from it, one from each of its rates.
+Systems with neither, such as word vectors, are chosen by systems that start from them, one from each rate.
 
-The best is the lowest of the rates whose value is within `TIE` of the best value: seeds differ by more, so that the
-very best of a run would be another in the next.
+The best is the lowest rate whose value is within `TIE` of the best value: seeds differ by more, so that the very best
+rate of one run would not be the best of the next.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from retable.core.errors import UsageError
 from retable.reporting.results import Result
 
 LOSS = "loss"
-TIE = 0.005  # nats, or a share; conf/table/rates.yaml has it in a note
+TIE = 0.005  # nats, or a share; also written in a note of conf/table/rates.yaml
 COLUMNS = ["system", "corpus", "task", "split", "metric", "rate", "value", "best", "runs"]
 
 
@@ -29,11 +29,15 @@ def rates_rows(
     pretrained: Sequence[Result],
     values: pd.DataFrame,
 ) -> pd.DataFrame:
-    """One row per system, corpus, task and rate.
+    """Return one row per system, corpus, task and rate; a system with several seeds is judged by their mean.
 
-    `rates` are by system those of the systems that stand for it, by their names; `pretrained` is what was learnt
-    without a task; `values` are the runs of the others, as `results.tidy` has them. A system of several seeds is chosen
-    by their mean. UsageError for a task whose metric to choose by is not said, or not measured.
+    Args:
+        rates: by system, the rates of the systems that were trained for it, by their names.
+        chosen_by: metrics by task.
+        pretrained: results without a task.
+        values: other runs, rows of `results.tidy`.
+
+    Raises: UsageError: the metric of a task is not named, or not measured.
     """
     if not rates:
         return pd.DataFrame()
@@ -81,7 +85,7 @@ def _of_tasks(
         for task, runs in values[values["system"].isin([*by_name])].groupby("task"):
             if chosen_by.get(str(task)) not in (known := {*runs["metric"]}):
                 raise UsageError(
-                    f"{system} has rates, and no metric says which is the best for {task}; write chosen_by: "
+                    f"{system} has rates, but no metric to choose the best for {task}; write chosen_by: "
                     f"{{{task}: {', or '.join(sorted(known))}}}"
                 )
             for run in runs[runs["metric"] == chosen_by[task]].itertuples():

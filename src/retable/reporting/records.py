@@ -1,4 +1,4 @@
-"""Records: what a report needs of a study's cells, without weights, in files that git keeps.
+"""Records: the parts of a study's cells that a report needs, without weights, in files that git stores.
 
 `records/<stage>/<out>.json` has the settings, configuration, scores, inputs and origin of a cell: commit, versions,
 machine. `<out>.zip` next to it has its tables, such as its curve and its scores per unit.
@@ -22,20 +22,21 @@ from retable.core.errors import UsageError
 from retable.reporting.results import Result, result_of, tables_in
 
 TOLERANCE = 1e-5  # relative: a report's tables have six digits
-_WHEN = (1980, 1, 1, 0, 0, 0)  # of the files in an archive, so that the same tables are the same bytes
+_WHEN = (1980, 1, 1, 0, 0, 0)  # time of the files in an archive, constant so that equal tables give equal bytes
 _COMPARED = ("settings", "config", "metrics")
 
 
 def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path) -> None:
     """Write the record of a cell to `path`, and its tables next to it.
 
-    A record that is there stays, with its origin, if it has the same settings and, within TOLERANCE, the same scores
-    and tables: a study that is made again, here or elsewhere, then leaves the same bytes.
+    An existing record is kept, with its origin, if it has the same settings and, within TOLERANCE, the same scores and
+    tables. A study that is made again, here or elsewhere, then leaves the same bytes.
 
     Args:
-        cell: its folder below `outputs/`.
-        settings: that its study makes it with.
-        code: the fingerprint of the code that it reaches.
+        cell: its folder in `outputs/`.
+        settings: the study's settings for it.
+        code: fingerprint of the code that the cell depends on.
+        path: the record's file.
     """
     made = read_record(cell)
     folders = {each.parent.name: each.parent for each in sorted(cell.glob("*/metrics.json"))} or {"": cell}
@@ -57,11 +58,11 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
         for name, folder in folders.items()
         for file, text in tables_in(folder).items()
     }
-    record = json.loads(json.dumps(record))  # whose keys are texts, as those of the record that is there
+    record = json.loads(json.dumps(record))  # converts keys to texts, as in the existing record
     if path.exists():
-        there = _load(path)
-        same = all(_agree(there[key], record[key]) for key in _COMPARED)
-        unknown = there["made"]["commit"] is None and record["made"]["commit"] is not None
+        existing = _load(path)
+        same = all(_agree(existing[key], record[key]) for key in _COMPARED)
+        unknown = existing["made"]["commit"] is None and record["made"]["commit"] is not None
         if same and not unknown and _tables_agree(_read_tables(path), tables):
             return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,12 +75,14 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
                 file.writestr(zipfile.ZipInfo(name, _WHEN), text.encode(), zipfile.ZIP_DEFLATED)
         begun.replace(archive)
     write_json(begun := path.with_name(f"{path.name}.begun"), record)
-    begun.replace(path)  # a kill leaves a whole file, and the next writing compares both
+    begun.replace(path)  # atomic: after a kill, the next write compares the record with the archive again
 
 
 def read_results(path: Path) -> Iterator[Result]:
-    """The results in a record: that of its cell, or of each benchmark of an evaluation. UsageError if it is missing or
-    damaged."""
+    """Yield the results in a record: one for a cell, or one per benchmark of an evaluation.
+
+    Raises: UsageError: the record is missing or damaged.
+    """
     if not path.exists():
         raise UsageError(f"{path} is missing; `retable repro` of its study makes it")
     record, tables = _load(path), _read_tables(path)
@@ -105,7 +108,7 @@ def _load(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
         return {key: record[key] for key in (*_COMPARED, "run", "made")}
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise UsageError(f"{path} is damaged; take it from git again: git checkout {path}") from None
+        raise UsageError(f"{path} is damaged; restore it: git checkout {path}") from None
 
 
 def _read_tables(path: Path) -> dict[str, str]:
@@ -116,7 +119,7 @@ def _read_tables(path: Path) -> dict[str, str]:
         with zipfile.ZipFile(archive) as file:
             return {name: file.read(name).decode() for name in file.namelist()}
     except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, EOFError, OSError, RuntimeError):
-        raise UsageError(f"{archive} is damaged; take it from git again: git checkout {archive}") from None
+        raise UsageError(f"{archive} is damaged; restore it: git checkout {archive}") from None
 
 
 def _agree(one: Any, other: Any) -> bool:
@@ -142,7 +145,7 @@ def _table_agrees(name: str, one: str, other: str) -> bool:
         return False
     for column in first:
         if first[column].dtype.kind == second[column].dtype.kind == "f":
-            # values near zero, such as a loss that is learnt away, are compared with the column's own size
+            # the tolerance of values near zero, such as a final loss, depends on the column's largest value
             size = float(np.abs(first[column]).max())
             if not np.allclose(first[column], second[column], rtol=TOLERANCE, atol=TOLERANCE * size, equal_nan=True):
                 return False

@@ -1,6 +1,6 @@
-"""A study's report: a page, `report.html`, and the same in Markdown, `report.md`; its tables and figures, a file each.
+"""A study's report: the page `report.html`, the same as `report.md`, and a file per table and figure.
 
-The same records give the same bytes, but for `report.html`, which also has what git does not keep.
+Equal records give equal bytes, except in `report.html`, which also contains facts that git does not store.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,23 +83,35 @@ def write_report(
     figure: Mapping[str, str] | None = None,
     present: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> list[Table]:
-    """Write a study's tables, figures and report into `out`, from its results by stage, of evaluations those of their
-    benchmarks.
+    """Write a study's tables, figures and report into `out`, and return the tables.
 
-    `specifications` are those of the tables of the aggregates, by name, in their order; see `retable.reporting.tables`.
+    Oracles come from the stage prepare. Scores come from tokenize (if measured), evaluate, from_scratch and finetune;
+    curves and origins come from all stages.
 
-    Numbers come from `prepare` (oracles), `tokenize` (where it measured), `evaluate`, `from_scratch` and `finetune`,
-    curves from every stage that left one, origins from all. `notes` say by corpus and system what its numbers don't:
-    why one is outside its tolerance. `ablations` are as `retable.reporting.ablations` has them; with `baseline`, a
-    system, there is a table of what others differ by from it on GLUE's tasks; `elmo` says of systems what they are
-    called with ELMo, see `retable.reporting.elmo`; with `label_efficiency`, as the module of that name has it, there
-    are its tables and figures; `lineage`, `gains` and `tuned` are as `retable.reporting.lineage` has them, and
-    `compare` as `retable.reporting.comparison`, whose tables stand first; `rates` and `chosen_by` as
-    `retable.reporting.rates` has them, `lacks` as `retable.reporting.lacking`,
-    and `scaling_laws`, a pattern of systems, as the module of that name has it. `makings` say how each cell is made,
-    and `remote` where the repository is, and `about` what the study is for. `question`, `answer` and `figure`, a title
-    by the name of a file, open the page; see `retable.reporting.answers`. `present` are the records of the cells that
-    are on this machine, by name: the page has their runs.
+    Args:
+        study: its name.
+        results: by stage. Those of evaluations are one per benchmark.
+        out: the folder.
+        specifications: of the tables, by name, in their order, see `retable.reporting.tables`.
+        notes: remarks on numbers by corpus and system, such as the reason of a deviation.
+        ablations: see `retable.reporting.ablations`.
+        baseline: a system. Adds a table of differences to it on GLUE's tasks.
+        elmo: names of variants with ELMo by system, see `retable.reporting.elmo`.
+        label_efficiency: see `retable.reporting.label_efficiency`.
+        lineage: see `retable.reporting.lineage`, also for `gains` and `tuned`. These tables are first.
+        gains: comparisons of pretrained systems.
+        compare: see `retable.reporting.comparison`. These tables are among the first.
+        tuned: how learning rates were found, in words.
+        rates: see `retable.reporting.rates`, also for `chosen_by`.
+        chosen_by: metrics that choose rates, by task.
+        scaling_laws: a pattern of systems, see `retable.reporting.scaling_laws`.
+        lacks: see `retable.reporting.lacking`.
+        makings: how each cell is made, by name.
+        remote: URL of the repository.
+        about: the study's purpose.
+        question, answer: open the page, see `retable.reporting.answers`.
+        figure: the finding that a figure shows, by the name of its file. These figures follow the answer.
+        present: records of the cells on this machine, by name. The page shows their runs.
     """
 
     def of_rows(name: str, rows: pd.DataFrame) -> Iterator[tuple[Table, pd.DataFrame]]:
@@ -136,7 +148,7 @@ def write_report(
     shown = with_overlap(signed(pd.concat([frame, averages]), measured), measured)
     tables = write_tables(shown, specifications, out)
     tables[:0] = [write_table(table, rows, out) for table, rows in first]
-    for found in (
+    for pairs in (
         compared,
         of_rows("scalar-mix", mixes),
         neighbours_tables(everything),
@@ -149,7 +161,7 @@ def write_report(
         samples_tables(everything),
         of_rows("lacking", lacking_rows(lacks or {})),
     ):
-        tables += [write_table(table, rows, out) for table, rows in found]
+        tables += [write_table(table, rows, out) for table, rows in pairs]
     figures: dict[str, Figure] = {}
     main: dict[str, Figure] = {}
     claims = dict(figure or {})
@@ -177,7 +189,7 @@ def write_report(
     if claims:
         raise UsageError(f"figure: this study draws no {', '.join(claims)}; write the name of a file in results/")
     figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
-    cells = [*{result.name: result for result in everything}.values()]  # one, of however many benchmarks
+    cells = [*{result.name: result for result in everything}.values()]  # one per cell, with several benchmarks too
     here = [replace(cell, record=present[cell.name]) if cell.name in present else cell for cell in cells]
     made = entries(here, makings or {}, remote)
     falling = still_falling(cells)
@@ -194,16 +206,18 @@ def write_report(
 
 
 def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """The headline scores of each system, means over seeds: of likelihoods perplexity per word, of tasks their metrics,
-    on the test split, or on validation if there is no other. The corpus is part of a metric's name if there are
-    several."""
+    """Return the headline scores of each system, means over seeds.
+
+    They are perplexities per word and metrics of tasks, on the test split, or on validation without one. If there are
+    several corpora, the corpus is part of a metric's name.
+    """
     means: dict[str, dict[str, float]] = {}
     several = frame["corpus"].nunique() > 1
     shown = frame[(frame["n"] > 0) & (frame["task"] != "tokenizer")]
     shown = shown[~shown["metric"].isin({*LIKELIHOODS} - {"perplexity_word"}) & (shown["split"] != "train")]
     tested = shown.groupby(["system", "corpus", "task"])["split"].transform(lambda splits: (splits == "test").any())
     shown = shown[~(tested & (shown["split"] == "validation"))]
-    whole = shown["split"].isin(("total", "overall"))  # of what is measured in parts, only the whole
+    whole = shown["split"].isin(("total", "overall"))  # of metrics measured in parts, only the total is kept
     summed = whole.groupby([shown[name] for name in ("system", "corpus", "task")]).transform("any")
     shown = shown[whole | ~summed]
     for row in shown.sort_values(["system", "corpus", "task", "split", "metric"]).itertuples():
@@ -213,7 +227,7 @@ def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
-    """`metrics.json`, of which `dvc metrics` shows the scores, and the same in a table to plot."""
+    """Write the scores to `metrics.json`, for `dvc metrics`, and to `metrics.csv`, for plots."""
     write_json(out / "metrics.json", means)
     rows = [(system, metric, value) for system, of_system in means.items() for metric, value in of_system.items()]
     write_csv(pd.DataFrame(rows, columns=["system", "metric", "value"]), out / "metrics.csv")

@@ -1,4 +1,4 @@
-"""From the folders that stages leave to aggregates: one row a system, corpus, task, split and metric."""
+"""Reading of cells and records, and aggregation: one row per system, corpus, task, split and metric."""
 
 import json
 from collections import defaultdict
@@ -26,54 +26,54 @@ from retable.metrics.likelihood import BYTES_LOST, LIKELIHOODS, Likelihoods
 from retable.metrics.units import Measured, Sums
 from retable.reporting.units import UnitSums
 
-MEASURED = ("prepare", "evaluate", "from_scratch", "finetune")  # the stages whose metrics the tables hold
+MEASURED = ("prepare", "evaluate", "from_scratch", "finetune")  # stages whose metrics are in the tables
 SPLITS = ("train", "validation", "test")
-ORACLE = "oracle"  # the true distribution: of the text, of the labels (the Bayes-optimal prediction), of hidden words
-# what the grammar itself could reach, whatever cell it ran on
+ORACLE = "oracle"  # the true distribution of text, labels (Bayes-optimal prediction) or hidden words
+# prefixes of metrics of the grammar itself, independent of the cell that they were computed with
 BOUNDS = ("masked", "next_sentence", "sentence_order", "spans", "prefix", "replaced")
-DIRECTIONS = ("forward", "backward", "mean")  # that a text is read in, and the mean of both
+DIRECTIONS = ("forward", "backward", "mean")  # directions of reading, and their mean
 CELL = ["system", "corpus", "task", "split", "metric"]
 COLUMNS = [
     *CELL, "protocol", "mean", "std", "n", "ci_low", "ci_high", "p_best",
     "published", "tolerance", "verdict", "source", "runs", "flops", "note",
 ]  # fmt: skip
-# Tables of a cell, or of a benchmark in it, that reports show: of names, such as labels and words, and of numbers.
+# Tables of a cell or benchmark that reports show, with names (such as labels and words) or with numbers only.
 OF_NAMES = ("units", "curve", "neighbours", "plane", "unseen_words", "alignments", "attention")
 OF_NUMBERS = ("phenomena", "positions", "gradients", "gradient_norms", "sampling", "scaling", "heads")
 TABLES = ("samples.jsonl", *(f"{name}.csv" for name in (*OF_NAMES, *OF_NUMBERS)))
 NAMES = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
-_MIX = "mix.csv"  # of the scalar mix in model.safetensors: layer, share and gamma
-RATES = ("fertility", "compression", "unknown", "unk_in_text", "lost")  # of a tokenizer on a text
+_MIX = "mix.csv"  # layer, share and gamma of the scalar mix in model.safetensors
+RATES = ("fertility", "compression", "unknown", "unk_in_text", "lost")  # metrics of a tokenizer on a text
 PASS, PASS_OTHER, FAIL = "pass", "pass, other recipe", "fail"
 AFTERWARDS = "tolerance set after it had run"
-JUDGED = ("published", "tolerance", "verdict", "source", "note")  # the columns that come with a published number
-MIX = "model.mix."  # what the names of a scalar mix's weights begin with
-OVERLAP = "overlap_"  # begins the names of what test data have in common with training data
-TOLD = ("source", "other_recipe", "relative_to", "note")  # texts, "" where nothing was published
+JUDGED = ("published", "tolerance", "verdict", "source", "note")  # columns that come with a published number
+MIX = "model.mix."  # prefix of the names of a scalar mix's weights
+OVERLAP = "overlap_"  # prefix of metrics of the overlap between test and training data
+TOLD = ("source", "other_recipe", "relative_to", "note")  # texts of published numbers, "" if there is none
 KNOWN = ("published", "tolerance", *TOLD)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one stage left in `outputs/<stage>/<corpus>/<cell>/`, of an evaluation what one benchmark left below it."""
+    """The results of a cell `outputs/<stage>/<corpus>/<cell>/`, or of one benchmark of an evaluation."""
 
-    name: str  # the cell from the stage on: evaluate/grammar/lstm-1-perplexity
+    name: str  # the cell's name with its stage, such as evaluate/grammar/lstm-1-perplexity
     run: dict  # run.json
     metrics: dict[str, float]  # metrics.json
-    config: str  # config.yaml, "" where there is none
-    tables: dict[str, pd.DataFrame]  # those of TABLES that it has, and `mix`, by their names without the suffix
-    record: dict = field(default_factory=dict)  # what is known of its making, for `runs.write_runs` alone
-    benchmark: str = ""  # of an evaluation
+    config: str  # config.yaml, "" if it is missing
+    tables: dict[str, pd.DataFrame]  # the existing TABLES and `mix`, by file name without the suffix
+    record: dict = field(default_factory=dict)  # the cell's record, for `provenance.write_runs` and pages
+    benchmark: str = ""  # the benchmark of an evaluation
 
     @cached_property
     def sums(self) -> dict[str, Sums]:
-        """By the names of `metrics.json` those metrics that the units tell, as the class that made the cell has it.
+        """The metrics that the scores per unit determine, by their names in `metrics.json`.
 
-        UsageError where both contradict each other.
+        Raises: UsageError: `metrics.json` and the units contradict each other.
         """
-        found: dict[str, Sums] = {}
+        known: dict[str, Sums] = {}
         if "units" not in self.tables:
-            return found
+            return known
         config = yaml.load(self.config, yaml.CSafeLoader) or {}
         measured, unit = self._measured(config), config.get("corpus", {}).get("unit", "")
         for key, (task, split, metric) in ((key, cell) for key in self.metrics if (cell := _cell(key))):
@@ -81,20 +81,22 @@ class Result:
                 units = measured.rows(self.tables["units"], task, split)
                 sums = measured.sums(units, metric)
             except (KeyError, ValueError) as error:
-                raise UsageError(f"{self.name}: units.csv doesn't tell {key}: {error}; run the stage again") from None
+                raise UsageError(f"{self.name}: units.csv does not give {key}: {error}; run the stage again") from None
             if sums is None:
                 continue
             value, recomputed = self.metrics[key], sums.value()
-            if not np.isclose(value, recomputed, rtol=1e-4):  # a unit's nats are written with fewer digits
+            if not np.isclose(value, recomputed, rtol=1e-4):  # units.csv has fewer digits than metrics.json
                 raise UsageError(
                     f"{self.name}: metrics.json has {metric} {value:.6g} on {split}, "
                     f"but its units give {recomputed:.6g}; run the stage again"
                 )
-            found[key] = sums._replace(blocks=measured.blocks(units, unit))
-        return found
+            known[key] = sums._replace(blocks=measured.blocks(units, unit))
+        return known
 
     def _measured(self, config: dict[str, Any]) -> type[Measured]:
-        """That of the task or the benchmark; the oracle that stage `prepare` leaves has the likelihoods of a text."""
+        """Return the class that computes the metrics from units: of the task, the benchmark, or the oracle of
+        `prepare`.
+        """
         part = config.get("task") or config.get("benchmark", {}).get(self.benchmark)
         if not part:
             return Likelihoods
@@ -103,7 +105,8 @@ class Result:
         except NotTrusted as error:
             raise UsageError(f"{self.name}: {error}") from None
         except UsageError:
-            raise UsageError(f"{self.name} was made by {part['_target_']}, which is no more; run it again") from None
+            target = part["_target_"]
+            raise UsageError(f"{self.name} was made by {target}, which no longer exists; run it again") from None
         return kind
 
 
@@ -111,17 +114,21 @@ Systems = dict[str, list[Result]]  # the runs of each system, by seed
 
 
 def by_corpus(results: Iterable[Result], table: str) -> Iterator[tuple[str, Systems]]:
-    """Yield the corpora that any result has this table for, with the runs that have it, by system and seed."""
-    found: dict[str, Systems] = defaultdict(lambda: defaultdict(list))
+    """Yield each corpus for which a result has this table, with these results by system and seed."""
+    per_corpus: dict[str, Systems] = defaultdict(lambda: defaultdict(list))
     for result in sorted(results, key=lambda result: (result.run["system"], result.run["seed"] or 0, result.name)):
         if table in result.tables:
-            found[result.run["corpus"]][result.run["system"]].append(result)
-    yield from sorted(found.items())
+            per_corpus[result.run["corpus"]][result.run["system"]].append(result)
+    yield from sorted(per_corpus.items())
 
 
 def read_result(folder: Path) -> Result:
-    """Read a result folder, or that of a benchmark in it; UsageError where it or one of its `run.json` and
-    `metrics.json` is missing."""
+    """Read the result of a cell, or of a benchmark in it.
+
+    folder: a cell, or the folder of a benchmark in the cell of an evaluation.
+
+    Raises: UsageError: `run.json` or `metrics.json` is missing or damaged.
+    """
     cell = folder.parent if (folder.parent / "run.json").exists() else folder
     run = artifacts.read_run(cell)
     parts = cell.parts
@@ -137,17 +144,17 @@ def read_result(folder: Path) -> Result:
 
 
 def result_folders(cell: Path) -> Sequence[Path]:
-    """Where the metrics of a cell are: in it, or of an evaluation in a folder per benchmark."""
+    """Return the folders of a cell with metrics: the cell itself, or one per benchmark of an evaluation."""
     return [path.parent for path in sorted(cell.glob("*/metrics.json"))] or [cell]
 
 
 def intervals(cell: Path, names: Collection[str]) -> dict[str, tuple[float, float]]:
-    """The 95 % intervals of those metrics of a cell that its units tell, by name; NaN for too few units."""
-    found: dict[str, tuple[float, float]] = {}
+    """Return the 95 % intervals of metrics of a cell that have scores per unit; NaN for too few units."""
+    bounds: dict[str, tuple[float, float]] = {}
     for result in map(read_result, result_folders(cell)):
         kept = replace(result, metrics={name: result.metrics[name] for name in names if name in result.metrics})
-        found |= {name: UnitSums([sums]).interval for name, sums in kept.sums.items()}
-    return found
+        bounds |= {name: UnitSums([sums]).interval for name, sums in kept.sums.items()}
+    return bounds
 
 
 def result_of(
@@ -159,10 +166,13 @@ def result_of(
     record: dict[str, Any],
     benchmark: str = "",
 ) -> Result:
-    """The result of a cell, or of a benchmark in it, from its files: `tables` are texts by file name."""
-    for fact in ("stage", "system", "corpus", "task"):  # after which files are called
+    """Build a result from the contents of its files; `tables` are texts by file name.
+
+    Raises: UsageError: a name in `run.json` is not suitable for file names.
+    """
+    for fact in ("stage", "system", "corpus", "task"):  # parts of file names
         if not _is_name(run.get(fact)):
-            raise UsageError(f"{name}/run.json: {fact}={shown(run[fact])} is no name; copy the cell from elsewhere")
+            raise UsageError(f"{name}/run.json: {fact}={shown(run[fact])} is not a name; copy the cell from elsewhere")
     read = {file.partition(".")[0]: _table(file, tables[file]) for file in (*TABLES, _MIX) if file in tables}
     return Result(name, run, metrics, config, read, record, benchmark)
 
@@ -170,22 +180,26 @@ def result_of(
 def _table(file: str, text: str) -> pd.DataFrame:
     if file == "samples.jsonl":
         return pd.DataFrame([json.loads(line) for line in text.split("\n") if line])
-    if file == _MIX:  # to the last bit, which pandas' own parser may not keep
+    if file == _MIX:  # parsed by Python, because pandas' float parser may lose the last bit
         return pd.read_csv(StringIO(text), dtype={"share": str, "gamma": str}).astype({"share": float, "gamma": float})
     if file.removesuffix(".csv") in OF_NUMBERS:
         return pd.read_csv(StringIO(text), dtype={"value": str})
-    # labels and words are names: "1" and "NA" stay what they are
+    # labels and words are texts: "1" and "NA" are not converted
     return pd.read_csv(StringIO(text), dtype=dict.fromkeys(NAMES, str), keep_default_na=False)
 
 
 def tables_in(folder: Path) -> dict[str, str]:
-    """The tables of a result folder that reports show, as texts by file name; with them, as `mix.csv`, the layer, share
-    and gamma of a scalar mix in its weights. UsageError for a file that is not as it was written."""
-    found = {
+    """Return the tables of a result folder that reports show, as texts by file name.
+
+    For a scalar mix in the weights, `mix.csv` is added with layer, share and gamma.
+
+    Raises: UsageError: a file is damaged.
+    """
+    tables = {
         name: artifacts.require(path).read_text(encoding="utf-8") for name in TABLES if (path := folder / name).exists()
     }
     mix = _read_mix(folder)
-    return found if mix is None else found | {_MIX: mix.to_csv(index=False, lineterminator="\n")}
+    return tables if mix is None else tables | {_MIX: mix.to_csv(index=False, lineterminator="\n")}
 
 
 def _is_name(value: Any) -> bool:
@@ -193,12 +207,12 @@ def _is_name(value: Any) -> bool:
 
 
 def _read_mix(folder: Path) -> pd.DataFrame | None:
-    """What a model's `nn.scalar_mix` holds, None where it has none; `model.layers` are those that it mixes."""
+    """Return the weights of a model's `nn.scalar_mix` over `model.layers`; None without one."""
     if not (path := folder / "model.safetensors").exists():
         return None
     artifacts.require(path)
     try:
-        with safe_open(path, "np") as file:  # reads what is asked for alone
+        with safe_open(path, "np") as file:  # reads only the requested tensors
             if not {MIX + "weights", MIX + "gamma"} <= set(file.keys()):
                 return None
             weights, gamma = (file.get_tensor(MIX + name).astype(np.float64) for name in ("weights", "gamma"))
@@ -210,8 +224,11 @@ def _read_mix(folder: Path) -> pd.DataFrame | None:
 
 
 def read_references() -> pd.DataFrame:
-    """The published numbers of `references.yaml`: CELL's columns, value, source, configuration and beside; tolerance
-    and flops, NaN where there is none; other_recipe, not_run, relative_to and note, "" where there is none."""
+    """Return the published numbers of `references.yaml`, a row per number.
+
+    The columns are those of CELL, value, source, configuration and beside. Tolerance and flops are NaN if absent, and
+    other_recipe, not_run, relative_to and note are "".
+    """
     text = resources.files(__package__).joinpath("references.yaml").read_text(encoding="utf-8")
     absent = {"task": "", "tolerance": np.nan, "flops": np.nan, "beside": "corpus"}
     absent |= dict.fromkeys(("other_recipe", "not_run", "relative_to"), "")
@@ -234,17 +251,24 @@ def read_references() -> pd.DataFrame:
 
 
 def tidy(results: Iterable[Result]) -> pd.DataFrame:
-    """One row a run and measured quantity: CELL's columns, and value, seed, protocol, result, and the sums over units
-    that the value comes from, None where there are no such.
+    """Return a row per run and metric.
 
-    Metrics `<split>/<likelihood>` are of language models, whose task is empty; `<task>/<split>/<metric>` and
-    `analogies/<section>/<metric>` of tasks, where the section of the analogies stands as their split, and so do the set
-    of `similarity/<set>/<metric>`, the layer of `senses/<layer>/<metric>` and `probes/<layer>/<metric>`, the paradigm
-    or phenomenon of `blimp/<group>/<metric>`, and which sentences `steering/<sentences>/<metric>` is of;
-    `held_out/<metric>`, `senses/<metric>` and `unseen_words/<metric>` have none. `<split>/<direction>/<likelihood>` is
-    of a task that is called like the direction. `<bound>/<metric>` is the oracle's, whatever cell it was measured
-    beside. `vocab_size` and `<split>/<rate>` are of tokenizers. Others (counts, seconds) are no quantity of a table.
-    UsageError where two results claim one seed of one system.
+    The columns are those of CELL, value, seed, protocol, result, and the sums over units of the value, or None.
+
+    The names in `metrics.json` determine task, split and metric:
+
+    - `<split>/<likelihood>`: of a language model, with an empty task.
+    - `<task>/<split>/<metric>`: of a task. The split of `analogies/<section>/<metric>` is the section. Likewise the set
+      of
+      `similarity`, the layer of `senses` and `probes`, the group of `blimp`, and the kind of sentences of `steering`.
+    - `held_out/<metric>`, `senses/<metric>` and `unseen_words/<metric>`: with an empty split.
+    - `<split>/<direction>/<likelihood>`: the task is the direction.
+    - `<bound>/<metric>`: of the oracle.
+    - `vocab_size` and `<split>/<rate>`: of a tokenizer.
+
+    Other metrics, such as counts, are omitted.
+
+    Raises: UsageError: two results have the same system and seed.
     """
     rows = []
     for result in results:
@@ -265,7 +289,7 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
         remedy = "give one of them another system name or another seed"
         if system == ORACLE:
             system, remedy = f"the oracle of {corpus}", "leave one of them out"
-        raise UsageError(f"{first.name} and {second.name} both hold {system} with seed {seed}; {remedy}")
+        raise UsageError(f"{first.name} and {second.name} both have {system} with seed {seed}; {remedy}")
     return frame
 
 
@@ -291,21 +315,21 @@ def _cell(key: str) -> tuple[str, str, str] | None:
 
 
 def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFrame:
-    """One row a CELL, with COLUMNS, sorted: seeds averaged, published numbers and verdicts attached.
+    """Return one row per CELL, with COLUMNS, sorted: averages over seeds, published numbers and verdicts.
 
-    std is the sample standard deviation over the n seeds; ci_low and ci_high bound the mean's 95 % bootstrap
-    interval over the units of the split (documents, lines, examples); p_best is the paired bootstrap's
-    p-value against the best system but the oracle. All are NaN where they don't exist, the last three for fewer than
-    FEWEST blocks of units, and so are the flops, which `published.complete` adds.
+    std is the sample standard deviation over the n seeds. ci_low and ci_high bound the mean's 95 % bootstrap interval
+    over the units of the split (documents, lines, examples). p_best is the paired bootstrap's p-value against the best
+    system except the oracle. Missing values are NaN, as are the last three for fewer than FEWEST blocks of units, and
+    the flops, which `published.complete` adds.
     """
     rows: list[dict] = []
     units: list[UnitSums | None] = []
     for cell, group in tidy(results).groupby(CELL, sort=True):
         group = group.sort_values("seed")
         mean, std = mean_std(group["value"])
-        found = units_of(group)
-        units.append(found if found and found.n_blocks >= FEWEST else None)
-        low, high = found.interval if found else (np.nan, np.nan)
+        sums = units_of(group)
+        units.append(sums if sums and sums.n_blocks >= FEWEST else None)
+        low, high = sums.interval if sums else (np.nan, np.nan)
         protocol, runs = ", ".join(sorted({*group["protocol"]} - {""})), [result.name for result in group["result"]]
         row = dict(zip(CELL, cell, strict=True)) | {"protocol": protocol, "mean": mean, "std": std, "n": len(group)}
         rows.append(row | {"ci_low": low, "ci_high": high, "runs": " ".join(runs), "flops": np.nan})
@@ -319,8 +343,11 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
 
 
 def _judged(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with verdicts. A number that was published beside another is judged by the difference of the two, which
-    the note tells: then both systems must have been run. It tells also how the recipe is not the published one."""
+    """Add verdicts and notes.
+
+    A number with `relative_to` is judged by its difference to that system, and the note shows the difference. Without a
+    run of that system it has no verdict. Notes also list differences between our recipe and the published one.
+    """
     cells = frame.set_index(CELL)
     verdicts, notes = [], []
     for row in frame.to_dict("records"):
@@ -340,16 +367,18 @@ def _judged(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdict(mean: float, published: float, tolerance: float) -> str:
-    """`pass` where |mean − published| <= tolerance, else `fail`; `n/a` where nothing was published, or nothing that a
-    tolerance is known for. Where the recipe is not the published one, a table says `pass, other recipe`."""
+    """Return `pass` if |mean − published| <= tolerance, otherwise `fail`; `n/a` if one of the three is NaN.
+
+    Tables replace `pass` by `pass, other recipe` if the recipe differs from the published one.
+    """
     if np.isnan([mean, published, tolerance]).any():
         return "n/a"
-    # rounded, so that 142.7 against 141.2 ± 1.5 passes, whatever binary fractions make of it
+    # rounded, so that 142.7 against 141.2 ± 1.5 passes despite binary fractions
     return PASS if round(abs(mean - published), 9) <= tolerance else FAIL
 
 
 def units_of(group: pd.DataFrame) -> UnitSums | None:
-    """The runs of one CELL on its units, None if one left none; UsageError if their units are not the same."""
+    """Return the runs of one CELL with their units; None if a run has none. UsageError if the units differ."""
     runs = [run for run in group["sums"] if isinstance(run, Sums)]
     if len(runs) < len(group):
         return None
@@ -362,16 +391,16 @@ def units_of(group: pd.DataFrame) -> UnitSums | None:
 
 
 def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:
-    """The p-value of each row against the best system of its corpus, task, split and metric.
+    """Compute the p-value of each row against the best system of its corpus, task, split and metric.
 
-    The oracle stands outside. A system measured on other units than the best one (another segmentation, or
-    for perplexity_token another tokenizer) has no p-value: their difference means nothing. Neither has one whose tokens
-    do not determine the whole text, if it stands next to systems that read more or less of it.
+    The oracle is excluded. A system measured on other units than the best (another segmentation, or for
+    perplexity_token another tokenizer) has no p-value, because their difference means nothing. Systems whose tokens do
+    not determine the whole text have none either, if other systems read more or less of it.
     """
     p_best = pd.Series(np.nan, index=frame.index)
     for _, group in frame[frame["system"] != ORACLE].groupby(CELL[1:]):
         group = _comparable(group, units)
-        best = next((found.best for row in group.index if (found := units[row])), None)
+        best = next((each.best for row in group.index if (each := units[row])), None)
         if best is None:
             continue
         first = group["mean"].idxmin() if best == "lowest" else group["mean"].idxmax()
@@ -386,10 +415,12 @@ def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:
 
 
 def _comparable(group: pd.DataFrame, units: list[UnitSums | None]) -> pd.DataFrame:
-    """The rows of a group whose systems read the same text: all of it, or all the same part. None where that is one row
-    of several."""
-    read = {row: found for row in group.index if (found := units[row])}
-    if all(found.whole for found in read.values()) or len({found.text for found in read.values()}) == 1:
+    """Return the rows of a group whose systems read the same text: all of it, or the same part of it.
+
+    If only one row of several qualifies, none is returned.
+    """
+    read = {row: sums for row in group.index if (sums := units[row])}
+    if all(sums.whole for sums in read.values()) or len({sums.text for sums in read.values()}) == 1:
         return group
     whole = [row for row in group.index if row not in read or read[row].whole]
     return group.loc[whole if len(whole) > 1 else []]

@@ -1,4 +1,4 @@
-"""What language models write: a table with the continuations of the same beginnings, side by side."""
+"""Tables of texts that language models write after the same beginnings."""
 
 from collections.abc import Iterable
 
@@ -7,12 +7,15 @@ import pandas as pd
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import Result
 
-BEGINNINGS, WORDS = 3, 20  # so many of each corpus, so many of each continuation
+BEGINNINGS, WORDS = 3, 20  # number of beginnings per corpus, and of words per continuation
 
 
 def samples_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """The table, where there are samples, with all of them as they were found: a panel a corpus, in it the first
-    beginnings, for each a row a system and strategy. Of several seeds, and of several texts, the first is shown."""
+    """Return the table, if there are samples, with all of them as rows: a panel per corpus, a row per system and
+    strategy.
+
+    The table shows the first beginnings, and of several seeds or texts the first.
+    """
     frames = []
     for result in sorted(results, key=lambda result: (result.run["corpus"], result.run["seed"] or 0, result.name)):
         if "samples" in result.tables:
@@ -39,6 +42,6 @@ def samples_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]
 
 
 def _beginning(text: str) -> str:
-    """The first words, in one line."""
+    """Return the first words, in one line."""
     words = " / ".join(line.strip() for line in text.split("\n") if line.strip()).split(" ")
     return " ".join(words[:WORDS]) + " …" * (len(words) > WORDS)

@@ -1,10 +1,10 @@
-"""Scaling laws: held-out loss by a model's size, by the text that it has read, and by the operations that it took.
+"""Scaling laws: held-out loss by model size, amount of training text, and training FLOPs.
 
-A study may name systems, under `scaling_laws`, by a pattern, in which `*` stands for anything:
+A study may select systems by a pattern under `scaling_laws`, in which `*` stands for anything:
 
     scaling_laws: gpt_*
 
-They are the models of one corpus, some of them of equal `budget`, whose sizes then lie on one isoFLOP curve.
+They are models of one corpus. Models with the same `budget` and different sizes form an isoFLOP curve.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,18 +27,25 @@ from retable.reporting.lines import DOTTED, Look, Scale, line_panel, round_ticks
 from retable.reporting.results import ORACLE, Result
 
 COLUMNS = ["system", "corpus", "seed", "budget", "N", "D", "C", "loss", "entropy", "alone", "runs"]
-KNOWN = {"entropy": "test/perplexity_word", "alone": "test/perplexity_word_alone"}  # of the oracle
-# Hoffmann et al. 2022: appendix D.3, equation 10, and what follows from it for γ; table 2, approaches 3 and 2.
+KNOWN = {"entropy": "test/perplexity_word", "alone": "test/perplexity_word_alone"}  # metrics of the oracle
+# Hoffmann et al. 2022: appendix D.3, equation 10, with the γ that follows from it; table 2, approaches 3 and 2.
 PUBLISHED = {
     "E": 1.69, "A": 406.4, "B": 410.7, "alpha": 0.34, "beta": 0.28, "decay": 0.154, "exponent": 0.46, "isoflop": 0.49,
 }  # fmt: skip
 
 
 def scaling_points(systems: str, pretrained: Sequence[Result], values: pd.DataFrame) -> pd.DataFrame:
-    """A row a model with COLUMNS: what its training says of it, its test loss in nats a word, and those of the true
-    distribution, with and without earlier sentences, NaN where they are not known.
+    """Return a row per model, with COLUMNS.
 
-    `values` are those of `results.tidy`. UsageError where too few systems are called so or were measured.
+    The losses are in nats per word on the test split; `entropy` and `alone` are those of the true distribution with and
+    without earlier sentences, NaN if unknown.
+
+    Args:
+        systems: a pattern of system names.
+        pretrained: results of the stage pretrain.
+        values: rows of `results.tidy`.
+
+    Raises: UsageError: the pattern matches too few measured systems, sizes or amounts of text.
     """
     tests = values[(values["task"] == "") & (values["split"] == "test") & (values["metric"] == "perplexity_word")]
     measured = tests.set_index(["system", "corpus", "seed"])[["value", "result"]]
@@ -60,112 +67,113 @@ def scaling_points(systems: str, pretrained: Sequence[Result], values: pd.DataFr
     fewest = frame.groupby("corpus").size().min() if rows else 0
     if fewest < len(Law._fields):
         raise UsageError(
-            f"scaling_laws: {fewest} models of one corpus are called {systems} and have a test perplexity; a law of "
+            f"scaling_laws: {systems} matches {fewest} models of one corpus with a test perplexity; a law of "
             f"{len(Law._fields)} numbers needs as many or more: name other systems, or measure their perplexity"
         )
     for name, of in {"N": "sizes", "D": "amounts of text"}.items():
         if (fewest := frame.groupby("corpus")[name].nunique().min()) < FEWEST:
-            raise UsageError(
-                f"scaling_laws: {systems} are of {fewest} {of}; a law needs {FEWEST} or more: train others"
-            )
+            raise UsageError(f"scaling_laws: {systems} has {fewest} {of}; a law needs {FEWEST} or more: train others")
     return frame
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """The models of one corpus, and what they follow."""
+    """The models of one corpus, with their law and parabolas."""
 
     points: pd.DataFrame
     law: Law
-    laws: list[Law]  # of resamples
+    laws: list[Law]  # fitted to resamples
     parabolas: Mapping[str, Parabola]  # by budget
 
     @property
     def vertices(self) -> dict[str, float]:
-        """By budget the size at which its parabola is least, of those that lie within the sizes that were trained."""
+        """The size with the lowest loss by budget, for parabolas whose vertex is within the trained sizes."""
         return {budget: curve.size for budget, curve in self.parabolas.items() if not isnan(curve.size)}
 
     @property
     def isoflop(self) -> Line | None:
-        """The exponent by which the vertices grow; None where there are fewer than three."""
+        """The exponent by which the vertices grow with the FLOPs; None for fewer than three vertices."""
         sizes, operations = self.vertices, self.points.groupby("budget")["C"].mean()
         return fit_power([operations[budget] for budget in sizes], [*sizes.values()]) if len(sizes) >= 3 else None
 
 
 def fitted(points: pd.DataFrame, resamples: int = 200) -> dict[str, Fitted]:
-    """By corpus, of the rows of `scaling_points`; `resamples` are those of the intervals."""
-    found = {}
+    """Fit the law and the parabolas of each corpus to the rows of `scaling_points`.
+
+    resamples: number of bootstrap resamples for the intervals.
+    """
+    by_corpus = {}
     for corpus, part in points.groupby("corpus"):
         law = fit_law(part["N"], part["D"], part["loss"])
         budgets = part[part["budget"] != ""].groupby("budget", sort=False)
         curves = {str(name): fit_parabola(own["N"], own["loss"]) for name, own in budgets if own["N"].nunique() >= 3}
         laws = resampled_laws(part["N"], part["D"], part["loss"], law, resamples)
-        found[str(corpus)] = Fitted(part, law, laws, curves)
-    return found
+        by_corpus[str(corpus)] = Fitted(part, law, laws, curves)
+    return by_corpus
 
 
-def laws_rows(found: Mapping[str, Fitted]) -> pd.DataFrame:
-    """One row per corpus and number of its law."""
-    return pd.DataFrame([row for corpus, each in found.items() for row in _numbers(corpus, each)])
+def laws_rows(fits: Mapping[str, Fitted]) -> pd.DataFrame:
+    """Return one row per corpus and parameter of its law."""
+    return pd.DataFrame([row for corpus, each in fits.items() for row in _numbers(corpus, each)])
 
 
-def _numbers(corpus: str, found: Fitted) -> Iterator[dict[str, Any]]:
-    known, findings = found.points[[*KNOWN]].iloc[0], "\n".join(_findings(corpus, found))
+def _numbers(corpus: str, fit: Fitted) -> Iterator[dict[str, Any]]:
+    known, findings = fit.points[[*KNOWN]].iloc[0], "\n".join(_findings(corpus, fit))
     for name in (*Law._fields, "decay", "exponent"):
-        low, high = law_interval(found.laws, name)
-        row = {"corpus": corpus, "number": name, "fitted": getattr(found.law, name), "ci_low": low, "ci_high": high}
+        low, high = law_interval(fit.laws, name)
+        row = {"corpus": corpus, "number": name, "fitted": getattr(fit.law, name), "ci_low": low, "ci_high": high}
         if name == "E":
             row |= known.to_dict()
         yield row | {"published": PUBLISHED[name], "_digits": 1 if name in "AB" else 3, "_notes": findings}
-    if (line := found.isoflop) is not None:
+    if (line := fit.isoflop) is not None:
         row = {"corpus": corpus, "number": "isoflop", "fitted": line.slope, "ci_low": line.low, "ci_high": line.high}
         yield row | {"published": PUBLISHED["isoflop"], "_digits": 3, "_notes": findings}
 
 
-def _findings(corpus: str, found: Fitted) -> Iterator[str]:
-    """Whether E is what is known, and how many parabolas have a vertex."""
-    entropy, alone = found.points[[*KNOWN]].iloc[0]
-    low, high = law_interval(found.laws, "E")
+def _findings(corpus: str, fit: Fitted) -> Iterator[str]:
+    """Yield whether E agrees with the known entropy, and how many parabolas have a vertex."""
+    entropy, alone = fit.points[[*KNOWN]].iloc[0]
+    low, high = law_interval(fit.laws, "E")
     if isnan(entropy):
         yield f"{corpus}: the language's entropy is not known."
     else:
         meets = "meets" if low <= alone and high >= entropy else "misses"
         known = f"{entropy:.3f} to {alone:.3f}"
         yield f"{corpus}: the interval of E, {interval_text(low, high, 3)}, {meets} what is known, {known}."
-    if found.parabolas:
-        yield f"{corpus}: {len(found.vertices)} of {len(found.parabolas)} parabolas are least within their sizes."
+    if fit.parabolas:
+        yield f"{corpus}: {len(fit.vertices)} of {len(fit.parabolas)} parabolas are least within their sizes."
 
 
-def models_rows(found: Mapping[str, Fitted]) -> pd.DataFrame:
-    """One row per model, with the loss by the law of its corpus."""
-    return pd.concat(map(_models, found.values()), ignore_index=True) if found else pd.DataFrame()
+def models_rows(fits: Mapping[str, Fitted]) -> pd.DataFrame:
+    """Return one row per model, with the loss that the law of its corpus predicts."""
+    return pd.concat(map(_models, fits.values()), ignore_index=True) if fits else pd.DataFrame()
 
 
-def _models(found: Fitted) -> pd.DataFrame:
-    """By budget, size and seed, for two sizes of one budget differ in C by less than a step."""
-    points = found.points
-    law = found.law.loss(points["N"], points["D"])
+def _models(fit: Fitted) -> pd.DataFrame:
+    """Sort by budget, size and seed: two sizes of one budget differ in C by less than a step."""
+    points = fit.points
+    law = fit.law.loss(points["N"], points["D"])
     budgets = points.groupby("budget")["C"].transform("mean").where(points["budget"] != "", points["C"])
     models = points.assign(law=law, difference=points["loss"] - law, order=budgets)
     return models.sort_values(["order", "N", "seed"], ignore_index=True).drop(columns="order")
 
 
-def isoflop_figures(found: Mapping[str, Fitted]) -> dict[str, Figure]:
-    """A figure a corpus: the loss by the size, a colour a budget, with its parabola; the entropy is a dashed line."""
-    return {corpus: _isoflops(corpus, each) for corpus, each in found.items() if each.parabolas}
+def isoflop_figures(fits: Mapping[str, Fitted]) -> dict[str, Figure]:
+    """Return a figure per corpus: loss by size, one colour per budget with its parabola, the entropy dashed."""
+    return {corpus: _isoflops(corpus, each) for corpus, each in fits.items() if each.parabolas}
 
 
-def _isoflops(corpus: str, found: Fitted) -> Figure:
+def _isoflops(corpus: str, fit: Fitted) -> Figure:
     parts = []
-    for budget, curve in found.parabolas.items():
-        own = found.points[found.points["budget"] == budget]
+    for budget, curve in fit.parabolas.items():
+        own = fit.points[fit.points["budget"] == budget]
         sizes = np.geomspace(own["N"].min(), own["N"].max(), 40)
         parts.append(pd.DataFrame({"x": sizes, "y": curve.curve(np.log(sizes)), "variant": "parabola"}))
         parts.append(pd.DataFrame({"x": own["N"], "y": own["loss"], "variant": "model"}))
         parts.append(pd.DataFrame({"x": [curve.size], "y": [curve.loss], "variant": "vertex"}).dropna())
         parts[-3:] = [part.assign(system=budget) for part in parts[-3:]]
     frame = pd.concat(parts, ignore_index=True)
-    entropy = found.points["entropy"].iloc[0]
+    entropy = fit.points["entropy"].iloc[0]
     bounds = [] if isnan(entropy) else [("entropy", entropy)]
     looks = {
         "parabola": Look(),
@@ -179,15 +187,17 @@ def _isoflops(corpus: str, found: Fitted) -> Figure:
     return figure.properties(title={"text": corpus, "subtitle": subtitle})
 
 
-def compute_figures(found: Mapping[str, Fitted]) -> dict[str, Figure]:
-    """A figure a corpus: the loss above E by operations, both as logarithms, a mean over seeds, a line and a colour a
-    size; and dotted the least loss that the law has for so many."""
-    return {corpus: _compute(corpus, each) for corpus, each in found.items()}
+def compute_figures(fits: Mapping[str, Fitted]) -> dict[str, Figure]:
+    """Return a figure per corpus: loss above E by FLOPs, on log scales, with the law's lowest loss as a dotted line.
+
+    Each line is a size, with means over seeds.
+    """
+    return {corpus: _compute(corpus, each) for corpus, each in fits.items()}
 
 
-def _compute(corpus: str, found: Fitted) -> Figure:
-    law = found.law
-    means = found.points.groupby(["N", "C"], as_index=False)["loss"].mean()
+def _compute(corpus: str, fit: Fitted) -> Figure:
+    law = fit.law
+    means = fit.points.groupby(["N", "C"], as_index=False)["loss"].mean()
     points = means.assign(y=means["loss"] - law.E).rename(columns={"C": "x", "N": "size"})
     points = points[points["y"] > 0]
     C = np.geomspace(means["C"].min(), means["C"].max(), 40)

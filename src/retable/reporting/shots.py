@@ -1,18 +1,22 @@
-"""Few-shot curves: how often a prompted model is right, by the number of examples that stand before the question (Brown
-et al. 2020, figure 1.2)."""
+"""Few-shot curves: accuracy of a prompted model by the number of examples in the prompt.
+
+Brown et al. (2020, figure 1.2).
+"""
 
 import pandas as pd
 
 from retable.reporting.figures import Figure
 from retable.reporting.lines import Look, Scale, line_panel
 
-PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # of what was answered by likelihood
-APART = 0.01  # of the axis, between two systems
+PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # tasks answered by likelihood
+APART = 0.01  # distance of two systems, as a share of the axis
 
 
 def shots_figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """A figure a corpus and kind of question that was asked with several numbers of examples: a line a system, with
-    intervals over questions. `frame` are the aggregates."""
+    """Return a figure per corpus and kind of question: a line per system, with intervals over questions.
+
+    Only questions with several numbers of examples have a figure. `frame` has the aggregates.
+    """
     frame = frame[(frame["metric"] == "accuracy") & (frame["n"] > 0)]
     frame = frame.join(frame["task"].str.extract(PROMPTED)).dropna(subset="shots").astype({"shots": int})
     figures = {}
@@ -27,7 +31,7 @@ def shots_figures(frame: pd.DataFrame) -> dict[str, Figure]:
 def _figure(frame: pd.DataFrame) -> Figure:
     first, shots = frame.iloc[0], sorted({*frame["shots"]})
     scaled = {name: 100 * frame[column] for name, column in (("y", "mean"), ("low", "ci_low"), ("high", "ci_high"))}
-    # Beside one another, for models at chance lie on one line.
+    # Systems are shifted sideways, because models at chance would cover each other.
     places = frame["system"].rank(method="dense") - (frame["system"].nunique() + 1) / 2
     x = frame["shots"] + APART * shots[-1] * places
     lines = frame[["system"]].assign(x=x, variant="", **scaled).sort_values(["system", "x"])

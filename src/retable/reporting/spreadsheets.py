@@ -1,4 +1,4 @@
-"""Tables for people as CSV, which spreadsheets open. The CSV files of cells are data that stages read, as they are."""
+"""CSV files of tables for people, safe to open in spreadsheets. CSV files of cells are not changed."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from retable.core.escaping import spreadsheet
 
 
 def write_csv(frame: pd.DataFrame, path: Path, **options: Any) -> None:
-    """Write a frame without its index; `options` are pandas'. No text in it is a formula."""
+    """Write a frame without its index, with formulas escaped; `options` are those of pandas' `to_csv`."""
     texts = {
         name: pd.Series([*map(spreadsheet, column)], column.index, column.dtype)
         for name, column in frame.select_dtypes(exclude="number").items()

@@ -1,8 +1,8 @@
-"""What sweeps found: a table of their trials, and figures of how the search went and of what mattered.
+"""Results of sweeps: a table of the trials, and figures of the search and of the importance of settings.
 
-A sweep's trials are a frame: `trial` (its number), `state` (complete, pruned, failed or running), `value` of `metric`,
-which `direction` says to minimize or maximize, `step` at which a pruned one ended, `seconds`, `cell`; whatever other
-columns there are, are the settings that were swept, as the command line says them.
+A sweep's trials are a frame with the columns `trial` (number), `state` (complete, pruned, failed or running), `value`
+of `metric`, `direction` (minimize or maximize), `step` at which a pruned trial ended, `seconds` and `cell`. All other
+columns are the swept settings, as on the command line.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def settings_of(trials: pd.DataFrame) -> list[str]:
 
 
 def best_of(trials: pd.DataFrame) -> pd.Series | None:
-    """The trial of the best value, of those that ran to their end; None where none did."""
+    """Return the trial with the best value among complete ones; None if there are none."""
     done = _known(trials, COMPLETE)
     if done.empty:
         return None
@@ -43,7 +43,7 @@ def best_of(trials: pd.DataFrame) -> pd.Series | None:
 
 
 def sweep_table(trials: pd.DataFrame, name: str = "") -> Table:
-    """A row a trial, the best first; those without a value last."""
+    """Return a row per trial, the best first, those without a value last."""
     settings, best = settings_of(trials), best_of(trials)
     placed = trials.assign(
         _last=~trials["state"].isin([COMPLETE, PRUNED]), _pruned=trials["state"] == PRUNED,
@@ -65,15 +65,14 @@ def sweep_table(trials: pd.DataFrame, name: str = "") -> Table:
 
 
 def write_sweep(title: str, sweeps: Mapping[str, pd.DataFrame], folder: Path) -> Path:
-    """Write `report.md` and its figures, and the page `report.html`, of one sweep or of several side by side; the
-    page's path."""
+    """Write `report.md`, its figures and the page `report.html` for one sweep or several; return the page's path."""
     tables = [sweep_table(trials, name if len(sweeps) > 1 else "") for name, trials in sweeps.items()]
     figures: dict[str, Figure] = {}
     for name, trials in sweeps.items():
-        behind = f" · {name}" if len(sweeps) > 1 else ""
+        suffix = f" · {name}" if len(sweeps) > 1 else ""
         drawn = {"History": history(trials), "Settings and values": coordinates(trials)}
         drawn["Importance of settings"] = _bars(weights) if (weights := importances(trials)) else None
-        figures |= {f"{kind}{behind}": figure for kind, figure in drawn.items() if figure is not None}
+        figures |= {f"{kind}{suffix}": figure for kind, figure in drawn.items() if figure is not None}
     if (best := expected_best(sweeps)) is not None:
         figures["Expected best by number of trials"] = best
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,11 +89,16 @@ def write_sweep(title: str, sweeps: Mapping[str, pd.DataFrame], folder: Path) ->
 
 
 def expected_best_of(values: NDArray[np.float64], lower: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The expected best of k = 1 … N draws, with replacement, from N values, and its standard deviation (Dodge et al.
-    2019, equation 5): the k-th power of the empirical distribution is that of the greatest of k."""
+    """Compute the expected best of k = 1 … N draws with replacement from N values, and its standard deviation.
+
+    Dodge et al. (2019, equation 5): the k-th power of the empirical distribution is the distribution of the maximum of
+    k.
+
+    lower: smaller values are better.
+    """
     ordered = np.sort(-values if lower else values)
     size = np.arange(1, len(ordered) + 1)
-    at_most = (size[None, :] / len(ordered)) ** size[:, None]  # k by value
+    at_most = (size[None, :] / len(ordered)) ** size[:, None]  # (k, value)
     weights = np.diff(at_most, axis=1, prepend=0.0)
     mean = weights @ ordered
     spread = np.sqrt(np.maximum(weights @ ordered**2 - mean**2, 0.0))
@@ -102,8 +106,7 @@ def expected_best_of(values: NDArray[np.float64], lower: bool) -> tuple[NDArray[
 
 
 def expected_best(sweeps: Mapping[str, pd.DataFrame]) -> Figure | None:
-    """The expected best value by the number of trials, and by the seconds that so many take on average: a line a
-    sweep."""
+    """Draw the expected best value by number of trials and mean seconds, a line per sweep; None for too few trials."""
     lines, metric = [], ""
     for name, trials in sweeps.items():
         known = _known(trials)
@@ -128,7 +131,7 @@ def expected_best(sweeps: Mapping[str, pd.DataFrame]) -> Figure | None:
 
 
 def history(trials: pd.DataFrame) -> Figure | None:
-    """Each trial's value by its number, and the best so far."""
+    """Draw each trial's value by its number, and the best so far; None without values."""
     known = trials[trials["value"].notna()].sort_values("trial")
     if known.empty:
         return None
@@ -152,7 +155,9 @@ def history(trials: pd.DataFrame) -> Figure | None:
 
 
 def coordinates(trials: pd.DataFrame) -> Figure | None:
-    """Parallel coordinates: a line a trial, through what it sets to its value; the better, the darker."""
+    """Draw parallel coordinates: a line per trial, through its settings to its value, darker for better; None for too
+    few.
+    """
     settings, known = _varied(trials), _known(trials)
     if len(known) < 2 or not settings:
         return None
@@ -177,8 +182,10 @@ def coordinates(trials: pd.DataFrame) -> Figure | None:
 
 
 def importances(trials: pd.DataFrame) -> dict[str, float]:
-    """The share of what the values vary by that each setting explains, among the better trials (PED-ANOVA: Watanabe et
-    al. 2023); none of fewer than four trials, or of equal ones."""
+    """Compute the share of the values' variance that each setting explains, among the better trials.
+
+    PED-ANOVA (Watanabe et al. 2023). Empty for fewer than four trials, or equal values.
+    """
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
@@ -195,8 +202,8 @@ def importances(trials: pd.DataFrame) -> dict[str, float]:
         else:
             distributions[name] = optuna.distributions.CategoricalDistribution(sorted(known[name].astype(str).unique()))
     for _, trial in known.iterrows():
-        given = {name: float(trial[name]) if _is_numeric(known[name]) else str(trial[name]) for name in settings}
-        made = optuna.trial.create_trial(params=given, distributions=distributions, value=float(trial["value"]))
+        params = {name: float(trial[name]) if _is_numeric(known[name]) else str(trial[name]) for name in settings}
+        made = optuna.trial.create_trial(params=params, distributions=distributions, value=float(trial["value"]))
         study.add_trial(made)
     return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
 
@@ -210,7 +217,7 @@ def _bars(weights: Mapping[str, float]) -> Figure:
 
 
 def _places(column: pd.Series) -> tuple[list[float], list[tuple[float, str]]]:
-    """Where on an axis from 0 to 1 values stand, numbers by size, texts one beside another; and what the axis says."""
+    """Return the places of values on an axis from 0 to 1, numbers by size and texts in order; and the axis's labels."""
     if _is_numeric(column):
         numbers = column.astype(float)
         shown = np.log(numbers) if _is_wide(numbers.min(), numbers.max()) else numbers
@@ -223,12 +230,12 @@ def _places(column: pd.Series) -> tuple[list[float], list[tuple[float, str]]]:
 
 
 def _is_wide(low: float, high: float) -> bool:
-    """Whether values are compared by their logarithms."""
+    """Check whether values are compared by their logarithms."""
     return low > 0 and high / low >= 10
 
 
 def _known(trials: pd.DataFrame, *states: str) -> pd.DataFrame:
-    """The trials with a value, in one of the states; by default of those that ended or were pruned."""
+    """Return the trials with a value in one of the states, by default complete or pruned."""
     return trials[trials["state"].isin(states or [COMPLETE, PRUNED]) & trials["value"].notna()]
 
 

@@ -1,57 +1,58 @@
-"""Tables from their specifications, such as those of `conf/table/`.
+"""Tables from specifications, such as those in `conf/table/`.
 
-A specification says which of the aggregates (`results.aggregate`) a table is of, what its rows are, and its columns;
-panels are corpora.
+A specification selects rows of the aggregates (`results.aggregate`) for a table and defines its rows and columns. There
+is one panel per corpus.
 
     title: Tagging
     where: {task: tagging}             # columns of the aggregates: a value, a list of them, or a pattern with *;
-                                       #   {split: {having: equal}}: those that have a metric; lacking: that have not
-    order: [test/f1, test/accuracy]    # rows from the worst to the best, by the first that they have; -metric: less is
-    digits: 2                          #   better; mean: of all numbers. Digits after the point (an interval has one)
-    scale: 100                         #   and what numbers are multiplied with
+                                       #   {split: {having: equal}}: values with this metric; lacking: without it
+    order: [test/f1, test/accuracy]    # rows from worst to best by the first of these that a row has; -metric: lower
+                                       #   is better; mean: of all numbers
+    digits: 2                          # digits after the point (an interval has one)
+    scale: 100                         # factor of all numbers
     columns:
     - runs                             # of the whole row: context, runs, flops, note; {Decoding: context}
-    - Validation: {F1: validation/f1}  # a group; in it titles, and the number: metric, split/metric, task/split/metric,
+    - Validation: {F1: validation/f1}  # a group with titles and numbers: metric, split/metric, task/split/metric,
     - Test:                            #   where * is any
-        F1: [test/f1, interval, published, verdict]  # and what stands beside the mean
-    notes: [What the numbers are., spread, bold]     # the latter are the usual ones
+        F1: [test/f1, interval, published, verdict]  # further columns next to the mean
+    notes: [What the numbers are., spread, bold]     # spread and bold are the usual notes
 
-And where it is wanted:
+Optional keys:
 
-    lead: [Runs, Test F1]              # what a page shows of a row at once, and the rest on a click; by default all
-    others: true                       # of those rows that no other table is of
-    prefer: {split: [test, validation]}              # of a task's splits the first that it has
-    row: Section                       # what the first column is called
+    lead: [Runs, Test F1]              # columns that a page always shows, the others on a click; by default all
+    others: true                       # only rows that are in no other table
+    prefer: {split: [test, validation]}              # the first split that a task has
+    row: Section                       # title of the first column
     rows:                              # blocks of rows; by default [{each: system}]
     - {each: split, metric: accuracy, last: total}   # the last one under a rule
     - {each: split, among: [total], metric: accuracy_mul, label: "{split}, by 3CosMul", apart: true}
-    oracle: Bayes-optimal              # what the oracle's row is called; {label: …, task: ""}: where its numbers stand
-    published: behind                  # a rule before systems that were not run, behind those that were
-    names: {^f1$: F1}                  # how values of the aggregates, but systems, are written: regular expressions
+    oracle: Bayes-optimal              # label of the oracle's row; {label: …, task: ""}: place of its numbers
+    published: behind                  # a rule before systems that were not run, after those that were
+    names: {^f1$: F1}                  # display names of values, except systems: regular expressions
     columns:
-    - {each: [task, metric], "{task}": {"{metric}": [value, interval]}}   # repeated for all that there are
+    - {each: [task, metric], "{task}": {"{metric}": [value, interval]}}   # repeated for each existing value
     - bits: {of: test/bits_per_byte, show: [published], digits: 4, bold: false, judged: true}
-    - Questions: [seen, count]         # the least and the most of all that the row is of
+    - Questions: [seen, count]         # the least and the largest value in the row
     notes:
     - {text: "Without test labels: {task}.", when: {split: validation}}
 
-`value` is the mean; `number` the mean or else what was published; a `judged` cell is empty where nothing was published.
-In place of rows and columns `_target_` may name a function, from the aggregates to a `markup.Table`.
+`value` is the mean; `number` is the mean, or the published number without one. A `judged` cell is empty without a
+published number. Instead of rows and columns, `_target_` may name a function from the aggregates to a `markup.Table`.
 
-A specification with a `panel` instead of `where` shows rows that a module of this package computes. Title, lead, notes
+A specification with a `panel` instead of `where` is for rows that a module of this package computes. Title, lead, notes
 and names are as above, and names apply to every text. The note `own` inserts the lines of the column `_notes`. Fields
 are Python's format strings of a row's columns; a field is empty if one of its numbers is NaN, and {share:.1%} has no
 percent sign. The CSV leaves out columns whose names begin with an underscore.
 
     title: Gradients, {corpus}
     each: corpus                       # one table per value of this column
-    panel: {Corpus: "{corpus}"}        # what panels are, and the name of each; rows without a name are left out
-    rows: [corpus, task]               # rows with the same values share one line; by default each has its own
+    panel: {Corpus: "{corpus}"}        # kind of the panels, and the name of each; rows without a name are left out
+    rows: [corpus, task]               # rows with the same values share one line; by default each has a separate one
     order: [corpus, mean]              # lines are sorted by these columns
     apart: {varied: length}            # these rows have a rule above
     columns:
-    - {System: "{system}", PPL/word: "{mean:.2f} ± {std:.2f} ← {runs}"}  # ± spread ← cells behind the number
-    - Gain: "{_bold}{difference:+.1%}" # bold where the column `_bold` is true
+    - {System: "{system}", PPL/word: "{mean:.2f} ± {std:.2f} ← {runs}"}  # ± spread ← cells of the number
+    - Gain: "{_bold}{difference:+.1%}" # bold if the column `_bold` is true
     - {each: layer, Share of layer: {"{layer}": "{share:.3f}"}}          # repeated for each value of the column
 """
 
@@ -95,21 +96,21 @@ Cell = Mapping[str, Any]  # a row of the aggregates
 KEYS = ("title", "where", "columns", "lead", "notes", "order", "digits", "scale", "others", "prefer", "row", "rows",
         "oracle", "published", "names", "_target_")  # fmt: skip
 ROW_KEYS = ("title", "each", "panel", "rows", "order", "columns", "lead", "notes", "names", "apart")
-WHOLE = {"context": "Context", "runs": "Runs", "flops": "FLOPs", "note": "Note"}  # columns of the whole row
+WHOLE = {"context": "Context", "runs": "Runs", "flops": "FLOPs", "note": "Note"}  # columns of a whole row
 TEXTS = ("context", "note", "verdict")
 BESIDE = {"interval": "95 % interval", "published": "published", "verdict": "verdict"}
-FACTS = (*CELL, "protocol", "verdict", "source", "note", "signature")  # what rows are chosen by
+FACTS = (*CELL, "protocol", "verdict", "source", "note", "signature")  # columns that conditions may name
 SHOWN = ("value", "number", "count", *BESIDE)
 SETTINGS = {"digits": 2, "scale": 1, "bold": True, "judged": False}
 MEASURE = ("of", "show", *SETTINGS)
-CELLS, BOLDLY = " ← ", "{_bold}"  # after and before a number
+CELLS, BOLDLY = " ← ", "{_bold}"  # markers in a template, after and before a number
 NOTES = {"spread": SPREAD, "bold": BOLD}
 
 
 class Shown(NamedTuple):
-    """A column: what of each row's cell it shows, and what is known of the cell beside the row."""
+    """A column of a table: the quantity, and the facts that select its cell in each row."""
 
-    what: str  # of SHOWN or WHOLE
+    what: str  # one of SHOWN or WHOLE
     facts: Facts
     digits: int = 0
     scale: float = 1
@@ -118,117 +119,127 @@ class Shown(NamedTuple):
 
 
 def write_tables(frame: pd.DataFrame, specifications: Mapping[str, Specification], folder: Path) -> list[Table]:
-    """Write `<table>.{csv,md}` of each table that has rows; the same frame gives the same bytes.
+    """Write `<table>.{csv,md}` of each table that has rows; equal frames give equal bytes.
 
-    What an oracle has of a corpus, task and metric without a system to measure by it is left out, but where the table
-    says itself where the oracle's numbers stand; and so is a table of published rows alone. Specifications with a
-    `panel` are for `rows_tables`. UsageError for a specification that can't be followed.
+    Oracle rows are omitted for a corpus, task and metric without a system, unless the specification places the oracle
+    explicitly. Tables of published rows only are omitted. Specifications with a `panel` are skipped; see `rows_tables`.
+
+    Args:
+        frame: the aggregates.
+        specifications: by table name.
+        folder: created if missing.
+
+    Raises: UsageError: a specification is invalid.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    specifications = {name: said for name, said in specifications.items() if "panel" not in said}
-    for name, said in specifications.items():
-        check(name, said)
-    own = {name: _matches(frame, said["where"]) for name, said in specifications.items()}
+    specifications = {name: spec for name, spec in specifications.items() if "panel" not in spec}
+    for name, spec in specifications.items():
+        check(name, spec)
+    own = {name: _matches(frame, spec["where"]) for name, spec in specifications.items()}
     named = [rows for name, rows in own.items() if not specifications[name].get("others")]
     tables = []
-    for name, said in specifications.items():
-        rows = own[name] & ~np.logical_or.reduce(named) if said.get("others") else own[name]
+    for name, spec in specifications.items():
+        rows = own[name] & ~np.logical_or.reduce(named) if spec.get("others") else own[name]
         part = frame[rows]
         systems = part[part["system"] != ORACLE]
-        is_placed = "_target_" in said or isinstance(said.get("oracle"), Mapping)
+        is_placed = "_target_" in spec or isinstance(spec.get("oracle"), Mapping)
         of = ["corpus"] if is_placed else ["corpus", "task", "metric"]
         part = part[pd.MultiIndex.from_frame(part[of]).isin(pd.MultiIndex.from_frame(systems[of]))]
         if systems["n"].any():
-            tables.append(write_table(specified_table(name, said, part), part, folder))
+            tables.append(write_table(specified_table(name, spec, part), part, folder))
     return tables
 
 
 def write_table(table: Table, frame: pd.DataFrame, folder: Path) -> Table:
-    """Write `<table>.{csv,md}` into an existing folder, the CSV from `frame`, without columns such as `_notes`."""
+    """Write `<table>.{csv,md}` into an existing folder; the CSV has the columns of `frame` without those such as
+    `_notes`.
+    """
     frame = frame.drop(columns=[name for name in frame if name.startswith("_")])
     if "signature" in frame and not frame["signature"].any():
         frame = frame.drop(columns="signature")
-    # six digits: beyond them shows the order of summation, which is the machine's
+    # six digits: further ones depend on the machine's order of summation
     write_csv(frame, folder / f"{table.name}.csv", float_format="%.6g")
     (folder / f"{table.name}.md").write_text(markdown_table(table), encoding="utf-8")
     return table
 
 
-def check(name: str, said: Specification) -> None:
-    """Raise UsageError for a specification with a key that there is none of, or without one that it needs."""
-    for key in said:
+def check(name: str, spec: Specification) -> None:
+    """Raise UsageError for a specification with an unknown key, an invalid value, or without a required key."""
+    for key in spec:
         if key not in KEYS:
             raise UsageError(f"table {name} has no key {key!r}; {closest(key, KEYS)}")
-    needed = ["where"] if "_target_" in said else ["title", "where", "columns"]
-    if missing := [key for key in needed if key not in said]:
+    needed = ["where"] if "_target_" in spec else ["title", "where", "columns"]
+    if missing := [key for key in needed if key not in spec]:
         raise UsageError(
             f"table {name} has no {', '.join(missing)}; see src/retable/reporting/tables.py for an example"
         )
-    for column in (column for column in said.get("columns", ()) if isinstance(column, str)):
+    for column in (column for column in spec.get("columns", ()) if isinstance(column, str)):
         if column not in WHOLE:
-            raise UsageError(f"table {name}: there is no column {column!r} of a whole row; {closest(column, WHOLE)}")
-    for key in (key for key in _named_columns(said) if key not in FACTS):
-        raise UsageError(f"table {name}: there is no column {key!r} of the aggregates; {closest(key, FACTS)}")
-    for column, wanted in (item for where in _conditions(said) for item in where.items()):
-        by_metric = isinstance(wanted, Mapping) and [*wanted] in (["having"], ["lacking"])
-        if not (by_metric or isinstance(wanted, str | list)):
+            raise UsageError(f"table {name}: unknown column {column!r} of a whole row; {closest(column, WHOLE)}")
+    for key in (key for key in _named_columns(spec) if key not in FACTS):
+        raise UsageError(f"table {name}: unknown column {key!r} of the aggregates; {closest(key, FACTS)}")
+    for column, condition in (item for where in _conditions(spec) for item in where.items()):
+        by_metric = isinstance(condition, Mapping) and [*condition] in (["having"], ["lacking"])
+        if not (by_metric or isinstance(condition, str | list)):
             raise UsageError(
-                f"table {name}: {column}: {wanted} chooses no rows; write a value, a pattern, a list of them, or "
+                f"table {name}: {column}: {condition} is not a condition; write a value, a pattern, a list of them, or "
                 "{having: METRIC} or {lacking: METRIC}"
             )
     for key in ("digits", "scale"):
-        if not isinstance(said.get(key, 0), int | float):
-            raise UsageError(f"table {name}: {key}: {said[key]} is no number; write {key}: {SETTINGS[key]}")
+        if not isinstance(spec.get(key, 0), int | float):
+            raise UsageError(f"table {name}: {key}: {spec[key]} is not a number; write {key}: {SETTINGS[key]}")
 
 
-def _conditions(said: Specification) -> Iterator[Mapping[str, Any]]:
-    """What a specification asks of rows: of all of them, and where it has a note."""
-    yield from _alternatives(said["where"])
-    for note in said.get("notes", ()):
+def _conditions(spec: Specification) -> Iterator[Mapping[str, Any]]:
+    """Yield the conditions on rows in a specification: of the table, and of its notes."""
+    yield from _alternatives(spec["where"])
+    for note in spec.get("notes", ()):
         if isinstance(note, Mapping):
             yield from _alternatives(note.get("when", {}))
 
 
-def _named_columns(said: Specification) -> Iterator[str]:
-    """The columns of the aggregates that a specification names."""
-    for where in _conditions(said):
+def _named_columns(spec: Specification) -> Iterator[str]:
+    """Yield the columns of the aggregates that a specification names."""
+    for where in _conditions(spec):
         yield from where
-    yield from said.get("prefer", {})
-    for block in (*said.get("rows", ()), *said.get("columns", ())):
+    yield from spec.get("prefer", {})
+    for block in (*spec.get("rows", ()), *spec.get("columns", ())):
         if isinstance(block, Mapping) and "each" in block:
             yield from [block["each"]] if isinstance(block["each"], str) else block["each"]
 
 
-def specified_table(name: str, said: Specification, frame: pd.DataFrame) -> Table:
-    """The table of these rows of the aggregates."""
-    if "_target_" in said:
+def specified_table(name: str, spec: Specification, frame: pd.DataFrame) -> Table:
+    """Return the table of these rows of the aggregates by its specification."""
+    if "_target_" in spec:
         try:
-            make = resolve(said["_target_"])
+            make = resolve(spec["_target_"])
         except UsageError as error:
             raise UsageError(f"table {name}: {error}") from error
         return make(frame)
-    return _Specified(name, said, frame).table()
+    return _Specified(name, spec, frame).table()
 
 
-def rows_tables(name: str, said: Specification, frame: pd.DataFrame) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """The tables of rows by their specification, each with its rows. UsageError for another key than it may have, or a
-    column that the rows don't have."""
-    if unknown := next((key for key in said if key not in ROW_KEYS), None):
+def rows_tables(name: str, spec: Specification, frame: pd.DataFrame) -> Iterator[tuple[Table, pd.DataFrame]]:
+    """Yield the tables of computed rows by their specification, each with its rows.
+
+    Raises: UsageError: an unknown key, or a column that the rows do not have.
+    """
+    if unknown := next((key for key in spec if key not in ROW_KEYS), None):
         raise UsageError(f"table {name} has no key {unknown!r}; {closest(unknown, ROW_KEYS)}")
     if frame.empty:
         return
-    for value, part in frame.groupby(said["each"], sort=False) if "each" in said else [("", frame)]:
-        yield _Rows(f"{name}-{value}" if "each" in said else name, said, part).table(), part
+    for value, part in frame.groupby(spec["each"], sort=False) if "each" in spec else [("", frame)]:
+        yield _Rows(f"{name}-{value}" if "each" in spec else name, spec, part).table(), part
 
 
 class _Specified:
-    """A table in the making."""
+    """A table by a specification of the aggregates."""
 
-    def __init__(self, name: str, said: Specification, frame: pd.DataFrame):
-        for column, values in said.get("prefer", {}).items():
+    def __init__(self, name: str, spec: Specification, frame: pd.DataFrame):
+        for column, values in spec.get("prefer", {}).items():
             frame = _preferred(frame, column, values)
-        self._name, self._said, self._frame = name, said, frame
-        oracle = said.get("oracle", "true distribution")
+        self._name, self._said, self._frame = name, spec, frame
+        oracle = spec.get("oracle", "true distribution")
         self._oracle: Facts = {"label": oracle} if isinstance(oracle, str) else oracle
 
     def table(self) -> Table:
@@ -242,14 +253,14 @@ class _Specified:
         names = {column.name for column in columns}
         for name in (lead := tuple(self._said.get("lead", ()))):
             if name not in names:
-                raise UsageError(f"table {self._name}, lead: there is no column {name!r}; {closest(name, names)}")
+                raise UsageError(f"table {self._name}, lead: unknown column {name!r}; {closest(name, names)}")
         return lead
 
     def _columns(self) -> Iterator[tuple[Column, Shown]]:
-        for said in self._said["columns"]:
-            said = {WHOLE[said]: said} if isinstance(said, str) else said
-            heads = {key: inner for key, inner in said.items() if key != "each"}
-            for facts in self._found(self._frame, said["each"]) if "each" in said else [{}]:
+        for entry in self._said["columns"]:
+            entry = {WHOLE[entry]: entry} if isinstance(entry, str) else entry
+            heads = {key: inner for key, inner in entry.items() if key != "each"}
+            for facts in self._found(self._frame, entry["each"]) if "each" in entry else [{}]:
                 for head, inner in heads.items():
                     is_group = isinstance(inner, dict) and not set(inner) <= set(MEASURE)
                     group = self._filled(head, facts) if is_group else ""
@@ -258,21 +269,21 @@ class _Specified:
                             own = BESIDE.get(shown.what) or self._filled(title, facts)
                             yield Column(own, group, numeric=shown.what not in TEXTS), shown
 
-    def _measured(self, said: Any, facts: Facts) -> Iterator[Shown]:
-        """What is shown of a number, or of the whole row."""
-        if isinstance(said, str) and said in WHOLE:
-            yield Shown(said, {})
+    def _measured(self, entry: Any, facts: Facts) -> Iterator[Shown]:
+        """Yield the columns for a number, or for a column of the whole row."""
+        if isinstance(entry, str) and entry in WHOLE:
+            yield Shown(entry, {})
             return
-        if not isinstance(said, dict):
-            listed = [said] if isinstance(said, str) else [*said]
+        if not isinstance(entry, dict):
+            listed = [entry] if isinstance(entry, str) else [*entry]
             of = "" if listed[0] in SHOWN else listed.pop(0)
-            said = {"of": of, "show": listed if {"value", "number", "count"} & {*listed} else ["value", *listed]}
-        settings = {key: said.get(key, self._said.get(key, usual)) for key, usual in SETTINGS.items()}
-        of = {**facts, **_facts(said.get("of", "").format_map(facts))}
-        for what in said.get("show", ["value"]):
-            if what not in SHOWN:
-                raise UsageError(f"table {self._name}: nothing is shown as {what!r}; {closest(what, SHOWN)}")
-            yield Shown(what, of, **settings | ({"digits": 1} if what == "interval" else {}))
+            entry = {"of": of, "show": listed if {"value", "number", "count"} & {*listed} else ["value", *listed]}
+        settings = {key: entry.get(key, self._said.get(key, usual)) for key, usual in SETTINGS.items()}
+        of = {**facts, **_facts(entry.get("of", "").format_map(facts))}
+        for quantity in entry.get("show", ["value"]):
+            if quantity not in SHOWN:
+                raise UsageError(f"table {self._name}: unknown quantity {quantity!r}; {closest(quantity, SHOWN)}")
+            yield Shown(quantity, of, **settings | ({"digits": 1} if quantity == "interval" else {}))
 
     def _rows(self, part: pd.DataFrame, columns: Sequence[Shown]) -> Iterator[Row]:
         cells = _Cells(part)
@@ -291,7 +302,7 @@ class _Specified:
                 yield Row([Value(label), *values], apart)
 
     def _systems(self, cells: "_Cells", columns: Sequence[Shown]) -> Iterator[Row]:
-        """A row a system, from the worst to the best, the oracle last."""
+        """Yield a row per system, from worst to best, the oracle last."""
 
         def is_behind(system: str) -> int:
             was_run = any(cell["n"] for cell in cells.of({"system": system}))
@@ -306,15 +317,15 @@ class _Specified:
                 yield Row([Value(label), *values], apart=block > 0 and place == 0)
 
     def _value(self, cells: "_Cells", shown: Shown, facts: Facts) -> Value:
-        found = cells.of(facts)
+        matches = cells.of(facts)
         if shown.what in FROM_ALL:
-            return FROM_ALL[shown.what](found)
+            return FROM_ALL[shown.what](matches)
         if shown.what == "note":
-            return Value(self._note(found))
-        if len(found) > 1:
-            which = " and ".join("/".join(str(cell[name]) for name in CELL) for cell in found[:2])
-            raise UsageError(f"table {self._name}: a column of {dict(shown.facts)} is of {which}; say more of it")
-        cell = found[0] if found else None
+            return Value(self._note(matches))
+        if len(matches) > 1:
+            which = " and ".join("/".join(str(cell[name]) for name in CELL) for cell in matches[:2])
+            raise UsageError(f"table {self._name}: column {dict(shown.facts)} matches {which}; add the split or task")
+        cell = matches[0] if matches else None
         if shown.judged and cell is not None and isnan(cell["published"]):
             return Value("")
         match shown.what:
@@ -327,8 +338,10 @@ class _Specified:
         return mean_value(cell, shown.digits, shown.scale, shown.bold)
 
     def _note(self, cells: list[Cell]) -> str:
-        """What the first cell of each task has to say, those beside a published number first; with the tasks that it is
-        said of, if not of all."""
+        """Join the notes of the first cell of each task, cells with a published number first.
+
+        A note that does not apply to all tasks begins with the names of its tasks.
+        """
         beside = sorted(cells, key=lambda cell: isnan(cell["published"]))
         first = {self._named(cell["task"]): cell for cell in reversed(beside) if cell["note"]}
         every = {self._named(cell["task"]) for cell in cells if not isnan(cell["published"])} or {*first}
@@ -339,19 +352,21 @@ class _Specified:
         return "; ".join(note if every <= {*of} else f"{', '.join(of)}: {note}" for note, of in tasks.items())
 
     def _found(self, frame: pd.DataFrame, each: str | Sequence[str]) -> list[Facts]:
-        """The values of columns of the aggregates, in their order; systems, where they have one, from the worst."""
+        """Return the values of columns of the aggregates, sorted; systems from worst to best if there is an order."""
         names = [each] if isinstance(each, str) else [*each]
-        found = sorted(set(frame[names].itertuples(index=False, name=None)))
+        tuples = sorted(set(frame[names].itertuples(index=False, name=None)))
         if names == ["system"] and "order" in self._said:
-            found = [(system,) for system in _ranked(_Cells(frame), self._said["order"])]
-        return [dict(zip(names, values, strict=True)) for values in found]
+            tuples = [(system,) for system in _ranked(_Cells(frame), self._said["order"])]
+        return [dict(zip(names, values, strict=True)) for values in tuples]
 
     def _filled(self, text: str, facts: Facts) -> str:
         try:
             return text.format_map({k: value if k == "system" else self._named(value) for k, value in facts.items()})
         except KeyError as error:
-            said = ", ".join(facts) or "nothing; say what it is of by each:"
-            raise UsageError(f"table {self._name}: {text!r} asks for {error}, and there is {said}") from None
+            available = f"write one of {', '.join(facts)}" if facts else "add each: with its columns"
+            raise UsageError(
+                f"table {self._name}: {text!r} needs {error}, which is not available; {available}"
+            ) from None
 
     def _named(self, value: str) -> str:
         for pattern, name in self._said.get("names", {}).items():
@@ -360,14 +375,14 @@ class _Specified:
 
     def _notes(self) -> Iterator[str]:
         run = self._frame[self._frame["n"] > 0] if "n" in self._frame else self._frame
-        for said in self._said.get("notes", ()):
-            if isinstance(said, str):
-                yield from self._own() if said == "own" else [NOTES.get(said, said)]
+        for note in self._said.get("notes", ()):
+            if isinstance(note, str):
+                yield from self._own() if note == "own" else [NOTES.get(note, note)]
                 continue
-            rows = run[_matches(run, said.get("when", {}))]
+            rows = run[_matches(run, note.get("when", {}))]
             if len(rows):
                 texts = rows.select_dtypes(exclude="number")
-                yield said["text"].format_map({name: ", ".join(self._listed(texts[name])) for name in texts})
+                yield note["text"].format_map({name: ", ".join(self._listed(texts[name])) for name in texts})
         yield from overlap_note(self._frame)
 
     def _own(self) -> Iterable[str]:
@@ -378,7 +393,7 @@ class _Specified:
 
 
 class _Rows(_Specified):
-    """A table of rows as they are."""
+    """A table of computed rows."""
 
     def table(self) -> Table:
         frame = self._frame.assign(_apart=_matches(self._frame, self._said.get("apart", [])))
@@ -396,17 +411,17 @@ class _Rows(_Specified):
                 values = [self._value_of(*each, line) for each in columns.values()]
                 panels.setdefault(of, []).append(Row(values, line[0]["_apart"] and of in panels))
         title = self._text(self._said["title"], rows[0])
-        made = filled_table(self._name, title, [*columns], panels, [*self._notes()], self._lead([*columns]))
-        return replace(made, panel=kind)
+        table = filled_table(self._name, title, [*columns], panels, [*self._notes()], self._lead([*columns]))
+        return replace(table, panel=kind)
 
     def _heads(self, rows: list[dict[str, Any]]) -> Iterator[tuple[Column, tuple[str, Mapping[str, Any]]]]:
-        """Each column with what it shows, and of which of the rows of a line."""
-        for said in self._said["columns"]:
-            each = said.get("each")
+        """Yield each column with its template, and the facts that select a row within a line."""
+        for entry in self._said["columns"]:
+            each = entry.get("each")
             for value in [None] if each is None else sorted({row[each] for row in rows}):
                 facts = {} if each is None else {each: value}
                 row = next(row for row in rows if facts.items() <= row.items())
-                for head, inner in ((head, inner) for head, inner in said.items() if head != "each"):
+                for head, inner in ((head, inner) for head, inner in entry.items() if head != "each"):
                     for title, template in (inner if isinstance(inner, Mapping) else {"": inner}).items():
                         title, group = (self._text(text, row) for text in ((title, head) if title else (head, "")))
                         yield Column(title, group, self._is_numeric(template)), (template, facts)
@@ -425,13 +440,13 @@ class _Rows(_Specified):
         return Value(text, spread, number.startswith(BOLDLY) and row["_bold"], runs, ", ".join(runs))
 
     def _text(self, template: str, row: Mapping[str, Any]) -> str:
-        """The template with the values of the row; "" where one of its numbers is not known."""
+        """Fill the template with the values of the row; "" if one of its numbers is NaN."""
         if any(isinstance(row[name], float) and isnan(row[name]) for name, _ in self._fields(template)):
             return ""
         return _FORMAT.vformat(template, (), row)
 
     def _fields(self, template: str) -> Iterator[tuple[str, str | None]]:
-        """The columns that a template names, and the formats."""
+        """Yield the columns that a template names, with their formats."""
         for _, name, form, _ in _FORMAT.parse(template):
             if name is not None and name not in self._frame:
                 raise UsageError(f"table {self._name}: its rows have no {name!r}; {closest(name, self._frame)}")
@@ -440,7 +455,7 @@ class _Rows(_Specified):
 
 
 class _Format(Formatter):
-    """Python's format strings; a percentage is written without the sign."""
+    """Python's format strings, with percentages without the sign."""
 
     def format_field(self, value: Any, form: str) -> str:
         text = format(value, form)
@@ -451,7 +466,7 @@ _FORMAT = _Format()
 
 
 class _Cells:
-    """Rows of the aggregates, by some of their facts."""
+    """Rows of the aggregates, indexed by some of their facts."""
 
     def __init__(self, frame: pd.DataFrame):
         self._all: list[Cell] = frame.to_dict("records")
@@ -468,42 +483,45 @@ class _Cells:
 
 
 def _ranked(cells: _Cells, order: Sequence[str]) -> list[str]:
-    """The systems from the worst to the best by the first measure, or else by those behind it, measured or published.
-    One without any comes first."""
-    measures = [said.removeprefix("-") for said in order]
+    """Sort systems from worst to best by the first measure, measured or published, or by later ones for systems without
+    it.
+
+    A system without any comes first.
+    """
+    measures = [signed.removeprefix("-") for signed in order]
     numbers = np.full((len(cells.systems), len(order)), np.nan)
     for (i, system), (j, measure) in product(enumerate(cells.systems), enumerate(measures)):
-        found = cells.of({"system": system, **({} if measure == "mean" else _facts(measure))})
-        shown = [cell["published"] if isnan(cell["mean"]) else cell["mean"] for cell in found]
+        matches = cells.of({"system": system, **({} if measure == "mean" else _facts(measure))})
+        shown = [cell["published"] if isnan(cell["mean"]) else cell["mean"] for cell in matches]
         numbers[i, j] = np.mean(shown) if shown else np.nan
     for j, measure in enumerate(measures):
         lacks, both = np.isnan(numbers[:, 0]), ~np.isnan(numbers[:, [0, j]]).any(axis=1)
         other = numbers[:, j]
-        if measure.endswith("bits_per_byte") and both.any():  # whose exponential is a perplexity
+        if measure.endswith("bits_per_byte") and both.any():  # convert bits to a perplexity
             other = np.exp(other * np.median(np.log(numbers[both, 0]) / numbers[both, j]))
         numbers[lacks, 0] = other[lacks]
-    signs = [-1 if said.startswith("-") else 1 for said in order]
+    signs = [-1 if signed.startswith("-") else 1 for signed in order]
     keys = np.nan_to_num(numbers * signs, nan=-inf).tolist()
     return [system for _, system in sorted(zip(keys, cells.systems, strict=True))]
 
 
 def _facts(path: str) -> dict[str, str]:
-    """What [task/][split/]metric says; * says nothing."""
-    said = zip(("metric", "split", "task"), reversed(path.split("/")), strict=False)
-    return {name: value for name, value in said if value not in ("", "*")}
+    """Parse [task/][split/]metric; * matches anything."""
+    parts = zip(("metric", "split", "task"), reversed(path.split("/")), strict=False)
+    return {name: value for name, value in parts if value not in ("", "*")}
 
 
 def _matches(frame: pd.DataFrame, where: Any) -> pd.Series:
-    """Which rows one of the alternatives describes."""
+    """Return a mask of the rows that at least one of the alternatives describes."""
     rows = pd.Series(False, frame.index)
-    for said in _alternatives(where):
+    for conditions in _alternatives(where):
         own = pd.Series(True, frame.index)
-        for column, wanted in said.items():
-            if isinstance(wanted, Mapping):
-                ((how, metric),) = wanted.items()
+        for column, condition in conditions.items():
+            if isinstance(condition, Mapping):
+                ((how, metric),) = condition.items()
                 own &= frame[column].isin(frame.loc[frame["metric"] == metric, column]) == (how == "having")
                 continue
-            patterns = [wanted] if isinstance(wanted, str) else wanted
+            patterns = [condition] if isinstance(condition, str) else condition
             values = frame[column].unique()
             own &= frame[column].isin([value for value in values if any(fnmatchcase(value, each) for each in patterns)])
         rows |= own
@@ -515,7 +533,7 @@ def _alternatives(where: Any) -> list[Mapping[str, Any]]:
 
 
 def _preferred(frame: pd.DataFrame, column: str, values: Sequence[str]) -> pd.DataFrame:
-    """Of each task the rows with the first of the values that it has."""
+    """Keep, for each task, the rows with the first of the values that it has."""
     places = frame[column].map({value: place for place, value in enumerate(values)})
     return frame[places == places.groupby(frame["task"]).transform("min")]
 

@@ -1,4 +1,4 @@
-"""A metric of several runs, mostly the seeds of one system, on the same units."""
+"""A metric of several runs on the same units."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,10 @@ from retable.metrics.units import Sums
 
 @dataclass(frozen=True)
 class UnitSums:
-    """ValueError where the runs were measured on different units."""
+    """The sums of several runs, usually the seeds of one system, on the same units.
+
+    Raises ValueError if the runs were measured on different units.
+    """
 
     runs: Sequence[Sums]
 
@@ -37,7 +40,7 @@ class UnitSums:
         return self.runs[0].best
 
     def compared(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Values of the metric on the scale on which one system is tested against another."""
+        """Transform values of the metric to the scale on which two systems are compared."""
         scale = self.runs[0].compared
         return np.asarray(values) if scale is None else scale(np.asarray(values))
 

@@ -1,4 +1,4 @@
-"""Figures of word vectors: analogies by the size of the corpus, and pairs of words in the plane."""
+"""Figures of word vectors: analogies by corpus size, and pairs of words in a plane."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,16 +9,18 @@ from retable.reporting.figures import COLOURS, INK, LETTER, WIDTH, Figure
 from retable.reporting.lines import Look, Scale, line_panel, significant
 from retable.reporting.results import Result, by_corpus
 
-ACROSS, DOWN = WIDTH / 2 - 60, 300  # pixels of a plane
-WORD = 9  # pixels that a word in it is high
+ACROSS, DOWN = WIDTH / 2 - 60, 300  # width and height of a plane, in pixels
+WORD = 9  # height of a word, in pixels
 
 
 def size_curves(frame: pd.DataFrame, words: Mapping[str, float]) -> dict[str, Figure]:
-    """Figures of analogy accuracy against training words, of all questions and of the regular ones: a line a system,
-    the mean over seeds, in a band of their standard deviation.
+    """Return figures of analogy accuracy by number of training words, for all questions and for regular ones.
 
-    `words` are those of each corpus. Corpora that differ in a size at the end of their names alone (grammar,
-    grammar_300k, grammar_3m) are one language; two of them at least make a figure.
+    Each has a line per system, the mean over seeds, in a band of their standard deviation. Corpora whose names differ
+    only in a size at the end (grammar, grammar_300k, grammar_3m) are one language; a figure needs at least two.
+
+    frame: the aggregates.
+    words: number of training words by corpus.
     """
     frame = frame[(frame["task"] == "analogies") & (frame["metric"] == "accuracy") & frame["corpus"].isin(list(words))]
     frame = frame.assign(language=frame["corpus"].str.replace(r"_\d+[km]?$", "", regex=True))
@@ -42,7 +44,9 @@ def _size_curve(title: str, frame: pd.DataFrame) -> Figure:
 
 
 def planes(results: Iterable[Result]) -> dict[str, Figure]:
-    """A figure a corpus: the pairs of a relation in the plane, joined by lines, a panel a system (its first seed)."""
+    """Return a figure per corpus: a panel per system (first seed) with the pairs of a relation in the plane, joined by
+    lines.
+    """
     return {
         corpus: alt.concat(*(_plane(system, runs[0].tables["plane"]) for system, runs in systems.items()), columns=2)
         for corpus, systems in by_corpus(results, "plane")
@@ -67,13 +71,13 @@ def _plane(system: str, points: pd.DataFrame) -> Figure:
 
 
 def _heights(words: pd.DataFrame, x: Scale, y: Scale) -> pd.Series:
-    """Where the words of a side stand beside their points: moved upwards off those that they would cover."""
+    """Return the heights of a side's words next to their points, moved upwards where words would overlap."""
     places = pd.Series(y.pixels(words["y"], DOWN), words.index).sort_values(kind="stable")
     lefts = pd.Series(x.pixels(words["x"], ACROSS), words.index)
     widths = words["word"].str.len() * LETTER
     for i, word in enumerate(places.index):
         for other in places.index[:i]:
-            # names of a side begin, or end, at their points
+            # all words of a side are on the same side of their points
             if abs(lefts[word] - lefts[other]) < max(widths[word], widths[other]):
                 places[word] = max(places[word], places[other] + WORD)
     return pd.Series(y.values(places, DOWN), places.index)

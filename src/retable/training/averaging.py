@@ -1,4 +1,4 @@
-"""The average of the weights over the last part of a training (Polyak and Juditsky 1992)."""
+"""Averaging of the weights over the last part of a training (Polyak and Juditsky 1992)."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,15 +11,17 @@ from retable.core.settings import NonNegativeInt
 
 
 def non_monotone(losses: Sequence[float], patience: NonNegativeInt) -> bool:
-    """Whether averaging begins: the last validation loss is no better than the best of those before it, the `patience`
-    last of which don't count. So it is in the code of Merity, Keskar and Socher 2018; their algorithm 1 says the best
-    of the `patience` last."""
+    """Check whether averaging begins: no improvement over the best loss before the last `patience` ones.
+
+    This follows the code of Merity, Keskar and Socher (2018); their algorithm 1 compares with the best of the last
+    `patience` losses instead.
+    """
     before = losses[:-1]
     return len(before) > patience and losses[-1] > min(before[: len(before) - patience])
 
 
 class Average:
-    """The mean of a module's weights since it was made, one step after the other; all of them in fp32."""
+    """The running mean of a module's weights since its construction, one sample per step, in fp32."""
 
     def __init__(self, module: nn.Module):
         self._module = module
@@ -27,18 +29,18 @@ class Average:
         self.tensors: dict[str, Tensor] = {name: p.detach().float().clone() for name, p in module.named_parameters()}
 
     def update(self) -> None:
-        """Count the weights of now in."""
+        """Add the current weights to the mean."""
         self.steps += 1
         with torch.no_grad():
             for name, parameter in self._module.named_parameters():
                 self.tensors[name].lerp_(parameter.float(), 1 / self.steps)
 
     def whole(self) -> dict[str, Tensor]:
-        """The mean, for a checkpoint. Where each process has a share of the weights, all must call it."""
+        """Return the mean, for a checkpoint. If processes have shares of the weights, all must call it."""
         return {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in self.tensors.items()}
 
     def take(self, steps: int, whole: Mapping[str, Tensor]) -> None:
-        """Go on from the mean of a checkpoint, of so many steps."""
+        """Restore the mean of a checkpoint, over `steps` steps."""
         self.steps = steps
         for name, own in self.tensors.items():
             mean = whole[name].to(own.device)
@@ -46,7 +48,7 @@ class Average:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """The module has the averaged weights in the body."""
+        """Give the module the averaged weights inside the block."""
         own = {name: p.detach().clone() for name, p in self._module.named_parameters()}
         self.apply()
         try:
@@ -55,7 +57,7 @@ class Average:
             self._set(own)
 
     def apply(self) -> None:
-        """Give the module the averaged weights for good."""
+        """Give the module the averaged weights permanently."""
         if self.steps:
             self._set(self.tensors)
 

@@ -1,4 +1,4 @@
-"""Models too large for a device: their blocks, one like the other, computed twice or kept in shares."""
+"""Memory savings for large models: recomputed activations, and weights sharded over processes."""
 
 import copy
 from functools import partial
@@ -16,30 +16,36 @@ from retable.models.base import blocks_of
 
 Module = TypeVar("Module", bound=nn.Module)
 
-METHODS = ("loss", "log_prob", "next_log_prob", "remember")  # by which an objective, or a block, is called
+METHODS = ("loss", "log_prob", "next_log_prob", "remember")  # methods through which objectives and blocks are used
 
 
 def recompute_blocks(model: nn.Module) -> None:
-    """Let every block keep what goes into it alone, and compute the rest once more on the way back (Chen et al. 2016):
-    the memory of activations falls to that of a block, a step takes about a third more. UsageError without blocks."""
+    """Make each block store only its input, and recompute the rest in the backward pass (Chen et al. 2016).
+
+    The memory of activations falls to that of one block; a step takes about a third longer.
+
+    Raises: UsageError: the model has no blocks.
+    """
     if not (blocks := blocks_of(model)):
-        raise UsageError(f"{type(model).__name__} has no blocks to compute twice; write recompute=false")
+        raise UsageError(f"{type(model).__name__} has no blocks to recompute; write recompute=false")
     for block in blocks:
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
 def shard(objective: nn.Module, mesh: Any) -> None:
-    """Leave each process of `mesh` its share of every weight; a block's are together while it is computed (FSDP2; Zhao
-    et al. 2023)."""
+    """Leave each process of `mesh` a share of every weight (FSDP2; Zhao et al. 2023).
+
+    The weights of a block are gathered while it is computed.
+    """
     for module in [*blocks_of(objective), objective]:
         fully_shard(module, mesh=mesh)
         for method in METHODS:
-            if hasattr(module, method):  # torch registers methods by name, and refuses one that is not there
+            if hasattr(module, method):  # torch refuses to register a missing method
                 register_fsdp_forward_method(module, method)
 
 
 def replica(module: Module) -> Module:
-    """A copy with weights of its own, compiled where the module is, which a copy is not by itself."""
+    """Return a copy with separate weights, compiled where the module is; `deepcopy` loses compilation."""
     copied = copy.deepcopy(module)
     for own, other in zip(module.modules(), copied.modules(), strict=True):
         if own._compiled_call_impl is not None:
@@ -48,14 +54,16 @@ def replica(module: Module) -> Module:
 
 
 def gather(shared: nn.Module, whole: nn.Module) -> None:
-    """Put what the processes have of the weights of `shared` into `whole`, an unshared copy. All must call it, while
-    the shares are where the processes can send them from: NCCL knows of GPUs alone."""
+    """Copy the weights of the sharded module `shared` into `whole`, an unsharded copy.
+
+    All processes must call it, while the shares are on devices that can communicate: NCCL needs them on GPUs.
+    """
     for own, share in zip(whole.state_dict().values(), shared.state_dict().values(), strict=True):
         own.copy_(share.full_tensor() if isinstance(share, DTensor) else share)
 
 
 class FullySharded(ModelParallelStrategy):
-    """Lightning's strategy of FSDP2, over all processes of all nodes, with whole checkpoints."""
+    """Lightning's strategy for FSDP2, over all processes of all nodes, with unsharded checkpoints."""
 
     def __init__(self) -> None:
         super().__init__(tensor_parallel_size=1, save_distributed_checkpoint=False)
@@ -65,8 +73,10 @@ class FullySharded(ModelParallelStrategy):
         super().setup_environment()
 
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Of plain SGD, which keeps nothing of a weight, the rates alone: Lightning 2.6 looks at the first of what is
-        kept, and ends where there is none."""
+        """Load a checkpoint; of plain SGD only the groups' settings.
+
+        Plain SGD has no state per weight. Lightning 2.6 reads the first such state, and fails without one.
+        """
         optimizers = self.optimizers
         self.optimizers = [each for each in optimizers if not _is_plain_sgd(each)]
         checkpoint: dict[str, Any] = super().load_checkpoint(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Callbacks of each training, which decide no number: a line per minute, learning rate, validation loss of a task."""
+"""Callbacks that only report: a line per minute, the learning rate, the validation loss of a task."""
 
 import sys
 import time
@@ -15,10 +15,9 @@ from retable.training.observers import Handed
 
 
 class Minutes(L.Callback):
-    """Prints the step, the mean loss since the last line and the time left, a minute after the last line.
+    """Prints step, mean loss since the last line, and time left, when the last line is a minute old.
 
-    The line of a validation, which Progress prints, counts as a line: a training that validates more often prints none
-    of these.
+    Progress prints a line per validation, which counts too: a training that validates more often prints no others.
     """
 
     def __init__(self, every: float = 60.0):
@@ -42,7 +41,7 @@ class Minutes(L.Callback):
         self._summed += 1
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        # After the validation of the step before, if it had one.
+        # At the start of a batch, after the validation of the previous step if it had one.
         now, done, total = time.monotonic(), trainer.global_step, trainer.max_steps
         if now < self._printed + self._every or done == self._first:
             return
@@ -55,7 +54,7 @@ class Minutes(L.Callback):
 
 
 class Rates(L.Callback):
-    """Logs the learning rate of the steps at which the curve has the training loss, as `train/learning_rate`."""
+    """Logs the learning rate as `train/learning_rate`, at the steps whose training loss is in the curve."""
 
     def __init__(self) -> None:
         self._points: list[Point] = []
@@ -80,11 +79,13 @@ class Rates(L.Callback):
 
 
 class ValidationLoss(L.Callback):
-    """Logs the mean loss of a task's validation examples, as `validation/loss`; its validation measures predictions.
+    """Logs the mean loss of a task's validation examples as `validation/loss`; the task's Measure only counts
+    predictions.
 
-    It goes to the loggers only: neither the curve nor the choice of the best validation contains it.
+    The loss goes to the loggers only: it is not in the curve and does not affect the choice of the best validation.
 
-    taught: returns the places and the batch of those examples of a piece that have a loss, or None.
+    taught: called with the Measure and a piece; returns the places and the batch of the examples that have a loss, or
+        None.
     """
 
     def __init__(self, taught: Callable[[Any, Any], tuple[np.ndarray, Any] | None]):
@@ -98,24 +99,24 @@ class ValidationLoss(L.Callback):
     ) -> None:
         if batch is None or trainer.state.fn != "fit":
             return
-        if (found := self._taught(trainer.datamodule.validation, batch)) is None:
+        if (with_loss := self._taught(trainer.datamodule.validation, batch)) is None:
             return
-        places, examples = found
+        places, examples = with_loss
         with torch.inference_mode(), torch.autocast(pl_module.device.type, enabled=False):
             _, metrics, _ = pl_module.objective.loss(on_device(pl_module.device, examples), None, trainer.global_step)
         self._sum += metrics["loss"].item() * len(places)
         self._examples += len(places)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        found = torch.tensor([self._sum, self._examples], dtype=torch.float64)
-        if trainer.world_size > 1 and not pl_module.sharded:  # sharded, each process has measured all examples
-            found = trainer.strategy.reduce(found.to(pl_module.device), reduce_op="sum")
-        total, examples = found.tolist()
+        sums = torch.tensor([self._sum, self._examples], dtype=torch.float64)
+        if trainer.world_size > 1 and not pl_module.sharded:  # if sharded, each process has measured all examples
+            sums = trainer.strategy.reduce(sums.to(pl_module.device), reduce_op="sum")
+        total, examples = sums.tolist()
         if examples and not trainer.sanity_checking:
             log_points(trainer, [Point(trainer.global_step, "validation/loss", total / examples)])
 
 
 def log_points(trainer: L.Trainer, points: Sequence[Point]) -> None:
-    """Hand points on to the loggers of a training by `fit`."""
+    """Send points to the loggers of a training by `fit`."""
     if points and trainer.is_global_zero and isinstance(trainer.logger, Handed):
         trainer.logger._log(points)

@@ -1,6 +1,6 @@
-"""What a training leaves to go on from: the last checkpoint and the one before it, and the best weights so far.
+"""Checkpoints of a training: the last one, the one before it, and the best weights so far.
 
-A checkpoint ends with its own sha256: it is a zip archive, as torch writes it, and the digest is the archive's comment.
+A checkpoint ends with its sha256: it is a zip archive, as torch writes it, and the digest is the archive's comment.
 """
 
 import hashlib
@@ -14,17 +14,17 @@ from lightning.pytorch.utilities import rank_zero_only
 from retable.core.digests import digest
 from retable.core.errors import UsageError
 
-_LENGTH = 64  # of a sha256 in hexadecimal
+_LENGTH = 64  # characters of a sha256 in hexadecimal
 
 
 def keep(written: Path, last: Path) -> None:
-    """Give `written` its digest and make it the `last`; what was that is now the one before.
+    """Append the digest to the file `written` and make it `last`; the former `last` becomes the one before.
 
-    A kill in between leaves the one before alone, from which training goes on to the same bytes.
+    After a kill in between only the one before exists; training that resumes from it ends with the same bytes.
     """
     with written.open("r+b") as file:
         file.seek(-2, os.SEEK_END)
-        file.write(_LENGTH.to_bytes(2, "little"))  # that of the comment, which was none
+        file.write(_LENGTH.to_bytes(2, "little"))  # length of the archive's comment, before 0
     with written.open("ab") as file:
         file.write(_digest(np.memmap(written, np.uint8, "r")))
     if last.exists():
@@ -33,14 +33,16 @@ def keep(written: Path, last: Path) -> None:
 
 
 def latest(last: Path) -> Path | None:
-    """The last checkpoint that is whole; None to begin anew. Which ones are damaged is said on standard error, and they
-    are removed, lest one becomes the one before."""
-    there = [path for path in (last, before(last)) if path.exists()]
-    found = next(filter(_is_whole, there), None)
-    damaged = there[: there.index(found)] if found else there
+    """Return the last undamaged checkpoint, or None to start again.
+
+    Damaged ones are reported on stderr and removed.
+    """
+    existing = [path for path in (last, before(last)) if path.exists()]
+    whole = next(filter(_is_whole, existing), None)
+    damaged = existing[: existing.index(whole)] if whole else existing
     if damaged:
-        _give_up(damaged, f"training goes on from {found.name}" if found else "training begins anew")
-    return found
+        _give_up(damaged, f"training resumes from {whole.name}" if whole else "training starts again")
+    return whole
 
 
 @rank_zero_only
@@ -52,25 +54,25 @@ def _give_up(damaged: list[Path], then: str) -> None:
 
 
 def before(last: Path) -> Path:
-    """Where the checkpoint before the last is."""
+    """Return the path of the checkpoint before the last."""
     return last.with_name("previous.ckpt")
 
 
 def keep_weights(written: Path, best: Path) -> None:
-    """Make `written` the best weights so far, with its digest beside it."""
-    beside, digests = best.with_suffix(".sha256"), [digest(written)]
-    if beside.exists():  # a kill may leave the weights of before, and the next ones, too
-        digests += [each for each in beside.read_text().split() if each != digests[0]]
-    begun = beside.with_suffix(".begun")
+    """Make the file `written` the best weights so far, with its digest in a file next to it."""
+    digest_file, digests = best.with_suffix(".sha256"), [digest(written)]
+    if digest_file.exists():  # also the old digests: a kill before the last line leaves the old weights
+        digests += [each for each in digest_file.read_text().split() if each != digests[0]]
+    begun = digest_file.with_suffix(".begun")
     begun.write_text("\n".join(digests))
-    os.replace(begun, beside)
+    os.replace(begun, digest_file)
     os.replace(written, best)
 
 
 def require_weights(best: Path) -> Path:
-    """The best weights, if they are those that were kept. UsageError else."""
-    beside = best.with_suffix(".sha256")
-    kept = beside.read_bytes().split() if beside.exists() else []
+    """Return `best` if its digest is correct. UsageError otherwise."""
+    digest_file = best.with_suffix(".sha256")
+    kept = digest_file.read_bytes().split() if digest_file.exists() else []
     if not best.exists() or digest(best).encode() not in kept:
         raise UsageError(f"{best} is damaged; remove {best.parent} to train from the start")
     return best
@@ -79,7 +81,7 @@ def require_weights(best: Path) -> Path:
 def _is_whole(path: Path) -> bool:
     try:
         content = np.memmap(path, np.uint8, "r")
-    except (ValueError, OSError):  # empty, or just removed by the first process, which found it damaged
+    except (ValueError, OSError):  # empty, or removed by the first process because it is damaged
         return False
     return content[-_LENGTH:].tobytes() == _digest(content[:-_LENGTH])
 

@@ -1,4 +1,4 @@
-"""How much arithmetic a training takes, and how much of what its chips can do that is."""
+"""Cost of a training in FLOPs, and its share of the chips' peak."""
 
 import time
 
@@ -12,8 +12,7 @@ from retable.training.weights import matrix_parameters
 
 _SIDE, _PRODUCTS = 1024, 4
 
-# What a chip multiplies a second in bf16 with dense matrices, by its data sheet. A name that begins as another stands
-# before it.
+# Peak FLOPs per second in bf16 with dense matrices, from data sheets. Longer names precede their prefixes.
 _PEAK_FLOPS = {
     "H200 NVL": 835e12,
     "H200": 989e12,
@@ -28,11 +27,11 @@ _PEAK_FLOPS = {
 
 
 def training_cost(objective: nn.Module, batches: Batches) -> dict[str, float]:
-    """Tokens and flops of a step, of batches that count their tokens: two operations a weight forward and four
-    backward (Kaplan et al. 2020, section 2.1), of the weights that a token is multiplied with.
+    """Compute tokens and FLOPs per step; {} for batches that do not count their tokens.
 
-    Each weight counts for each token. So it is too much where a head reads the masked words alone, and for a T5, whose
-    encoder and decoder share the tokens; too little for an ELMo, whose softmax stands behind both directions.
+    Each weight that tokens are multiplied with costs two operations per token forward and four backward (Kaplan et al.
+    2020, section 2.1). This is too much for heads that read masked words only and for T5, whose encoder and decoder
+    share the tokens. It is too little for ELMo, whose softmax is applied in both directions.
     """
     if not isinstance(batches, CountsTokens):
         return {}
@@ -42,15 +41,19 @@ def training_cost(objective: nn.Module, batches: Batches) -> dict[str, float]:
 
 
 def flops_utilisation(flops_per_second: float, chip: str, n_chips: int) -> float | None:
-    """What so many chips do of what their peak would be (Chowdhery et al. 2022, PaLM, section 4.1), by a part of the
-    chip's name; None for one that is not known here."""
+    """Compute the share of the peak FLOPs of `n_chips` chips (Chowdhery et al. 2022, PaLM, section 4.1).
+
+    chip: a name that contains one of the known chips' names; None is returned otherwise.
+    """
     peak = next((peak for name, peak in _PEAK_FLOPS.items() if name in chip), None)
     return None if peak is None else flops_per_second / (n_chips * peak)
 
 
 def product_rate(dtype: torch.dtype) -> float:
-    """The operations a second that this process reaches in square products in `dtype`, the best of a few: what its
-    processors, as busy as they are, could do of a training that were nothing else."""
+    """Measure the FLOPs per second of this process in square matrix products in `dtype`.
+
+    The best of a few products, an upper bound for a training on these processors under their present load.
+    """
     left, right = torch.ones(2, _SIDE, _SIDE, dtype=dtype)
     multiplied, seconds = times(right, left), []
     for _ in range(_PRODUCTS):

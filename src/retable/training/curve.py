@@ -1,4 +1,4 @@
-"""The learning curve: what was measured at which step."""
+"""The learning curve: values of metrics by step."""
 
 import csv
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ class Point(NamedTuple):
 
 
 def write_curve(points: Iterable[Point], path: Path) -> None:
-    """`curve.csv`: step, metric, value."""
+    """Write `curve.csv` with the columns step, metric, value."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Point._fields)

@@ -1,4 +1,4 @@
-"""The Lightning data module: batches to train on, and what is measured of held-out data."""
+"""The Lightning data module: training batches, and measures of held-out data."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -11,9 +11,9 @@ from retable.training.blocks import FullySharded
 
 
 class Data(L.LightningDataModule):
-    """Training batches, and a Measure each for validation, test and predictions; without one, nothing is done there.
+    """Training batches, and a Measure each for validation, test and prediction; None skips that part.
 
-    Where no process has all of the weights, each goes through all pieces, for all must take part in each.
+    With FSDP each process goes through all pieces, because all must take part in each.
     """
 
     def __init__(
@@ -50,8 +50,10 @@ class Data(L.LightningDataModule):
 
 
 class Steps:
-    """The batches of this process: an epoch's from the first, as Lightning counts them, but begun where the training
-    stands. With `overfit_batches` each epoch begins with the first batch of all."""
+    """An iterable over this process's batches, starting at the step that the training has reached.
+
+    Its length is that of an epoch. With `overfit_batches` every epoch starts with the first batch.
+    """
 
     def __init__(self, batches: Batches, trainer: Any):
         self._batches, self._trainer = batches, trainer

@@ -1,4 +1,4 @@
-"""Which devices a machine has, and a process for each."""
+"""Number and kind of this machine's devices; one process per device."""
 
 import os
 from collections.abc import Sequence
@@ -7,28 +7,31 @@ import torch
 
 from retable.core.errors import UsageError
 
-REHEARSING = 2  # processes of a processor, where many devices are asked for and there is no GPU
+REHEARSING = 2  # CPU processes that stand in for many devices if there is no GPU
 
 
 def accelerator_here(accelerator: str) -> str:
-    """Lightning's `gpu` or `cpu`, in place of `auto` what this machine has."""
+    """Return `gpu` or `cpu`: `auto` becomes `gpu` if torch finds a GPU, other values are unchanged."""
     return accelerator if accelerator != "auto" else "gpu" if torch.cuda.is_available() else "cpu"
 
 
 def devices_here(accelerator: str, parallel: bool) -> int:
-    """How many devices `auto` is: all GPUs; of a processor one, or where the training is `parallel` two processes, if
-    it has as many cores."""
+    """Return the number of devices that `auto` stands for: all GPUs, or one CPU process.
+
+    parallel: use two CPU processes instead of one, if there are two cores.
+    """
     if accelerator in ("gpu", "cuda"):
         return max(torch.cuda.device_count(), 1)
     return min(REHEARSING, len(os.sched_getaffinity(0))) if parallel else 1
 
 
 def require_gpus(accelerator: str, devices: int | Sequence[int] = 1) -> None:
-    """Raise UsageError where this machine has not so many GPUs, or not those of these numbers."""
+    """Raise UsageError if this machine does not have as many GPUs, or GPUs of these numbers."""
     if accelerator not in ("gpu", "cuda"):
         return
-    wanted, there = devices if isinstance(devices, int) else max(devices, default=0) + 1, torch.cuda.device_count()
-    if there == 0:
+    needed, n_gpus = devices if isinstance(devices, int) else max(devices, default=0) + 1, torch.cuda.device_count()
+    if n_gpus == 0:
         raise UsageError(f"accelerator={accelerator}: torch finds no GPU here; write cpu, or auto")
-    if wanted > there:
-        raise UsageError(f"devices={devices}: torch finds {there} GPU{'s' * (there > 1)} here; write {there}, or auto")
+    if needed > n_gpus:
+        found = f"torch finds {n_gpus} GPU{'s' * (n_gpus > 1)} here"
+        raise UsageError(f"devices={devices}: {found}; write {n_gpus}, or auto")

@@ -1,4 +1,4 @@
-"""Run a training to its end, or on to its end from where a killed one stopped."""
+"""The training run: from the start or from the last checkpoint, to the end."""
 
 import contextlib
 import ctypes
@@ -37,18 +37,18 @@ from retable.training.weights import load_weights
 
 
 class Fitted(NamedTuple):
-    """A learning curve, and how long the steps of this process took, validations and checkpoints left out."""
+    """A learning curve, with the steps of this process and their seconds, without validations and checkpoints."""
 
     points: list[Point]
     steps: int
     seconds: float
-    step: int  # that of the weights that were kept
-    device: torch.device  # that this process ran on
-    devices: int  # of all processes together
+    step: int  # step of the resulting weights
+    device: torch.device  # device of this process
+    devices: int  # number of devices of all processes
 
 
-_MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # what decides on a speed
-WARMING, MEASURED = 5, 25  # steps that are run before, and in all, to measure how long one takes
+_MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # settings that affect speed
+WARMING, MEASURED = 5, 25  # warm-up steps, and all steps, of the measurement of the time per step
 
 
 def fit(
@@ -72,24 +72,36 @@ def fit(
     best: Best | None = None,
     callbacks: Sequence[L.Callback] = (),
 ) -> Fitted:
-    """Train `objective` in place and return its learning curve, with the time it took.
+    """Train `objective` in place and return its learning curve and the time it took.
 
-    `trainer` holds Lightning's own settings (accelerator, devices, strategy, precision), and obeys any others of its
-    Trainer that stand there. `scratch/last.ckpt` is
-    written every `checkpoint_every` steps; where it exists already, the run goes on from there and ends with the
-    same weights, bit for bit, as one that was never stopped; so it does from the checkpoint before, where the last is
-    damaged. `validation` is measured `validations` times an epoch
-    (fewer than one is allowed) and at the end; see Training for `averaging`.
+    A resumed run ends with the same weights, bit for bit, as an uninterrupted one.
 
-    `epochs` gives the run its length, unless `max_steps` or the steps that fit into `seconds` are fewer; the schedule
-    then is that of all epochs, drawn together. How long a step takes is measured on a copy before the first, and kept
-    with the checkpoint. `callbacks` look on at the training, not at what is measured before, and what they log goes to
-    `log`. With `best` the training may end before, and the weights are those of its best validation.
-    Raises UsageError where the checkpoint holds more than weights; where the process listens to signals, Stopped behind
-    the checkpoint of the step in which one came.
+    Args:
+        objective: trained in place, and left on the CPU in eval mode.
+        batches: the training data.
+        seed: of all randomness within steps.
+        epochs: length of the run, unless `max_steps` or `seconds` allow fewer steps. The schedule is then compressed.
+        optimizer: called with the objective.
+        schedule: the factor on the learning rate, see `retable.training.schedules`.
+        clip_norm: maximum norm of the gradient, None for no clipping.
+        trainer: settings of Lightning's Trainer (accelerator, devices, strategy, precision and any others).
+        scratch: folder of `last.ckpt`. If it exists, the run resumes from it, or from the one before if it is damaged.
+        checkpoint_every: steps between checkpoints.
+        validations: validations per epoch (fewer than one is allowed). The last step is always validated.
+        validation: the Measure of the validations, None for no validation.
+        log: receives new points of the curve and values that `callbacks` log.
+        averaging: decides when weight averaging begins, see `Training`.
+        max_steps: upper bound of steps.
+        seconds: time budget. The time per step is measured on a copy before the first step, and kept in `scratch`.
+        best: early stopping. The result has the weights of the best validation.
+        callbacks: Lightning callbacks of the training, not of the measurement for `seconds`.
+
+    Raises:
+        UsageError: a checkpoint contains more than weights and numbers.
+        Stopped: a signal arrived while the process listens. The checkpoint of the step was written before.
     """
     _keep_freed_memory()
-    wanted = max(round(epochs * batches.steps_per_epoch), 1)
+    all_steps = max(round(epochs * batches.steps_per_epoch), 1)
     if seconds is not None:
         kept = scratch / "seconds.json"
         if not kept.exists():
@@ -100,7 +112,7 @@ def fit(
             os.replace(begun, kept)
         within = max(int(seconds / json.loads(kept.read_text())), 1)
         max_steps = within if max_steps is None else min(max_steps, within)
-    max_steps = wanted if max_steps is None else min(max_steps, wanted)
+    max_steps = all_steps if max_steps is None else min(max_steps, all_steps)
     checkpoint = latest(scratch / "last.ckpt")
     validate_every, log_every = max(round(batches.steps_per_epoch / validations), 1), max(max_steps // 200, 1)
     progress = Progress(
@@ -126,12 +138,12 @@ def fit(
             "enable_progress_bar": bool(bar),
             "use_distributed_sampler": False,
         }
-        if "check_val_every_n_epoch" in trainer or isinstance(trainer.get("val_check_interval"), float):  # by epochs
+        if "check_val_every_n_epoch" in trainer or isinstance(trainer.get("val_check_interval"), float):  # in epochs
             settings |= {"val_check_interval": 1.0, "check_val_every_n_epoch": 1}
         runner = L.Trainer(**{**settings, **trainer})
         if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
             torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
-        trained = replica(objective) if sharded else objective  # whose weights will be shares for good
+        trained = replica(objective) if sharded else objective  # sharding is permanent, so a copy is sharded
         training = Training(trained, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
         data = Data(batches, validation)
         try:
@@ -139,8 +151,8 @@ def fit(
                 runner.fit(training, datamodule=data, ckpt_path=checkpoint, weights_only=True)
         except UnpicklingError:
             raise UsageError(
-                f"{checkpoint} is refused: reading it could run code, for it holds more than weights and numbers; "
-                "delete it, and whatever else is beside it of that origin, to train from the start"
+                f"{checkpoint} is refused: loading it could run code, because it contains more than weights and "
+                "numbers; delete it, and other files of the same origin next to it, to train from the start"
             ) from None
         training.finish()
         if sharded:
@@ -148,9 +160,9 @@ def fit(
     objective.to("cpu").eval()
     step = progress.best_step()
     if step is not None:
-        runner.strategy.barrier()  # the first process has written them
+        runner.strategy.barrier()  # wait until the first process has written them
         load_weights(objective, require_weights(progress.best_weights))
-        runner.strategy.barrier()  # all have read them, and it may remove the folder
+        runner.strategy.barrier()  # wait until all have read them; the first process may then remove the folder
     else:
         step = runner.global_step
     device = runner.strategy.root_device
@@ -158,7 +170,7 @@ def fit(
 
 
 class _Clock(L.Callback):
-    """When each step ended."""
+    """A callback that records when each step ended."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -169,9 +181,9 @@ class _Clock(L.Callback):
 
 
 def _seconds_per_step(training: Training, batches: Batches, trainer: Mapping[str, Any], scratch: Path) -> float:
-    """The median over some steps, after the first ones."""
+    """Measure the median time per step, in seconds, after a few warm-up steps."""
     if trainer.get("devices", 1) != 1:
-        raise UsageError("a budget of time is measured on one device; write it in flops or tokens")
+        raise UsageError("a time budget is measured on one device; write it in flops or tokens")
     clock = _Clock()
     with quiet_lightning():
         L.Trainer(
@@ -190,7 +202,7 @@ def _seconds_per_step(training: Training, batches: Batches, trainer: Mapping[str
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep freed blocks instead of handing them back at every step.
+    """Let glibc keep freed blocks instead of returning them to the system at every step.
 
     Page faults took a quarter of a small model's step: 66 → 51 ms for an LSTM of Zaremba's small size.
     """
@@ -202,8 +214,10 @@ def _keep_freed_memory() -> None:
 
 @contextlib.contextmanager
 def quiet_lightning() -> Iterator[None]:
-    """Leave out Lightning's banner and its advice about loaders, which these have reasons not to follow. What
-    it refuses is a UsageError."""
+    """Suppress Lightning's banner and its warnings, such as those about data loaders.
+
+    Settings that Lightning refuses raise UsageError.
+    """
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -218,7 +232,7 @@ def quiet_lightning() -> Iterator[None]:
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
-    """Print a line of the project's in place of Lightning's, before that kills the processes which wait for another."""
+    """Print one line instead of Lightning's log record about a lost process; Lightning then kills the others."""
     if "terminated with code" not in record.getMessage():
         return True
     print(f"error: {PARTNER_LOST}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The Lightning module that every trained system runs in."""
+"""The Lightning module that trains and measures every trained system."""
 
 import contextlib
 import hashlib
@@ -23,21 +23,21 @@ from retable.training.observers import Handed
 
 
 class Training(L.LightningModule):
-    """An objective, and how it is optimised; what it learns from and is measured by is in `Data`.
+    """An objective with its optimisation; the data and measures are in `Data`.
 
-    `Training.load_from_checkpoint(path, objective=…)` gives one to validate, test or predict with.
+    `Training.load_from_checkpoint(path, objective=…)` loads one to validate, test or predict with.
 
-    All randomness inside a step (dropout, masking, negative samples) is seeded with (seed, step, rank), so nothing but
-    tensors and counters has to survive a kill. A Scaled batch takes a step of so many times the learning rate, after
-    clipping.
+    All randomness inside a step (dropout, masking, negative samples) is seeded with (seed, step, rank), so a resumed
+    run needs only the tensors and counters of its checkpoint. A `Scaled` batch multiplies the step's learning rate by
+    its scale, after clipping.
 
-    With Lightning's `accumulate_grad_batches` each process takes its rows of a step's batch in so many parts, one after
-    the other, as if they were those of more processes; each part has its own state.
+    With Lightning's `accumulate_grad_batches` = n, each process splits its rows of a batch into n parts and computes
+    them one after the other, as if they belonged to n processes. Each part carries its own state.
 
-    `averaging` says of the validation losses so far whether the average of the weights begins, which from then on is
-    what is validated, and in the end what was trained.
+    averaging: decides, given the validation losses so far, whether weight averaging begins. From then on the averaged
+        weights are validated, and they are the result of the training.
 
-    To what is SelfUpdating the optimizer only lends its learning rate.
+    A SelfUpdating objective updates itself; the optimizer only provides its learning rate.
     """
 
     objective: Objective | SelfUpdating
@@ -57,7 +57,7 @@ class Training(L.LightningModule):
         self.save_hyperparameters("seed", "max_steps", "clip_norm", "epochs")
         self.objective = objective
         self.metrics: dict[str, Tensor] = {}
-        self.validation: dict[str, float] = {}  # the metrics of the last one
+        self.validation: dict[str, float] = {}  # metrics of the last validation
         self._seed, self._max_steps = seed, max_steps
         self._optimizer, self._schedule, self._clip_norm = optimizer, schedule, clip_norm
         self._epoch, self._averaging = max_steps / epochs, averaging
@@ -76,14 +76,14 @@ class Training(L.LightningModule):
 
     @property
     def sharded(self) -> bool:
-        """Whether no process has all of the weights, so that all must take part wherever they are used."""
+        """Whether each process has only a share of the weights, so that all processes must take part in each use."""
         return self._trainer is not None and isinstance(self._trainer.strategy, FullySharded)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
         step, parts = self.global_step, self.trainer.accumulate_grad_batches
         part = batch_idx % parts
         seed = step_seed(self._seed, step, self.global_rank * parts + part)
-        # torch.manual_seed notes the seed down for every kind of GPU that is not there, each time with the call stack.
+        # Not torch.manual_seed, which records the seed and a call stack for every kind of absent GPU.
         torch.default_generator.manual_seed(seed)
         if self.device.type != "cpu":
             torch.get_device_module(self.device).manual_seed(seed)
@@ -96,7 +96,7 @@ class Training(L.LightningModule):
                 self._states = [None] * parts
             loss, self.metrics, state = self.objective.loss(batch, self._states[part], step)
             self._states[part] = _map(torch.Tensor.detach, state)
-        trainer: Any = self.trainer  # whose flags mypy does not see
+        trainer: Any = self.trainer  # mypy does not see its flags
         every = trainer.log_every_n_steps
         if every and (step + 1) % every == 0:
             self._log("train", self.metrics, sync_dist=True)
@@ -107,7 +107,7 @@ class Training(L.LightningModule):
         schedule: Any = self.lr_schedulers()
         lr = optimizer.param_groups[0]["lr"]
         self.metrics = objective.update(batch, self.global_step, lr, self._sum)
-        optimizer.step()  # there are no gradients: this counts the step
+        optimizer.step()  # without gradients, this only counts the step
         schedule.step()
 
     def _sum(self, tensor: Tensor) -> Tensor:
@@ -118,10 +118,10 @@ class Training(L.LightningModule):
         if self._clip_norm is not None:
             plugin = self.trainer.precision_plugin
             if isinstance(plugin, MixedPrecision) and plugin.scaler is not None and _unscales(optimizer):
-                plugin.scaler.unscale_(optimizer)  # Lightning leaves that to fused optimizers
+                plugin.scaler.unscale_(optimizer)  # Lightning does not do this for fused optimizers
             torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self._clip_norm)
         for group in optimizer.param_groups:
-            group["lr"] *= self._scale  # for this step: LambdaLR sets the next one's from the start's
+            group["lr"] *= self._scale  # for this step only: LambdaLR computes the next rate from the initial one
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         super().optimizer_step(*args, **kwargs)
@@ -129,17 +129,17 @@ class Training(L.LightningModule):
             self._average.update()
 
     def validated(self, losses: list[float]) -> None:
-        """Take in the validation losses so far: schedules and averaging go by them."""
+        """Store the validation losses so far, which schedules and averaging depend on."""
         self._losses = losses
         if self._averaging is not None and self._average is None and self._averaging(losses):
             self._average = Average(self.objective)
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """A context in which the objective has the averaged weights, if there are any."""
+        """Return a context in which the objective has the averaged weights, if averaging has begun."""
         return contextlib.nullcontext() if self._average is None else self._average.applied()
 
     def finish(self) -> None:
-        """Leave the averaged weights, if there are any, in the objective."""
+        """Copy the averaged weights into the objective, if averaging has begun."""
         if self._average is not None:
             self._average.apply()
 
@@ -169,7 +169,7 @@ class Training(L.LightningModule):
             self._log("test", self._total())
 
     def predict_step(self, piece: Any, batch_idx: int) -> Any:
-        """What the Measure finds of a piece: predictions with their places, log-probabilities of tokens."""
+        """Return the Measure's results of a piece, such as predictions or log-probabilities of tokens."""
         return self._measured(piece)
 
     def on_validation_epoch_end(self) -> None:
@@ -182,19 +182,19 @@ class Training(L.LightningModule):
         self._applied.close()
 
     def on_validation_model_train(self) -> None:
-        if self.trainer.state.fn == "fit":  # by the modules' own `train`, for a frozen part stays as it is
+        if self.trainer.state.fn == "fit":  # through the modules' `train`, which keeps frozen parts in eval mode
             self.train()
 
     def _begin(self, split: str) -> None:
         trainer: Any = self.trainer
         measure: Measure | None = getattr(trainer.datamodule, split, None)
         if measure is None:
-            raise UsageError(f"nothing says what is measured; give the Trainer datamodule=Data(batches, {split}=…)")
+            raise UsageError(f"no measure for {split}; give the Trainer datamodule=Data(batches, {split}=…)")
         self._applied = contextlib.ExitStack()
         self._applied.enter_context(self.averaged())
         if self.sharded:
             shared = cast(FSDPModule, self.objective)
-            shared.unshard()  # what no block has, for FSDP knows of the objective's methods only some
+            shared.unshard()  # weights outside blocks: FSDP gathers them only in the registered methods
             self._applied.callback(shared.reshard)
         self._measure = measure
         self._measure_piece, self._found = measure.measuring(self.objective), list[Any]()
@@ -208,18 +208,18 @@ class Training(L.LightningModule):
             return self._measure_piece(piece)
 
     def _total(self) -> dict[str, float]:
-        """The metrics of what all processes have found."""
-        mine, self._found = self._found, []
-        return self._measure.total([mine] if self.sharded else gathered(mine))
+        """Compute the metrics from the results of all processes."""
+        results, self._found = self._found, []
+        return self._measure.total([results] if self.sharded else gathered(results))
 
     def _log(self, stage: str, metrics: Mapping[str, Any], **settings: Any) -> None:
-        """To callbacks, and to the loggers of any Trainer but that of `fit`, whose loggers get the learning curve."""
+        """Log metrics to callbacks, and to loggers unless `fit` runs, whose loggers get the learning curve instead."""
         named = {f"{stage}/{name}": value for name, value in metrics.items()}
         self.log_dict(named, logger=self._has_loggers, batch_size=1, **settings)
 
     def configure_optimizers(self) -> Any:
         if self._optimizer is None or self._schedule is None:
-            raise UsageError("a Training trains with an optimizer and a schedule; give Training both")
+            raise UsageError("a Training needs an optimizer and a schedule to train; give Training both")
         optimizer, schedule = self._optimizer(self.objective), self._schedule
 
         def factor(step: int) -> float:
@@ -231,7 +231,7 @@ class Training(L.LightningModule):
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep the carried state of every process; Lightning calls this on all of them, writes on the first."""
+        """Store the carried state of every process. Lightning calls this in all processes and writes in the first."""
         states = tuple(self._states)
         if self.trainer.world_size > 1:
             states = tuple(_map(self.all_gather, state) for state in states)
@@ -241,11 +241,11 @@ class Training(L.LightningModule):
             checkpoint["average"] = self._average.steps, self._average.whole()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        def mine(tensor: Tensor) -> Tensor:
+        def own_part(tensor: Tensor) -> Tensor:
             return (tensor[self.global_rank] if self.trainer.world_size > 1 else tensor).to(self.device)
 
-        if self._trainer is not None:  # else it was loaded to be measured, and no process goes on from a state
-            self._states = [_map(mine, state) for state in checkpoint["carried_state"]]
+        if self._trainer is not None:  # without a trainer it was loaded for measuring, and needs no carried state
+            self._states = [_map(own_part, state) for state in checkpoint["carried_state"]]
         self._losses = checkpoint["losses"]
         if "average" in checkpoint:
             self._average = Average(self.objective)
@@ -253,21 +253,21 @@ class Training(L.LightningModule):
 
 
 def gathered(mine: list[Any]) -> list[list[Any]]:
-    """What each process has, by its rank."""
+    """Return the results of every process, in order of rank."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return [mine]
-    found: list[Any] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(found, mine)
-    return found
+    results: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(results, mine)
+    return results
 
 
 def _unscales(optimizer: Optimizer) -> bool:
-    """Whether an optimizer divides gradients by the loss's scale itself."""
+    """Check whether an optimizer divides gradients by the loss scale itself."""
     return bool(vars(optimizer).get("_step_supports_amp_scaling"))
 
 
 def step_seed(*parts: int) -> int:
-    """A 63-bit seed from any numbers."""
+    """Return a 63-bit seed derived from any numbers."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()) >> 1
 
 

@@ -1,4 +1,4 @@
-"""Lightning's loggers and callbacks beside those of a training, and what shows whether a model learns at all."""
+"""Optional loggers and callbacks of a training: progress file, pruning, learning-rate finder."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ Log = Callable[[Sequence[Point]], None]
 
 
 def handed_to(logger: Logger) -> Log:
-    """Hand points on to a logger, those of a step together, and none twice."""
+    """Return a function that logs points to a logger, grouped by step and each only once."""
     handed: set[tuple[int, str]] = set()
 
     def log(points: Sequence[Point]) -> None:
@@ -32,7 +32,7 @@ def handed_to(logger: Logger) -> Log:
 
 
 class Handed(Logger):
-    """What callbacks log, as points."""
+    """A logger that passes the values that callbacks log to `fit`'s `log`, as points."""
 
     name, version = "retable", 0
 
@@ -48,7 +48,7 @@ class Handed(Logger):
 
 
 class Steps(L.Callback):
-    """Keeps in a file how far a training is, `step/of`, a few times a second."""
+    """Writes the progress of a training, `step/of`, to a file a few times per second."""
 
     def __init__(self, path: Path):
         self._path, self._kept = path, 0.0
@@ -60,8 +60,10 @@ class Steps(L.Callback):
 
 
 class Pruning(L.Callback):
-    """Tells a search each validation, by `report(step, metrics)`, and raises Pruned in all processes if that says so.
-    Behind the last step nothing is ended."""
+    """Reports each validation to a hyperparameter search, and raises Pruned in all processes if it asks to stop.
+
+    report: called with the step and its metrics; returns whether to stop. Its result for the last step is ignored.
+    """
 
     def __init__(self, report: Callable[[int, Mapping[str, float]], bool]):
         self._report = report
@@ -75,8 +77,10 @@ class Pruning(L.Callback):
 
 
 class RateFinder(LearningRateFinder):
-    """Lightning's learning-rate finder (a range test; Smith 2017), which prints the rate it suggests and draws the loss
-    by the rate to `figure`. The training that follows keeps its own rate."""
+    """Lightning's learning-rate finder (a range test; Smith 2017), which reports a rate but does not change it.
+
+    It prints the suggested rate and plots the loss against the rate to the file `figure`.
+    """
 
     def __init__(self, figure: str, **settings: Any):
         super().__init__(update_attr=False, **settings)
@@ -84,18 +88,16 @@ class RateFinder(LearningRateFinder):
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         super().on_fit_start(trainer, pl_module)
-        if self.optimal_lr is None or not trainer.is_global_zero:  # None: a fast dev run, which has too few steps
+        if self.optimal_lr is None or not trainer.is_global_zero:  # None in a fast dev run, which has too few steps
             return
         rate = self.optimal_lr.suggestion()
-        said = (
-            "no rate is suggested: the loss is not known step by step" if rate is None else f"optimizer.lr={rate:.2g}"
-        )
-        drawn: Any = self.optimal_lr.plot(suggest=True)
+        advice = "no rate is suggested: there is no loss for every step" if rate is None else f"optimizer.lr={rate:.2g}"
+        figure: Any = self.optimal_lr.plot(suggest=True)
         self._figure.parent.mkdir(parents=True, exist_ok=True)
-        drawn.savefig(self._figure)
-        print(f"learning-rate finder: {said}; {self._figure} has the loss by the rate")
+        figure.savefig(self._figure)
+        print(f"learning-rate finder: {advice}; the loss by rate is plotted in {self._figure}")
 
 
 def full_rate(step: int, epoch: float, max_steps: int, losses: Sequence[float], **settings: float) -> float:
-    """No schedule, whatever settings a recipe has for its own."""
+    """Return 1: a schedule that keeps the full rate and accepts any settings of a recipe's schedule."""
     return 1.0

@@ -1,4 +1,4 @@
-"""Optimizers that treat groups of parameters apart."""
+"""Optimizers with groups of parameters that have different settings."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -20,10 +20,11 @@ def adamw(
     beta2: Rate = 0.999,
     layer_decay: Positive = 1.0,
 ) -> optim.AdamW:
-    """AdamW (Loshchilov and Hutter 2019) that decays matrices, not biases and norms (GPT, BERT).
+    """Return AdamW (Loshchilov and Hutter 2019) that decays matrices but not biases and norms (GPT, BERT).
 
-    layer_decay: the rate of what comes behind the blocks of a Transformer is `lr`, that of each block so many times the
-        next one's, that of the embeddings so many times the first block's (Clark et al. 2020, appendix B, with 0.8).
+    layer_decay: factor between the learning rates of successive layers (Clark et al. 2020, appendix B, with 0.8). The
+        layers after a Transformer's blocks have the rate `lr`; each block has `layer_decay` times the rate of the next,
+        and the embeddings have `layer_decay` times the rate of the first block.
     """
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
     above = _layers_above(trained) if layer_decay != 1 else dict.fromkeys(trained, 0)
@@ -37,18 +38,18 @@ def adamw(
 
 
 def _layers_above(names: Iterable[str]) -> dict[str, int]:
-    """How many layers stand above each parameter: none above the head, all above the embeddings.
+    """Count the layers above each parameter: 0 for the head, most for the embeddings.
 
-    A model has its parameters in the order in which a token meets them. UsageError where it has no blocks, or two
-    stacks of them.
+    The parameters must be in the order in which a token passes them. UsageError unless the model has exactly one stack
+    of blocks.
     """
-    found = {name: match for name in names if (match := re.search(r"^(.*)\bblocks\.(\d+)\.", name))}
-    if len({match[1] for match in found.values()}) != 1:
+    matches = {name: match for name in names if (match := re.search(r"^(.*)\bblocks\.(\d+)\.", name))}
+    if len({match[1] for match in matches.values()}) != 1:
         raise UsageError(
             "layer_decay needs a model with one stack of blocks, such as recipe=bert/bert or transformer/gpt; write "
             "layer_decay=1"
         )
-    blocks = {name: int(match[2]) for name, match in found.items()}
+    blocks = {name: int(match[2]) for name, match in matches.items()}
     above, n_layers = {}, max(blocks.values()) + 1
     reached = 0
     for name in names:
@@ -58,32 +59,35 @@ def _layers_above(names: Iterable[str]) -> dict[str, int]:
 
 
 def sgd(module: nn.Module, lr: LearningRate, weight_decay: NonNegative = 0.0, momentum: Rate = 0.0) -> optim.SGD:
-    """Stochastic gradient descent, plain or with Nesterov's momentum, all weights decayed alike."""
+    """Return stochastic gradient descent, plain or with Nesterov momentum, that decays all weights equally."""
     parameters = [p for p in module.parameters() if p.requires_grad]
-    fused = not any(isinstance(p, DTensor) for p in parameters)  # torch's fused one does not take shares of weights
+    fused = not any(isinstance(p, DTensor) for p in parameters)  # torch's fused SGD does not support sharded weights
     nesterov = momentum > 0
     return optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, fused=fused)
 
 
 def adagrad(module: nn.Module, lr: LearningRate, initial: Positive = 1.0) -> optim.Adagrad:
-    """AdaGrad (Duchi et al. 2011); the sums of squares begin at `initial`, as in GloVe's code."""
+    """Return AdaGrad (Duchi et al. 2011); the sums of squares start at `initial`, as in GloVe's code."""
     return optim.Adagrad(
         (p for p in module.parameters() if p.requires_grad), lr=lr, initial_accumulator_value=initial, eps=0.0
     )
 
 
 def adafactor(module: nn.Module, lr: LearningRate) -> optim.Adafactor:
-    """Adafactor (Shazeer and Stern 2018): steps relative to a weight's size, of min(lr, 1 / √step); 1e-2 is T5's."""
+    """Return Adafactor (Shazeer and Stern 2018): steps relative to a weight's size, of min(lr, 1 / √step); T5 has lr
+    1e-2.
+    """
     parameters = [p for p in module.parameters() if p.requires_grad]
     kind = SharedAdafactor if any(isinstance(p, DTensor) for p in parameters) else optim.Adafactor
     return kind(parameters, lr=lr)
 
 
 class SharedAdafactor(optim.Adafactor):
-    """Adafactor of weights that processes have shares of: its scales are of whole rows, columns and weights.
+    """Adafactor for sharded weights, with statistics over whole rows, columns and weights.
 
-    One weight after the other is gathered, takes torch's step in each process and is shared again. What it keeps of a
-    weight is whole in each process: a number for each row and each column, and for each element of a vector.
+    The weights are gathered one after the other; every process computes torch's step for the whole weight and keeps its
+    share. The optimizer state of a weight is whole in each process: a number per row and column, or per element of a
+    vector.
     """
 
     @torch.no_grad()

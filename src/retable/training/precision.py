@@ -1,4 +1,4 @@
-"""Which precisions a machine multiplies in, and in which the fastest."""
+"""Choice of a precision that the machine multiplies in hardware."""
 
 import torch
 
@@ -6,8 +6,12 @@ from retable.core.errors import UsageError
 
 
 def fastest_precision(accelerator: str) -> str:
-    """Lightning's `bf16-mixed` where this machine's GPU, or else its processor (AMX, AVX-512 BF16), multiplies bf16 in
-    hardware, else `32-true`. `accelerator` is Lightning's: cpu, gpu, or auto."""
+    """Return `bf16-mixed` if this machine multiplies bf16 in hardware, otherwise `32-true`.
+
+    Of a CPU, AMX and AVX-512 BF16 count.
+
+    accelerator: Lightning's name: cpu, gpu or auto.
+    """
     if _on_gpu(accelerator):
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
@@ -17,16 +21,20 @@ def fastest_precision(accelerator: str) -> str:
 
 
 def require_precision(precision: str, accelerator: str) -> None:
-    """Raise UsageError for bf16 on a processor that oneDNN has none for: torch's LSTMs would end there in the middle,
-    and what can be multiplied takes several times as long as in fp32."""
+    """Raise UsageError for bf16 on a CPU that oneDNN does not support bf16 on.
+
+    There, torch's LSTMs fail in the middle of a training, and products take several times as long as in fp32.
+    """
     none = torch.backends.mkldnn.is_available() and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
     if "bf16" in precision and none and not _on_gpu(accelerator):
         raise UsageError(f"trainer.precision={precision}: this processor has no bf16; write 32-true, or auto")
 
 
 def multiply_in(precision: str, accelerator: str) -> None:
-    """Keep a GPU's recurrent layers from TF32 where the precision is `32-true`: cuDNN takes it by default, with ten
-    bits of a number for 23."""
+    """Disable TF32 in a GPU's recurrent layers if the precision is `32-true`.
+
+    cuDNN uses TF32 by default, which has 10 instead of 23 bits of mantissa.
+    """
     if _on_gpu(accelerator):
         torch.backends.cudnn.allow_tf32 = precision != "32-true"
 

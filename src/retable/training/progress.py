@@ -1,4 +1,4 @@
-"""What happens between steps: validation, the curve, checkpoints, and a line that says how far it is."""
+"""Work between steps: validation, learning curve, checkpoints, early stopping, progress lines."""
 
 import math
 import signal
@@ -22,27 +22,28 @@ from retable.training.weights import whole_weights
 
 
 class Best(NamedTuple):
-    """Early stopping: the weights of the best validation are kept, and the training ends once `patience` validations
-    in a row were no better."""
+    """Early stopping: keep the weights of the best validation, and stop after `patience` validations without a better
+    one.
+    """
 
-    metric: str  # of the curve, such as validation/accuracy; the higher the better, but for a loss
+    metric: str  # of the curve, such as validation/accuracy; higher is better, except for a loss
     patience: int  # 1 or more
 
     def value(self, point: Point) -> float:
-        """The higher, the better."""
+        """Return the value of a point, negated for a loss: higher is better."""
         return -point.value if self.metric.endswith("/loss") else point.value
 
 
 class Progress(Checkpoint):
-    """Keeps the learning curve and writes checkpoints that hold it; hands on new points once they are safe there.
+    """A callback that records the learning curve, writes checkpoints with it, and logs new points after each
+    checkpoint.
 
-    As a Checkpoint it comes behind all other callbacks, whose states of the step are then in what it writes. The last
-    step of a training is always validated.
+    As a Checkpoint, Lightning runs it after all other callbacks, so that it stores their states of the same step. The
+    last step of a training is always validated.
 
-    A signal that `step_end` heard raises Stopped behind a checkpoint of the step. Points that a killed run handed on
-    after its last checkpoint come again, the same, from the resumed one; `log` must take a point twice as once. At
-    the end `steps` and `seconds` say what this process has run and how long that took, validations and checkpoints
-    left out.
+    After a signal to `step_end`, it writes a checkpoint of the step and raises Stopped. A resumed run logs the points
+    after its checkpoint again, with the same values, so `log` must accept duplicates. At the end, `steps` and `seconds`
+    contain the steps of this process and their time, without validations and checkpoints.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Progress(Checkpoint):
         self._sums: dict[str, float] = {}
         self._summed = 0
         self._pending: dict[str, torch.Tensor] = {}
-        self._mean: Callable[[torch.Tensor], Any] = lambda value: value  # over the processes
+        self._mean: Callable[[torch.Tensor], Any] = lambda value: value  # over processes
 
     def state_dict(self) -> dict[str, Any]:
         self._settle()
@@ -81,11 +82,11 @@ class Progress(Checkpoint):
         self._sums, self._summed = state_dict["sums"], state_dict["summed"]
 
     def losses(self) -> list[float]:
-        """The validation losses so far."""
+        """Return the validation losses so far."""
         return [point.value for point in self.points if point.metric == "validation/loss"]
 
     def best_step(self) -> int | None:
-        """The step of the best validation so far, the first of equals; None without early stopping."""
+        """Return the step of the best validation so far, the first among equals; None without early stopping."""
         validations = self._validations()
         return max(validations, key=self._best.value).step if self._best is not None and validations else None
 
@@ -93,7 +94,7 @@ class Progress(Checkpoint):
         return [point for point in self.points if self._best is not None and point.metric == self._best.metric]
 
     def _is_over(self) -> bool:
-        """Whether the last validations were all no better than one before them."""
+        """Check whether the last `patience` validations were all no better than an earlier one."""
         worse = [point for point in self._validations() if point.step > (self.best_step() or 0)]
         return self._best is not None and len(worse) >= self._best.patience
 
@@ -119,11 +120,11 @@ class Progress(Checkpoint):
             self._sums, self._summed = {}, 0
         self._stopped = time.monotonic()
         self.seconds, self.steps = self._stopped - self._started[0] - self._paused, step - self._started[1]
-        trainer.should_stop = trainer.should_stop or last  # whereupon Lightning validates
+        trainer.should_stop = trainer.should_stop or last  # makes Lightning validate
         if (step % self._say_every == 0 or last) and not trainer.enable_validation:
             self._say(trainer)
         loop: Any = trainer.fit_loop
-        # What Lightning itself will ask after this: a checkpoint comes behind the step's validation.
+        # Lightning's own test for a validation after this step; the checkpoint must come after the validation.
         if not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):
             self._save_if_due(trainer)
             self._paused += time.monotonic() - self._stopped
@@ -134,8 +135,8 @@ class Progress(Checkpoint):
         metrics = trainer.strategy.broadcast(pl_module.validation)
         self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
         if self.best_step() == trainer.global_step:
-            with pl_module.averaged():  # what was validated
-                weights = whole_weights(pl_module.objective)  # from all processes
+            with pl_module.averaged():  # the weights that were validated
+                weights = whole_weights(pl_module.objective)  # a collective call
                 if trainer.is_global_zero:
                     save_file(weights, written := self.best_weights.with_suffix(".partial"))
                     keep_weights(written, self.best_weights)
@@ -147,16 +148,16 @@ class Progress(Checkpoint):
         self._paused += time.monotonic() - self._stopped
 
     def _save_if_due(self, trainer: L.Trainer, over: bool = False) -> None:
-        """Write a checkpoint every so many steps, behind the last, and before all processes end by a signal to one."""
+        """Write a checkpoint at its interval, at the end, and before all processes stop because one got a signal."""
         step, heard = trainer.global_step, self._step_end.heard
         ends: bool = trainer.strategy.reduce_boolean_decision(heard is not None, all=False)
         if over or ends or step % self._checkpoint_every == 0 or step == trainer.max_steps:
             self._save(trainer)
         if ends:
-            raise Stopped(heard or signal.SIGTERM, f" behind step {step} of {trainer.max_steps}, which is kept")
+            raise Stopped(heard or signal.SIGTERM, f" after step {step} of {trainer.max_steps}, with a checkpoint")
 
     def _settle(self) -> None:
-        """Bring the sums over from the device and from all processes; until then a step costs no synchronisation."""
+        """Add the sums of all processes to the host's; steps in between need no synchronisation."""
         for name, value in sorted(self._pending.items()):
             self._sums[name] = self._sums.get(name, 0.0) + self._mean(value).item()
         self._pending = {}
@@ -165,7 +166,7 @@ class Progress(Checkpoint):
         for name, value in self._sums.items():
             if not math.isfinite(value):
                 raise UsageError(
-                    f"the training has diverged: {name} is {value} by step {step}; lower optimizer.lr, or clip_norm"
+                    f"the training has diverged: {name} is {value} at step {step}; lower optimizer.lr, or clip_norm"
                 )
 
     def _save(self, trainer: Any) -> None:

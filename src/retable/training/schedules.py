@@ -1,9 +1,9 @@
-"""Learning-rate schedules: the factor on the optimizer's rate, a pure function of the step and the learning curve.
+"""Learning-rate schedules: factors on the optimizer's rate, pure functions of step and validation losses.
 
-Each takes the step, the length of an epoch and of the whole run in steps, and the validation losses so far. Where a
-budget cuts a run short, the epoch is shorter in the same measure, and the schedule keeps its shape; but validations
-are as far apart as ever, so that one that goes by their losses sees fewer. A loss changes the rate from the second step
-behind its validation on: the first one's is set before.
+Each gets the step, the lengths of an epoch and of the run in steps, and the validation losses so far. If a budget
+shortens the run, the epoch is shortened in proportion, and the schedule keeps its shape. The distance between
+validations does not change, so a schedule that depends on losses sees fewer of them. A loss affects the rate from the
+second step after its validation: the rate of the first step is already set.
 """
 
 import math
@@ -20,12 +20,12 @@ def constant(step: int, epoch: float, max_steps: int, losses: Sequence[float]) -
 def epoch_decay(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], flat_epochs: NonNegativeInt, factor: Share
 ) -> float:
-    """The full rate for `flat_epochs` epochs, then times `factor` with each further one (Zaremba et al. 2014)."""
+    """Return 1 for `flat_epochs` epochs, then decay by `factor` per epoch (Zaremba et al. 2014)."""
     return factor ** max(int(step / epoch) - flat_epochs + 1, 0)
 
 
 def stall_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share) -> float:
-    """Times `factor` with each validation that is no better than the best before it (pytorch/examples)."""
+    """Decay by `factor` after each validation that is no better than the best before it (pytorch/examples)."""
     best, stalls = math.inf, 0
     for loss in losses:
         stalls += loss >= best
@@ -36,16 +36,21 @@ def stall_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float]
 def perplexity_decay(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share, improvement: float
 ) -> float:
-    """Times `factor` with each validation whose perplexity is not `improvement` under the last's (Kim et al. 2016,
-    section 4; losses are nats a token)."""
+    """Decay by `factor` after each validation whose perplexity falls by less than `improvement`.
+
+    Kim et al. (2016, section 4). Losses are in nats per token.
+    """
     return factor ** sum(math.exp(before) - math.exp(now) < improvement for before, now in pairwise(losses))
 
 
 def decay_from_stall(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share, improvement: float
 ) -> float:
-    """The full rate until a validation is not `improvement` times better than the last, then times `factor` with that
-    and every further one (Mikolov 2012's toolkit, with improvement 1.003 of the logarithms)."""
+    """Return 1 until a validation improves on the last by less than the ratio `improvement`, then decay by `factor`.
+
+    The decay repeats with every further validation (Mikolov 2012's toolkit, with improvement 1.003 of
+    log-probabilities).
+    """
     for number, (before, now) in enumerate(pairwise(losses), 1):
         if now * improvement > before:
             return factor ** (len(losses) - number)
@@ -53,19 +58,24 @@ def decay_from_stall(
 
 
 def linear_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float], final: Share = 0.0) -> float:
-    """From the full rate down to `final` of it in a straight line (word2vec)."""
+    """Decay linearly from 1 to `final` over the run (word2vec)."""
     return 1 - (1 - final) * min(step / max_steps, 1.0)
 
 
 def inverse_sqrt(step: int, epoch: float, max_steps: int, losses: Sequence[float], warmup: Warmup) -> float:
-    """Up in a line over the first `warmup` of the run, then down with the inverse square root of the step (Vaswani et
-    al. 2017, section 5.3)."""
+    """Warm up linearly over the share `warmup` of the run, then decay with the inverse square root of the step.
+
+    Vaswani et al. (2017, section 5.3).
+    """
     warmup_steps = max(round(warmup * max_steps), 1)
     return min((step + 1) / warmup_steps, math.sqrt(warmup_steps / (step + 1)))
 
 
 def warmup_linear(step: int, epoch: float, max_steps: int, losses: Sequence[float], warmup: Warmup) -> float:
-    """Up in a line over the first `warmup` of the run, then down in one to 0 (Devlin et al. 2019, appendix A.2)."""
+    """Warm up linearly over the share `warmup` of the run, then decay linearly to 0.
+
+    Devlin et al. (2019, appendix A.2).
+    """
     warmup_steps = max(round(warmup * max_steps), 1)
     return min((step + 1) / warmup_steps, max((max_steps - step) / max(max_steps - warmup_steps, 1), 0.0))
 
@@ -73,9 +83,9 @@ def warmup_linear(step: int, epoch: float, max_steps: int, losses: Sequence[floa
 def warmup_cosine(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], warmup: Warmup, final: Share
 ) -> float:
-    """Up in a line over the first `warmup` of the run, then down along a cosine to `final` of the full rate.
+    """Warm up linearly over the share `warmup` of the run, then decay along a cosine to `final`.
 
-    The schedule of GPT (Radford et al. 2018, section 4.1), with both ends as shares so that it fits any budget.
+    The schedule of GPT (Radford et al. 2018, section 4.1). Both ends are shares, so that it fits any budget.
     """
     warmup_steps = max(round(warmup * max_steps), 1)
     if step < warmup_steps:

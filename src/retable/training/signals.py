@@ -1,7 +1,6 @@
-"""Being asked to end: by Ctrl-C, a terminal that closes, a scheduler's SIGTERM, or SIGUSR1 before the machine is taken
-back.
+"""Handling of signals that ask the process to stop: Ctrl-C, a closed terminal, SIGTERM, or SIGUSR1 (preemption).
 
-A training ends behind the step that it is in, whose checkpoint it leaves; whatever else a stage does ends at once.
+A training finishes its step, writes a checkpoint and exits. Other work of a stage stops at once.
 """
 
 import contextlib
@@ -11,62 +10,64 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Self
 
-# What a shell makes of SIGINT and SIGTERM; behind SIGUSR1 comes what has a scheduler run the job again: 99 by itself in
-# Grid Engine, with RequeueExit=99 in Slurm, with checkpoint_exit_code = 99 in HTCondor.
+# Exit codes: as a shell's for SIGHUP, SIGINT and SIGTERM. For SIGUSR1, 99 makes schedulers run the job again: Grid
+# Engine by default, Slurm with RequeueExit=99, HTCondor with checkpoint_exit_code = 99.
 CODES = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR1: 99}
 
 PARTNER_LOST = (
-    "another process of this training has ended, or was killed; what it printed is above; the same command resumes "
-    "from the last checkpoint"
+    "another process of this training has ended or was killed (its output is above); run the same command again to "
+    "resume from the last checkpoint"
 )
 
 
 class Stopped(BaseException):
-    """The process is to end with `code`. No Exception: nothing went wrong, and nothing is to be made good."""
+    """The request to exit with `code`. Not an Exception, so that error handlers do not catch it."""
 
     def __init__(self, number: int, where: str = ""):
-        super().__init__(f"{signal.Signals(number).name}: ended{where}; the same command goes on from there")
+        super().__init__(f"{signal.Signals(number).name}: stopped{where}; run the same command again to resume")
         self.code = CODES[signal.Signals(number)]
 
 
 class Pruned(BaseException):
-    """A search has ended the training behind the validation of `step`, for others were better there."""
+    """The end of a training by a hyperparameter search after the validation of `step`, because other trials were
+    better.
+    """
 
     def __init__(self, step: int):
-        super().__init__(f"pruned behind step {step}")
+        super().__init__(f"pruned after step {step}")
         self.step = step
 
 
 def listen() -> None:
-    """From now on a signal raises Stopped in the main thread."""
+    """Make signals raise Stopped in the main thread."""
     for number in _heard():
         signal.signal(number, _end)
 
 
 def end_at_once() -> None:
-    """From now on a signal ends the process, with its line: while there is nothing yet that would have to be ended.
+    """Make signals end the process with one line, while nothing has to be cleaned up yet.
 
-    An exception amid an import leaves modules half made, and some libraries raise another one in its place.
+    Used during imports: an exception there leaves modules half initialised, and some libraries replace it by another.
     """
     for number in _heard():
         signal.signal(number, _exit)
 
 
 def leave() -> None:
-    """What Python does by itself: for a fork that has another purpose than the process that listened."""
+    """Restore Python's default handlers, in a fork with another purpose than the listening process."""
     for number in _heard():
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def go_quietly() -> None:
-    """What the system does by itself: for a process whose work is done or given up, and that only ends."""
+    """Restore the system's default handlers, in a process that only has to exit."""
     for number in _heard():
         signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Have signals wait until the end of the block, or `deliver`: in this process, and in what it forks meanwhile."""
+    """Delay signals until the end of the block or `deliver`, in this process and in forks made in the block."""
     signal.pthread_sigmask(signal.SIG_BLOCK, CODES)
     try:
         yield
@@ -75,12 +76,12 @@ def held() -> Iterator[None]:
 
 
 def deliver() -> None:
-    """Let signals through that `held` has kept."""
+    """Deliver the signals that `held` has delayed."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, CODES)
 
 
 def _heard() -> list[signal.Signals]:
-    """All but the end of a terminal that the process was told to outlast, as by `nohup`."""
+    """Return the handled signals, without SIGHUP if the process ignores it, as under `nohup`."""
     return [each for each in CODES if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
 
 
@@ -90,15 +91,18 @@ def _end(number: int, _: FrameType | None) -> None:
 
 def _exit(number: int, _: FrameType | None) -> None:
     stopped = Stopped(number)
-    with contextlib.suppress(OSError):  # the terminal is closed
+    with contextlib.suppress(OSError):  # stderr may be a closed terminal
         os.write(2, f"{stopped}\n".encode())
     os._exit(stopped.code)
 
 
 class StepEnd:
-    """Within it, where the process listens, a signal waits for the end of a step; a second one ends at once.
+    """A context in which a signal waits for the end of the training step; a second signal stops at once.
 
-    heard: the signal that came. One that nobody took, behind the last step, ends the process where the block ends.
+    It has no effect in processes that do not listen. A signal after the last step stops the process at the end of the
+    block.
+
+    heard: the signal that arrived, or None.
     """
 
     heard: int | None = None
@@ -111,10 +115,10 @@ class StepEnd:
         if self._listening:
             listen()
         if self.heard is not None and failed is None:
-            raise Stopped(self.heard, " behind the last step, which is kept")
+            raise Stopped(self.heard, " after the last step, with a checkpoint")
 
     def begin(self) -> None:
-        """Begin to wait: when Lightning has put its own handlers in the way, which end a training with exit code 0."""
+        """Install the delaying handlers over Lightning's, which would end a training with exit code 0."""
         if self._listening:
             for number in _heard():
                 signal.signal(number, self._hear)

@@ -1,4 +1,4 @@
-"""Where trained systems are used: all that is measured of them goes through Lightning's `Trainer.predict`."""
+"""Measuring of trained systems through Lightning's `Trainer.predict`."""
 
 import contextlib
 import os
@@ -14,13 +14,15 @@ from retable.training.data import Data
 from retable.training.fit import quiet_lightning
 from retable.training.module import Training, gathered
 
-MACHINE = {"accelerator", "devices", "num_nodes", "precision", "strategy"}  # the settings that say where
+MACHINE = {"accelerator", "devices", "num_nodes", "precision", "strategy"}  # the Trainer's settings of hardware
 
 
 @contextlib.contextmanager
 def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterator[None]:
-    """Put trained modules on the device of this process, and have a Trainer of these settings measure them inside the
-    block: it starts the other processes, which share the pieces, each with all weights."""
+    """Put trained modules on this process's device, and measure them with a Trainer inside the block.
+
+    The Trainer starts the other processes; they share the pieces, and each has all weights.
+    """
     if trainer.get("strategy") == "fsdp":
         trainer = {**trainer, "strategy": "ddp"}
     with quiet_lightning():
@@ -31,22 +33,22 @@ def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterato
         )  # fmt: skip
     if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
         torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
-    used: Any = nn.ModuleList(modules)  # which the Trainer moves as one
+    used: Any = nn.ModuleList(modules)  # one module, so that the Trainer moves all
     device, module = runner.strategy.root_device, Training(used, seed=0, max_steps=1)
     module.to(device)
 
     def run(measure: Measure, objective: Any) -> Sequence[Sequence[Any]]:
         with quiet_lightning():
-            mine = runner.predict(module, datamodule=Data(None, prediction=_Bound(measure, objective)))
-        module.to(device)  # Lightning leaves it on the processor
-        return gathered(mine or [])
+            results = runner.predict(module, datamodule=Data(None, prediction=_Bound(measure, objective)))
+        module.to(device)  # Lightning moves it to the CPU
+        return gathered(results or [])
 
     with measured_by(run):
         yield
 
 
 class _Bound:
-    """A measure of one objective, whatever module the Trainer runs."""
+    """A measure of a fixed objective, independent of the module that the Trainer runs."""
 
     def __init__(self, measure: Measure, objective: Any):
         self._measure, self._objective = measure, objective
@@ -55,7 +57,7 @@ class _Bound:
         return self._measure.pieces(rank, world)
 
     def measuring(self, objective: Any) -> Callable[[Any], Any]:
-        # Lightning takes no gradients here, and some of what is measured is made of them.
+        # Lightning disables gradients in predict, and some measures need them.
         return torch.enable_grad()(self._measure.measuring(self._objective))
 
     def total(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Trained weights in and out, and how much arithmetic a token costs. Needs no Lightning."""
+"""Saving and loading of trained weights, and their count per token. Does not import Lightning."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,38 +13,40 @@ from retable.core.errors import UsageError
 
 
 def save_weights(module: nn.Module, path: Path) -> None:
-    """Write the parameters, each once (a tied one under its first name): the same weights give the same bytes."""
+    """Write the parameters, a tied one once under its first name; equal weights give equal bytes."""
     save_file(whole_weights(module), path)
 
 
 def whole_weights(module: nn.Module) -> dict[str, torch.Tensor]:
-    """The parameters as `save_weights` has them. Where each process has a share of them, all must call it."""
+    """Return the parameters that `save_weights` writes. If processes have shares of them, all must call it."""
     weights = ((name, p.detach()) for name, p in module.named_parameters())
     whole = {name: p.full_tensor() if isinstance(p, DTensor) else p for name, p in weights}
     return {name: p.contiguous() for name, p in whole.items()}
 
 
 def load_weights(module: nn.Module, path: Path, prefix: str = "") -> None:
-    """Read what `save_weights` wrote, or the part of it whose names begin with `prefix`, into `module`.
+    """Load weights that `save_weights` wrote into `module`.
 
-    Raises UsageError for a damaged file, or one that holds another model.
+    prefix: load only the weights whose names begin with this, without it.
+
+    Raises: UsageError: the file is damaged or belongs to another model.
     """
     put_weights(module, read_weights(path), path, prefix)
 
 
 def put_weights(module: nn.Module, weights: Mapping[str, torch.Tensor], source: Path, prefix: str = "") -> None:
-    """The same of weights that were read from `source`."""
+    """Copy weights into `module`, as `load_weights`; `source` is the file they were read from, for messages."""
     weights = {k.removeprefix(prefix): v for k, v in weights.items() if k.startswith(prefix)}
     parameters = dict(module.named_parameters())
     if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in parameters.items()}:
-        raise UsageError(f"{source} holds the weights of another model than {type(module).__name__} as configured")
+        raise UsageError(f"{source} has the weights of another model than {type(module).__name__} as configured")
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
 
 
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a `model.safetensors`. Raises UsageError for a damaged file."""
+    """Return the tensors of a `model.safetensors`. UsageError for a damaged file."""
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
@@ -52,7 +54,7 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
 
 
 def matrix_parameters(module: nn.Module) -> int:
-    """The weights that a token is multiplied with: all matrices but tables that are only looked up in."""
+    """Count the weights that a token is multiplied with: all matrices except tables that are only looked up in."""
     tables = {id(m.weight) for m in module.modules() if isinstance(m, nn.Embedding)}
     multiplied = {id(m.weight) for m in module.modules() if isinstance(m, nn.Linear)}  # a tied table is both
     return sum(p.numel() for p in module.parameters() if p.ndim >= 2 and (id(p) not in tables or id(p) in multiplied))

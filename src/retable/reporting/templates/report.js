@@ -1,4 +1,4 @@
-// Tables that sort and filter (DataTables, as itables brings it), figures (Vega), and what made a number, in a dialog.
+// Sortable and filterable tables (DataTables from itables), figures (Vega), and the origin of numbers in a dialog.
 const bundle = new Blob([document.getElementById("datatables").textContent], { type: "text/javascript" });
 const { default: DataTable } = await import(URL.createObjectURL(bundle));
 
@@ -43,7 +43,7 @@ function detailsOf(api, row, columns, names) {
   return list;
 }
 
-// What made a number: the entries of its cells, which stand in the page, shown where one looks.
+// The origin of a number: the entries of its cells, shown in a dialog next to it.
 const dialog = document.querySelector("dialog");
 const inside = dialog.querySelector("div");
 function show(ids) {
@@ -82,7 +82,7 @@ function openTarget() {
 addEventListener("hashchange", openTarget);
 openTarget();
 
-// Figures are drawn when they come near.
+// Figures are drawn when they scroll near the viewport.
 const figures = new IntersectionObserver((entries) => {
   for (const { isIntersecting, target } of entries) {
     if (!isIntersecting) continue;
@@ -112,7 +112,7 @@ function* inline(part) {
 }
 function quoted(value) {
   if (typeof value !== "string") return value ?? "";
-  // as retable.escaping has it: no text is a formula
+  // as in retable.core.escaping: escape texts that a spreadsheet would take for formulas
   const text = value === "" || isNaN(value) ? value.replace(/^(?=[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])(?=[=+\-@＝＋－＠])/g, "'") : value;
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
