@@ -244,8 +244,8 @@ class Reader:
             probabilities, log_latents, related, uniform,
         )  # fmt: skip
         self._log_branches = 0.0
-        # An entry (row, recalled, fresh) per draw: p(word | latent) = recalled + fresh × probabilities[row], with a number
-        # or (K,) for fresh. The second list has the same for the distributions from which hidden words are drawn.
+        # An entry (row, recalled, fresh) per draw: p(word | latent) = recalled + fresh × probabilities[row], with a
+        # number or (K,) for fresh. The second list has the same for the distributions that hidden words are drawn from.
         self._draws: list[tuple[int, float, np.ndarray | float]] = []
         self._proposals: list[tuple[int, float, np.ndarray | float]] = []
         if done < seen:
