@@ -8,15 +8,13 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from pipelines.config.checkpoint import RECIPES
-from pipelines.config.project import CONF
-from pipelines.study.compose import composing, configuration
+from pipelines.study.compose import composing, conf, configuration
 from retable.core import artifacts
 from retable.core.digests import FORMAT, digest
 from retable.core.errors import UsageError, closest, near
 from retable.core.publishing import check_path, exclusive, publish
 from retable.models.word2vec_format import read_word2vec, write_word2vec
 from retable.planning.cell import Cell
-from retable.planning.conf import Conf
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 from retable.tokenizers.word import of_words
 
@@ -37,7 +35,7 @@ def import_cell(source: str, name: str) -> Path:
         raise UsageError(f"{name} is no name of a cell; write a corpus and a name, as in grammar/{path.stem}")
     of_task = stage == "embed" and _is_task(corpus, f"retable import {source} {name}")
     if not of_task:
-        Conf(CONF).require("corpus", corpus, f"retable import {source} {name}")
+        conf().require("corpus", corpus, f"retable import {source} {name}")
     out = Path("outputs", stage, corpus, system)
     if out.exists():
         raise UsageError(f"{out} is there already; import under another name, or first remove it: rm -r {out}")
@@ -63,7 +61,7 @@ def import_cell(source: str, name: str) -> Path:
 def _is_task(name: str, where: str) -> bool:
     """Return whether word vectors are to be of a task, whose words have no corpus. UsageError for a name that is not a
     corpus, and nearest to that of a task."""
-    corpora, tasks = Conf(CONF).names("corpus"), Conf(CONF).names("task")
+    corpora, tasks = conf().names("corpus"), conf().names("task")
     if name not in (*corpora, *tasks) and not {*near(name, [*corpora, *tasks])[:1]} <= {*corpora}:
         raise UsageError(f"{where}: there is no corpus or task {name!r}; {closest(name, tasks)}")
     return name in tasks and name not in corpora
@@ -136,4 +134,4 @@ def _tokens(corpus: str, tokenizer: Tokenizer) -> str:
 
 
 def _unit(corpus: str) -> str:
-    return str(Conf(CONF).says("corpus", corpus)["unit"])
+    return str(conf().says("corpus", corpus)["unit"])

@@ -2,7 +2,8 @@
 
 Hydra builds callbacks, handlers of logs and a sweeper before a job begins. So the files are checked before Hydra
 composes them. `hydra`, `callbacks`, `logger` and the paths of Lightning's Trainer belong to the command line and to
-these files of the installed `conf/`: app.yaml and the groups hydra, callbacks, logger, trainer, debug and sweep.
+these files of the installed `conf/`: app.yaml and the groups hydra, callbacks, logger, trainer and debug. A file of
+the group sweep may set `hydra.sweeper`, but no class and no database.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +17,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.types import RunMode
 
-from pipelines.config.project import CONF
+from pipelines.config.project import CONF, own_conf
 from retable.core.errors import UsageError
 
 FREE = ("app", "hydra", "callbacks", "logger", "trainer", "debug")  # files and groups of the installed conf/
 OBSERVING = ("hydra", "callbacks", "logger")
 OF_TRAINER = ("callbacks", "default_root_dir", "logger", "plugins", "profiler")
+NOT_OF_SWEEPS = ("_target_", "${", "storage")  # would build any class, and write to any place
 SEARCH_PATH = "hydra.searchpath="
 
 
@@ -46,21 +48,21 @@ def refuse_foreign_nodes(stage: str, arguments: Sequence[str]) -> None:
     except yaml.YAMLError as error:  # of a tag, such as !!python/object, which Hydra doesn't catch
         raise UsageError(f"a configuration file can't be read: {' '.join(str(error).split())}") from None
     for each in found:
-        for folder in (*folders, CONF):
+        for folder in filter(None, (own_conf(), *folders, CONF)):
             file = folder / f"{each.config_path}.yaml"
             if file.exists():
-                _check(file, str(each.package or ""), str(each.config_path) if folder == CONF else "")
+                _check(file, str(each.package or ""), str(each.config_path), folder == CONF)
 
 
-def _check(file: Path, package: str, installed: str) -> None:
-    """Raise UsageError for a forbidden name in a file; `installed` is its path in the installed `conf/`, or empty."""
-    group = installed.partition("/")[0]
-    if group in FREE:
+def _check(file: Path, package: str, path: str, installed: bool) -> None:
+    """Raise UsageError for a forbidden name in a file, which is `path` in a folder of configurations."""
+    group = path.partition("/")[0]
+    if installed and group in FREE:
         return
-    for name, value in _set_by(file, package, chooses=bool(installed) and group == installed):
+    for name, value in _set_by(file, package, chooses=installed and group == path):
         top, _, rest = name.partition(".")
         search = group == "sweep" and (name == "hydra" or name.startswith("hydra.sweeper"))
-        if search and "_target_" not in str(value):
+        if search and not any(each in str(value) for each in NOT_OF_SWEEPS):
             continue
         if top in OBSERVING or (top == "trainer" and rest.partition(".")[0] in OF_TRAINER):
             raise UsageError(f"{file} sets {name}, which only the command line may set; remove it there")

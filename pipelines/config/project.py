@@ -78,13 +78,15 @@ def files_of_study() -> str:
 
 def folder_of(study: str | None) -> Path:
     """The DVC project of a study: by default that of the working folder, one of the project's by its name, or a folder
-    by its path. Where the package is installed, a study of the project is copied into a folder of its name. UsageError
-    for another name."""
+    by its path, or by its name from any folder in it. Where the package is installed, a study of the project is copied
+    into a folder of its name. UsageError for another name."""
     if study is None and not (CHECKOUT is not None and Path.cwd() == CHECKOUT):
         files_of_study()
         return Path.cwd()
-    if study is not None and Path(study, STUDY).exists():
-        return _project_of(Path(study).resolve())
+    around = [each for each in (Path.cwd(), *Path.cwd().parents) if each.name == study]
+    for folder in [Path(study).resolve(), *around] if study is not None else []:
+        if (folder / STUDY).exists():
+            return _project_of(folder)
     name = DEFAULT if study is None else study
     if name not in (known := study_names()):
         raise UsageError(f"there is no study {name!r}, nor a folder {name} with a {STUDY}; {closest(name, known)}")

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.main import main
-from pipelines.config.project import CHECKOUT, enter_project, require_own_checkout, require_project_folder
+from pipelines.config.project import (
+    CHECKOUT,
+    DEFAULT,
+    enter_project,
+    folder_of,
+    require_own_checkout,
+    require_project_folder,
+)
 from pipelines.evaluate import evaluate
 from retable.core.artifacts import root
 from retable.core.errors import UsageError
@@ -88,6 +95,18 @@ def test_inside_a_project_its_folder_is_named_and_nothing_is_left(tmp_path, monk
     assert [*below.iterdir()] == []
     monkeypatch.chdir(tmp_path)
     require_project_folder()
+
+
+def test_a_study_is_found_by_its_name_from_any_folder_in_it(tmp_path, monkeypatch):
+    """Before a study of the project that is called alike."""
+    for name in ("mine", DEFAULT):
+        (below := tmp_path / name / "notes/drafts").mkdir(parents=True)
+        (tmp_path / name / "study.yaml").touch()
+        for folder in (tmp_path, tmp_path / name, below):
+            monkeypatch.chdir(folder)
+            assert folder_of(name) == tmp_path / name
+    with pytest.raises(UsageError, match="there is no study 'other'"):
+        folder_of("other")
 
 
 def started(folder: Path, module: str, path: str = "", **environment: str) -> subprocess.CompletedProcess:

@@ -9,6 +9,7 @@ import torch
 
 import retable
 from pipelines.cli.export import export_cell
+from pipelines.cli.import_ import import_cell
 from retable.core.errors import UsageError
 from retable.corpora.text import read_units
 from retable.models.word2vec_format import write_word2vec
@@ -204,6 +205,17 @@ def test_word_vectors_may_be_of_a_task(form, task, project, monkeypatch):
         project.succeed("finetune", f"task={task}", CORPUS, "recipe=encoders/deep_averaging", "model.d_model=5", its,
                         "epochs=1", "out=grammar_tiny/on_task")  # fmt: skip
         assert f"embed/{task}/of_{form}" in project.read("finetune/grammar_tiny/on_task/run.json")["made_from"]
+
+
+@pytest.mark.parametrize("name", ["own/v", "own_task/v"])
+def test_word_vectors_may_be_of_a_corpus_or_task_of_the_studys_own(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("study.yaml").touch()
+    for group, content in (("corpus", "unit: line"), ("task", "# @package _global_\ntask: {}")):
+        (folder := Path("conf", group)).mkdir(parents=True)
+        (folder / f"own{'_task' * (group == 'task')}.yaml").write_text(f"{content}\n", encoding="utf-8")
+    write_word2vec(Path("v.txt"), WORDS, VECTORS)
+    np.testing.assert_allclose(retable.load(import_cell("v.txt", name)).vectors(WORDS), VECTORS, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("file", "name", "said"), [

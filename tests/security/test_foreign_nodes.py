@@ -61,16 +61,44 @@ def refused(stage: str, arguments: list[str], named: str = "") -> None:
         refuse_foreign_nodes(stage, arguments)
 
 
+@pytest.fixture(params=["--config-dir", "the conf/ of the study's folder"])
+def refused_from(request, tmp_path, monkeypatch):
+    """Write a file of a group where somebody else's may be, and check that the stage refuses it."""
+
+    def check(group: str, name: str) -> None:
+        place = tmp_path / name
+        stage, arguments = foreign(place / "conf", group, NODES[name])
+        if request.param != "--config-dir":
+            (place / "study.yaml").touch()
+            monkeypatch.chdir(place)
+            arguments = arguments[1:]
+        refused(stage, arguments, named=f"sets {name.partition('.')[0]}")
+
+    return check
+
+
 @pytest.mark.parametrize("name", NODES)
-def test_no_foreign_file_sets_what_is_the_command_lines(name, tmp_path):
-    refused(*foreign(tmp_path, "recipe", NODES[name]), named=f"sets {name.partition('.')[0]}")
+def test_no_foreign_file_sets_what_is_the_command_lines(name, refused_from):
+    refused_from("recipe", name)
 
 
 @pytest.mark.parametrize("group", sorted({*GROUPS} - {"recipe"}))
-def test_no_foreign_group_sets_what_is_the_command_lines(group, tmp_path):
-    for number, name in enumerate(("hydra.callbacks", "trainer.default_root_dir")):
-        arguments = foreign(tmp_path / str(number), group, NODES[name])
-        refused(*arguments, named=f"sets {name.partition('.')[0]}")
+def test_no_foreign_group_sets_what_is_the_command_lines(group, refused_from):
+    for name in ("hydra.callbacks", "trainer.default_root_dir"):
+        refused_from(group, name)
+
+
+@pytest.mark.parametrize(("sweeper", "runs"), [
+    ({"n_trials": 2, "params": {"optimizer.lr": "interval(0, 1)"}}, True), ({"pruner": CALL}, False),
+    ({"pruner": "${model}"}, False), ({"storage": "sqlite:////elsewhere/x.db"}, False),
+])  # fmt: skip
+def test_a_search_of_ones_own_sets_the_sweeper_but_no_class_and_no_database(sweeper, runs, tmp_path):
+    content = {"defaults": [{"override /hydra/sweeper": "optuna"}], "hydra": {"sweeper": sweeper}}
+    stage, arguments = foreign(tmp_path, "sweep", content)
+    if runs:
+        refuse_foreign_nodes(stage, arguments)
+    else:
+        refused(stage, arguments, named="sets hydra")
 
 
 def test_a_file_whose_header_or_defaults_name_the_node(tmp_path):

@@ -176,7 +176,7 @@ def _advice(path: Path) -> str:
     folder, form = (Path(*path.parts[:2]), "CORPUS/NAME") if of_stage else (Path("outputs"), "STAGE/CORPUS/NAME")
     known = [str(run.parent.relative_to(folder)) for run in sorted(folder.glob(f"{'*/' * form.count('/')}*/run.json"))]
     name = str(path.parent.relative_to(folder))
-    known = [each for each in known if each.endswith(f"/{name}")] or known
+    known = [each for each in known if each.endswith(f"/{name}") or name.endswith(f"/{each}")] or known
     return f"; the name of a cell has the form {form}: {closest(name, known)}" if known else ""
 
 

@@ -171,6 +171,7 @@ def _cell_name(path: Path) -> str | None:
     stage, *names = parts[parts.index("outputs") + 1 :] if "outputs" in parts[:-1] else [""]
     length = 1 if stage == "prepare" else 2
     is_file = len(names) == length and re.search(r"\.[a-z]\w*$", names[-1])  # a file next to cells
-    if stage not in STAGES or len(names) < length or is_file or {".", ".."} & {*parts}:
+    odd = {".", ".."} & {*parts} or {*STAGES, "outputs"} & {*names[:1]}  # these name a cell by its stage or its path
+    if stage not in STAGES or len(names) < length or is_file or odd:
         return None
     return "/".join([stage, *names[:length]])
