@@ -172,8 +172,8 @@ class Pairs:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw sentences of another document for each stretch; return their starts and their sizes in tokens.
 
-        Sizes are as close to `wanted` as possible and at most `room`. If none of TRIES random sentences fits, one is
-        cut. Sizes are smaller if all other documents are shorter.
+        Sizes are as close to `target_size` as possible and at most `room`. If none of TRIES random sentences fits, one
+        is cut. Sizes are smaller if all other documents are shorter.
         """
         offsets, most, shape = self._documents.offsets, len(self._sizes) - 1, (TRIES, len(starts))
         rank = self._ranks[np.searchsorted(self._bounds, starts, side="right") - 1]

@@ -90,8 +90,8 @@ class MixedCorpora(Mixture):
     Args:
         tokens: the run's own corpus, memory-mapped in its folder of the stage tokenize. The folders of other corpora,
             with one token file or shards, are next to it. The own corpus is mixed in only if `corpora` lists it.
-        kind: builds the batches of one corpus, from those of the arguments above that its signature names, and
-            `settings`.
+        kind: builds the batches of one corpus from `settings`, and from those of tokens, units, line_end, marks, words,
+            vocab_size and seed that its signature names.
         corpora: share of the batches per corpus/tokenizer; or a list, with shares by corpus size to the power of
             1 / `temperature`. All batches have the same size.
         temperature: see `corpora`; only for a list.
