@@ -16,6 +16,10 @@ ROOT = Path(__file__).parent.parent
 STUDIES = ROOT / "studies"
 HEADS = ("study", "question", "data", "systems", "seeds", "cost", "answer", "verdicts", "commit")
 SHOWN = 3  # corpora
+README = (
+    *("history", "ptb", "ptb_combined", "shakespeare", "wordvectors"),
+    *("tagging", "glue", "squad", "translation_tiny", "scaling_laws"),
+)
 
 
 def table_of_studies() -> str:
@@ -26,6 +30,17 @@ def table_of_studies() -> str:
     lines = [" | ".join(HEADS), " | ".join("---" for _ in HEADS)]
     lines += [" | ".join(row[head] for head in HEADS) for row in rows]
     return "\n".join(f"| {line} |" for line in lines)
+
+
+def table_of_answers() -> str:
+    """Return the questions and answers of the README's studies in Markdown."""
+    conf = Conf(ROOT / "conf")
+    lines = ["| study | question | answer |", "| --- | --- | --- |"]
+    for name in README:
+        row = _row(read_study(conf, STUDIES / name / "study.yaml"))
+        study = f"[`{name}`](studies/{name}/results/report.md)"
+        lines.append(f"| {study} | {row['question']} | {row['answer']} |")
+    return "\n".join(lines)
 
 
 def _row(study: Study) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Tables and files that pages show: `python -m pipelines.cli.pages` writes them again into README.md and docs/.
 
 A table between `<!-- name -->` and `<!-- end name -->` has some columns of a committed table, as `PIECES` lists them.
-`<!-- systems: page -->` inserts the systems of a family of docs/systems.yaml, `<!-- studies -->` all studies. The block
+`<!-- systems: page -->` inserts the systems of a family of docs/systems.yaml, `<!-- studies -->` all studies and
+`<!-- answers -->` those of the README. The block
 after "This is `file`:" is that whole file. The text around them is written by hand.
 """
 
@@ -81,10 +82,10 @@ def filled(text: str) -> str:
 
     def piece(found: re.Match[str]) -> str:
         name = found[1]
-        if name == "studies":
-            from docs.studies_table import table_of_studies
+        if name in ("studies", "answers"):
+            from docs import studies_table
 
-            table = table_of_studies()
+            table = studies_table.table_of_studies() if name == "studies" else studies_table.table_of_answers()
         elif name.startswith("systems: "):
             from docs.catalogue import table_of_systems  # which an installation without the checkout lacks
 
