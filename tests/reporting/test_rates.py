@@ -39,7 +39,7 @@ def test_the_lowest_loss_and_the_highest_metric_are_the_best(write):
     assert [lstm[f"Validation × {times}"].text for times in (1, 2, 4)] == ["3.000", "2.500", "2.750"]
     assert [lstm[f"Validation × {times}"].bold for times in (1, 2, 4)] == [False, True, False]
     assert (lstm["Lowest rate"].text, lstm["Best rate"].text) == ("0.001", "0.002")
-    assert lstm["Chosen by"].text == "nats a token"
+    assert lstm["Chosen by"].text == "nats per token"
     assert lstm["Validation × 2"].runs == ("pretrain/grammar/text-lstm_rate_2-1",)
     assert [bert[f"Validation × {times}"].text for times in (1, 2, 4)] == ["50.0", "75.0", ""]
     assert (bert["Task"].text, bert["Chosen by"].text) == ("sentiment", "accuracy")

@@ -70,7 +70,7 @@ def test_the_table_says_whether_the_entropy_was_found(found, frame):
     ((table, laws),) = of_rows("scaling-laws", scaling_laws.laws_rows(found))
     ((of_models, models),) = of_rows("scaling-models", scaling_laws.models_rows(found))
     rows = texts(table, "toy")
-    names = ["E, nats a word", "A", "B", "α", "β", "γ", "a, by the law", "a, by isoFLOP curves"]
+    names = ["E, nats per word", "A", "B", "α", "β", "γ", "a, by the law", "a, by isoFLOP curves"]
     assert [row[0] for row in rows] == names
     assert rows[0][1].startswith("2.00") and rows[0][3] == "2.000 to 2.100"
     assert rows[5][1] == f"{LAW.decay:.3f}" and rows[5][4] == "0.154"

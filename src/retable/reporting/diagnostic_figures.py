@@ -56,7 +56,7 @@ def _phenomena_figure(corpus: str, systems: Systems) -> Figure:
     width = (WIDTH - beside(order)) / len(PHENOMENA) - 12
     panels = alt.layer(*layers, data=significant(frame)).properties(width=width, height=BAR * len(order))
     facet = panels.facet(column=alt.Column("phenomenon:N", sort=list(PHENOMENA)), spacing=12)
-    subtitle = "nats a token above the entropy, 95 % intervals"
+    subtitle = "nats per token above the true distribution, 95 % intervals; lower is better"
     return facet.properties(title={"text": corpus, "subtitle": subtitle})
 
 
@@ -74,7 +74,7 @@ def _positions_figure(corpus: str, systems: Systems) -> Figure:
             low, high = min(lines["x"]) / 1.1, max(lines["x"]) * 1.1
             powers = [2.0**k for k in range(30) if low <= 2**k <= high]
             x = Scale(f"position {title}, log scale", low, high, True, powers, "d")
-            y = Scale.over("nats a token", lines["y"])
+            y = Scale.over("nats per token", lines["y"])
             look = {"": Look(is_marked=True)}
             panels.append(line_panel(lines, x, y, look, systems=systems, height=190, name=where))
     return stacked(panels).properties(title=corpus)
@@ -113,7 +113,7 @@ def _sampling_figure(corpus: str, systems: Systems) -> Figure:
     frame = sampling_frame(systems)
     looks = {"temperature": Look(is_marked=True), "top_p": Look(DOTTED, is_marked=True, shape="square")}
     panels = []
-    for score, label, factor in (("grammatical", "grammatical sentences (%)", 100), ("nats", "their nats a token", 1)):
+    for score, label, factor in (("grammatical", "grammatical sentences (%)", 100), ("nats", "their nats per token", 1)):
         drawn = frame.assign(x=frame["self_bleu"], y=factor * frame[score], variant=frame["method"])
         drawn = drawn[["system", "variant", "value", "x", "y"]].dropna(subset=["y"])
         lines = drawn[drawn["variant"] != "text"][::-1]  # names are placed at the less varied end

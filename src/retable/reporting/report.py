@@ -169,7 +169,7 @@ def write_report(
         ("Test perplexity", "perplexity", perplexities(frame)),
         ("Label efficiency", "label-efficiency", by_labels),
         ("Questions by the number of examples", "shots", shots_figures(frame)),
-        ("Loss by size, a curve a budget", "isoflop", isoflop_figures(laws)),
+        ("Loss by size, one curve per budget", "isoflop", isoflop_figures(laws)),
         ("Loss by operations", "compute", compute_figures(laws)),
         ("Analogies by size of corpus", "analogies", size_curves(frame, words)),
         ("Pairs in the plane of their first two principal components", "plane", planes(everything)),

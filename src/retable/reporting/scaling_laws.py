@@ -181,7 +181,7 @@ def _isoflops(corpus: str, fit: Fitted) -> Figure:
         "vertex": Look(None, is_marked=True, shape="diamond"),
     }
     x = Scale.over("weights, log scale", frame["x"], is_log=True)
-    y = Scale.over("test loss, nats a word", frame["y"], [value for _, value in bounds])
+    y = Scale.over("test loss, nats per word", frame["y"], [value for _, value in bounds])
     figure = line_panel(frame, x, y, looks, bounds=bounds, height=320)
     subtitle = "a colour a budget; diamonds: where its parabola is least"
     return figure.properties(title={"text": corpus, "subtitle": subtitle})
@@ -204,7 +204,7 @@ def _compute(corpus: str, fit: Fitted) -> Figure:
     best = law.best_size(C)
     least = pd.DataFrame({"operations": C, "least": law.loss(best, C / (6 * best)) - law.E})
     x = replace(Scale.over("operations of training, log scale", C, is_log=True), format="~e")
-    y = Scale.over("test loss less E, nats a word, log scale", points["y"], least["least"], is_log=True)
+    y = Scale.over("test loss minus E, nats per word, log scale", points["y"], least["least"], is_log=True)
     dotted = alt.Chart(significant(least)).mark_line(color=INK, strokeDash=DOTTED)
     own = alt.Chart(significant(points[["size", "x", "y"]])).encode(x.x(), y.y())
     of_sizes = round_ticks(points["size"].min(), points["size"].max())
@@ -217,6 +217,6 @@ def _compute(corpus: str, fit: Fitted) -> Figure:
         own.mark_point(filled=True, size=50, opacity=1).encode(colour, tooltip=tooltip),
         dotted.encode(x.x("operations"), y.y("least")),
     ]
-    subtitle = f"the mean over seeds, a line a size in weights; E = {law.E:.3f}; dotted: the least by the law"
+    subtitle = f"mean over seeds, one line per size in weights; E = {law.E:.3f}; dotted: the least by the law"
     title: Any = {"text": corpus, "subtitle": subtitle}
     return alt.layer(*layers).properties(width=WIDTH - 140, height=320, title=title)
