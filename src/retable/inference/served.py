@@ -1,6 +1,6 @@
 """A cell's system as a model of MLflow: a table of texts in, a table of what it makes of them out.
 
-docs/howto/use.md, "A cell as a registered model", has the columns that each kind of system reads, and its answers'.
+docs/howto/mlflow.md, "Serve a cell as a registered model", lists the input and answer columns of each kind of system.
 """
 
 from itertools import islice
