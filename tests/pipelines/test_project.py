@@ -289,7 +289,7 @@ def test_an_experiment_is_planned_and_run_in_a_copy_of_what_git_tracks(tmp_path)
     run(sys.executable, "-m", "pipelines.cli.main", "new", "mine", "corpus=grammar_tiny", "systems=kn3")
     run("git", "add", "mine")
     run("git", "commit", "--quiet", "--message", "A study")
-    page = (ROOT / "docs/howto/use.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/howto/dvc.md").read_text(encoding="utf-8")
     (dry,) = re.findall(r"^dvc exp run (--dry .*?) -S ", page, re.MULTILINE)
     said = run(
         sys.executable, "-m", "dvc", "exp", "run", *dry.split(), "-S", "+pretrain.kn3-1.model.order=2", where=folder
