@@ -130,7 +130,7 @@ def _client() -> MlflowClient:
 def _make(database: Path) -> None:
     """Create an SQLite store with all its tables, or nothing, if it does not exist.
 
-    MLflow cannot use a store with some tables missing, as a full disk or a kill would leave it. Call within `exclusive`.
+    MLflow cannot use a store that lacks tables, as a full disk or a kill would leave it. Call within `exclusive`.
     """
     if database.exists():
         return
