@@ -115,7 +115,7 @@ def open_checkpoint(cfg: DictConfig) -> "Checkpoint | None":
 
 
 def _weights(cfg: DictConfig, checkpoint: "Checkpoint | None") -> tuple[dict[str, Tensor], list[Path]]:
-    """Return the weights of `cfg.init` by the names of retable's parameters, and their files, the weights' file last."""
+    """Return the weights of `cfg.init` by retable's parameter names, and their files, the weights' file last."""
     if checkpoint is not None:
         return checkpoint.weights, checkpoint.files
     path = require(Path("outputs", cfg.init, "model.safetensors"))

@@ -47,7 +47,7 @@ REPLACED = "replaced"  # next to scratch folders: the old cell while a new one r
 
 
 class RunFolder:
-    """An open cell: `folder` is for its payload, `scratch` survives a kill, `log` sends points to MLflow and loggers."""
+    """An open cell: `folder` is for its payload, `scratch` survives a kill, `log` logs points to MLflow and loggers."""
 
     def __init__(self, folder: Path, scratch: Path, log: Callable[..., None]):
         self.folder, self.scratch, self.log = folder, scratch, log

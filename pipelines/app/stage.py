@@ -106,7 +106,7 @@ def _refuse_unread(arguments: list[str]) -> None:
 
 
 def _of_plan(argument: str) -> list[str]:
-    """Return the settings of a plan `@FILE`; any other argument unchanged. Raises UsageError for a file that is none."""
+    """Return the settings of a plan `@FILE`; any other argument unchanged. Raise UsageError for any other file."""
     if not argument.startswith("@"):
         return [argument]
     try:
