@@ -164,10 +164,7 @@ class Search(Sweep):
             return self._drawn(trial)
 
     def _seed_for(self, number: int) -> None:
-        """Seed the sampler by the trial's number, so that a resumed search draws the same values as an uninterrupted one.
-
-        With one seed per search, a resumed search would draw its first values again.
-        """
+        """Seed the sampler by the trial's number: a resumed search draws the same values as an uninterrupted one."""
         self._study.sampler = self._sampler(seed=int(digest_of([self._seed, number])[:8], 16))
 
     def _drawn(self, trial: optuna.Trial) -> optuna.Trial:
