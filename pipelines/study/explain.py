@@ -58,7 +58,7 @@ def _of_cell(name: str, study: Study, reasons: "Reasons") -> Iterator[str]:
 
 
 def _of_recipe(cell: Cell) -> Iterator[str]:
-    """Yield the recipes whose edits do not affect the cell, though its recipe inherits from them or its row is named so."""
+    """Yield lines on recipes whose edits do not affect the cell: overridden bases, and one with its row's name."""
     if (recipe := cell.settings.get("recipe")) is None:
         return
     inherited = conf().replaced(Path(recipe).name)
@@ -72,7 +72,7 @@ def _of_recipe(cell: Cell) -> Iterator[str]:
 
 def _of_study(study: Study, reasons: "Reasons") -> Iterator[str]:
     changed = {place: lines for place, cell in study.cells.items() if (lines := [*reasons.of_plan(cell)])}
-    yield f"study {study.name}: {len(changed)} of {len(study.cells)} cells would run again, and the cells that read them"
+    yield f"study {study.name}: {len(changed)} of {len(study.cells)} cells would run again, and cells that read them"
     for place, lines in changed.items():
         yield f"  {place}: {'; '.join(lines)}"
 
