@@ -1,7 +1,8 @@
 """Adapt a trained language model while it reads (dynamic evaluation, neural cache):
 `python -m pipelines.adapt cell=grammar/lstm-1 adaptation=neural_cache system=lstm_neural_cache`.
 
-The adaptation's settings are chosen on the validation text. The trained cell is unchanged; the new cell contains a copy.
+The adaptation's settings are chosen on the validation text. The trained cell is unchanged;
+the new cell contains a copy.
 """
 
 import csv
