@@ -43,7 +43,7 @@ LEARNT = {  # by the place of a cell: its task, how many examples its splits hav
     "from_scratch/grammar_documents_tiny/mention_ranker-1": ("grammar_documents_tiny", (6, 2, 5), {
         "vocabulary.json", "validation.key.conll", "validation.response.conll", "test.key.conll",
         "test.response.conll"}),
-    "from_scratch/grammar_endings_tiny/bilstm-1": ("grammar_endings_tiny", (60, 20, 20), {"tokenizer.json"}),
+    "from_scratch/english_endings_tiny/bilstm-1": ("english_endings_tiny", (60, 20, 20), {"tokenizer.json"}),
 }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from tests.pipelines.conftest import ENVIRONMENT
 
 TINY = "pretrain/grammar_tiny"
 CLASSIFIER, TAGGER = "finetune/grammar_tiny/sentiment-bilstm-1", "from_scratch/grammar_pos/bilstm_crf-1"
-READER, CHOOSER = "from_scratch/grammar_questions_tiny/bidaf-1", "from_scratch/grammar_endings_tiny/bilstm-1"
+READER, CHOOSER = "from_scratch/grammar_questions_tiny/bidaf-1", "from_scratch/english_endings_tiny/bilstm-1"
 RANKER = "from_scratch/grammar_documents_tiny/mention_ranker-1"
 TRANSLATOR = "from_scratch/grammar_pairs_tiny/rnn_translation_grammar-1"
 
@@ -232,7 +232,7 @@ def test_answers_are_those_of_the_stage(moved):
 def test_endings_are_chosen_as_by_the_stage(moved, outputs):
     cell = moved / CHOOSER
     system = retable.load(cell)
-    rows = [json.loads(line) for line in (outputs / "prepare/grammar_endings_tiny/test.jsonl").open()]
+    rows = [json.loads(line) for line in (outputs / "prepare/english_endings_tiny/test.jsonl").open()]
     source = system.config["task"]["choices"]
     chosen = [system.choose(row[source["context"]], row[source["endings"]]) for row in rows]
     assert chosen == units(cell)["prediction"].tolist()
