@@ -3,7 +3,6 @@
 import contextlib
 import io
 import os
-import re
 import shutil
 import sys
 import textwrap
@@ -71,13 +70,12 @@ def options(
 def studies() -> None:
     """List the studies of the project."""
     from pipelines.config.project import STUDIES, STUDY, study_names
-    from retable.planning.conf import comment_of
+    from retable.planning.conf import comment_of, read_yaml
 
     width = max(shutil.get_terminal_size().columns, 60)
     for study in study_names():
         with reading(path := STUDIES / study / STUDY, ValueError):
-            about = comment_of(path)
-        first = re.split(r"(?<=[.?])(?<!\bal\.)\s", about, maxsplit=1)[0]  # first sentence, not ending at "et al."
+            first = read_yaml(path).get("question") or comment_of(path)
         print(textwrap.fill(f"{study:18}{first}", width, subsequent_indent=" " * 18, break_on_hyphens=False))
 
 

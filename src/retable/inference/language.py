@@ -235,16 +235,14 @@ class Language(Loaded):
         Args:
             texts: a text or several.
             pooling: None, or how a vector is made of the last layer: the mean or maximum over the tokens and marks, or
-                the
-                state of the first token ([CLS] of a BERT) or the last. In sentence-transformers: mean, max, cls,
-                    lasttoken.
+                the state of the first token ([CLS] of a BERT) or the last. In sentence-transformers: mean, max, cls,
+                lasttoken.
             max_length: maximum number of tokens with marks, by default as many as the model reads. Longer texts are cut
                 at
                 the end with a warning. In sentence-transformers: max_seq_length.
 
         Returns: without `pooling` a list of states (K, T, D) of all layers, the layer without context first, for the
-            marks
-            around the text too; with `pooling` vectors (n, D).
+            marks around the text too; with `pooling` vectors (n, D).
         """
         if self._model is None:
             raise UsageError(f"{self.folder} has no hidden states; use an LSTM, a GPT, an ELMo, a BERT or a T5")

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from retable.core.artifacts import read_json, read_run
 from retable.core.errors import UsageError, closest
@@ -133,10 +134,8 @@ def compare(a: str, b: str, metric: str | None = None, study: str | None = None)
         study: read the records of this study; by default the cells in `outputs/`.
 
     Returns: a row per corpus and metric: both means with their standard deviations over seeds, the difference (in nats
-        if
-        the metric is a perplexity) with its 95 % interval, p, p by Holm's rule over all rows, the pairs of runs in
-            which
-        `a` is better, and the verdict.
+        if the metric is a perplexity) with its 95 % interval, p, p with Holm's correction over all rows, the pairs of
+        runs in which `a` is better, and the verdict.
 
     Raises: UsageError: there is no such cell or system, or the two have no metric in common.
     """
@@ -177,7 +176,14 @@ def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
         patterns = [(folders[0], "*.json")]
     known: set[str] = set()
     for root, pattern in patterns:
-        found = [each for stage in MEASURED[1:] for each in _measured(root / stage, pattern)]
+        roots = [root, *_more_seeds(root)] if study else [root]
+        by_place = {
+            place.relative_to(each): (place, run)
+            for each in reversed(roots)  # the study's own cells replace those of `more_seeds`
+            for stage in MEASURED[1:]
+            for place, run in _measured(each / stage, pattern)
+        }
+        found = [by_place[place] for place in sorted(by_place)]
         sides = [[place for place, run in found if _is_called(name, place, run)] for name in names]
         if all(sides):
             return [[result for place in side for result in _results(place)] for side in sides]
@@ -188,6 +194,13 @@ def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
     )  # fmt: skip
     advice = closest(missing, sorted(known)) if known else "`retable repro` makes some"
     raise UsageError(f"{where} no measured cell or system {missing}; {advice}{other}")
+
+
+def _more_seeds(records: Path) -> list[Path]:
+    """Return the records of the study that adds seeds to the study with these records, if it names one."""
+    file = records.parent / "study.yaml"
+    study = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader) if file.exists() else {}
+    return [records.parent.parent / study["more_seeds"] / "records"] if "more_seeds" in study else []
 
 
 def _measured(stage: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:
