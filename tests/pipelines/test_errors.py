@@ -218,7 +218,7 @@ def test_a_plain_text_is_prepared_without_a_warning(bare_project, text):
          "task=own begins without the line"),
         ("task", "# @package _global_\ntask: {label: verdict}\n", "task=own has no type; write `defaults: ["),
         ("task", "# @package _global_\ndefaults: [/task_type/tags, _self_]\ntask: {_target_: retable.tasks.odd.Odd}\n",
-         "there is no retable.tasks.odd; write as _target_ the full name of an existing class or function, not retable."),
+         "there is no retable.tasks.odd; write as _target_ the full name of an existing class or function, not "),
         ("model", "_target_: retable.models.recurrent.Odd\n",
          "there is no retable.models.recurrent.Odd; write as _target_"),
         *(("benchmark", f"{header}_target_: retable.evaluation.perplexity.Perplexity\n",
