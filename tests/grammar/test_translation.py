@@ -61,7 +61,7 @@ def test_the_vocabularies_are_disjoint_and_every_word_is_translated_once(grammar
         assert Counter(source_of[word] for word in target.split()) == Counter(words)
         assert sorted(place for place, _ in aligned) == list(range(len(words)))
         assert all(source_of[word] == words[place] for place, word in aligned)
-    with pytest.raises(UsageError, match="no sentence"):
+    with pytest.raises(UsageError, match="cannot be the first sentence"):
         language.translate("she might .")
 
 
