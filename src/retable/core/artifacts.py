@@ -131,8 +131,8 @@ def write_record(cell: Path, record: Mapping[str, Any]) -> None:
 def read_record(cell: Path) -> dict[str, Any]:
     """Return the record of the run that made this cell, or {}.
 
-    There is no record if the cell comes from another machine or an interrupted stage, or if the record belongs to other
-    numbers.
+    The record is missing if the cell comes from another machine or an interrupted stage. It is ignored if the cell's
+    digests have changed since.
     """
     for path in (record_file(cell), _kept(cell)):  # the second: for a cell that another study made
         try:

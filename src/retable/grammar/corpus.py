@@ -59,7 +59,7 @@ def write_corpus(
     """
     for name, sizes in (("words", words), ("task_examples", task_examples)):
         if set(sizes) != set(SPLITS) or min(sizes.values()) < 1:
-            raise UsageError(f"{name} is {dict(sizes)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
+            raise UsageError(f"{name}={dict(sizes)}; write a size of at least 1 for each of {', '.join(SPLITS)}")
     folder, grammar = Path(folder), Grammar(scale, lexicon)
     write_lines(folder / "vocabulary.txt", grammar.vocabulary)
     sections = analogies(grammar.lexicon).items()

@@ -39,6 +39,8 @@ START_DOCUMENTS = 1000  # sampled documents that give the antecedents and tenses
 
 
 class Example(NamedTuple):
+    """A multiple-choice question."""
+
     beginning: list[str]  # one string per sentence
     endings: list[str]  # one sentence each
     label: int  # index of the right ending
@@ -118,7 +120,7 @@ def write_endings(
         UsageError: a split has no size, or a size below 1.
     """
     if set(examples) != set(SPLITS) or min(examples.values()) < 1:
-        raise UsageError(f"examples is {dict(examples)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
+        raise UsageError(f"examples={dict(examples)}; write a size of at least 1 for each of {', '.join(SPLITS)}")
     folder, language = Path(folder), GrammarEndings(Grammar(scale, lexicon))
     right = 0
     with (folder / "units.csv").open("w", newline="", encoding="utf-8") as units:

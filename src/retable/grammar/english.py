@@ -34,7 +34,7 @@ class English(Lexicon):
 
     def __init__(self, scale: Positive = 1.0) -> None:
         if scale > 1:
-            raise UsageError(f"scale={scale} of the English lexicon: its words are listed; write at most 1")
+            raise UsageError(f"scale={scale} exceeds the size of the English lexicon; write at most 1")
         file = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
         self._topics, self._sounds, self._scale = file["topics"], file["sounds"], scale
         self.subject_kinds, self.determiners = file["subject_kinds"], file["determiners"]

@@ -65,6 +65,8 @@ ADJECTIVE_ENDINGS = ("", "e", "en", "er", "es", "em")
 
 
 class Noun(NamedTuple):
+    """The forms and the gender of a German noun."""
+
     singular: str
     plural: str
     gender: str  # m, f, n, or w for a weak masculine
@@ -76,6 +78,8 @@ class Noun(NamedTuple):
 
 
 class Word(NamedTuple):
+    """A translated word."""
+
     place: int  # index of the source word that it translates
     source: str
     text: str
@@ -378,6 +382,8 @@ class Reading(Discourse):
 
 
 class GermanVerb(NamedTuple):
+    """The forms of a German verb; `with_sein`: whether its perfect takes "sein"."""
+
     infinitive: str  # also the present plural
     present: str
     past: str

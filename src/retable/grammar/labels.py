@@ -54,6 +54,8 @@ FUNCTION_WORDS = {
 
 
 class LabelledSentence(NamedTuple):
+    """A sentence with labels of its words."""
+
     words: list[str]
     labels: dict[str, list[str]]  # name → one label per word; "" for a word without a label
 

@@ -34,6 +34,8 @@ class Frame(NamedTuple):
 
 
 class Preposition(NamedTuple):
+    """A preposition in noun phrases, with the nouns that may precede and follow it."""
+
     objects: str  # a selection
     heads: str = ANY  # selection of nouns that it may follow
 
@@ -55,6 +57,8 @@ OTHER_FUNCTION_WORDS = (
 
 
 class Noun(NamedTuple):
+    """A noun: its forms, kind, gender and topic."""
+
     singular: str
     plural: str  # empty for a mass noun
     kind: str
@@ -67,6 +71,8 @@ class Noun(NamedTuple):
 
 
 class Verb(NamedTuple):
+    """A verb: its forms, frame, particle and topic."""
+
     base: str  # also the present plural
     singular: str
     past: str
@@ -81,6 +87,8 @@ class Verb(NamedTuple):
 
 
 class Adjective(NamedTuple):
+    """An adjective: its forms, polarity, topic and the nouns that it describes."""
+
     word: str
     adverb: str  # empty if it does not exist; likewise the comparative
     comparative: str
@@ -105,6 +113,8 @@ class Nation(NamedTuple):
 
 
 class Homonym(NamedTuple):
+    """A spelling that two nouns share."""
+
     singular: str
     plural: str
     senses: tuple[tuple[str, int], ...]  # (kind, topic) of each

@@ -56,7 +56,7 @@ class MaskedWords:
                 tried += free
             log_joints |= {word: log_joint for word in tried if (log_joint := read(word)) is not None}
         if tokens[place] not in log_joints:
-            raise UsageError("the document is not of the grammar; take corpus=grammar")
+            raise UsageError("the document is not in the grammar's language; write corpus=grammar")
         log_probabilities = logsumexp(np.stack(list(log_joints.values())), axis=1)
         probabilities = np.exp(log_probabilities - logsumexp(log_probabilities))
         return dict(zip(log_joints, probabilities.tolist(), strict=True))
@@ -148,7 +148,7 @@ class MaskedWords:
             for n_sentences in range(len(ends)):
                 before.sentence(n_sentences)
         except Rejected:
-            raise UsageError("the document is not of the grammar; take corpus=grammar") from None
+            raise UsageError("the document is not in the grammar's language; write corpus=grammar") from None
         return start, len(ends), before, scorer.log_joint()
 
     def _follow(self, scorer: Scorer, before: Discourse, n_sentences: int) -> bool:

@@ -47,7 +47,7 @@ class GrammarQuestions:
     ):
         if set(questions) != set(SPLITS) or min(questions.values()) < 1:
             sizes = ", ".join(SPLITS)
-            raise UsageError(f"questions is {dict(questions)}; give a number of 1 at least to each of {sizes}")
+            raise UsageError(f"questions={dict(questions)}; write a number of at least 1 for each of {sizes}")
         self.inputs: list[Path] = []
         self._seed, self._questions, self._grammar = seed, questions, Grammar(scale, lexicon)
 

@@ -59,7 +59,7 @@ def write_senses(
         UsageError: a split has no size, or a size below 1; the lexicon has fewer pairs than `ambiguous`.
     """
     if set(words) != set(SPLITS) or min(words.values()) < 1:
-        raise UsageError(f"words is {dict(words)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
+        raise UsageError(f"words={dict(words)}; write a size of at least 1 for each of {', '.join(SPLITS)}")
     folder, grammar = Path(folder), Grammar(scale, lexicon)
     senses = shared_spellings(grammar.lexicon, ambiguous)
     spellings = {sense.spelling for sense in senses.values()}

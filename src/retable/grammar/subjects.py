@@ -17,6 +17,8 @@ from retable.grammar.tables import LINE_END, N_LATENTS, Tables
 
 
 class AgreeingSentence(NamedTuple):
+    """A sentence with the subjects of its verbs."""
+
     words: list[str]
     subjects: dict[int, int]  # index of a finite verb or auxiliary → index of its subject's head, which precedes it
 

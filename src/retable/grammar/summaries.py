@@ -35,7 +35,7 @@ class GrammarSummaries:
     ):
         if set(documents) != set(SPLITS) or min(documents.values()) < 1:
             sizes = ", ".join(SPLITS)
-            raise UsageError(f"documents is {dict(documents)}; give a number of 1 at least to each of {sizes}")
+            raise UsageError(f"documents={dict(documents)}; write a number of at least 1 for each of {sizes}")
         self.inputs: list[Path] = []
         self._seed, self._documents, self._grammar = seed, documents, Grammar(scale, lexicon)
 

@@ -272,7 +272,7 @@ def write_pairs(
         UsageError: a split has no size, or a size below 1; `between` is not one word, or is a word of a language.
     """
     if set(pairs) != set(SPLITS) or min(pairs.values()) < 1:
-        raise UsageError(f"pairs is {dict(pairs)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
+        raise UsageError(f"pairs={dict(pairs)}; write a size of at least 1 for each of {', '.join(SPLITS)}")
     folder, grammar = Path(folder), Grammar(scale, lexicon)
     words = {*grammar.vocabulary, *second_language(grammar).vocabulary}
     if between is not None and (between in words or between.split() != [between]):
