@@ -49,7 +49,7 @@ AFTERWARDS = "tolerance set after it had run"
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # columns that come with a published number
 MIX = "model.mix."  # prefix of the names of a scalar mix's weights
 OVERLAP = "overlap_"  # prefix of metrics of the overlap between test and training data
-TOLD = ("source", "other_recipe", "relative_to", "note")  # texts of published numbers, "" if there is none
+TOLD = ("source", "other_recipe", "relative_to", "note")  # texts of published numbers, "" if absent
 KNOWN = ("published", "tolerance", *TOLD)
 
 
