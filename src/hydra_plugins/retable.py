@@ -1,5 +1,7 @@
-"""What Hydra finds of this project, in the package where it looks: at each start of any application of its, so that
-nothing is imported for it before it is chosen."""
+"""Plugins of this project for Hydra: launcher, sweeper and search path.
+
+Hydra imports this module at the start of each Hydra application, so a plugin imports its code only when it is chosen.
+"""
 
 from typing import Any
 

@@ -89,5 +89,5 @@ SIZES = [  # what the sizes are of, and what has them
 @pytest.mark.parametrize(("name", "make"), SIZES)
 @pytest.mark.parametrize("sizes", [{"train": 5}, {"train": 5, "validation": 1, "test": 0}], ids=["missing", "zero"])
 def test_each_split_needs_a_size(name, make, sizes, tmp_path: Path):
-    with pytest.raises(UsageError, match=f"^{name} is .* of 1 at least to each of train, validation, test"):
+    with pytest.raises(UsageError, match=f"^{name}=.* of at least 1 for each of train, validation, test"):
         make(tmp_path, sizes)

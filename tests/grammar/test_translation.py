@@ -61,7 +61,7 @@ def test_the_vocabularies_are_disjoint_and_every_word_is_translated_once(grammar
         assert Counter(source_of[word] for word in target.split()) == Counter(words)
         assert sorted(place for place, _ in aligned) == list(range(len(words)))
         assert all(source_of[word] == words[place] for place, word in aligned)
-    with pytest.raises(UsageError, match="no sentence"):
+    with pytest.raises(UsageError, match="cannot be the first sentence"):
         language.translate("she might .")
 
 
@@ -122,5 +122,5 @@ def test_by_hand(grammar, language):
 
 @pytest.mark.parametrize("between", ["", "= >", "the", "."])
 def test_what_stands_between_is_a_word_apart(tmp_path, between):
-    with pytest.raises(UsageError, match="is no word apart from the languages'; write = or the like"):
+    with pytest.raises(UsageError, match="must be one word that is not in either language; write = for example"):
         write_pairs(tmp_path, 1, dict.fromkeys(("train", "validation", "test"), 1), scale=0.05, between=between)

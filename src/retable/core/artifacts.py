@@ -51,8 +51,8 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
 def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
     """Return at most `n` of a cell's metrics, without counts such as `tokens`.
 
-    They are metrics of the test split; of validation if there are none; of any split otherwise. Overlap, a property of
-    the data, is included only if the cell measures nothing else.
+    They are metrics of the test split; without these, of validation; otherwise of any split. Overlap, a property of the
+    data, is included only if the cell measures nothing else.
     """
     scores = {name: value for name, value in metrics.items() if name.rpartition("/")[2] not in _COUNTS}
     scores = {name: value for name, value in scores.items() if "/overlap_" not in name} or scores
@@ -131,8 +131,8 @@ def write_record(cell: Path, record: Mapping[str, Any]) -> None:
 def read_record(cell: Path) -> dict[str, Any]:
     """Return the record of the run that made this cell, or {}.
 
-    There is no record if the cell comes from another machine or an interrupted stage, or if the record belongs to other
-    numbers.
+    The record is missing if the cell comes from another machine or an interrupted stage. It is ignored if the cell's
+    digests have changed since.
     """
     for path in (record_file(cell), _kept(cell)):  # the second: for a cell that another study made
         try:

@@ -1,6 +1,6 @@
-"""The embedded corpus: a probabilistic language that this project writes and can score.
+"""The embedded corpus: a probabilistic language that this project can sample from and score exactly.
 
-`Grammar` samples and scores documents, `write_corpus` writes all files of the corpus and its tasks.
+`Grammar` samples and scores documents. `write_corpus` writes all files of the corpus and its tasks.
 """
 
 from retable.grammar.corpus import write_corpus

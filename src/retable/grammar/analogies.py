@@ -1,19 +1,19 @@
-"""Analogy questions over the embedded lexicon, sections named as in word2vec's questions-words.txt."""
+"""Analogy questions over the embedded lexicon, with the section names of word2vec's questions-words.txt."""
 
 from itertools import chain, permutations, zip_longest
 
 from retable.grammar.lexicon import Lexicon
 
-MAX_PAIRS = 20  # a section asks for every ordered pair of its pairs: 380 questions
+MAX_PAIRS = 20  # word pairs per section; each ordered pair of them is a question, so 380 questions
 
 Question = tuple[str, str, str, str]
 
 
 def analogies(lexicon: Lexicon) -> dict[str, list[Question]]:
-    """Questions (a, b, c, d), read "a is to b as c is to d", by section, on the frequent lexemes of a class.
+    """Return questions (a, b, c, d), "a is to b as c is to d", by section, on the most frequent lexemes.
 
-    The design is that of Mikolov et al. 2013, "Efficient Estimation of Word Representations in Vector Space",
-    section 4.1: pairs in one relation, joined with each other. Irregular forms are included.
+    Each section lists word pairs in one relation and combines each with every other, as in Mikolov et al. 2013,
+    "Efficient Estimation of Word Representations in Vector Space", section 4.1. Irregular forms are included.
     """
     nouns, verbs = in_turn(lexicon.nouns), in_turn(lexicon.verbs)
     pairs = {
@@ -35,5 +35,5 @@ def analogies(lexicon: Lexicon) -> dict[str, list[Question]]:
 
 
 def in_turn(classes: dict[str, list]) -> list:
-    """The lexemes of all classes, the most frequent of each class first."""
+    """Interleave the lexemes of all classes: the most frequent of each class first, then the second ones."""
     return [lexeme for lexeme in chain.from_iterable(zip_longest(*classes.values())) if lexeme is not None]

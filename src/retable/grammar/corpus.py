@@ -1,4 +1,4 @@
-"""The embedded corpus and its tasks as files, with what the true model makes of them."""
+"""Files of the embedded corpus and its tasks, with the scores of the true model."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -32,29 +32,34 @@ def write_corpus(
 ) -> dict[str, float]:
     """Write the corpus, its vocabulary, tasks, analogies and the oracle's scores into an existing folder.
 
-    Files: `<split>.txt`, documents with a blank line after each; `vocabulary.txt`, a word a line, sorted;
-    `<task>/<split>.tsv`, columns sentence and label; `analogies.txt`; `units.csv`, a row a document of
-    validation and test, with its nats and those of its sentences on their own. All is streamed: memory does
-    not grow with the sizes.
+    Files:
+        `<split>.txt`: documents, with a blank line after each.
+        `vocabulary.txt`: one word per line, sorted.
+        `<task>/<split>.tsv`: columns sentence and label.
+        `analogies.txt`: analogy questions.
+        `units.csv`: one row per document of validation and test, with its loss in nats under the true model, and the
+            loss if each sentence is scored without its context.
+
+    The files are streamed, so memory does not grow with the sizes.
 
     Args:
-        folder: where to.
-        seed: of all streams; each split and task has its own.
-        words: split → words at least, line ends counted as words; the last document is whole.
-        task_examples: split → examples of each task.
+        folder: output folder.
+        seed: seed of the random streams; each split and task has a separate stream.
+        words: split → minimum number of words, line ends included; the last document is complete.
+        task_examples: split → number of examples of each task.
         scale, lexicon: see `Grammar`.
 
     Returns:
-        the oracle's `<split>/<metric>` (see `likelihood_metrics`; perplexity of the true model, its entropy
-        rate), `<split>/perplexity_word_alone` of one that forgets every earlier sentence (see `LoneSentences`), and
+        the true model's `<split>/<metric>` (see `likelihood_metrics`; its perplexity gives the entropy rate),
+        `<split>/perplexity_word_alone` of a model without memory of earlier sentences (see `LoneSentences`), and
         `<task>/test/accuracy` and `<task>/test/matthews` of the Bayes-optimal predictor.
 
     Raises:
-        UsageError: a split without a size, or with a size below 1.
+        UsageError: a split has no size, or a size below 1.
     """
     for name, sizes in (("words", words), ("task_examples", task_examples)):
         if set(sizes) != set(SPLITS) or min(sizes.values()) < 1:
-            raise UsageError(f"{name} is {dict(sizes)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
+            raise UsageError(f"{name}={dict(sizes)}; write a size of at least 1 for each of {', '.join(SPLITS)}")
     folder, grammar = Path(folder), Grammar(scale, lexicon)
     write_lines(folder / "vocabulary.txt", grammar.vocabulary)
     sections = analogies(grammar.lexicon).items()
@@ -87,7 +92,7 @@ def write_corpus(
 
 
 def until(n_words: int, documents: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Documents, to the one that makes them `n_words` words, line ends counted."""
+    """Yield documents until they have at least `n_words` words, line ends included."""
     while n_words > 0:
         document = next(documents)
         n_words -= count_words(document)
@@ -97,7 +102,7 @@ def until(n_words: int, documents: Iterator[list[str]]) -> Iterator[list[str]]:
 def write_scored(
     path: Path, documents: Iterable[list[str]], grammar: Grammar, alone: LoneSentences, split: str, scores: TextIO
 ) -> dict[str, float]:
-    """Write the documents to `path` and a row for each to `scores`; the metrics of them all."""
+    """Write the documents to `path` and one row per document to `scores`; return their joint metrics."""
     nats, nats_alone, n_words, n_bytes = 0.0, 0.0, 0, 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for unit, document in enumerate(documents):
@@ -105,7 +110,7 @@ def write_scored(
             file.write(text)
             loss, words, size = -grammar.log_probability(document), count_words(document), len(text.encode())
             loss_alone = -alone.log_probability(document)
-            # the grammar's tokens are words
+            # the grammar's tokens are words, so `words` fills both columns
             scores.write(f"{split},{unit},{loss!r},{words},{words},{size},{loss_alone!r}\n")
             nats, nats_alone, n_words, n_bytes = nats + loss, nats_alone + loss_alone, n_words + words, n_bytes + size
     metrics = likelihood_metrics(nats, tokens=n_words, words=n_words, bytes=n_bytes)
@@ -113,7 +118,7 @@ def write_scored(
 
 
 def count_words(document: Sequence[str]) -> int:
-    """Words and line ends, the blank line's included."""
+    """Count words and line ends, including the line end of the blank line."""
     return sum(sentence.count(" ") + 2 for sentence in document) + 1
 
 

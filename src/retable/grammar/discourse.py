@@ -1,4 +1,4 @@
-"""The embedded language, as a program that tells a text word by word: sentences and documents."""
+"""The program that generates the embedded language word by word: sentences and documents."""
 
 from retable.grammar.interpreters import Sampler, Scorer
 from retable.grammar.lexicon import PRONOUNS
@@ -9,24 +9,24 @@ QUESTION_NUMBERS = {"does": "singular", "do": "plural", "did": "any"}
 
 
 class Discourse(Syntax):
-    """A document, or a sentence on its own. A pronoun may refer to the last sentence's subject."""
+    """A document, or a single sentence. A pronoun may refer to the subject of the previous sentence."""
 
     def __init__(self, tables: Tables, interpreter: Sampler | Scorer) -> None:
         super().__init__(tables, interpreter)
         self.antecedent: Referent | None = None
 
     def document(self, n_sentences: int = 0) -> None:
-        """The rest of a document that has `n_sentences` already."""
+        """Run the rest of a document that has `n_sentences` sentences so far."""
         while self.sentence(n_sentences):
             n_sentences += 1
 
     def resume(self, other: "Discourse") -> None:
-        """Take over what `other`, which stays as it is, knows of its text."""
+        """Copy the state of `other`: its antecedent, tense, and mentioned nouns, names and nations."""
         self.antecedent, self.tense = other.antecedent, other.tense
         self.nouns, self.names, self.nations = list(other.nouns), list(other.names), list(other.nations)
 
     def sentence(self, n_before: int = 0) -> bool:
-        """One sentence with its line end, or the line end that closes the document (then False)."""
+        """Run one sentence with its line end; return False if the document ends with a line end instead."""
         self.earlier_nouns, self.earlier_names = list(self.nouns), list(self.names)
         agreement = self.antecedent.agreement if self.antecedent else None
         opening = self.choose(self.tables.sentence[n_before, agreement])
@@ -48,7 +48,7 @@ class Discourse(Syntax):
         self.emit(".")
 
     def pronoun_sentence(self) -> None:
-        assert self.antecedent  # without one there is no such branch
+        assert self.antecedent  # the branch needs an antecedent
         self.emit(PRONOUNS[self.antecedent.agreement])
         self.mark("agreement")
         self.clause(self.antecedent)

@@ -1,14 +1,13 @@
-"""Multiple choice on the embedded language, shaped like SWAG and HellaSwag: a beginning, and which of four endings is
-its own.
+"""Multiple choice on the embedded language, in the form of SWAG and HellaSwag: which of four endings follows.
 
-The beginning is a document's first sentences, the right ending its next one. A wrong ending is told as if behind as
-many sentences of another document: of that one it has the topic and the mood, the tense, and whom a pronoun stands for,
-but what that one mentioned it does not recall. So a reader has to compare topics and moods, tenses and genders, and to
-look for the names and nouns that come again. All of these probabilities are known, and so is the best answer:
+The beginning is the first sentences of a document, and the right ending is its next sentence. A wrong ending is
+generated as if it followed equally many sentences of another document. It has the topic, mood, tense and pronoun
+antecedent of that document, but does not repeat its nouns and names. A model must therefore compare topics, moods,
+tenses and genders, and find repeated names and nouns. All probabilities are known, and so is the best answer:
 
     p(y | b, e_1 … e_C) ∝ p(b, e_y) Π_{i ≠ y} q(e_i)
 
-for the beginning b, the endings e, the place y of the right one, and the probability q of a wrong one.
+for the beginning b, the endings e, the index y of the right ending, and the probability q of a wrong ending.
 """
 
 import csv
@@ -35,18 +34,20 @@ from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS
 
 ENDINGS = 4
-LONGEST = 3  # sentences of a beginning
-START_DOCUMENTS = 1000  # whose sentences tell what wrong endings start from
+LONGEST = 3  # most sentences of a beginning
+START_DOCUMENTS = 1000  # sampled documents that give the antecedents and tenses of wrong endings
 
 
 class Example(NamedTuple):
-    beginning: list[str]  # sentences
-    endings: list[str]  # a sentence each
-    label: int  # the place of the right one
+    """A multiple-choice question."""
+
+    beginning: list[str]  # one string per sentence
+    endings: list[str]  # one sentence each
+    label: int  # index of the right ending
 
 
 class GrammarEndings:
-    """Examples, and the best answer to each."""
+    """Generates examples and computes the best answer to each."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
@@ -55,7 +56,7 @@ class GrammarEndings:
         self._log_merged = {n: log_shares(Counter(map(merged, starts))) for n, starts in self._starts.items()}
 
     def examples(self, seed: int, split: str) -> Iterator[Example]:
-        """Endless; example i is a function of (seed, split, i) alone."""
+        """Yield examples without end; example i depends only on (seed, split, i)."""
         for index in count():
             uniform = uniforms(seed, f"endings/{split}", index)
             latent, n_sentences = int(uniform() * N_LATENTS), 1 + int(uniform() * LONGEST)
@@ -76,11 +77,11 @@ class GrammarEndings:
         return " ".join(self._grammar.sample(uniform, latent, part)[:-1]).split(f" {LINE_END} ")
 
     def judge(self, beginning: Sequence[str], endings: Sequence[str]) -> int:
-        """The most probable place of the right ending, the first of equals."""
+        """Return the index of the ending that is most probably right, the first one on ties."""
         return int(np.argmax(self.log_posterior(beginning, endings)))
 
     def log_posterior(self, beginning: Sequence[str], endings: Sequence[str]) -> NDArray:
-        """(endings,): log p(the right ending is here), given the beginning and all endings."""
+        """Return log p(ending is right | beginning, all endings) of each ending, (endings,), in nats."""
         wrong = [self._log_wrong(ending, len(beginning)) for ending in endings]
         log_joint = [
             self._log_probability([*beginning, ending], (None, "open")) + np.delete(wrong, place).sum()
@@ -89,11 +90,11 @@ class GrammarEndings:
         return np.array(log_joint) - logsumexp(log_joint)
 
     def _log_wrong(self, sentence: str, n_before: int) -> float:
-        """log p(the sentence is told as a wrong ending behind `n_before` sentences)."""
+        """Return log p(sentence as a wrong ending after `n_before` sentences), in nats."""
         is_pronoun = sentence.split(" ")[0] in PRONOUNS.values()
         starts = (self._log_shares if is_pronoun else self._log_merged)[n_before]
-        told = [log_share + self._log_probability([sentence], start) for start, log_share in starts.items()]
-        return float(logsumexp(told))
+        log_joint = [log_share + self._log_probability([sentence], start) for start, log_share in starts.items()]
+        return float(logsumexp(log_joint))
 
     def _log_probability(self, sentences: Sequence[str], start: Start) -> float:
         tokens = [token for sentence in sentences for token in (*sentence.split(" "), LINE_END)]
@@ -107,19 +108,19 @@ def write_endings(
     """Write `<split>.jsonl`, in HellaSwag's format, and `units.csv` with the best answers to the test split.
 
     Args:
-        folder: where to.
-        seed: of all streams; each split has its own.
-        examples: split → how many.
+        folder: output folder.
+        seed: seed of the random streams; each split has a separate stream.
+        examples: split → number of examples.
         scale, lexicon: see `Grammar`.
 
     Returns:
-        `choices/test/accuracy` of the best answers.
+        `choices/test/accuracy` of the best answers, from 0 to 1.
 
     Raises:
-        UsageError: a split without a size, or with a size below 1.
+        UsageError: a split has no size, or a size below 1.
     """
     if set(examples) != set(SPLITS) or min(examples.values()) < 1:
-        raise UsageError(f"examples is {dict(examples)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
+        raise UsageError(f"examples={dict(examples)}; write a size of at least 1 for each of {', '.join(SPLITS)}")
     folder, language = Path(folder), GrammarEndings(Grammar(scale, lexicon))
     right = 0
     with (folder / "units.csv").open("w", newline="", encoding="utf-8") as units:
@@ -138,26 +139,25 @@ def write_endings(
 
 
 def starts_behind(grammar: Grammar) -> dict[int, list[Start]]:
-    """By the number of sentences, what sampled documents leave behind them: the antecedent, its word left out, and the
-    tense."""
-    found: dict[int, list[Start]] = {n: [] for n in range(1, LONGEST + 1)}
+    """Sample the antecedent, without its word, and the tense after n sentences, for each n from 1 to `LONGEST`."""
+    starts_after: dict[int, list[Start]] = {n: [] for n in range(1, LONGEST + 1)}
     for index in range(START_DOCUMENTS):
         uniform = uniforms(0, "endings/starts", index)
         discourse = Discourse(grammar.tables, Sampler(uniform, int(uniform() * N_LATENTS)))
-        for starts in found.values():
+        for starts in starts_after.values():
             discourse.sentence()
             starts.append((discourse.antecedent and discourse.antecedent._replace(word=""), discourse.tense))
-    return found
+    return starts_after
 
 
 def merged(start: Start) -> Start:
-    """The start for a sentence that opens with no pronoun, to which any antecedent is as good."""
+    """Return the start with a fixed antecedent, for sentences that do not open with a pronoun."""
     antecedent, tense = start
     return antecedent and Referent("thing", "neuter", word=""), tense
 
 
 def _sentences(discourse: Discourse, n: int, start: Start) -> None:
-    """So many sentences, none of which ends the document."""
+    """Run `n` sentences from `start`."""
     discourse.antecedent, discourse.tense = start
     for _ in range(n):
         discourse.sentence()

@@ -17,13 +17,13 @@ POLARITIES = {"good": 1, "bad": -1}
 
 
 class English(Lexicon):
-    """English words, whose classes of meaning decide which of them go together.
+    """A lexicon of English words; semantic classes determine which words combine.
 
     Args:
-        scale: the share of each class's lexemes that are used, the most frequent first; 1 makes about 2,000 word types.
+        scale: fraction of each class's lexemes to use, the most frequent first; 1 gives about 2,000 word types.
 
     Raises:
-        UsageError: a scale above 1.
+        UsageError: `scale` is above 1.
     """
 
     apposed, owners, natural = "person", "person|animal", True
@@ -34,7 +34,7 @@ class English(Lexicon):
 
     def __init__(self, scale: Positive = 1.0) -> None:
         if scale > 1:
-            raise UsageError(f"scale={scale} of the English lexicon: its words are listed; write at most 1")
+            raise UsageError(f"scale={scale} exceeds the size of the English lexicon; write at most 1")
         file = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
         self._topics, self._sounds, self._scale = file["topics"], file["sounds"], scale
         self.subject_kinds, self.determiners = file["subject_kinds"], file["determiners"]
@@ -53,7 +53,7 @@ class English(Lexicon):
             for frame, lists in file["verbs"].items()
         }
         self.adjectives = list(self._adjectives(file["adjectives"]))
-        # Few names would make a sentence name one person twice.
+        # With fewer names, a sentence could name one person twice.
         names = (self._cut(file["names"][gender], at_least=FEWEST_NAMES) for gender in GENDERS.values())
         self.names = [
             Name(word, gender)
@@ -71,12 +71,12 @@ class English(Lexicon):
         return "an" if word[0] in VOWELS else "a"
 
     def _cut(self, entries: str, at_least: int = 1) -> list[str]:
-        """The most frequent of a list."""
+        """Return the most frequent entries of a list, as many as `scale` selects."""
         words = entries.split()
         return words[: max(at_least, round(len(words) * self._scale))]
 
     def _in_turn(self, lists: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-        """The entries of all topics, with the topic, from the frequent to the rare."""
+        """Yield the entries of all topics with their topic index, from frequent to rare."""
         cut = {self._topics.index(topic): self._cut(entries) for topic, entries in lists.items()}
         for rank in range(max(map(len, cut.values()))):
             yield from ((words[rank], topic) for topic, words in sorted(cut.items()) if rank < len(words))
@@ -118,14 +118,14 @@ def adjective(entry: str, polarity: int, topic: int, kinds: str) -> Adjective:
 
 
 def inflected(entry: str, *rules: Callable[[str], str]) -> list[str]:
-    """The forms of an entry "base/form/form": those that it lacks by the rules, "-" is no form."""
+    """Return the forms of an entry "base/form/form"; missing forms follow `rules`, and "-" gives ""."""
     base, *forms = entry.split("/")
     regular = [rule(base) for rule in rules[len(forms) :]]
     return [base, *("" if form == "-" else form for form in forms), *regular]
 
 
 def plural(word: str) -> str:
-    """The regular plural of a noun, and the third person of a verb."""
+    """Return the regular plural of a noun, or the third person singular of a verb."""
     if word.endswith(("s", "x", "z", "ch", "sh")):
         return word + "es"
     return word[:-1] + "ies" if ends_in_y(word) else word + "s"
@@ -144,5 +144,5 @@ def comparative(word: str) -> str:
 
 
 def ends_in_y(word: str) -> bool:
-    """Whether the word ends in a consonant and y."""
+    """Return whether the word ends in a consonant and y."""
     return word.endswith("y") and word[-2] not in VOWELS

@@ -1,10 +1,13 @@
 """A simple German for the English lexicon: every sentence has one translation.
 
-What a translator has to know is more than a dictionary. Of a sentence's words
-- order: the finite verb is second in a main clause, after whatever opens it, and first in a question; in a clause with
-  "dass", "wenn", "sobald" or a relative pronoun it is last. Infinitives and participles close their clause;
+A dictionary is not enough to translate it. A translator also needs
+
+- word order: the finite verb is second in a main clause, after its first constituent, and first in a question. It is
+  last in a clause with "dass", "wenn", "sobald" or a relative pronoun. Infinitives and participles close their clause;
 - agreement: determiners and adjectives take the gender, number and case of their noun;
-- choice: "do" has no translation, "have" is "haben" or "sein" by the verb, "be" is "sein" or, in a passive, "werden".
+- word choice: "do" has no translation. "have" is "haben" or "sein", depending on the verb. "be" is "sein", or "werden"
+  in a passive.
+
 Articles are not contracted ("in dem"), and verbs have no separable prefixes.
 """
 
@@ -24,11 +27,11 @@ from retable.grammar.lexicon import PARTICLES, POSSESSIVES, Verb
 from retable.grammar.syntax import MAX_DEPTH, Referent
 from retable.grammar.tables import LINE_END, Tables
 
-# The case after a word, of the noun phrase that follows.
+# Case of the noun phrase after each word.
 CASES = dict.fromkeys(("than", ","), "nominative") | dict.fromkeys(("about", "for", "without", "has"), "accusative")
 CASES |= dict.fromkeys(("in", "to", "by", "during", "after", "before", "of", "from", "with"), "dative")
 CASES |= dict.fromkeys(("near", "behind", "beside", "under"), "dative")
-# Endings by case, for masculine, feminine, neuter and plural: of "dieser", and of adjectives without a determiner.
+# Endings by case, for masculine, feminine, neuter and plural: "dieser", and adjectives without a determiner.
 STRONG = {
     "nominative": ("er", "e", "es", "e"),
     "accusative": ("en", "e", "es", "e"),
@@ -46,7 +49,7 @@ LIKE_THIS = {"this": "dies", "these": "dies", "those": "jen", "every": "jed", "e
 LIKE_MANY = {"some": "einig", "many": "viel", "several": "mehrer"}
 NUMERALS = {"two": "zwei", "three": "drei"}
 OWNED = {"his": "sein", "its": "sein", "her": "ihr", "their": "ihr"}
-# Auxiliaries by number; those of a passive, and of a perfect with "sein", instead of "be" and "have".
+# Auxiliaries, (singular, plural). PASSIVE replaces forms of "sein" in a passive, WITH_SEIN those of "haben".
 AUXILIARIES = {
     "is": ("ist", "sind"), "are": ("ist", "sind"), "was": ("war", "waren"), "were": ("war", "waren"),
     "has": ("hat", "haben"), "have": ("hat", "haben"), "had": ("hatte", "hatten"),
@@ -62,6 +65,8 @@ ADJECTIVE_ENDINGS = ("", "e", "en", "er", "es", "em")
 
 
 class Noun(NamedTuple):
+    """The forms and the gender of a German noun."""
+
     singular: str
     plural: str
     gender: str  # m, f, n, or w for a weak masculine
@@ -73,14 +78,16 @@ class Noun(NamedTuple):
 
 
 class Word(NamedTuple):
-    place: int  # of the source word that it translates
+    """A translated word."""
+
+    place: int  # index of the source word that it translates
     source: str
     text: str
 
 
 @dataclass
 class Predicate:
-    """What a verb phrase consists of."""
+    """The parts of a translated verb phrase."""
 
     finite: Word | None = None
     verb: Word | None = None  # an infinitive or a participle
@@ -89,18 +96,18 @@ class Predicate:
     number: str = "singular"
     negation: list[Word] = field(default_factory=list)
     middle: list[Word] = field(default_factory=list)  # adverbs and objects
-    goal: list[Word] = field(default_factory=list)  # what follows "not"
-    end: list[Word] = field(default_factory=list)  # a clause
+    goal: list[Word] = field(default_factory=list)  # words after "nicht"
+    end: list[Word] = field(default_factory=list)  # a complement clause
 
     def parts(self, adjunct: Sequence[Word] = ()) -> tuple[list[Word], list[Word], list[Word]]:
-        """The finite verb, what stands between it and the end of the clause, and the clause after that."""
+        """Return the finite verb, the words between it and the end of its clause, and the complement clause."""
         closing = [self.verb] if self.verb else []
         between = [*self.middle, *adjunct, *self.negation, *self.goal, *closing]
         return [self.finite] if self.finite else [], between, self.end
 
 
 class Reading(Discourse):
-    """Reads a sentence on its own; `words` is its translation."""
+    """Parses a sentence without its context; `words` is the translation."""
 
     def __init__(self, tables: Tables, tokens: Sequence[str], german: "German") -> None:
         scorer = Scorer(tokens, tables.probabilities, LOG_PRIOR)
@@ -133,11 +140,11 @@ class Reading(Discourse):
         self._case = CASES.get(word, self._case)
 
     def _apart(self, tell: Callable[[], Any]) -> tuple[Any, list[Word]]:
-        """What `tell` returns, and the words that it adds."""
+        """Call `tell` and return its result and the words that it adds; remove them from `words`."""
         before, self.words = self.words, []
         result = tell()
-        found, self.words = self.words, before
-        return result, found
+        added, self.words = self.words, before
+        return result, added
 
     # Sentences
 
@@ -170,10 +177,10 @@ class Reading(Discourse):
         self._predicate = before
 
     def say(self, *words: str) -> None:
-        """Facts on a nation, by the words that they consist of."""
-        _, told = self._apart(lambda: super(Reading, self).say(*words))
-        for at, word in enumerate(told):
-            after = told[at + 1].source if at + 1 < len(told) else ""
+        """Translate a fixed phrase about a nation word by word."""
+        _, translated = self._apart(lambda: super(Reading, self).say(*words))
+        for at, word in enumerate(translated):
+            after = translated[at + 1].source if at + 1 < len(translated) else ""
             text = word.text
             if word.source == "the":
                 text = {"capital": "die", "home": "die", "land": "das"}.get(after, "der" if at > 2 else "die")
@@ -205,9 +212,9 @@ class Reading(Discourse):
         is_final, is_fronted = self._is_final, self._is_fronted
         self._is_final = self._is_fronted = False
         case, self._case = self._case, "nominative"
-        told: list[Word] = []
+        subject_words: list[Word] = []
         if subject is None:
-            subject, told = self._apart(lambda: self.noun_phrase("any", depth=depth))
+            subject, subject_words = self._apart(lambda: self.noun_phrase("any", depth=depth))
         assert subject
         closed = self.verb_phrase(subject, depth, bare)
         first, adjunct = self._predicate, list[Word]()
@@ -221,16 +228,16 @@ class Reading(Discourse):
                 second = [*conjunction, *([*between, *finite] if is_final else [*finite, *between]), *end]
         finite, between, end = first.parts(adjunct)
         if is_final:
-            self.words += [*told, *between, *finite, *end, *second]
+            self.words += [*subject_words, *between, *finite, *end, *second]
         elif is_fronted:
-            self.words += [*finite, *told, *between, *end, *second]
+            self.words += [*finite, *subject_words, *between, *end, *second]
         else:
-            self.words += [*told, *finite, *between, *end, *second]
+            self.words += [*subject_words, *finite, *between, *end, *second]
         self._case = case
         return subject
 
     def verb_phrase(self, subject: Referent, depth: int, bare: bool = False) -> bool:
-        """Leaves what it read as the predicate."""
+        """Parse a verb phrase and store its parts in `_predicate`."""
         predicate = self._predicate = Predicate(number=subject.number)
         closed, adverbs = self._apart(lambda: super(Reading, self).verb_phrase(subject, depth, bare))
         predicate.negation += [word for word in adverbs if word.source == "not"]
@@ -309,12 +316,12 @@ class Reading(Discourse):
         _, (pronoun, *words) = self._apart(lambda: super(Reading, self).relative_clause(head, depth))
         column = self._german.column(head)
         if own.finite:  # the head is the object
-            text, told = THE["accusative"][column], [*words, own.finite]
+            text, clause_words = THE["accusative"][column], [*words, own.finite]
         else:
             finite, between, end = self._predicate.parts()
-            text, told = THE["nominative"][column], [*between, *finite, *end]
+            text, clause_words = THE["nominative"][column], [*between, *finite, *end]
         comma = pronoun._replace(text=",")
-        self.words += [comma, pronoun._replace(text=text), *told, comma]
+        self.words += [comma, pronoun._replace(text=text), *clause_words, comma]
         self._predicate, self._case = before, case
 
     # Noun phrases
@@ -342,7 +349,7 @@ class Reading(Discourse):
         return referent
 
     def _determined(self, word: str, case: str, column: int) -> tuple[list[str], tuple[str, ...]]:
-        """The words for a determiner, and the endings of the adjectives after it."""
+        """Return the translation of a determiner, and the endings of adjectives after it by column."""
         if word == "the":
             return [THE[case][column]], WEAK[case]
         if word == "most":
@@ -375,6 +382,8 @@ class Reading(Discourse):
 
 
 class GermanVerb(NamedTuple):
+    """The forms of a German verb; `with_sein`: whether its perfect takes "sein"."""
+
     infinitive: str  # also the present plural
     present: str
     past: str
@@ -383,15 +392,15 @@ class GermanVerb(NamedTuple):
 
 
 class German:
-    """The German lexicon, and translations into it.
+    """The German lexicon, and a translator into German.
 
     Attributes:
-        entries: the translations of words that have one form, by source word; adjectives without their endings.
-        nouns, verbs: by the singular, and by the base form.
-        vocabulary: every word type, sorted.
+        entries: source word → translation, of words with one form; adjectives have no endings.
+        nouns, verbs: English singular or base form → German forms.
+        vocabulary: all word types, sorted.
 
     Raises:
-        UsageError: words of the grammar that have no translation.
+        UsageError: a word of the grammar has no translation.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -434,19 +443,20 @@ class German:
         self.vocabulary = sorted(forms)
 
     def translate(self, sentence: str) -> str:
-        """The translation of a sentence that stands on its own, its words separated by single spaces."""
+        """Translate a sentence without context; words are separated by single spaces."""
         return " ".join(word for _, word in self.align(sentence))
 
     def align(self, sentence: str) -> list[tuple[int, str]]:
-        """The words of the translation, each after the place of the source word that it translates.
+        """Translate a sentence; return (index of the source word, translated word) for each translated word.
 
-        Raises UsageError for what is no sentence of the grammar, or opens with a pronoun, whose antecedent it lacks.
+        Raises:
+            UsageError: the sentence is not in the language, or opens with a pronoun, whose antecedent is unknown.
         """
         reading = Reading(self._tables, [*sentence.split(" "), LINE_END], self)
         try:
             reading.sentence()
         except Rejected:
-            raise UsageError(f"{sentence!r} is no sentence that the grammar begins a document with") from None
+            raise UsageError(f"{sentence!r} cannot be the first sentence of a document of the grammar") from None
         words = reading.words[:-1]
         return [
             (word.place, word.text)
@@ -455,7 +465,7 @@ class German:
         ]
 
     def column(self, referent: Referent | None) -> int:
-        """The place of what agrees with a noun phrase in a table of endings."""
+        """Return the column of the tables of endings for words that agree with a noun phrase."""
         if referent is None or referent.number == "plural":
             return PLURAL
         noun = self._tables.noun_of.get(referent.word)
@@ -481,7 +491,7 @@ def german_noun(entry: str) -> Noun:
 
 
 def german_verb(entry: str) -> GermanVerb:
-    """A verb from its forms, or, if it is regular, from its infinitive."""
+    """Parse a verb entry; the forms of a regular verb follow from its infinitive."""
     forms, _, mark = entry.partition(":")
     infinitive, *others = forms.split("/")
     if not others:

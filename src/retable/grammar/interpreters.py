@@ -1,9 +1,9 @@
-"""The two ways to run the language's program: `Sampler` draws its decisions, `Scorer` reads them off a text.
+"""Two interpreters of the language's program: `Sampler` draws its decisions, `Scorer` infers them from a text.
 
-The program settles every decision by the very next token (it is LL(1)): `draw` takes one word from a table,
-`emit` a word that is certain, and `choose` one of several continuations that differ in their first word. A
-text thus has one derivation at most. What no word settles is the document's latent class (its topic and its
-mood), drawn before the first word: the tables' probabilities depend on it, and the scorer sums it out.
+The next token determines every decision (the program is LL(1)): `draw` takes one word from a table, `emit` takes a
+fixed word, and `choose` takes one of several continuations that differ in their first word. A text therefore has at
+most one derivation. Only the document's latent class (its topic and mood) is not determined by a word. It is drawn
+before the first word, the tables' probabilities depend on it, and the scorer sums over it.
 """
 
 import math
@@ -15,19 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-# What decides a word: the words beside it, the number, gender or tense of a word elsewhere, what is still open, or what
-# the text has mentioned before.
+# The context that determines a word: neighbouring words, the number, gender or tense of a distant word, open brackets
+# and clauses, or earlier mentions.
 PHENOMENA = ("local", "agreement", "nesting", "repetition")
-REDRAWS = 40  # of a word that the sentence has already, in a language that avoids it
+REDRAWS = 40  # most redraws of a word that the sentence contains already, in a natural lexicon
 
 
 class Table:
-    """A distribution over words for each latent class.
+    """A distribution over words, one per latent class.
 
     Args:
         words: the support.
-        probabilities: (len(words), latents), columns that sum to one.
-        first_row: where these rows stand in the array of all tables' rows.
+        probabilities: (len(words), latents); each column sums to 1.
+        first_row: index of the first row in the array of all tables' rows.
         recall: the probability of taking a recalled word (see `Sampler.draw`) where one is in the support.
     """
 
@@ -36,14 +36,14 @@ class Table:
         self.rows = {word: first_row + i for i, word in enumerate(words)}
         self.recall = recall
         self._probabilities, self._first_row = probabilities, first_row
-        columns: dict[bytes, list[float]] = {}  # classes that do not differ share one list
+        columns: dict[bytes, list[float]] = {}  # latent classes with equal probabilities share one list
         self.cumulative = [
             columns.setdefault(column.tobytes(), [*np.cumsum(column)[:-1].tolist(), 1.0])
             for column in np.ascontiguousarray(probabilities.T)
         ]
 
     def draw(self, latent: int, uniform: Callable[[], float], used: Collection[str] = ()) -> str:
-        """A word; one of those `used` is drawn again, `REDRAWS` times at most."""
+        """Draw a word; redraw it at most `REDRAWS` times while it is in `used`."""
         word = self.words[bisect(self.cumulative[latent], uniform())]
         for _ in range(REDRAWS):
             if word not in used:
@@ -52,7 +52,7 @@ class Table:
         return word
 
     def weight(self, word: str, used: Collection[str]) -> NDArray | float:
-        """What multiplies the word's probability where `used` ones are drawn again: one number, or (latents,)."""
+        """Return the factor by which redrawing `used` words changes p(word): one number, or (latents,)."""
         places = [self.rows[each] - self._first_row for each in used if each in self.rows]
         if not places:
             return 1.0
@@ -63,11 +63,11 @@ class Table:
 
 
 class Branch:
-    """A choice of continuations: the default, and options that are recognised by their first words.
+    """A choice of continuations: a default, and options that are recognised by their first words.
 
     Args:
         default: name of the continuation for any other first word.
-        options: name → (probability, first words). The default takes the rest of the probability.
+        options: name → (probability, first words). The default has the remaining probability.
     """
 
     def __init__(self, default: str, **options: tuple[float, Collection[str]]) -> None:
@@ -85,7 +85,7 @@ class Branch:
 
 
 class Sampler:
-    """Runs the program forward. `tokens` holds what it has said so far.
+    """Runs the program forward and collects the generated text in `tokens`.
 
     Args:
         uniform: returns the next number in [0, 1).
@@ -104,8 +104,10 @@ class Sampler:
         return branch.names[bisect(branch.cumulative, self._uniform())]
 
     def draw(self, table: Table, recalled: Sequence[str] = (), used: Collection[str] = ()) -> str:
-        """A word: with probability `table.recall` one of those recalled that the table knows, else any. Those `used`
-        are not recalled, and drawn again."""
+        """Draw a word: with probability `table.recall` one of the table's recalled words, otherwise any word.
+
+        Words in `used` are not recalled, and are redrawn.
+        """
         if recalled:
             recalled = [word for word in recalled if word in table.rows and word not in used]
         if recalled and self._uniform() < table.recall:
@@ -116,30 +118,30 @@ class Sampler:
         return word
 
     def mark(self, phenomenon: str) -> None:
-        """Say what decided the last word; only the scorer keeps it."""
+        """Record nothing; only the scorer keeps the phenomenon of the last word."""
 
 
 class Rejected(Exception):
-    """The text ends here, or goes on in a way that the language does not know."""
+    """The text ends early, or its next token is not in the language."""
 
 
 class Scorer:
     """Follows the program along a text and collects the probability of each token.
 
     Args:
-        tokens: the text, or the beginning of one; line ends are tokens.
+        tokens: a text or its beginning; line ends are tokens.
         probabilities: (rows, latents), the rows of all tables.
         log_prior: (latents,), log-probabilities of the latent classes.
     """
 
     def __init__(self, tokens: Sequence[str], probabilities: NDArray, log_prior: NDArray) -> None:
         self.n_read = 0
-        self._tokens = [*tokens, ""]  # no draw and no emit takes the empty word: reading past the end rejects
+        self._tokens = [*tokens, ""]  # no table contains "", so reading past the end rejects
         self._probabilities = probabilities
         self._log_prior = log_prior
         self._log_branches = [0.0] * len(self._tokens)
         self._phenomena = ["local"] * len(tokens)
-        # One entry a draw: its token, its row, and p(token | latent) = recalled + fresh × probabilities[row], where
+        # Per draw: position, row, recalled and fresh, with p(token | latent) = recalled + fresh × probabilities[row];
         # fresh is a number or (latents,).
         self._draws: list[tuple[int, int, float, NDArray | float]] = []
 
@@ -170,19 +172,19 @@ class Scorer:
         return word
 
     def mark(self, phenomenon: str) -> None:
-        """Say what decided the last word, one of PHENOMENA; it is local where nothing is said."""
+        """Set the phenomenon of the last word, one of `PHENOMENA`; the default is "local"."""
         self._phenomena[self.n_read - 1] = phenomenon
 
     def phenomena(self) -> list[str]:
-        """What decides each token, (len(tokens),)."""
+        """Return the phenomenon that determines each token, one per token."""
         return list(self._phenomena)
 
     def log_joint(self) -> NDArray:
-        """(latents,): log p(latent, tokens read), in nats."""
+        """Return log p(latent, tokens read), (latents,), in nats."""
         return self._log_prior + self._log_draws().sum(axis=0) + sum(self._log_branches[: self.n_read])
 
     def log_probabilities(self) -> NDArray:
-        """(len(tokens),): log p(token | tokens before) in nats; −inf from the first impossible token on."""
+        """Return log p(token | tokens before), (len(tokens),), in nats; −inf from the first impossible token on."""
         out = np.full(len(self._tokens) - 1, -np.inf)
         out[: self.n_read] = self._log_branches[: self.n_read]
         log_joint = logsumexp(np.cumsum(np.vstack([self._log_prior, self._log_draws()]), axis=0), axis=1)
@@ -190,7 +192,7 @@ class Scorer:
         return np.where(np.logical_and.accumulate(np.isfinite(out)), out, -np.inf)
 
     def _log_draws(self) -> NDArray:
-        """(draws, latents)."""
+        """Return log p(token | latent) of each draw, (draws, latents), in nats."""
         if not self._draws:
             return np.zeros((0, len(self._log_prior)))
         _, rows, recalled, fresh = zip(*self._draws, strict=True)

@@ -1,6 +1,6 @@
-"""The invented lexicon of the embedded language: stems of syllables, productive morphology, topics and collocations.
+"""The invented lexicon of the embedded language: syllable stems, productive morphology, topics and collocations.
 
-It is the same on every machine: it is drawn from raw Philox words by integer arithmetic alone.
+It is the same on every machine: only integer arithmetic on raw Philox words is used.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from retable.grammar.lexicon import (
 
 T = TypeVar("T")
 
-# Lexemes per topic. The persons come in pairs of a masculine and a feminine noun.
+# Lexemes per topic; for persons, pairs of a masculine and a feminine noun.
 NOUNS = {"person": 8, "animal": 6, "food": 7, "thing": 14, "place": 8, "idea": 11}
 SUBJECT_KINDS = {"person": 0.5, "animal": 0.14, "food": 0.07, "thing": 0.12, "place": 0.07, "idea": 0.1}
 FRAMES = {
@@ -43,7 +43,7 @@ FRAMES = {
     "fade": Frame("food|thing|place|idea", affected=True),
     "please": Frame("food|thing|place|idea", "person"),
 }
-VERBS = {  # per topic
+VERBS = {  # lexemes per topic
     "handle": 4, "cook": 3, "greet": 3, "tend": 3, "study": 3, "say": 2, "travel": 3, "hunt": 2, "eat": 2, "rest": 2,
     "fade": 3, "please": 3,
 }  # fmt: skip
@@ -73,12 +73,12 @@ PREPOSITIONS = {
 }
 
 
-LARGEST = 50  # of a lexicon's scale: 140,000 word types; 36 takes 10 s, 100 more than 80 s
-REFUSED = 1000  # draws in a row without a new word, of which scale 36 has 3 at most
+LARGEST = 50  # largest `scale`: 140,000 word types; scale 36 takes 10 s, 100 more than 80 s
+REFUSED = 1000  # consecutive draws without a new word that raise an error; scale 36 has at most 3
 
 
 class Coiner:
-    """Draws pronounceable words that were never drawn before."""
+    """Draws new pronounceable words."""
 
     ONSETS = (
         "b", "bl", "br", "d", "dr", "f", "fl", "g", "gl", "gr", "h", "k", "kl", "kr", "l", "m", "n", "p",
@@ -101,7 +101,7 @@ class Coiner:
         return options[self.below(len(options))]
 
     def sample(self, options: Sequence[T], n: int) -> list[T]:
-        """`n` of the options (all, where there are fewer), without replacement."""
+        """Draw `n` options, or all if there are fewer, without replacement."""
         rest = list(options)
         return [rest.pop(self.below(len(rest))) for _ in range(min(n, len(rest)))]
 
@@ -110,7 +110,10 @@ class Coiner:
         return open_syllables + self.pick(self.ONSETS) + self.pick(self.VOWELS) + self.pick(self.CODAS)
 
     def is_new(self, forms: Sequence[str]) -> bool:
-        """Whether all `forms` are new and different from each other; if so, they are taken from now on."""
+        """Return whether all `forms` are new and distinct; if so, mark them as taken.
+
+        Raises: UsageError: `REFUSED` calls in a row found no new forms.
+        """
         new = len(set(forms)) == len(forms) and self._taken.isdisjoint(forms)
         if new:
             self._taken.update(forms)
@@ -121,16 +124,19 @@ class Coiner:
 
 
 def change_vowel(stem: str) -> str:
-    """`stem` with its last vowel shifted, the mark of irregular forms (as in foot, feet or sing, sang)."""
+    """Return `stem` with its last vowel changed; it marks irregular forms (foot, feet; sing, sang)."""
     last = max(stem.rfind(vowel) for vowel in "aeiou")
     return stem[:last] + {"a": "e", "e": "o", "i": "a", "o": "e", "u": "a"}[stem[last]] + stem[last + 1 :]
 
 
 class Invented(Lexicon):
-    """Words that no language has.
+    """A lexicon of invented words.
 
     Args:
-        scale: multiplies the number of lexemes of every class; 1 makes about 2,800 word types, LARGEST is the most.
+        scale: multiplies the number of lexemes of every class; 1 gives about 2,800 word types. At most `LARGEST`.
+
+    Raises:
+        UsageError: `scale` is not above 0 and at most `LARGEST`, or too few words can be coined.
     """
 
     frames, subject_kinds, determiners, determiner_weights = FRAMES, SUBJECT_KINDS, DETERMINERS, DETERMINER_WEIGHTS

@@ -1,4 +1,4 @@
-"""The embedded corpus: sample documents, and score any text exactly."""
+"""The embedded language: a grammar that samples documents and scores any text exactly."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -27,16 +27,16 @@ LOG_PRIOR = np.full(N_LATENTS, -np.log(N_LATENTS))
 
 
 def make_lexicon(scale: Positive = 1.0, lexicon: Words = "invented") -> Lexicon:
-    """Make a lexicon by its name; `scale` multiplies the number of lexemes of every class."""
+    """Build the lexicon of this name; `scale` multiplies the number of lexemes of every class."""
     return English(scale) if lexicon == "english" else Invented(scale)
 
 
 class Grammar:
-    """A probabilistic language with a closed vocabulary, of which every probability is known.
+    """A probabilistic language with a closed vocabulary and known probabilities.
 
     Args:
-        scale: multiplies the number of lexemes of every class; 1 makes about 2,800 word types.
-        lexicon: whose words: `Invented` or `English`.
+        scale: multiplies the number of lexemes of every class; 1 gives about 2,800 word types.
+        lexicon: "invented" or "english" words, see `Invented` and `English`.
 
     Attributes:
         vocabulary: all word types, sorted.
@@ -52,9 +52,9 @@ class Grammar:
             self._referents[PRONOUNS[gender]].append(Referent(kind, gender, word=""))
 
     def documents(self, seed: int, split: str) -> Iterator[list[str]]:
-        """An endless stream of documents, each a list of sentences.
+        """Yield documents without end, each a list of sentences.
 
-        Document i of a stream is a function of (seed, split, i) alone, the same on every machine.
+        Document i depends only on (seed, split, i), and is the same on every machine.
         """
         for index in count():
             uniform = uniforms(seed, split, index)
@@ -62,31 +62,33 @@ class Grammar:
             yield " ".join(tokens[:-2]).split(f" {LINE_END} ")
 
     def score(self, document: Sequence[str]) -> NDArray:
-        """(tokens,): log p(token | tokens before), in nats, the latent class summed out.
+        """Return log p(token | tokens before) of a document, (tokens,), in nats, summed over latent classes.
 
-        The tokens are each sentence's words and its line end, and one more line end that closes the document,
-        as in the word tokenizer's stream. From the first impossible token on, all are −inf.
+        The tokens are the words and the line end of each sentence, and one more line end that closes the document,
+        as in the word tokenizer's stream. All values are −inf from the first impossible token on.
         """
         return self.score_tokens(tokens_of(document))
 
     def score_tokens(self, tokens: Sequence[str]) -> NDArray:
-        """(tokens,): the same for the first tokens of a document; line ends are the token "\\n"."""
+        """Return log p(token | tokens before) of a document's first tokens, (tokens,); line ends are "\\n"."""
         return self.read(tokens)[0]
 
     def read(self, tokens: Sequence[str]) -> tuple[NDArray, list[str]]:
-        """The scores of a document's first tokens, (tokens,), and what decides each, one of `PHENOMENA`."""
+        """Return the scores of a document's first tokens, (tokens,), and the phenomenon of each, see `PHENOMENA`."""
         scorer = Scorer(tokens, self.tables.probabilities, LOG_PRIOR)
         with suppress(Rejected):
             Discourse(self.tables, scorer).document()
         return scorer.log_probabilities(), scorer.phenomena()
 
     def log_probability(self, document: Sequence[str]) -> float:
-        """log p(document) in nats, −inf outside the language: the sum of `score`, but faster."""
+        """Return log p(document) in nats, −inf outside the language: the sum of `score`, computed faster."""
         return float(logsumexp(self.log_joint(tokens_of(document))))
 
     def sentence_log_probability(self, sentence: str) -> float:
-        """log p(sentence with its line end) as the first of a document, in nats, −inf outside the language. Where it
-        opens with a pronoun, it follows a subject of the kind that makes it likeliest."""
+        """Return log p(sentence with its line end) at the start of a document, in nats, −inf outside the language.
+
+        A sentence that opens with a pronoun follows a subject of the kind that makes it most likely.
+        """
         tokens = [*sentence.split(" "), LINE_END]
 
         def after(subject: Referent | None) -> NDArray:
@@ -99,7 +101,7 @@ class Grammar:
         return max(float(logsumexp(after(subject))) for subject in self._referents.get(tokens[0], [None]))
 
     def sample(self, uniform: Uniform, latent: int, part: Part = Discourse.document) -> list[str]:
-        """The tokens of a document, or of the part of one that a method of `Discourse` tells.
+        """The tokens of a document, or the part of one that a method of `Discourse` generates.
 
         Args:
             uniform: returns the next number in [0, 1).
@@ -111,7 +113,7 @@ class Grammar:
         return sampler.tokens
 
     def log_joint(self, tokens: Sequence[str], part: Part = Discourse.document) -> NDArray:
-        """(latents,): log p(latent, tokens) in nats, for all tokens of a document or of a `part` of one."""
+        """Return log p(latent, tokens), (latents,), in nats, for all tokens of a document or a `part` of one."""
         scorer = Scorer(tokens, self.tables.probabilities, LOG_PRIOR)
         with suppress(Rejected):
             part(Discourse(self.tables, scorer))
@@ -121,17 +123,17 @@ class Grammar:
 
 
 def tokens_of(document: Sequence[str]) -> list[str]:
-    """The tokens of a document: words and line ends, the last of which closes the document."""
+    """Return the tokens of a document: words and line ends, and a last line end that closes the document."""
     tokens = [token for sentence in document for token in (*sentence.split(" "), LINE_END)]
     return [*tokens, LINE_END]
 
 
 def uniforms(seed: int, stream: str, index: int) -> Uniform:
-    """A source of numbers in [0, 1) for one item of a stream, independent of all other sources.
+    """Return a source of numbers in [0, 1) for one item of a stream, independent of all other sources.
 
-    Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") keyed by seed and stream, its
-    counter starting at `index` × 2^192. The raw words are part of numpy's promise of reproducibility; its
-    `Generator`s are not.
+    It uses Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") with a key from seed and stream
+    and a counter that starts at `index` × 2^192. numpy guarantees that raw words are reproducible, but not the output
+    of its `Generator` class.
     """
     key = np.array([seed, int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "little")], dtype=np.uint64)
     bits = np.random.Philox(key=key, counter=np.array([0, 0, 0, index], dtype=np.uint64))

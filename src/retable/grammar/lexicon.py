@@ -1,8 +1,8 @@
-"""The words of the embedded language: what a lexicon consists of, whichever its words are.
+"""The structure of a lexicon of the embedded language: lexemes, verb frames, function words and collocations.
 
-Function words are English. `invented.py` and `english.py` make the content words. No form belongs to two lexemes, so
-that a word alone settles its class, number, gender and tense (`syntax.py` needs that). One thing the sentence settles:
-a verb's past form may be its participle too.
+Function words are English. `invented.py` and `english.py` supply the content words. No form belongs to two lexemes, so
+a word determines its class, number, gender and tense (`syntax.py` needs that). One exception depends on the sentence: a
+verb's past form may also be its participle.
 """
 
 from collections import defaultdict
@@ -12,36 +12,38 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 N_TOPICS = 8
-ANY = "any"  # the selection of all kinds of nouns
-# The numbers that a determiner of a lexicon asks for. "count" is a singular that has a plural; "a" and "an" are that
-# too, by the sound of the next word.
+ANY = "any"  # selection of all kinds of nouns
+# Number requirements of determiners. "count" is a singular of a noun with a plural; "a" and "an" are the same, and also
+# depend on the sound of the next word.
 SINGULARS = ("singular", "count", "a", "an")
 
 
 class Frame(NamedTuple):
-    """A class of verbs: who does it, and to what.
+    """A class of verbs with its possible subjects and complements.
 
-    A selection is a kind of nouns, several kinds as in "food|drink", or "any".
+    A selection is one kind of noun, several kinds as in "food|drink", or "any".
     """
 
     subjects: str  # a selection
     complement: str | None = None  # a selection, "clause" or None
     weight: float = 1.0
     preposition: str | None = None  # before the complement
-    affected: bool = False  # whether the verbs say what happens to their subject, not what it does
-    reflexive: bool = False  # whether persons do it to themselves
-    agent: str | None = "person"  # the selection of who did it, in the passive; verbs without one have no passive
+    affected: bool = False  # whether the subject undergoes the event and does not cause it
+    reflexive: bool = False  # whether a reflexive may be the object of a person
+    agent: str | None = "person"  # selection of the agent in a passive; None: the verbs have no passive
 
 
 class Preposition(NamedTuple):
+    """A preposition in noun phrases, with the nouns that may precede and follow it."""
+
     objects: str  # a selection
-    heads: str = ANY  # the selection of nouns that it follows
+    heads: str = ANY  # selection of nouns that it may follow
 
 
-# The agreement classes: a noun phrase is one of the three genders, or plural.
+# Agreement classes of noun phrases: three genders, and plural.
 PRONOUNS = {"masculine": "he", "feminine": "she", "neuter": "it", "plural": "they"}
 POSSESSIVES = {"masculine": "his", "feminine": "her", "neuter": "its", "plural": "their"}
-REFLEXIVES = {"masculine": "himself", "feminine": "herself", "plural": "themselves"}  # of persons
+REFLEXIVES = {"masculine": "himself", "feminine": "herself", "plural": "themselves"}  # only for persons
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 PARTICLES = ("up", "off", "out", "down", "away", "over")
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -55,6 +57,8 @@ OTHER_FUNCTION_WORDS = (
 
 
 class Noun(NamedTuple):
+    """A noun: its forms, kind, gender and topic."""
+
     singular: str
     plural: str  # empty for a mass noun
     kind: str
@@ -67,6 +71,8 @@ class Noun(NamedTuple):
 
 
 class Verb(NamedTuple):
+    """A verb: its forms, frame, particle and topic."""
+
     base: str  # also the present plural
     singular: str
     past: str
@@ -81,12 +87,14 @@ class Verb(NamedTuple):
 
 
 class Adjective(NamedTuple):
+    """An adjective: its forms, polarity, topic and the nouns that it describes."""
+
     word: str
-    adverb: str  # empty where there is none; so is the comparative
+    adverb: str  # empty if it does not exist; likewise the comparative
     comparative: str
-    polarity: int  # 1 or -1 for the evaluative ones, 0 for the descriptive ones
+    polarity: int  # 1 or -1 for evaluative adjectives, 0 for descriptive ones
     topic: int
-    kinds: str = ANY  # the selection of nouns that it describes
+    kinds: str = ANY  # selection of nouns that it may describe
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -105,38 +113,47 @@ class Nation(NamedTuple):
 
 
 class Homonym(NamedTuple):
+    """A spelling that two nouns share."""
+
     singular: str
     plural: str
-    senses: tuple[tuple[str, int], ...]  # kind and topic
+    senses: tuple[tuple[str, int], ...]  # (kind, topic) of each
 
 
 class Lexicon:
-    """All lexemes, each list from the frequent to the rare, topics alternating; see `Invented` and `English`.
+    """All lexemes of a language; see `Invented` and `English`.
+
+    Each list is ordered from frequent to rare, with alternating topics.
 
     Attributes:
-        frames: the classes of verbs, by name.
-        subject_kinds: the kinds of nouns, and how often a noun of any kind is of each.
-        determiners: word → the number that it asks for, "any" or "plural" or one of `SINGULARS`.
-        prepositions: those that follow a noun.
-        occasion, fame: the selections of what something happens during, and of what a country has.
-        goods: the kinds of nouns that go with a nation.
-        apposed, owners: the selections of nouns that brackets may follow, and that a possessive may refer to.
-        location: the selection of where something happens.
-        natural: whether sentences should make sense to a reader. Then a noun or a name is recalled only from earlier
-            sentences, and no content word is likely to come twice in one; a name has no relative clause, a place is in
-            no other, and a second adjective is a descriptive one after an evaluative one. A clause that says what its
-            subject is ends there, one after "if" or "when" is not about the future, what a sentence opens with says
-            once when or where it happens, "found" and "felt" are of the past, and "very" goes with no adjective
-            such as "annual", which has neither comparative nor adverb.
-        past_shares: how likely the past tense is in a document that has begun in the past, and in the present.
-        homonyms: spellings that two nouns may share, singular and plural, with the kind and topic of each.
-        determiner_weights, bracket_weights: how often each determiner and each kind of brackets is used.
-        both_share, bracketed_shares, attached_shares, relative_shares: how often a noun phrase has "both" before it,
-            or after it brackets, a preposition, or a relative clause; by the depth, or by the prepositions before it.
-        families: by kind the nouns, a man and a woman of one family together, every other noun on its own.
+        frames: name → class of verbs.
+        subject_kinds: kind of noun → its probability if any kind is allowed.
+        determiners: word → the number that it requires: "any", "plural" or one of `SINGULARS`.
+        prepositions: prepositions that follow a noun.
+        occasion: selection of nouns after "during", "after" and "before".
+        fame: selection of nouns that a country or capital "has".
+        goods: kinds of nouns that are associated with nations.
+        apposed: selection of nouns that brackets may follow.
+        owners: selection of nouns that a possessive may refer to.
+        location: selection of nouns for the place of an event.
+        natural: whether sentences should make sense to a reader. If so:
+            nouns and names are recalled only from earlier sentences, and sentences rarely repeat a content word;
+            a name has no relative clause, and a place is not inside another place;
+            a second adjective is descriptive and follows an evaluative one;
+            a clause that describes its subject with "be" ends after the description;
+            a clause after "if" or "when" has no future tense;
+            a clause has no adjunct of place if its sentence opens with a place, and likewise for days;
+            "found" and "felt" are past tense;
+            "very" does not precede adjectives such as "annual", which have neither comparative nor adverb.
+        past_shares: probability of the past tense in a document that began in the past, and in the present.
+        homonyms: spellings that two nouns may share, singular and plural, with the kind and topic of each noun.
+        determiner_weights, bracket_weights: relative frequency of each determiner and each kind of bracket.
+        both_share: probability that a noun phrase begins with "both".
+        bracketed_shares, relative_shares: probability of brackets or a relative clause after a noun, by nesting depth.
+        attached_shares: probability of a prepositional phrase after a noun, by the number of earlier ones.
+        families: kind → nouns, in groups: a masculine and a feminine noun of one family, or a single noun.
         nouns, verbs: lists by kind and by frame.
-        adjectives, names, nations: lists.
-        associates: to a word, the forms of the lexemes that it often goes with, whatever their class.
+        associates: word → forms of the lexemes that often occur with it, of any class.
     """
 
     frames: Mapping[str, Frame]
@@ -170,7 +187,7 @@ class Lexicon:
         return {kind: list(chain(*families)) for kind, families in self.families.items()}
 
     def words(self) -> set[str]:
-        """Every word type of the language, function words included."""
+        """Return all word types of the language, including function words."""
         lexemes: Iterable[Noun | Verb | Adjective] = chain(*self.nouns.values(), *self.verbs.values(), self.adjectives)
         content = {form for lexeme in lexemes for form in lexeme.forms}
         proper = {name.word for name in self.names} | {word for nation in self.nations for word in nation}
@@ -182,26 +199,26 @@ class Lexicon:
         return {word for words in (*lists, OTHER_FUNCTION_WORDS, *agreeing) for word in words}
 
     def kinds(self, selection: str) -> tuple[str, ...]:
-        """The kinds of a selection, in the order of `subject_kinds`."""
+        """Return the kinds of a selection, in the order of `subject_kinds`."""
         chosen = selection.split("|")
         if unknown := set(chosen) - {ANY, *self.subject_kinds}:
-            raise ValueError(f"{sorted(unknown)} are no kinds of nouns")
+            raise ValueError(f"{sorted(unknown)} are not kinds of nouns")
         return tuple(kind for kind in self.subject_kinds if ANY in chosen or kind in chosen)
 
     def both(self, selection: str, other: str) -> str:
-        """The selection of the kinds that two selections share, empty where they share none."""
+        """Return the selection of the kinds that two selections share, "" if they share none."""
         shared = [kind for kind in self.kinds(selection) if kind in self.kinds(other)]
         return ANY if len(shared) == len(self.subject_kinds) else "|".join(shared)
 
     def article(self, word: str) -> str:
-        """The one of "a" and "an" that stands before `word`."""
+        """Return the article before `word`, "a" or "an"."""
         return "a"
 
     def associate(self, sample: Callable[[Sequence[Any], int], list[Any]]) -> dict[str, list[str]]:
-        """Collocations between lexemes of one topic: a noun's verbs and adverbs, a verb's and an adjective's nouns.
+        """Draw collocations between lexemes of one topic: nouns with verbs and with adjectives.
 
-        All forms of a lexeme share them, as do the two nouns of a pair and the three words of a nation, so that word
-        vectors can learn which belong together. `sample` draws lexemes without replacement.
+        All forms of a lexeme share them, as do the two nouns of a family and the three words of a nation. Word vectors
+        can thus learn which words belong together. `sample` draws lexemes without replacement.
         """
         associates: dict[str, list[str]] = defaultdict(list)
 

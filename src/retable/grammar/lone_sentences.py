@@ -1,4 +1,4 @@
-"""Sentences on their own: what remains of the true distribution without the sentences before."""
+"""The true distribution of single sentences, without the sentences before them."""
 
 import math
 from collections import Counter
@@ -13,23 +13,23 @@ from retable.grammar.lexicon import PRONOUNS
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, MAX_SENTENCES, MIN_SENTENCES, N_LATENTS, Tables
 
-N_DOCUMENTS = 1000  # that the places of sentences are counted in
-END = 1 / (1 + (MIN_SENTENCES + MAX_SENTENCES) / 2)  # the share of a text's lines that close a document
+N_DOCUMENTS = 1000  # sampled documents in which sentence starts are counted
+END = 1 / (1 + (MIN_SENTENCES + MAX_SENTENCES) / 2)  # fraction of lines that close a document
 
-Place = tuple[Referent | None, str]  # where a sentence begins: what a pronoun would refer to, and the tense
-SOMETHING = Referent("person", "plural", "")  # any referent will do for a sentence that opens with no pronoun
+Place = tuple[Referent | None, str]  # state at a sentence's start: the antecedent of a pronoun, and the tense
+SOMETHING = Referent("person", "plural", "")  # antecedent for sentences that do not open with a pronoun
 
 
 class LoneSentences:
-    """The distribution of a text's lines, each as if nothing were known of those before it.
+    """A distribution over the lines of a text in which each line is independent of the lines before it.
 
-    A line is a sentence, or the empty one that closes a document; the latent class is anew drawn from its prior. What
-    a pronoun may refer to, and the tense, are summed out: their joint distribution at a sentence's beginning is counted
-    in `N_DOCUMENTS` sampled ones of a seed of their own. So it is a proper distribution, p(lines) summing to 1.
+    A line is a sentence, or the empty line that closes a document. Each line draws its latent class from the prior. The
+    antecedent of a pronoun and the tense are summed out: their joint distribution at the start of a sentence is counted
+    in `N_DOCUMENTS` documents sampled with a fixed seed. The distribution is proper: p(lines) sums to 1.
 
-    It is nearly the best that a model can do which begins anew with each line: that one would also sum out the nouns
-    and names that may be recalled, and the head of what a pronoun refers to. A mixture over 10,000 sampled places, with
-    all that is known there, has a perplexity lower by 1 % at scale 0.1, and by 0.4 % at least at scale 1.
+    It is close to the best model without memory across lines. The best one would also sum over the nouns and names that
+    may be recalled, and over the head of a pronoun's antecedent. A mixture over 10,000 sampled starts with their full
+    state has a perplexity lower by 1 % at scale 0.1, and by at least 0.4 % at scale 1.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -47,11 +47,11 @@ class LoneSentences:
         self._n_places = places.total()
 
     def log_probability(self, document: Sequence[str]) -> float:
-        """log p of the document's lines in nats, −inf where one is no sentence of the language."""
+        """Return log p of the document's lines in nats; −inf if a line is not a sentence of the language."""
         return sum(map(self._sentence, document)) + len(document) * math.log1p(-END) + math.log(END)
 
     def _sentence(self, sentence: str) -> float:
-        """log p(sentence with its line end), given that the document goes on."""
+        """Return log p(sentence with its line end | the document continues), in nats."""
         tokens = [*sentence.split(" "), LINE_END]
         places = self._pronouns.get(tokens[0], self._others)
         joint = [self._grammar.log_joint(tokens, _sentence_at(place)) + math.log(n) for place, n in places.items()]
@@ -67,7 +67,7 @@ def _sentence_at(place: Place) -> Part:
 
 
 class _Counting(Discourse):
-    """Tells documents, and counts the places where their sentences begin."""
+    """Generates documents and counts the states at the starts of their sentences."""
 
     def __init__(self, tables: Tables, sampler: Sampler, places: Counter[Place]) -> None:
         super().__init__(tables, sampler)

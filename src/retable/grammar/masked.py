@@ -1,9 +1,9 @@
-"""A hidden word's true distribution: what may stand in one place of a document, and how likely each word is.
+"""The true distribution of hidden words in a document of the embedded language.
 
     p(w | the other tokens) = p(document with w) / Σ p(document with w')
 
-The sum is exact. It is cheap because words of one class (nouns of one kind, gender and number, say) are
-interchangeable: one of them is tried, and the others are scored only if it leaves the text in the language.
+The sum is exact. It is cheap because words of one class are interchangeable, for example nouns of one kind, gender and
+number. One word of a class is tried, and the others are scored only if the text with that word is in the language.
 """
 
 from bisect import bisect
@@ -24,51 +24,54 @@ from retable.grammar.language import LOG_PRIOR, Grammar, Uniform
 from retable.grammar.lexicon import Adjective, Lexicon, Noun, Verb
 from retable.grammar.tables import LINE_END
 
-GROUPS = (2, 3)  # sizes of the groups of neighbouring hidden places that are refilled together
-TRIES = 100  # at refilling a group, in each sweep
+GROUPS = (2, 3)  # sizes of groups of neighbouring hidden places that are resampled together
+TRIES = 100  # proposals per group and sweep
 
 T = TypeVar("T", bound=Hashable)
 
 
 class MaskedWords:
-    """The posteriors of hidden words, given the rest of their document."""
+    """Computes posteriors of hidden words, given the rest of their document."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._tables = grammar.tables
         self._classes = interchangeable(grammar.lexicon)
 
     def posterior(self, tokens: Sequence[str], place: int) -> dict[str, float]:
-        """Word → p(word | all other tokens of the document), of the words that can stand at `place`, exactly.
+        """Return word → p(word | all other tokens of the document) of all words possible at `place`, exactly.
 
-        `tokens` are a whole document's (see `tokens_of`). A line end is certain, for what stands before it shows
-        that the sentence is over.
+        `tokens` are the tokens of a complete document (see `tokens_of`). A line end has probability 1, because the
+        tokens before it show that the sentence is complete.
+
+        Raises: UsageError: the document is not in the language.
         """
         if tokens[place] == LINE_END:
             return {LINE_END: 1.0}
         bound, read = self._bound([*tokens[:place], *tokens[place + 1 :]]), self._reader(tokens, place)
-        found: dict[str, NDArray] = {}
+        log_joints: dict[str, NDArray] = {}
         for words in self._classes:
             free = [word for word in words if word not in bound]
             tried = [word for word in words if word in bound]
             if free and read(free[0]) is not None:
                 tried += free
-            found |= {word: log_joint for word in tried if (log_joint := read(word)) is not None}
-        if tokens[place] not in found:
-            raise UsageError("the document is not of the grammar; take corpus=grammar")
-        log_probabilities = logsumexp(np.stack(list(found.values())), axis=1)
+            log_joints |= {word: log_joint for word in tried if (log_joint := read(word)) is not None}
+        if tokens[place] not in log_joints:
+            raise UsageError("the document is not in the grammar's language; write corpus=grammar")
+        log_probabilities = logsumexp(np.stack(list(log_joints.values())), axis=1)
         probabilities = np.exp(log_probabilities - logsumexp(log_probabilities))
-        return dict(zip(found, probabilities.tolist(), strict=True))
+        return dict(zip(log_joints, probabilities.tolist(), strict=True))
 
     def posteriors(
         self, tokens: Sequence[str], hidden: Sequence[int], sweeps: int, uniform: Uniform
     ) -> list[dict[str, float]]:
-        """For each hidden place, in order, an estimate of p(word | the tokens that are not hidden), by Gibbs sampling.
+        """Estimate p(word | the tokens that are not hidden) for each hidden place, in order, by Gibbs sampling.
 
-        Each sweep refills neighbouring places together (see `_refill`), then draws every hidden word from its posterior
-        given the others; the estimate is the mean of these posteriors. The chain starts at the truth, which is a draw
-        from the posterior of all hidden words, and so is each of its states. So the estimate's expectation over texts
-        is right from the first sweep on, however slowly the chain mixes, and, entropy being concave, that of its
-        entropy is at most the true conditional entropy: a lower bound, which rises towards the truth with the sweeps.
+        Each sweep resamples neighbouring places together (see `_refill`), then draws each hidden word from its
+        posterior given all other words. The estimate is the mean of these posteriors. The chain starts at the true
+        words, which are a draw from the posterior of all hidden words, so each state of the chain is such a draw. The
+        estimate's expectation over texts is therefore exact from the first sweep on, however slowly the chain mixes.
+        Entropy is concave, so the expected entropy of the estimate is a lower bound of the true conditional entropy. It
+        rises towards it with the number of sweeps.
         """
         text, sums = list(tokens), [defaultdict[str, float](float) for _ in hidden]
         groups = [hidden[i : i + size] for size in GROUPS for i in range(len(hidden) - size + 1)]
@@ -84,20 +87,21 @@ class MaskedWords:
         return [dict(total) for total in sums]
 
     def _refill(self, text: list[str], places: Sequence[int], uniform: Uniform) -> None:
-        """Draw the words at `places`, of one sentence, together: changes of structure take more than one word.
+        """Resample the words at `places` of one sentence together, so that its structure can change.
 
-        An independence sampler (Hastings 1970), given a latent class drawn from its posterior: the program runs along
-        the text and draws its own words at the places. What it reads elsewhere weighs the outcome.
+        This is an independence sampler (Hastings 1970) with a latent class drawn from its posterior. The program
+        follows the text and draws new words at the places. The probability of all other words is the weight of the
+        proposal.
         """
         start, n_sentences, before, log_prior = self._before(text, places[0])
         free, rest = {place - start for place in places}, text[start:]
         read = self._reader(text, places[0])(text[places[0]])
-        assert read is not None  # the text is in the language
+        assert read is not None  # the current text is in the language
         latent = int(draw(dict(enumerate(softmax(read).tolist())), uniform))
-        given = np.where(np.arange(len(log_prior)) == latent, 0.0, -np.inf)
+        log_latent = np.where(np.arange(len(log_prior)) == latent, 0.0, -np.inf)
 
         def weight(tokens: Sequence[str]) -> float:
-            scorer = Scorer(tokens, self._tables.probabilities, given)
+            scorer = Scorer(tokens, self._tables.probabilities, log_latent)
             self._follow(scorer, before, n_sentences)
             return float(np.delete(scorer.log_probabilities(), list(free)).sum())
 
@@ -111,7 +115,7 @@ class MaskedWords:
         text[start:] = rest
 
     def _bound(self, others: Sequence[str]) -> set[str]:
-        """The names and nations that the `others` mention: a text may ask for one of them and no other."""
+        """Return the names and nations in `others`: a hidden place may require one of them."""
         bound: set[str] = set()
         for word in others:
             if word in self._tables.gender_of:
@@ -121,7 +125,7 @@ class MaskedWords:
         return bound
 
     def _reader(self, tokens: Sequence[str], place: int) -> Callable[[str], NDArray | None]:
-        """word → (latents,), log p(latent, the document with it at `place`), or None outside the language."""
+        """Return a function from a word at `place` to log p(latent, document), (latents,), or None if impossible."""
         start, n_sentences, before, log_prior = self._before(tokens, place)
 
         def read(word: str) -> NDArray | None:
@@ -132,8 +136,10 @@ class MaskedWords:
         return read
 
     def _before(self, tokens: Sequence[str], place: int) -> tuple[int, int, Discourse, NDArray]:
-        """Of the sentences before that of the `place`: their tokens, their number, what they leave, and (latents,),
-        log p(latent, tokens)."""
+        """Read the sentences before the one that contains `place`.
+
+        Returns: their number of tokens, their number, the state after them, and log p(latent, tokens), (latents,).
+        """
         ends = [i for i, token in enumerate(tokens[:place]) if token == LINE_END]
         start = ends[-1] + 1 if ends else 0
         scorer = Scorer(tokens[:start], self._tables.probabilities, LOG_PRIOR)
@@ -142,11 +148,11 @@ class MaskedWords:
             for n_sentences in range(len(ends)):
                 before.sentence(n_sentences)
         except Rejected:
-            raise UsageError("the document is not of the grammar; take corpus=grammar") from None
+            raise UsageError("the document is not in the grammar's language; write corpus=grammar") from None
         return start, len(ends), before, scorer.log_joint()
 
     def _follow(self, scorer: Scorer, before: Discourse, n_sentences: int) -> bool:
-        """Whether all of the scorer's text can stand behind what was `before`."""
+        """Return whether the language allows the scorer's whole text after the state `before`."""
         discourse = Discourse(self._tables, scorer)
         discourse.resume(before)
         with suppress(Rejected):
@@ -156,7 +162,7 @@ class MaskedWords:
 
 
 class Filler(Scorer):
-    """Follows the program along a text, and draws the words at its `free` places as the sampler does."""
+    """A scorer that draws the words at the `free` places of its text with a sampler."""
 
     def __init__(self, tokens: Sequence[str], free: Collection[int], probabilities: NDArray, sampler: Sampler) -> None:
         super().__init__(tokens, probabilities, LOG_PRIOR)
@@ -181,14 +187,16 @@ class Filler(Scorer):
 
 
 def draw(probabilities: Mapping[T, float], uniform: Uniform) -> T:
-    """One of the keys."""
+    """Draw one of the keys."""
     cumulative = [*list(accumulate(probabilities.values()))[:-1], 1.0]
     return list(probabilities)[bisect(cumulative, uniform())]
 
 
 def interchangeable(lexicon: Lexicon) -> list[list[str]]:
-    """All words in classes: where one of a class can stand, so can the others, but for names and nations that a text
-    has to repeat."""
+    """Group all words into classes whose members are interchangeable in any place.
+
+    Exception: a text may require one particular name or nation.
+    """
     classes: dict[Hashable, list[str]] = defaultdict(list)
 
     def add(lexeme: Noun | Verb | Adjective, *features: Hashable) -> None:

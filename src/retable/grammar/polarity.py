@@ -1,17 +1,17 @@
-"""The sentiment that the words of a sentence tell, whatever mood it was told in."""
+"""Sentiment of a sentence by counting its evaluative words."""
 
 from retable.core.settings import Positive
 from retable.grammar.language import Words, make_lexicon
 from retable.grammar.tables import MOODS
 
-DEGREES = ("very", "quite", "too", "so")  # that may stand between "not" and an adjective
+DEGREES = ("very", "quite", "too", "so")  # words that may come between "not" and an adjective
 
 
 class Polarity:
-    """Calls a sentence positive or negative, by which of the two more of its words are, or else neutral.
+    """A classifier of sentences: "positive", "negative" or "neutral", by the majority of their evaluative words.
 
-    Words are forms of the evaluative adjectives; behind "not" an adjective is worth its opposite. For a sentence of the
-    language that is the mood which its probability tells; it is asked of texts that models write, too.
+    It counts all forms of the evaluative adjectives; "not" before an adjective reverses its polarity. For a sentence of
+    the language, the result is the mood with the highest posterior. It also accepts texts that models generate.
     """
 
     def __init__(self, scale: Positive = 1.0, lexicon: Words = "invented"):
@@ -20,7 +20,7 @@ class Polarity:
         self._negated = {adjective.word for adjective in adjectives}
 
     def __call__(self, sentence: str) -> str:
-        """ "negative", "positive" or "neutral"."""
+        """Return "negative", "positive" or "neutral"; words are separated by spaces."""
         total, words = 0, sentence.split()
         for i, word in enumerate(words):
             before = words[max(i - 2, 0) : i]

@@ -1,9 +1,9 @@
 """A corpus with ambiguous words: spellings that two nouns of different kinds and topics share.
 
-The spellings are coined, or, where the lexicon has some, homonyms such as "bat", the animal and the thing. The corpus
-is the embedded language with some nouns respelt, so which noun was meant is known of every word. What the grammar knows
-of probabilities is not: a text has a reading for every choice of senses, their sum is not computed, and a text with a
-shared spelling is outside the vocabulary of `Grammar`, which calls it impossible. So this corpus has no scores.
+The spellings are invented, or homonyms of the lexicon if it has any, such as "bat", the animal and the thing. The
+corpus is the embedded language with some nouns respelt, so the sense of each word is known. Its probabilities are not
+known: they would be sums over all choices of senses, which are not computed. `Grammar` gives a text with a shared
+spelling probability 0, because the spelling is not in its vocabulary. This corpus therefore has no scores.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ Spelling = tuple[str, str]  # singular and plural
 
 
 class Sense(NamedTuple):
-    """How a form of an ambiguous noun is spelt, and which noun it is: its kind and topic, as in food-3."""
+    """The spelling of a form of an ambiguous noun, and its sense: kind and topic, for example "food-3"."""
 
     spelling: str
     name: str
@@ -37,27 +37,29 @@ def write_senses(
     scale: Positive = 1.0,
     lexicon: Words = "invented",
 ) -> dict[str, float]:
-    """Write a corpus with ambiguous words, its vocabulary, and the senses of the test split, into an existing folder.
+    """Write a corpus with ambiguous words, its vocabulary and the senses of its test split into an existing folder.
 
-    Files: `<split>.txt`, documents with a blank line after each; `vocabulary.txt`, a word a line, sorted;
-    `senses.tsv`, a row for each ambiguous word of the test split: word, sentence, position (the word's place in the
-    sentence, from 0), sense.
+    Files:
+        `<split>.txt`: documents, with a blank line after each.
+        `vocabulary.txt`: one word per line, sorted.
+        `senses.tsv`: one row per ambiguous word of the test split, with columns word, sentence, position (index of the
+            word in the sentence, from 0) and sense.
 
     Args:
-        folder: where to.
-        seed: of all streams; each split has its own.
-        words: split → words at least, line ends counted as words; the last document is whole.
-        ambiguous: how many pairs of nouns share their spellings, singular and plural.
+        folder: output folder.
+        seed: seed of the random streams; each split has a separate stream.
+        words: split → minimum number of words, line ends included; the last document is complete.
+        ambiguous: number of noun pairs with shared spellings, singular and plural.
         scale, lexicon: see `Grammar`.
 
     Returns:
-        `<split>/words` without line ends, and `<split>/ambiguous`, how many of them are ambiguous.
+        `<split>/words`, the number of words without line ends, and `<split>/ambiguous`, the ambiguous ones.
 
     Raises:
-        UsageError: a split without a size, or with a size below 1; more pairs than the lexicon has.
+        UsageError: a split has no size, or a size below 1; the lexicon has fewer pairs than `ambiguous`.
     """
     if set(words) != set(SPLITS) or min(words.values()) < 1:
-        raise UsageError(f"words is {dict(words)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
+        raise UsageError(f"words={dict(words)}; write a size of at least 1 for each of {', '.join(SPLITS)}")
     folder, grammar = Path(folder), Grammar(scale, lexicon)
     senses = shared_spellings(grammar.lexicon, ambiguous)
     spellings = {sense.spelling for sense in senses.values()}
@@ -65,16 +67,16 @@ def write_senses(
     counts: dict[str, float] = {f"{split}/{name}": 0 for split in SPLITS for name in ("words", "ambiguous")}
 
     def respelt(split: str) -> Iterator[str]:
-        """The lines of a split."""
+        """Yield the lines of a split."""
         for document in until(words[split], grammar.documents(seed, split)):
             for sentence in document:
                 tokens = sentence.split(" ")
                 text = " ".join(senses[token].spelling if token in senses else token for token in tokens)
-                found = [(i, senses[token]) for i, token in enumerate(tokens) if token in senses]
+                ambiguous_words = [(i, senses[token]) for i, token in enumerate(tokens) if token in senses]
                 if split == "test":
-                    rows.extend(f"{sense.spelling}\t{text}\t{i}\t{sense.name}" for i, sense in found)
+                    rows.extend(f"{sense.spelling}\t{text}\t{i}\t{sense.name}" for i, sense in ambiguous_words)
                 counts[f"{split}/words"] += len(tokens)
-                counts[f"{split}/ambiguous"] += len(found)
+                counts[f"{split}/ambiguous"] += len(ambiguous_words)
                 yield text
             yield ""
 
@@ -86,7 +88,10 @@ def write_senses(
 
 
 def shared_spellings(lexicon: Lexicon, ambiguous: int) -> dict[str, Sense]:
-    """Every form of the ambiguous nouns, the most frequent of each kind first, with its spelling and sense."""
+    """Return form → spelling and sense for the ambiguous nouns, the most frequent nouns first.
+
+    Raises: UsageError: the lexicon has fewer pairs than `ambiguous`.
+    """
     pairs = homonyms(lexicon) if lexicon.homonyms else coined(lexicon)
     senses: dict[str, Sense] = {}
     for (singular, plural), nouns in islice(pairs, ambiguous):
@@ -99,7 +104,7 @@ def shared_spellings(lexicon: Lexicon, ambiguous: int) -> dict[str, Sense]:
 
 
 def coined(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, Noun]]]:
-    """New words, each with two nouns of different kinds and topics."""
+    """Yield invented spellings, each with two nouns of different kinds and topics."""
     coiner = Coiner(seed=1916, taken=sorted(lexicon.words()))
     for pair in unlike_pairs(lexicon):
         stem = coiner.stem(2)
@@ -109,8 +114,11 @@ def coined(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, Noun]]]:
 
 
 def homonyms(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, ...]]]:
-    """The lexicon's homonyms, each with a noun of either sense: the most frequent one that is no other's, and that has
-    the homonym's article. One for which a small lexicon lacks a noun is left out."""
+    """Yield the lexicon's homonyms, each with one noun per sense.
+
+    The noun is the most frequent unused one with the homonym's article. A homonym without such nouns is left out, which
+    happens in small lexicons.
+    """
     taken: set[Noun] = set()
     for singular, plural, senses in lexicon.homonyms:
         fitting = [
@@ -129,7 +137,7 @@ def homonyms(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, ...]]]:
 
 
 def unlike_pairs(lexicon: Lexicon) -> Iterator[tuple[Noun, Noun]]:
-    """Pairs of nouns of different kinds and topics, each noun in one at most, the frequent before the rare."""
+    """Yield pairs of nouns of different kinds and topics, the frequent first; a noun is in at most one pair."""
     waiting: list[Noun] = []
     for noun in filter(lambda noun: noun.plural, in_turn(lexicon.nouns)):
         for other in waiting:

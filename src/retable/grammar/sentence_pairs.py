@@ -1,9 +1,9 @@
-"""What can be known of two pieces of text: whether one goes on with the other, and which came first.
+"""Near-optimal predictions about two pieces of text: whether they are neighbours, and which comes first.
 
-The pieces are neighbouring sentences of a document. By Bayes' rule the best prediction takes the likelihoods' ratio:
-p(A, then B) against p(A) p(B), or against p(B, then A). What stood before a piece is not shown. The judge sums over
-the antecedents and tenses that it may have left, and over the topics and moods, but not over the nouns and names it may
-have mentioned. It so falls a little short of the best: its accuracy is one that can be reached, and close to the bound.
+The pieces are neighbouring sentences of a document. Bayes' rule gives the best prediction as a likelihood ratio:
+p(A, then B) against p(A) p(B), or against p(B, then A). The text before a piece is unknown. The judge sums over the
+antecedents and tenses that this text may leave, and over topics and moods, but not over the nouns and names that it may
+mention. The judge's accuracy is therefore attainable, and slightly below the best possible accuracy.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from retable.grammar.lexicon import PRONOUNS
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS
 
-START_DOCUMENTS = 300  # whose sentences tell how often a sentence finds which antecedent and tense
+START_DOCUMENTS = 300  # sampled documents in which antecedents and tenses at sentence starts are counted
 
 Start = tuple[Referent | None, str]
 
@@ -31,12 +31,12 @@ class SentencePairs:
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
         starts, merged = count_starts(grammar), Counter[Start]()
-        for (antecedent, tense), n in starts.items():  # any antecedent will do where no pronoun asks for it
+        for (antecedent, tense), n in starts.items():  # without a pronoun, the antecedent does not matter
             merged[antecedent and Referent("thing", "neuter", word=""), tense] += n
         self._starts, self._merged = log_shares(starts), log_shares(merged)
 
     def log_probability(self, sentences: Sequence[str]) -> float:
-        """log p(sentences, somewhere in a document that goes on), in nats."""
+        """Return log p(sentences at any place of a document that continues after them), in nats."""
         tokens = [token for sentence in sentences for token in (*sentence.split(" "), LINE_END)]
 
         starts = self._starts if tokens[:1] and tokens[0] in PRONOUNS.values() else self._merged
@@ -52,17 +52,17 @@ class SentencePairs:
         return float(logsumexp([log_share + after(start) for start, log_share in starts.items()]))
 
     def log_odds_next(self, first: Sequence[str], second: Sequence[str]) -> float:
-        """log p(second goes on with first) / p(it is of another document), where the two are equally likely."""
+        """Return log p(second follows first) / p(second is from another document), with equal priors."""
         apart = self.log_probability(first) + self.log_probability(second)
         return log_ratio(self.log_probability([*first, *second]), apart)
 
     def log_odds_order(self, first: Sequence[str], second: Sequence[str]) -> float:
-        """log p(first stood before second) / p(it stood behind it), of neighbours, both orders equally likely."""
+        """Return log p(first precedes second) / p(first follows second) of neighbours, with equal priors."""
         return log_ratio(self.log_probability([*first, *second]), self.log_probability([*second, *first]))
 
 
 def log_ratio(log_p: float, log_q: float) -> float:
-    """log p/q; 0 where both are impossible, as with a text that begins in the middle of a sentence."""
+    """Return log p/q; 0 if both are impossible, for example if a text begins inside a sentence."""
     return 0.0 if log_p == log_q == -np.inf else log_p - log_q
 
 
@@ -71,7 +71,7 @@ def log_shares(counts: Counter[Start]) -> dict[Start, float]:
 
 
 def count_starts(grammar: Grammar) -> Counter[Start]:
-    """How often sentences of sampled documents find which antecedent, its word left out, and which tense."""
+    """Count the antecedents, without their words, and tenses at sentence starts of sampled documents."""
     counts: Counter[Start] = Counter()
     for index in range(START_DOCUMENTS):
         uniform = uniforms(0, "starts", index)

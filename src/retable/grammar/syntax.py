@@ -1,8 +1,7 @@
-"""The embedded language, as a program that tells a text word by word: noun phrases and clauses.
+"""The program that generates the embedded language word by word: noun phrases and clauses.
 
-Sampling and scoring run this one program with different interpreters (`interpreters.py`). It must keep to
-their discipline: every continuation is recognised by its first word, and what else follows from a word is in
-the word.
+Sampling and scoring run the same program with different interpreters (`interpreters.py`). They require that the first
+word of a continuation identifies it, and that a word determines its own lexeme, number, gender and tense.
 """
 
 from collections.abc import Sequence
@@ -12,14 +11,14 @@ from retable.grammar.interpreters import Sampler, Scorer, Table
 from retable.grammar.lexicon import BRACKETS, POSSESSIVES, REFLEXIVES, Verb
 from retable.grammar.tables import AUXILIARIES, Tables
 
-MEMORY = 24  # noun forms that a text recalls
+MEMORY = 24  # most recent noun forms that a text may repeat
 MAX_MODIFIERS = 2
-MAX_DEPTH = 2  # of relative clauses, and of brackets in brackets
+MAX_DEPTH = 2  # nesting depth of relative clauses, and of brackets
 PAST_AUXILIARIES = frozenset(word for forms in AUXILIARIES.values() for word in forms[2:])
 
 
 class Referent(NamedTuple):
-    """What a noun phrase stands for: what later words agree with."""
+    """The features of a noun phrase that later words agree with."""
 
     kind: str
     agreement: str  # masculine, feminine, neuter or plural
@@ -31,9 +30,9 @@ class Referent(NamedTuple):
 
 
 class Syntax:
-    """The state of a text, and the phrases and clauses that use it.
+    """The state of a text, and methods that generate or parse its phrases and clauses.
 
-    The words so far settle all of it: `tense` (a key of `Tables.past`), and the forms of the nouns, names and
+    The words so far determine the state: `tense` (a key of `Tables.past`), and the forms of the nouns, names and
     nations mentioned.
     """
 
@@ -45,19 +44,19 @@ class Syntax:
         self.nouns: list[str] = []
         self.names: list[str] = []
         self.nations: list[str] = []
-        self.earlier_nouns: list[str] = []  # of the sentences before this one; so are the names
+        self.earlier_nouns: list[str] = []  # nouns of earlier sentences; names likewise
         self.earlier_names: list[str] = []
-        self.said: dict[str, None] = {}  # forms of the sentence's content words, where it avoids to say them again
-        self.opening = ""  # an adjunct that the sentence opens with, "place" or "day"
-        self.is_condition = False  # whether the clause is one after "if" or "when"
+        self.said: dict[str, None] = {}  # forms of the sentence's content words, to avoid repetition
+        self.opening = ""  # adjunct at the start of the sentence: "place", "day" or ""
+        self.is_condition = False  # whether the clause follows "if" or "when"
 
     # Clauses
 
     def clause(self, subject: Referent | None = None, depth: int = 0, bare: bool = False) -> Referent:
-        """A main or complement clause, with a `subject` given the rest of one.
+        """Run a main or complement clause, or the part after its subject if `subject` is given.
 
-        A `bare` clause takes no adjunct and no second verb: it ends a relative clause, and they go to the
-        main one.
+        A `bare` clause has no adjunct and no second verb: it ends a relative clause, and these belong to the main
+        clause. Returns the subject.
         """
         subject = subject or self.noun_phrase("any", depth=depth)
         closed = self.verb_phrase(subject, depth, bare)
@@ -69,8 +68,10 @@ class Syntax:
         return subject
 
     def verb_phrase(self, subject: Referent, depth: int, bare: bool = False) -> bool:
-        """Whether nothing can follow the phrase: it ended with a clause of its own, which took that, or, in a natural
-        language, said what the subject is."""
+        """Run a verb phrase; return whether nothing can follow it in its clause.
+
+        That is so after a complement clause, and after a property with "be" in a natural lexicon.
+        """
         tables, kind = self.tables, subject.kind
         form = self.choose(tables.predication[kind, self.is_condition])
         if form == "be":
@@ -89,7 +90,7 @@ class Syntax:
         return self.complement(verb, subject, depth, bare)
 
     def complement(self, verb: Verb, subject: Referent, depth: int = 0, bare: bool = False) -> bool:
-        """What the verb's frame asks for; whether it was a clause."""
+        """Run the complement that the verb's frame requires; return whether it was a clause."""
         if verb.particle:
             self.emit(verb.particle)
         frame = self.tables.lexicon.frames[verb.frame]
@@ -108,7 +109,7 @@ class Syntax:
         return False
 
     def property(self, subject: Referent, negated: bool, depth: int) -> bool:
-        """What follows a form of "be"; whether it says what the subject is, not what is done to it."""
+        """Run the words after a form of "be"; return True for a property, False for a passive."""
         tables, associates = self.tables, self.tables.associates.get(subject.word, ())
         form = self.choose(tables.property[subject.kind])
         if form == "comparative":
@@ -131,7 +132,7 @@ class Syntax:
         return form != "passive"
 
     def copula(self, subject: Referent) -> bool:
-        """A form of "be"; whether it was negated."""
+        """Run a form of "be"; return whether "not" follows."""
         self.auxiliary("be", subject)
         return self.negation()
 
@@ -142,7 +143,7 @@ class Syntax:
         return negated
 
     def adjunct(self, kind: str) -> None:
-        """Where or when a noun of that `kind` does something."""
+        """Run an adjunct of place or time, or none, for a subject of this `kind`."""
         form = self.choose(self.tables.adjunct[kind, self.opening])
         if form == "place":
             self.location()
@@ -172,15 +173,15 @@ class Syntax:
         simple: bool = False,
         favoured_by: str = "",
     ) -> Referent:
-        """A name, a noun with its determiner and modifiers, or two of them.
+        """Run a name, a noun with its determiner and modifiers, or two of them.
 
         Args:
-            kind: a selection of kinds of nouns.
+            kind: selection of kinds of nouns, see `Frame`.
             number: "singular", "plural" or "any".
-            owner: agreement of the referent that a possessive may refer to.
-            depth: relative clauses that this phrase stands in.
-            simple: leaves out what may follow the noun, and the second phrase.
-            favoured_by: the word whose associates are likely here.
+            owner: agreement class of the referent that a possessive may refer to.
+            depth: number of relative clauses around this phrase.
+            simple: whether to exclude "both" and everything after the noun.
+            favoured_by: the word whose associates are more likely here.
         """
         branches = self.tables.simple_phrase if simple else self.tables.phrase
         form = self.choose(branches[kind, number])
@@ -213,7 +214,7 @@ class Syntax:
         determiner = self.draw(tables.determiner[kind, number, owner])
         if owner and determiner == POSSESSIVES[owner]:
             self.mark("agreement")
-        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives go with both
+        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives take both numbers
         number = number if asked == "any" else asked
         is_evaluative = False
         for n_before in range(MAX_MODIFIERS):
@@ -260,7 +261,7 @@ class Syntax:
         return word
 
     def bracket(self, head: Referent, depth: int = 0) -> None:
-        """Perhaps an apposition in brackets, perhaps with one of its own."""
+        """Run an optional apposition in brackets, which may contain another one."""
         if self.choose(self.tables.bracketed[depth]) == "no":
             return
         opening = self.draw(self.tables.bracket)
@@ -293,12 +294,12 @@ class Syntax:
     # Words
 
     def remember(self, forms: Sequence[str]) -> None:
-        """The sentence has a content word with these forms."""
+        """Add the forms of a content word to those that the sentence avoids to repeat."""
         if self.tables.lexicon.natural:
             self.said |= dict.fromkeys(forms)
 
     def describe(self, table: Table, favoured: Sequence[str] = ()) -> str:
-        """An adjective or an adverb; evaluative ones may come twice in a sentence, for each is worth a vote."""
+        """Run an adjective or adverb; evaluative ones may be repeated, because each counts for the sentiment."""
         word = self.draw(table, favoured, self.said)
         adjective = self.tables.descriptive_of.get(word)
         self.remember(adjective.forms if adjective else ())

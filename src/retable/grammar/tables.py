@@ -1,4 +1,4 @@
-"""Every distribution and every choice of the embedded language, computed once from its lexicon."""
+"""All probability tables and branches of the embedded language, computed once from its lexicon."""
 
 from collections.abc import Collection, Sequence
 from itertools import product
@@ -24,17 +24,17 @@ from retable.grammar.lexicon import (
 MOODS = ("negative", "positive")
 N_LATENTS = N_TOPICS * len(MOODS)  # latent class = topic × 2 + mood
 LINE_END = "\n"
-MIN_SENTENCES, MAX_SENTENCES = 3, 12  # of a document
-MAX_OPINIONS = 5  # of a sentence
+MIN_SENTENCES, MAX_SENTENCES = 3, 12  # per document
+MAX_OPINIONS = 5  # per sentence
 
-# Probability of the past tense: before the document's first verb, and in a sentence that opens with an adverb of time.
-# After the first verb it is the lexicon's `past_shares`.
+# Probability of the past tense before the document's first verb, and in sentences that open with an adverb of time.
+# After the first verb, the lexicon's `past_shares` apply.
 PAST = {"open": 0.6, "yesterday": 1.0, "nowadays": 0.0}
 PAST_JUDGES = ("found", "felt")
-HOME_SHARE = 0.75  # of a topic's content words that are its own; the others come from all topics alike
-ZIPF_SHIFT = 3.0  # of the r-th word of a class and topic, r from 0: 1 / (r + shift)
-CONSISTENT_SHARE = 0.83  # of the evaluative words that fit the mood (or, after "not", contradict it)
-POSSESSIVE_SHARE = 0.25  # of an object's determiners that refer to the subject
+HOME_SHARE = 0.75  # fraction of content words from the document's topic; the rest come from all topics equally
+ZIPF_SHIFT = 3.0  # weight of the r-th word of a class and topic, r from 0: 1 / (r + shift)
+CONSISTENT_SHARE = 0.83  # fraction of evaluative words that fit the mood (after "not": contradict it)
+POSSESSIVE_SHARE = 0.25  # fraction of an object's determiners that are possessives of the subject
 NUMBER_SHARES = {"any": {"singular": 0.62, "plural": 0.38}, "plural": {"plural": 1.0}}
 NUMBER_SHARES |= {number: {"singular": 1.0} for number in SINGULARS}
 AUXILIARIES = {  # (present singular, present plural, past singular, past plural)
@@ -45,14 +45,14 @@ AUXILIARIES = {  # (present singular, present plural, past singular, past plural
     "will": ("will", "will", "would", "would"),
     "may": ("may", "may", "might", "might"),
 }
-# How often a word is taken from those mentioned before and from the associates of the word that governs it.
+# Probability of drawing a word from earlier mentions and from the associates of its governing word.
 RECALL_NAMES, RECALL_NATIONS, RECALL_NOUNS, RECALL_VERBS, RECALL_PROPERTIES = 0.45, 0.7, 0.5, 0.7, 0.8
 
 
 class Tables:
-    """The language's tables and branches, dictionaries by what decides which one applies.
+    """All tables and branches of the language, in dictionaries keyed by the context that selects one.
 
-    `probabilities`, (rows, latents), holds the rows of all tables.
+    `probabilities`, (rows, latents), contains the rows of all tables.
     """
 
     def __init__(self, lexicon: Lexicon) -> None:
@@ -76,8 +76,10 @@ class Tables:
         del self._blocks
 
     def _table(self, words: Sequence[str], weights: NDArray | Sequence[float], recall: float = 0.0) -> Table:
-        """A table of the words of any weight; empty words have none. `weights`, (words,) or (words, latents), need not
-        sum to 1."""
+        """Make a table of the non-empty words with positive weight.
+
+        `weights` are (words,) or (words, latents), and are normalised here.
+        """
         rows = np.asarray(weights, dtype=float)
         if rows.ndim == 1:
             rows = np.repeat(rows[:, None], N_LATENTS, axis=1)
@@ -92,7 +94,7 @@ class Tables:
         lexicon, nouns = self.lexicon, self.lexicon.nouns
         weights = {kind: by_topic([noun.topic for noun in nouns[kind]]) for kind in nouns}
         numbers = dict.fromkeys(("any", "singular", "plural", *lexicon.determiners.values()))
-        self.noun: dict[tuple[str, str], Table] = {}  # by selection and number, where there are such nouns
+        self.noun: dict[tuple[str, str], Table] = {}  # by selection and number, if such nouns exist
         self.determiner: dict[tuple[str, str, str | None], Table] = {}  # and by the agreement of a possible owner
         for selection in self._selections():
             kinds = lexicon.kinds(selection)
@@ -137,28 +139,28 @@ class Tables:
         self.bracket = self._table(list(BRACKETS), lexicon.bracket_weights)
 
     def _selections(self) -> list[str]:
-        """The selections of nouns that a text can ask for: those of its phrases, narrowed by adjectives."""
+        """Return the selections of nouns that a text can require: those of phrases, also narrowed by adjectives."""
         lexicon = self.lexicon
-        found = dict.fromkeys([ANY, *lexicon.subject_kinds, lexicon.occasion, lexicon.fame, lexicon.location])
-        found |= dict.fromkeys(each.objects for each in lexicon.prepositions.values())
+        needed = dict.fromkeys([ANY, *lexicon.subject_kinds, lexicon.occasion, lexicon.fame, lexicon.location])
+        needed |= dict.fromkeys(each.objects for each in lexicon.prepositions.values())
         for frame in lexicon.frames.values():
-            found |= dict.fromkeys(each for each in (frame.complement, frame.agent) if each not in (None, "clause"))
+            needed |= dict.fromkeys(each for each in (frame.complement, frame.agent) if each not in (None, "clause"))
         fits = {adjective.kinds for adjective in lexicon.adjectives}
-        self.narrowed: dict[tuple[str, str], str] = {}  # by the selection and by that which an adjective describes
-        new = list(found)
+        self.narrowed: dict[tuple[str, str], str] = {}  # by selection and the adjective's selection
+        new = list(needed)
         while new:
             pairs = {(selection, kinds): lexicon.both(selection, kinds) for selection in new for kinds in sorted(fits)}
-            new = [each for each in dict.fromkeys(pairs.values()) if each and each not in found]
+            new = [each for each in dict.fromkeys(pairs.values()) if each and each not in needed]
             self.narrowed |= pairs
-            found |= dict.fromkeys(new)
-        return list(found)
+            needed |= dict.fromkeys(new)
+        return list(needed)
 
     def _sounds(self, word: str, number: str) -> bool:
-        """Whether `word` can follow a determiner that asks for `number`."""
+        """Return whether `word` can follow a determiner that requires `number`."""
         return number not in ("a", "an") or self.lexicon.article(word) == number
 
     def _noun_form(self, noun: Noun, form: str, number: str) -> str:
-        """The form, empty where the number excludes it."""
+        """Return the form, or "" if `number` excludes it."""
         word = str(getattr(noun, form))
         counts = bool(noun.plural) or number not in ("count", "a", "an")
         return word if word and counts and self._sounds(word, number) else ""
@@ -173,7 +175,7 @@ class Tables:
             negated: bool = False,
             recall: float = 0.0,
         ) -> Table | None:
-            """None for no words. There are evaluative ones where both polarities are, so that each is worth a vote."""
+            """Make a table, or None without words; evaluative adjectives are used only if both polarities exist."""
             descriptive = [each for each in adjectives if not each.polarity]
             evaluative = [each for each in adjectives if each.polarity]
             if len({each.polarity for each in evaluative}) < len(MOODS):
@@ -204,10 +206,10 @@ class Tables:
                     fitting = [adjective for adjective in fitting if not adjective.polarity]
                 if attribute := table(fitting, "word", 0.25):
                     self.attribute[selection, number, is_second] = attribute
-        self.predicate: dict[tuple[str, bool], Table] = {}  # by kind and negation; so is `evaluation`
+        self.predicate: dict[tuple[str, bool], Table] = {}  # by kind and negation; likewise `evaluation`
         self.evaluation: dict[tuple[str, bool], Table] = {}
-        self.graded: dict[tuple[str, bool], Table] = {}  # as `predicate`, after "very"
-        self.comparative: dict[str, Table] = {}  # by kind; so is `adverb`
+        self.graded: dict[tuple[str, bool], Table] = {}  # like `predicate`, after "very"
+        self.comparative: dict[str, Table] = {}  # by kind; likewise `adverb`
         self.adverb: dict[str, Table] = {}
         for kind in lexicon.subject_kinds:
             own = [adjective for adjective in lexicon.adjectives if kind in lexicon.kinds(adjective.kinds)]
@@ -230,14 +232,14 @@ class Tables:
         weights = {frame: by_topic([verb.topic for verb in verbs]) for frame, verbs in lexicon.verbs.items()}
 
         def table(frames: Collection[str], tenses: dict[str, float]) -> Table:
-            """The verbs of the frames in the given forms (form → its share)."""
+            """Make a table of the frames' verbs in the given forms (form → probability)."""
             verbs = [verb for frame in frames for verb in lexicon.verbs[frame]]
             rows = np.concatenate([lexicon.frames[frame].weight * weights[frame] for frame in frames])
             words = [getattr(verb, form) for form in tenses for verb in verbs]
             return self._table(words, np.concatenate([share * rows for share in tenses.values()]), RECALL_VERBS)
 
         def finite(frames: Collection[str]) -> dict[tuple[str, str], Table]:
-            """By number and tense."""
+            """Make tables of finite verbs by number and tense."""
             present = {"singular": "singular", "plural": "base"}
             return {
                 (number, tense): table(frames, {"past": past, form: 1 - past})
@@ -248,7 +250,7 @@ class Tables:
         subjects, objects = dict[str, tuple[str, ...]](), dict[str, tuple[str, ...]]()
         for name, frame in lexicon.frames.items():
             subjects[name] = lexicon.kinds(frame.subjects)
-            # One travels *to* a place, which no passive and no relative clause leaves out.
+            # A place after "to" cannot be the subject of a passive or the head of an object relative clause.
             bare = frame.complement not in (None, "clause") and not frame.preposition
             objects[name] = lexicon.kinds(frame.complement or "") if bare else ()
         able = {kind: [name for name in lexicon.frames if kind in subjects[name]] for kind in lexicon.nouns}
@@ -257,7 +259,7 @@ class Tables:
             for kind in lexicon.nouns
         }
         acting = {kind: [name for name in able["person"] if kind in objects[name]] for kind in lexicon.nouns}
-        # By the subject's kind, but `object_verb` (its subject is a person) and `passive` by the object's.
+        # Keyed by the subject's kind; `object_verb` (its subject is a person) and `passive` by the object's kind.
         self.verb = {kind: finite(frames) for kind, frames in able.items()}
         self.base = {kind: table(frames, {"base": 1.0}) for kind, frames in able.items()}
         self.participle = {kind: table(frames, {"participle": 1.0}) for kind, frames in able.items()}
@@ -287,7 +289,7 @@ class Tables:
         names = self.name.words
         self.phrase: dict[tuple[str, str], Branch] = {}  # by selection and number
         self.simple_phrase: dict[tuple[str, str], Branch] = {}
-        self.modifier: dict[tuple[str, str], list[Branch]] = {}  # by selection and number; by the modifiers before it
+        self.modifier: dict[tuple[str, str], list[Branch]] = {}  # by selection, number; by earlier modifiers
         for selection, number in self.noun:
             name_share = 0.35 if selection == "person" else 0.25
             is_person = "person" in self.lexicon.kinds(selection)
@@ -307,7 +309,7 @@ class Tables:
         self.bracketed = [Branch("no", yes=(share, BRACKETS)) for share in self.lexicon.bracketed_shares]  # by depth
         self.owners = self.lexicon.kinds(self.lexicon.owners)
         self.bracketed_kinds = self.lexicon.kinds(self.lexicon.apposed)
-        self.attached = {  # by the kind of the noun; by the attachments before it
+        self.attached = {  # by the kind of the noun, then number of earlier attachments
             kind: [Branch("no", yes=(share, table.words)) for share in self.lexicon.attached_shares]
             for kind, table in self.preposition.items()
         }
@@ -339,7 +341,7 @@ class Tables:
         self.agent = Branch("no", yes=(0.6, ["by"]))
         self.reflexive = Branch("no", yes=(0.2, REFLEXIVES.values()))
         adjuncts = {"place": (0.14, ["in"]), "day": (0.08, ["on"]), "occasion": (0.08, ["during", "after", "before"])}
-        self.adjunct = {}  # by the subject's kind, and by what the sentence opens with: "place", "day" or ""
+        self.adjunct = {}  # by the subject's kind, and the opening of the sentence: "place", "day" or ""
         for kind, opening in product(self.lexicon.nouns, ("", *adjuncts)):
             excluded = {opening, "place" if kind in self.lexicon.kinds(self.lexicon.location) else ""}
             fitting = [name for name in adjuncts if not (self.lexicon.natural and name in excluded)]
@@ -374,14 +376,14 @@ class Tables:
                 return Branch("end")
             return Branch("clause", end=(end, [LINE_END]), **options)
 
-        self.sentence = {  # by the sentences before it and the agreement of the last one's subject
+        self.sentence = {  # by number of earlier sentences and agreement class of the antecedent
             (n_before, antecedent): sentence(n_before, antecedent)
             for n_before in range(MAX_SENTENCES + 1)
             for antecedent in (None, *PRONOUNS)
         }
         self.time = self._table(["yesterday", "nowadays"], [1, 1])
         self.fact = Branch("apposition", definition=(0.4, ["is"]), fame=(0.3, ["has"]))
-        self.opinions = [  # by the clauses before it, the first included
+        self.opinions = [  # by the number of clauses so far, from 1
             Branch("end", comma=(0.5, [","]), last=(0.35, ["and"])),
             *[Branch("last", comma=(0.4, [","]))] * (MAX_OPINIONS - 3),
             Branch("last"),
@@ -389,12 +391,12 @@ class Tables:
 
 
 def zipf(n: int) -> NDArray:
-    """(n,): Zipf's law with Mandelbrot's shift, not normalised."""
+    """Return the weights of Zipf's law with Mandelbrot's shift, (n,), not normalised."""
     return 1 / (np.arange(n) + ZIPF_SHIFT)
 
 
 def by_topic(topics: Sequence[int]) -> NDArray:
-    """(words, latents): p(word | latent) of words by home topic, a topic's from the frequent to the rare."""
+    """Return p(word | latent), (words, latents), from the home topics of words that are sorted by frequency."""
     shares = np.zeros((len(topics), N_TOPICS))
     for topic in range(N_TOPICS):
         own = np.flatnonzero(np.asarray(topics) == topic)
@@ -404,7 +406,7 @@ def by_topic(topics: Sequence[int]) -> NDArray:
 
 
 def by_mood(polarities: Sequence[int]) -> NDArray:
-    """(words, latents): p(word | latent) of words by polarity, each one's from the frequent to the rare."""
+    """Return p(word | latent), (words, latents), from the polarities of words that are sorted by frequency."""
     polarity = np.asarray(polarities)
     share = np.zeros(len(polarity))
     for sign in (-1, 1):

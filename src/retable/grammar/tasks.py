@@ -1,8 +1,7 @@
-"""Two labelled tasks over sentences of the embedded language, shaped like GLUE's CoLA and SST-2.
+"""Two labelled tasks on sentences of the embedded language, in the form of GLUE's CoLA and SST-2.
 
-The truth is known: the language's own scorer decides acceptability without error, and gives the posterior of
-the sentiment, so that the Bayes-optimal prediction of either is a function here. Example i of a stream is a
-function of (seed, split, i) alone.
+The language's scorer decides acceptability without error and gives the posterior of the sentiment, so this module also
+contains the Bayes-optimal predictor of each task. Example i of a stream depends only on (seed, split, i).
 """
 
 from collections import defaultdict
@@ -19,17 +18,17 @@ from retable.grammar.lexicon import BRACKETS, POSSESSIVES, REFLEXIVES, SINGULARS
 from retable.grammar.tables import AUXILIARIES, LINE_END, MOODS, N_LATENTS, N_TOPICS
 
 ACCEPTABILITY = ("unacceptable", "acceptable")
-MIN_OPINIONS = 3  # of a sentence in the sentiment task; the mood has no say in the structure, so the cut is fair
-ATTEMPTS = 4  # at one kind of violation, before another is tried
+MIN_OPINIONS = 3  # per sentence of the sentiment task; structure is independent of mood, so this adds no bias
+ATTEMPTS = 4  # at one kind of violation, before the next kind
 
 Substitutes = Mapping[str, Sequence[str]]
 
 
 def acceptability(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
-    """Endless (sentence, "acceptable" or "unacceptable"), the two equally likely.
+    """Yield (sentence, "acceptable" or "unacceptable") without end; both labels are equally likely.
 
-    An unacceptable sentence is an acceptable one with one violation, of a kind drawn among those that it
-    allows (see `violations`); the scorer has checked that no document can begin with it.
+    An unacceptable sentence is an acceptable one with one violation of a randomly drawn kind (see `violations`). The
+    scorer has checked that no document can begin with it.
     """
     kinds = violations(grammar.lexicon)
     for index in count():
@@ -40,13 +39,13 @@ def acceptability(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str
 
 
 def judge_acceptability(grammar: Grammar, sentence: str) -> str:
-    """The right label, for certain: whether the language has the sentence."""
+    """Return the exact label: "acceptable" if the sentence is in the language, else "unacceptable"."""
     log_joint = grammar.log_joint([*sentence.split(" "), LINE_END], Discourse.sentence)
     return ACCEPTABILITY[bool(np.isfinite(log_joint).any())]
 
 
 def sentiment(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
-    """Endless (sentence, "negative" or "positive"): several opinions, told in that mood on a random topic."""
+    """Yield (sentence, "negative" or "positive") without end; a sentence has several opinions of that mood."""
     for index in count():
         uniform = uniforms(seed, f"sentiment/{split}", index)
         mood = int(uniform() * len(MOODS))
@@ -58,18 +57,18 @@ def sentiment(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, st
 
 
 def sentiment_posterior(grammar: Grammar, sentence: str) -> NDArray:
-    """(2,): log p(negative | sentence), log p(positive | sentence)."""
+    """Return (log p(negative | sentence), log p(positive | sentence)), (2,), in nats."""
     log_joint = grammar.log_joint(sentence.split(" "), Discourse.opinion_sentence)
     return log_softmax(logsumexp(log_joint.reshape(N_TOPICS, len(MOODS)), axis=0))
 
 
 def judge_sentiment(grammar: Grammar, sentence: str) -> str:
-    """The Bayes-optimal label."""
+    """Return the Bayes-optimal label, "negative" or "positive"."""
     return MOODS[int(np.argmax(sentiment_posterior(grammar, sentence)))]
 
 
 def violate(grammar: Grammar, sentence: str, kinds: Mapping[str, Substitutes], uniform: Uniform) -> str:
-    """`sentence` changed in one place so that it is outside the language."""
+    """Change `sentence` in one place so that it is outside the language."""
     words = sentence.split(" ")
     while True:
         for kind in shuffled([*kinds, "order"], uniform):
@@ -86,13 +85,16 @@ def violate(grammar: Grammar, sentence: str, kinds: Mapping[str, Substitutes], u
 
 
 def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
-    """To each kind of violation, the words that it can replace and by what.
+    """Return, for each kind of violation, the words that it replaces and their substitutes.
 
-    agreement: a verb or auxiliary of the other number.        determiner: of the other number.
-    number: the noun's other number.                           selection: a noun of another kind, alike
-    otherwise. form: a finite form for a participle, and the reverse.     gender: another possessive or
-    reflexive. bracket: a closing bracket of another pair.                reference: another name, country or
-    capital.
+    agreement: a verb or auxiliary of the other number.
+    determiner: a determiner of the other number.
+    number: the other number of the noun.
+    selection: a noun of another kind, with the same topic and number.
+    form: a past form for a participle, and the reverse.
+    gender: another possessive or reflexive.
+    bracket: a closing bracket of another pair.
+    reference: another name, country, capital or demonym.
     """
     verbs = [verb for verbs in lexicon.verbs.values() for verb in verbs]
     agreement: list[Sequence[str]] = [(verb.base, verb.singular) for verb in verbs]
@@ -130,12 +132,12 @@ def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
 
 
 def alternatives(sets: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """To each word of each set, the others of its set; words of a set of one are left out."""
+    """Map each word of each set to the other words of its set; sets of one distinct word are left out."""
     return {word: [other for other in words if other != word] for words in sets if len({*words}) > 1 for word in words}
 
 
 def n_opinions(words: Sequence[str]) -> int:
-    """How many copulas a sentence of opinions has: one each."""
+    """Count the opinions of a sentence by its forms of "be": one per opinion."""
     return sum(word in AUXILIARIES["be"] for word in words)
 
 

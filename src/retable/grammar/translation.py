@@ -1,13 +1,15 @@
-"""A second language for the invented words, synchronous with the first: every sentence has one translation.
+"""A second language for the invented words: every sentence has exactly one translation.
 
-What a translator has to know is more than a dictionary. Of a sentence's words
-- order: adjectives stand behind their noun, in reverse; adpositions behind their noun phrase; the main verb, and the
-  head of what is said with "be", behind all that they govern, clauses included;
-- agreement: determiners and adjectives take the gender and number of their noun, adjectives after "be" and finite verbs
-  in the past those of the subject, however far it stands. The genders of things are the second lexicon's own;
-- choice: a third of the verbs and adjectives have one translation of persons and animals and another of all else, and a
-  verb's base form becomes an infinitive or a finite form.
-A word becomes one word. Punctuation is shared; nothing else is.
+A dictionary is not enough to translate it. A translator also needs
+
+- word order: adjectives follow their noun, in reverse order, and adpositions follow their noun phrase. The main verb,
+  and the head of a property after "be", follow everything that they govern, including clauses;
+- agreement: determiners and adjectives take the gender and number of their noun. Adjectives after "be" and finite verbs
+  in the past take those of the subject, at any distance. Things have separate genders in the second language;
+- word choice: a third of the verbs and adjectives have one translation for persons and animals and another one for all
+  other nouns. A verb's base form becomes an infinitive or a finite form.
+
+Each word is translated by one word. The two languages share only punctuation.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -41,16 +43,16 @@ PLURAL, ADVERB, COMPARATIVE = "im", "ev", "esh"
 
 
 class Read(NamedTuple):
-    """A word of the source as the parse found it."""
+    """A word of the source sentence, as parsed."""
 
     place: int
     word: str
-    about: Referent | None = None  # what it is said of, where it agrees with anything
+    about: Referent | None = None  # the referent that it agrees with, if any
     finite: bool = False
 
 
 class Parse(Discourse):
-    """Reads a sentence on its own; `words` are what it read, in the order of the second language."""
+    """Parses a sentence without its context; `words` are its words in the order of the second language."""
 
     def __init__(self, tables: Tables, tokens: Sequence[str]) -> None:
         scorer = Scorer(tokens, tables.probabilities, LOG_PRIOR)
@@ -69,7 +71,7 @@ class Parse(Discourse):
         self.words.append(Read(self._scorer.n_read - 1, word, self._about))
         return word
 
-    # Order. Each method sets the words of its own constituent apart, and puts them back in their new order.
+    # Order. Each method separates the words of its constituent, reorders them, and puts them back.
 
     def _apart(self) -> list[Read]:
         before, self.words = self.words, []
@@ -93,7 +95,7 @@ class Parse(Discourse):
     def location(self) -> None:
         before = self._apart()
         super().location()
-        if self.words[0].word == "in":  # before a nation's word: not a noun phrase, which would have moved it
+        if self.words[0].word == "in":  # before a country or capital; a noun phrase has moved it already
             self.words = self.words[1:] + self.words[:1]
         self.words = before + self.words
 
@@ -129,7 +131,7 @@ class Parse(Discourse):
 
 
 class Entry(NamedTuple):
-    """The translations of a word: their stems, of animate beings first, and what they take for an ending."""
+    """The translations of a word: stems (first for persons and animals), ending, and whether they agree."""
 
     stems: tuple[str, ...]
     ending: str = ""
@@ -137,12 +139,12 @@ class Entry(NamedTuple):
 
 
 class SecondLanguage:
-    """The second language's lexicon, and translations into it.
+    """The second language's lexicon, and a translator into it.
 
     Attributes:
-        gender: of the translations of nouns, names and nations, by source word.
-        entries: the dictionary, by source word.
-        vocabulary: every word type, sorted.
+        gender: source word → gender of its translation, for nouns, names and nations.
+        entries: source word → dictionary entry.
+        vocabulary: all word types, sorted.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -180,19 +182,20 @@ class SecondLanguage:
         self.vocabulary = sorted(self._forms)
 
     def translate(self, sentence: str) -> str:
-        """The translation of a sentence that stands on its own, its words parted by single spaces."""
+        """Translate a sentence without context; words are separated by single spaces."""
         return " ".join(word for _, word in self.align(sentence))
 
     def align(self, sentence: str) -> list[tuple[int, str]]:
-        """The words of the translation, each behind the place of the source word that it translates.
+        """Translate a sentence; return (index of the source word, translated word) for each translated word.
 
-        Raises UsageError for what is no sentence of the grammar, or opens with a pronoun, whose antecedent it lacks.
+        Raises:
+            UsageError: the sentence is not in the language, or opens with a pronoun, whose antecedent is unknown.
         """
         parse = Parse(self._tables, [*sentence.split(" "), LINE_END])
         try:
             parse.sentence()
         except Rejected:
-            raise UsageError(f"{sentence!r} is no sentence that the grammar begins a document with") from None
+            raise UsageError(f"{sentence!r} cannot be the first sentence of a document of the grammar") from None
         return [(read.place, self.word(read)) for read in parse.words[:-1]]
 
     def word(self, read: Read) -> str:
@@ -205,7 +208,7 @@ class SecondLanguage:
         return stem + ending + (AGREEMENT[gender, number] if agrees else "")
 
     def _add(self, endings: Mapping[str, str], agreeing: Sequence[str] = (), twofold: bool = False) -> None:
-        """Coin translations for the forms of a lexeme; no form of one is that of another."""
+        """Invent translations for the forms of a lexeme, distinct from those of all other lexemes."""
         stems: list[str] = []
         suffixes = {
             end + agreement
@@ -223,12 +226,12 @@ class SecondLanguage:
 
 
 def second_language(grammar: Grammar) -> SecondLanguage | German:
-    """German for English words, an invented language for invented ones."""
+    """Return German for English words, and the invented second language for invented words."""
     return German(grammar) if isinstance(grammar.lexicon, English) else SecondLanguage(grammar)
 
 
 def sentence_pairs(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
-    """Endless (sentence, translation). Pair i of a stream is a function of (seed, split, i) alone."""
+    """Yield (sentence, translation) without end; pair i depends only on (seed, split, i)."""
     language, index = second_language(grammar), 0
     while True:
         uniform = uniforms(seed, f"pairs/{split}", index)
@@ -245,33 +248,35 @@ def write_pairs(
     between: str | None = None,
     lexicon: Words = "invented",
 ) -> dict[str, float]:
-    """Write sentences and their translations, a line each, into an existing folder.
+    """Write sentences and their translations, one per line, into an existing folder.
 
-    Files: `<split>.source.txt` and `<split>.target.txt`, line by line each other's translation; `<split>.txt`, both, a
-    pair's source before its target; `vocabulary.txt`, the words of both languages, sorted. With `between`, a word, a
-    pair is one line of `<split>.txt`, for language models: its source, that word, its target.
+    Files:
+        `<split>.source.txt`, `<split>.target.txt`: sentences and their translations, line by line.
+        `<split>.txt`: all pairs, each source line before its target line. With `between`, a pair is one line for
+            language models: source, `between`, target.
+        `vocabulary.txt`: the words of both languages, sorted, one per line.
 
-    A sentence has one translation, so a perfect translator's exact match and BLEU are 100.
+    A sentence has one translation, so a perfect translator has an exact match and BLEU of 100.
 
     Args:
-        folder: where to.
-        seed: of all streams; each split has its own.
-        pairs: split → how many.
+        folder: output folder.
+        seed: seed of the random streams; each split has a separate stream.
+        pairs: split → number of pairs.
         scale, lexicon: see `Grammar`.
-        between: a word that is none of the languages'.
+        between: separator word, which must not be a word of either language.
 
     Returns:
         `<split>/pairs`, `<split>/source_words` and `<split>/target_words`.
 
     Raises:
-        UsageError: a split without a size, or with a size below 1; `between` is no word, or one of a language.
+        UsageError: a split has no size, or a size below 1; `between` is not one word, or is a word of a language.
     """
     if set(pairs) != set(SPLITS) or min(pairs.values()) < 1:
-        raise UsageError(f"pairs is {dict(pairs)}; give a size of 1 at least to each of {', '.join(SPLITS)}")
+        raise UsageError(f"pairs={dict(pairs)}; write a size of at least 1 for each of {', '.join(SPLITS)}")
     folder, grammar = Path(folder), Grammar(scale, lexicon)
     words = {*grammar.vocabulary, *second_language(grammar).vocabulary}
     if between is not None and (between in words or between.split() != [between]):
-        raise UsageError(f"between={between!r} is no word apart from the languages'; write = or the like")
+        raise UsageError(f"between={between!r} must be one word that is not in either language; write = for example")
     write_lines(folder / "vocabulary.txt", sorted(words if between is None else words | {between}))
     metrics: dict[str, float] = {}
     for split in SPLITS:

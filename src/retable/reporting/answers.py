@@ -3,8 +3,8 @@
     question: Do language models improve in the order of history?
     answer: Yes, from {kn5: test/perplexity_word|.2f} to {gpt: test/perplexity_word|.2f}.
 
-In braces stand a system, a metric as in `metrics.json`, and a format. The number is the mean over seeds. `interval`
-before the format inserts the bounds of the 95 % interval over test units instead. Where a metric was measured on
+Braces contain a system, a metric as in `metrics.json`, and a format. The number is the mean over seeds. `interval`
+before the format inserts the bounds of the 95 % interval over test units instead. If a metric was measured on
 several corpora, its name begins with the corpus.
 """
 

@@ -89,13 +89,13 @@ def write_report(
     curves and origins come from all stages.
 
     Args:
-        study: its name.
-        results: by stage. Those of evaluations are one per benchmark.
-        out: the folder.
-        specifications: of the tables, by name, in their order, see `retable.reporting.tables`.
+        study: name of the study.
+        results: by stage; an evaluation has one result per benchmark.
+        out: output folder.
+        specifications: table specifications by name, in the order of the tables, see `retable.reporting.tables`.
         notes: remarks on numbers by corpus and system, such as the reason of a deviation.
         ablations: see `retable.reporting.ablations`.
-        baseline: a system. Adds a table of differences to it on GLUE's tasks.
+        baseline: a system; adds a table of differences to it on GLUE's tasks.
         elmo: names of variants with ELMo by system, see `retable.reporting.elmo`.
         label_efficiency: see `retable.reporting.label_efficiency`.
         lineage: see `retable.reporting.lineage`, also for `gains` and `tuned`. These tables are first.

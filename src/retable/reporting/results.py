@@ -49,7 +49,7 @@ AFTERWARDS = "tolerance set after it had run"
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # columns that come with a published number
 MIX = "model.mix."  # prefix of the names of a scalar mix's weights
 OVERLAP = "overlap_"  # prefix of metrics of the overlap between test and training data
-TOLD = ("source", "other_recipe", "relative_to", "note")  # texts of published numbers, "" if there is none
+TOLD = ("source", "other_recipe", "relative_to", "note")  # texts of published numbers, "" if absent
 KNOWN = ("published", "tolerance", *TOLD)
 
 
@@ -226,7 +226,7 @@ def _read_mix(folder: Path) -> pd.DataFrame | None:
 def read_references() -> pd.DataFrame:
     """Return the published numbers of `references.yaml`, a row per number.
 
-    The columns are those of CELL, value, source, configuration and beside. Tolerance and flops are NaN if absent, and
+    Columns: those of CELL, value, source, configuration and `beside`. Tolerance and flops are NaN if absent, and
     other_recipe, not_run, relative_to and note are "".
     """
     text = resources.files(__package__).joinpath("references.yaml").read_text(encoding="utf-8")

@@ -48,7 +48,7 @@ class Handed(Logger):
 
 
 class Steps(L.Callback):
-    """Writes the progress of a training, `step/of`, to a file a few times per second."""
+    """A callback that writes the progress of a training, `step/of`, to a file several times per second."""
 
     def __init__(self, path: Path):
         self._path, self._kept = path, 0.0
