@@ -51,7 +51,7 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
 def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
     """Return at most `n` of a cell's metrics, without counts such as `tokens`.
 
-    They are metrics of the test split; of validation if there are none; of any split otherwise. Overlap, a property of
+    They are metrics of the test split, without them of validation, and otherwise of any split. Overlap, a property of
     the data, is included only if the cell measures nothing else.
     """
     scores = {name: value for name, value in metrics.items() if name.rpartition("/")[2] not in _COUNTS}

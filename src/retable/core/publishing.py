@@ -199,7 +199,7 @@ def _locked(bench: Path, cell: Path, until: float) -> TextIO:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder and its parents below `work/`, as long as they are empty."""
+    """Remove a folder and its parents in `work/`, up to the first that is not empty."""
     with contextlib.suppress(OSError):
         for each in (folder, *folder.parents):
             if each == WORK:

@@ -276,7 +276,7 @@ def _listed(settings: Settings) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value as it is written in a configuration."""
+    """Return a value in the notation of configurations, such as `null`."""
     return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
 
 

@@ -200,7 +200,7 @@ class Language(Loaded):
         special_tokens: bool = False,
         **settings: Any,
     ) -> Iterator[str]:
-        """Yield the continuation of a prompt as it is written, in pieces of text with their spaces.
+        """Yield the continuation of a prompt during decoding, in pieces of text with their spaces.
 
         The settings are those of `continue_`; beam search is not supported.
         """

@@ -24,7 +24,7 @@ DIGITS = 1e-5  # relative: tables have six digits
 
 
 def tables_of(folder: Path) -> dict[str, str]:
-    """Return the texts of the tables of a report, by file name. UsageError if there are none."""
+    """Return the texts of the tables of a report, by file name. UsageError without any."""
     tables = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.csv"))}
     if not tables:
         raise UsageError(f"{folder} has no tables; `retable repro` of its study makes them")
@@ -43,7 +43,7 @@ def is_commit(name: str) -> bool:
 
 
 def tables_at(commit: str, folder: Path) -> dict[str, str]:
-    """Return the texts of the tables in a folder at a commit. UsageError if there are none."""
+    """Return the texts of the tables in a folder at a commit. UsageError without any."""
     if shutil.which("git") is None:
         raise UsageError(f"comparing with commit {commit} needs git, which is not installed here")
     if not is_commit(commit):

@@ -226,7 +226,7 @@ def _read_mix(folder: Path) -> pd.DataFrame | None:
 def read_references() -> pd.DataFrame:
     """Return the published numbers of `references.yaml`, a row per number.
 
-    The columns are those of CELL, value, source, configuration and beside. Tolerance and flops are NaN if absent, and
+    The columns are those of CELL, value, source, configuration and `beside`. Tolerance and flops are NaN if absent, and
     other_recipe, not_run, relative_to and note are "".
     """
     text = resources.files(__package__).joinpath("references.yaml").read_text(encoding="utf-8")

@@ -35,7 +35,7 @@ def settings_of(trials: pd.DataFrame) -> list[str]:
 
 
 def best_of(trials: pd.DataFrame) -> pd.Series | None:
-    """Return the trial with the best value among complete ones; None if there are none."""
+    """Return the trial with the best value among complete ones; None without complete ones."""
     done = _known(trials, COMPLETE)
     if done.empty:
         return None

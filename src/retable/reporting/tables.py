@@ -342,8 +342,8 @@ class _Specified:
 
         A note that does not apply to all tasks begins with the names of its tasks.
         """
-        beside = sorted(cells, key=lambda cell: isnan(cell["published"]))
-        first = {self._named(cell["task"]): cell for cell in reversed(beside) if cell["note"]}
+        ordered = sorted(cells, key=lambda cell: isnan(cell["published"]))
+        first = {self._named(cell["task"]): cell for cell in reversed(ordered) if cell["note"]}
         every = {self._named(cell["task"]) for cell in cells if not isnan(cell["published"])} or {*first}
         tasks: dict[str, list[str]] = defaultdict(list)
         for task, cell in sorted(first.items()):

@@ -7,7 +7,7 @@ import torch
 
 from retable.core.errors import UsageError
 
-REHEARSING = 2  # CPU processes that stand in for many devices if there is no GPU
+REHEARSING = 2  # CPU processes that replace many devices on a machine without GPUs
 
 
 def accelerator_here(accelerator: str) -> str:

@@ -8,7 +8,7 @@ from retable.core.errors import UsageError
 def fastest_precision(accelerator: str) -> str:
     """Return `bf16-mixed` if this machine multiplies bf16 in hardware, otherwise `32-true`.
 
-    Of a CPU, AMX and AVX-512 BF16 count.
+    CPUs do so with AMX or AVX-512 BF16.
 
     accelerator: Lightning's name: cpu, gpu or auto.
     """
