@@ -324,7 +324,7 @@ class _Specified:
             return Value(self._note(matches))
         if len(matches) > 1:
             which = " and ".join("/".join(str(cell[name]) for name in CELL) for cell in matches[:2])
-            raise UsageError(f"table {self._name}: column {dict(shown.facts)} matches {which}; add the split or task")
+            raise UsageError(f"table {self._name}: a field matches {which}; name the split or task of its column")
         cell = matches[0] if matches else None
         if shown.judged and cell is not None and isnan(cell["published"]):
             return Value("")
