@@ -38,7 +38,7 @@ REFUSED = [
     *((LSTM, f"+trainer.{name}=abc", f"trainer.{name}=abc should be a ")
       for name in ("max_epochs", "min_steps", "num_sanity_val_steps", "limit_val_batches", "log_every_n_steps")),
     (LSTM, "+trainer.enable_progress_bar=abc", "trainer.enable_progress_bar=abc should be true or false"),
-    (LSTM, "budget=1e400flops", "budget=1e400flops is no budget"),
+    (LSTM, "budget=1e400flops", "budget=1e400flops is not a budget"),
     (LSTM, "compile=abc", "compile=abc should be true or false"),
     (LSTM, "objective.tie=3", "objective.tie=3 should be true or false"),
     (LSTM, "schedule.warmup=-1", "schedule.warmup=-1 should be"),
