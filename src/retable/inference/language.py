@@ -97,9 +97,9 @@ class Language(Loaded):
         system = self._probabilities()
         if not (texts := listed(texts)):
             raise UsageError("perplexity needs a text; give one or more")
-        warn_of_unknown(self.tokenizer, texts)
         documents = self.config["corpus"]["unit"] == "document"
         lines = [lines_of(text) for text in texts]
+        warn_of_unknown(self.tokenizer, chain.from_iterable(lines))
         ids, words, sizes = zip(*self.tokenizer.encode_units(lines, documents), strict=True)
         tokens = np.concatenate([np.array(each, dtype=np.int64) for each in ids])
         nats = -float(system.log_prob(tokens).sum())
