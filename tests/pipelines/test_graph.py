@@ -202,9 +202,7 @@ def test_same_seed_same_bytes(graph):
 
 def test_a_frozen_model_keeps_its_weights(graph):
     *random, init = FINE_TUNED
-    assert "init=random would leave a frozen GPT as it was drawn; give init= a cell" in graph.refuse(
-        *random, "frozen=true"
-    )
+    assert "init=random leaves a frozen GPT with random weights; write a cell" in graph.refuse(*random, "frozen=true")
     graph.succeed(*random, init, "frozen=true", "system=gpt_frozen")
     names = (
         "pretrain/grammar_tiny/gpt-1",

@@ -66,7 +66,7 @@ def test_what_is_no_more_leaves_the_lock(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epochz": "1"}, "pretrain/ptb/lstm-1: there is no setting epochz; write epochs; "),
+        ({"epochz": "1"}, "pretrain/ptb/lstm-1: unknown setting epochz; write epochs; "),
         ({"model._target_": "retable.models.recurrent.Odd"},
          "pretrain/ptb/lstm-1: there is no retable.models.recurrent.Odd; write as _target_ "),
     ],
@@ -95,7 +95,7 @@ def test_params_may_change_settings_but_no_cells(monkeypatch, tmp_path):
     Path("params.yaml").write_text(yaml.dump(params))
     assert compose.set_study().cells["pretrain/ptb/lstm-1"].settings["optimizer.lr"] == "0.5"
     Path("params.yaml").write_text(yaml.dump(params | {"pretrain": {}}))
-    with pytest.raises(UsageError, match=r"params\.yaml is not that of study\.yaml; run `retable graph`"):
+    with pytest.raises(UsageError, match=r"params\.yaml does not match study\.yaml; run `retable graph`"):
         compose.set_study()
 
 

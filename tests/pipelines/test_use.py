@@ -395,7 +395,7 @@ print(*{name.lower() for module in list(sys.modules) for name in found.get(modul
 
 def test_a_name_that_mlflow_does_not_take_and_a_missing_text_are_said(moved, outputs, monkeypatch):
     monkeypatch.chdir(outputs.parent)
-    with pytest.raises(UsageError, match=r"^--name a/b: the name of a model of MLflow's has neither / nor : in it"):
+    with pytest.raises(UsageError, match=r"^--name a/b: a model's name in MLflow cannot contain / or :"):
         served.register(retable.load("kn3-1"), "a/b")
     monkeypatch.chdir(moved)
     with pytest.raises(UsageError, match=r"^outputs/prepare/grammar_tiny/validation.txt is missing; stage prepare "):
@@ -410,7 +410,7 @@ def test_a_cell_is_found_by_its_name_and_what_is_none_is_said(outputs, monkeypat
     assert retable.load(f"runs:/{run}").folder.samefile("outputs/pretrain/grammar_tiny/kn3-1")
     with pytest.raises(UsageError, match=r"^no cell 'grammar_tiny/kn3-2', .*; write .*grammar_tiny/kn3-1"):
         retable.load("grammar_tiny/kn3-2")
-    with pytest.raises(UsageError, match=r"^runs:/0123 is no run of this MLflow"):
+    with pytest.raises(UsageError, match=r"^runs:/0123 does not exist in this MLflow"):
         retable.load("runs:/0123")
 
 
