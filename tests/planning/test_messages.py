@@ -123,7 +123,8 @@ def test_what_is_alike_with_a_margin_is_taken():
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (b"a: [1", "not valid YAML"), (b"\xff\xfe", "not valid YAML"), (b"- a", "write one `key: value` per line"), (b"{[]: 1}", "not valid YAML"),
+        (b"a: [1", "not valid YAML"), (b"\xff\xfe", "not valid YAML"), (b"- a", "write one `key: value` per line"),
+        (b"{[]: 1}", "not valid YAML"),
         (b"a: 1\nb: {c: 1, c: 2}\n", "c occurs twice"), (b"a: 1\nb: 2\na: 3\n", "a occurs twice"),
     ],
 )  # fmt: skip
