@@ -1,4 +1,4 @@
-"""What the site says of each system: read off docs/systems.yaml, conf/, studies/ and src/."""
+"""Facts of each system for the site, from docs/systems.yaml, conf/, studies/ and src/."""
 
 import ast
 import csv
@@ -27,7 +27,7 @@ _BESIDE = ("corpora", "data", "grammar", "training")  # packages that configurat
 _IDS = re.compile(r"[A-J]\d+[a-z]?(?:(?:, | with )[A-J]\d+[a-z]?)*(?=\W)")
 _SYSTEMS = re.compile(r"Systems?\s(.*?)\sof\sdocs/systems\.yaml", re.DOTALL)
 
-# Of each table the number that a system is shown by: its name, the metrics that may be it, and its scale.
+# The headline number of each table: its name, the metrics that provide it, and its scale.
 HEADLINES: Mapping[str, tuple[str, tuple[str, ...], float]] = {
     "perplexity": ("perplexity a word", ("test/perplexity_word", "validation/perplexity_word"), 1),
     "directions": ("perplexity a word", ("test/perplexity_word",), 1),
@@ -53,7 +53,7 @@ _UNTRAINED = ("perplexity", "directions", "held_out", "analogies", "unseen_words
 
 @dataclass(frozen=True)
 class Check:
-    """A claim of a kind, and the tests that it rests on: files below tests/ and functions in them."""
+    """A claim of a kind, and the tests that support it: files in tests/ and functions in them."""
 
     kind: str
     claim: str
@@ -108,7 +108,7 @@ class System:
 
     @property
     def shown(self) -> list[str]:
-        """The files of results that docs/systems.yaml names, for what no headline number tells."""
+        """Return the result files in docs/systems.yaml, for results without a headline number."""
         shown = (each.partition("/") for each in self.said.get("shown", ()))
         return [f"studies/{study}/results/{name}" for study, _, name in shown]
 
@@ -123,12 +123,12 @@ def _listed() -> dict[str, Any]:
 
 
 def read_systems() -> list[dict[str, Any]]:
-    """The families of docs/systems.yaml."""
+    """Read the families of docs/systems.yaml."""
     return list(_listed()["families"])
 
 
 def read_checks() -> list[Check]:
-    """The checks of docs/systems.yaml: those of its systems, then those of no single one."""
+    """Read the checks of docs/systems.yaml: first those of systems, then the others."""
     systems = [system for family in read_systems() for system in family["systems"]]
     listed = [(said, [system["id"]]) for system in systems for said in system.get("checks", ())]
     listed += [(said, []) for said in _listed()["checks"]]
@@ -140,7 +140,7 @@ def read_checks() -> list[Check]:
 
 
 def comment_of(path: Path) -> str:
-    """The comment that a configuration begins with, without what it says of its package."""
+    """Return the first comment of a configuration without the `@package` line."""
     lines = path.read_text(encoding="utf-8").splitlines()
     lines = [line for line in lines if not line.startswith("# @package")]
     count = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
@@ -158,7 +158,7 @@ def ids_of(comment: str) -> tuple[str, ...]:
 
 
 def read_settings(conf: Conf) -> list[Setting]:
-    """The configurations of GROUPS and STAGES."""
+    """Read the configurations of GROUPS and STAGES."""
     choices = [("", stage) for stage in STAGES]
     for group in GROUPS:
         choices += [(group, conf.choice(name) if group == "recipe" else name) for name in conf.names(group)]
@@ -167,7 +167,7 @@ def read_settings(conf: Conf) -> list[Setting]:
 
 
 def table_of_systems(page: str) -> str:
-    """The systems of a family, with the settings that choose them, for a page."""
+    """Return the systems of a family, with the settings that choose them, as a Markdown table."""
     (family,) = (each for each in read_systems() if each["page"] == page)
     settings = read_settings(Conf(ROOT / "conf"))
     lines = ["| system | settings |", "|---|---|"]
@@ -209,7 +209,7 @@ class Catalogue:
 
     @property
     def settings(self) -> list[Setting]:
-        """The configurations whose comments name an id."""
+        """Return the configurations whose comments contain an id."""
         return [setting for setting in self.configurations if setting.ids]
 
     @cached_property
@@ -217,11 +217,11 @@ class Catalogue:
         return read_settings(self.conf)
 
     def said(self, setting: Setting) -> dict[str, Any]:
-        """What a configuration and those that it inherits from say."""
+        """Return the content of a configuration and of those that it inherits from."""
         return self.conf.says(setting.group or ".", setting.choice)
 
     def ran_in(self, setting: Setting) -> list[str]:
-        """The studies that have run a cell of a configuration."""
+        """Return the studies that have run a cell of a configuration."""
 
         def is_of(cell: Cell) -> bool:
             recipe = cell.settings.get("recipe") if setting.group != "tokenizer" else None  # a cell's own is in _makes
@@ -232,7 +232,7 @@ class Catalogue:
 
     @cached_property
     def _cells_run(self) -> dict[str, list[Cell]]:
-        """By study with results the cells that its committed `dvc.lock` has, or whose systems are in its tables."""
+        """Return, by study with results, the cells in its committed `dvc.lock` or with systems in its tables."""
         found: dict[str, list[Cell]] = defaultdict(list)
         for name, study in self._studies.items():
             tables = [_rows(path) for path in (STUDIES / name / "results").glob("*.csv")]
@@ -246,12 +246,12 @@ class Catalogue:
         return found
 
     def lacks(self, setting: Setting) -> str:
-        """What a configuration that has not run lacks, as study gallery says it; empty where it lacks nothing."""
+        """Return what a configuration needs to run, from study gallery; "" if it lacks nothing."""
         return str(self.lacking.get(setting.group, {}).get(setting.choice.rpartition("/")[2], ""))
 
     @property
     def lacking(self) -> Mapping[str, Mapping[str, str]]:
-        """By group and name what configurations lack, as study gallery says it."""
+        """Return what configurations need to run, by group and name, from study gallery."""
         return self._studies["gallery"].reported["lacks"]
 
     def _code(self, system: System) -> list[str]:
@@ -275,7 +275,7 @@ class Catalogue:
         return found
 
     def _cells(self, system: System) -> dict[str, list[Cell]]:
-        """By study the cells that are made by a configuration of the system."""
+        """Return, by study, the cells that a configuration of the system makes."""
         keep = system.said.get("stages", ())
 
         def is_of(cell: Cell) -> bool:
@@ -284,7 +284,7 @@ class Catalogue:
         return {name: [*filter(is_of, study.cells.values())] for name, study in self._studies.items()}
 
     def _numbers(self, system: System, study: str, cells: list[Cell]) -> Iterator[Number]:
-        """The headline numbers of those cells in a study's tables, and published rows that were not run."""
+        """Return the headline numbers of those cells in a study's tables, and published rows without a run."""
         if study == "smoke":
             return
         tables = self._tables(study)
@@ -305,14 +305,14 @@ class Catalogue:
             yield from (number for number in numbers if number.runs == 0 and number.system in recipes)
 
     def _kind(self, task: str) -> str:
-        """What the tables call a task: its kind where that has a table of its own, else its name."""
+        """Return the name of a task in tables: its kind if that has its own table, otherwise its name."""
         target = self.conf.says("task", task)["task"]["_target_"]
         if target not in self._kinds:
             self._kinds[target] = self.conf.class_says(target, "kind")
         return self._kinds[target] or task
 
     def _tables(self, study: str) -> Mapping[tuple[str, str, str], list[Number]]:
-        """The headline numbers of a study by task (empty for what is measured without one), corpus and system."""
+        """Return the headline numbers of a study by task ("" without a task), corpus and system."""
         if study not in self._read:
             found: dict[tuple[str, str, str], list[Number]] = defaultdict(list)
             for table, (title, metrics, scale) in HEADLINES.items():
@@ -324,14 +324,14 @@ class Catalogue:
 
 
 def _makes(setting: Setting, cell: Cell) -> bool:
-    """Whether a cell's command names a configuration; of a tokenizer, whether the cell is its tokens."""
+    """Check whether a cell's command contains a configuration; for a tokenizer, whether the cell has its tokens."""
     if setting.group == "tokenizer" and cell.stage != "tokenize":
         return False
     return cell.stage == setting.choice if not setting.group else setting.choice in cell.choices(setting.group)
 
 
 def _targets(said: Any) -> Iterator[str]:
-    """The classes that a configuration names."""
+    """Yield the classes in a configuration."""
     if isinstance(said, dict):
         yield from (value for key, value in said.items() if key == "_target_" and isinstance(value, str))
         for value in said.values():
@@ -344,7 +344,7 @@ def _targets(said: Any) -> Iterator[str]:
 def _headlines(
     study: str, path: Path, title: str, metrics: tuple[str, ...], scale: float
 ) -> Iterator[tuple[tuple[str, str, str], Number]]:
-    """Of each task, corpus and system of a table the first of the metrics that it has."""
+    """Yield the first available metric per task, corpus and system of a table."""
     rows: dict[tuple[str, str, str], dict[str, dict[str, str]]] = defaultdict(dict)
     for row in _rows(path):
         rows[row["task"], row["corpus"], row["system"]].setdefault(f"{row['split']}/{row['metric']}", row)
@@ -374,7 +374,7 @@ def _headlines(
 
 
 def _shown(row: Mapping[str, str], scale: float, form: str) -> str:
-    """A number of a row and what belongs to it, `{mean} ± {std}`, as far as the row has them."""
+    """Format a number of a row with its companions, `{mean} ± {std}`, as far as the row has them."""
     shown = ""
     for before, name, _, _ in Formatter().parse(form):
         if not name or not row[name]:
@@ -391,13 +391,13 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 @cache
 def _locked(study: str) -> Collection[str]:
-    """The stages that DVC's lock of a study has."""
+    """Return the stages in DVC's lock of a study."""
     lock = (ROOT if study == DEFAULT else STUDIES / study) / "dvc.lock"
     return yaml.load(lock.read_text(encoding="utf-8"), yaml.CSafeLoader)["stages"] if lock.exists() else ()
 
 
 @cache
 def functions(path: Path) -> dict[str, ast.FunctionDef]:
-    """The functions of a file by their names."""
+    """Return the functions of a file by their names."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     return {each.name: each for each in body if isinstance(each, ast.FunctionDef)}

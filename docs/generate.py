@@ -1,5 +1,7 @@
-"""Makes the pages of the site that say what other files say: systems, checks, costs, results, API, files shown as they
-stand. mkdocs-gen-files runs it in each build; what it writes is in memory alone."""
+"""Generate the pages of the site from other files: systems, checks, costs, results, API, and files as they are.
+
+mkdocs-gen-files runs it in each build. Its pages exist only in memory.
+"""
 
 import ast
 import re
@@ -66,8 +68,10 @@ class Pages:
         write("systems/index.md", "\n".join(index) + "\n")
 
     def _shown(self, system: System) -> tuple[str, str]:
-        """A study that shows a system, and what stands there: a number, best one beside a published one and not of toy
-        size; a figure or table; or what it lacks."""
+        """Return a study that contains a system, and its result there.
+
+        The result is a number, preferably next to a published one and not of toy size; a figure or table; or what it lacks.
+        """
         page = "systems/index.md"
         if system.ran:
             number = min(system.ran, key=lambda each: (not each.published, each.study == "gallery", -each.runs))
@@ -160,7 +164,7 @@ class Pages:
             yield ""
 
     def _table(self, page: str, numbers: Sequence[Number]) -> Iterator[str]:
-        """Without the columns in which nothing stands."""
+        """Return a table without its empty columns."""
         columns = {
             "Study": [self._study(page, each.study) for each in numbers],
             "Corpus": [each.corpus for each in numbers],
@@ -179,7 +183,7 @@ class Pages:
         yield from (f"| {' | '.join(row)} |" for row in zip(*columns.values(), strict=True))
 
     def correctness(self) -> None:
-        """The page's own text, with the checks of each kind in the place of `<!-- checks: kind -->`."""
+        """Return the page's own text, with the checks of each kind instead of `<!-- checks: kind -->`."""
 
         def listed(match: re.Match[str]) -> str:
             kind = match[1]
@@ -191,7 +195,7 @@ class Pages:
         write("correctness.md", re.sub(r"<!-- checks: (.*?) -->\n(.*?)<!-- end -->", listed, text, flags=re.DOTALL))
 
     def costs(self) -> None:
-        """The page's own text, with each file of benchmarks/ in the place of `<!-- include: name -->`."""
+        """Return the page's own text, with each file of benchmarks/ instead of `<!-- include: name -->`."""
 
         def included(match: re.Match[str]) -> str:
             path = f"benchmarks/{match[1]}.md"
@@ -208,7 +212,7 @@ class Pages:
         return self.files.rewritten(f"docs/{page}", page, (ROOT / "docs" / page).read_text(encoding="utf-8"))
 
     def results(self) -> None:
-        """Each study's report, with its figures."""
+        """Write each study's report, with its figures."""
         rows = []
         for study in self.reports:
             folder = STUDIES / study / "results"
@@ -228,7 +232,7 @@ class Pages:
         write("results/index.md", f"# Reports\n\nThe studies whose tables are kept in the project.\n\n{body}\n")
 
     def api(self) -> None:
-        """A page a module of src/retable, and a page a package that leads to them."""
+        """Write a page per module of src/retable, and a page per package that links to them."""
         source = ROOT / "src/retable"
         names = sorted(path.name for path in source.iterdir() if path.is_dir() and list(path.glob("*.py")))
         packages = "\n".join(f"- [`retable.{name}`]({name}/index.md): {about(source / name)}" for name in names)
@@ -251,7 +255,7 @@ class Pages:
             )
 
     def written(self) -> None:
-        """The pages that people wrote: their links to files outside of docs/ lead to pages of the site."""
+        """Write the pages of docs/, whose links to files outside docs/ lead to pages of the site."""
         for path in sorted((ROOT / "docs").rglob("*.md")):
             page = path.relative_to(ROOT / "docs").as_posix()
             if page not in ("correctness.md", "costs.md"):
@@ -262,7 +266,7 @@ class Pages:
         write("citation.md", f"# How to cite\n\nThe file `CITATION.cff`:\n\n```yaml\n{citation}```\n")
 
     def linked(self) -> None:
-        """The files that the other pages lead to."""
+        """Write the files that the other pages link to."""
         for path in sorted(self.files.linked):
             place = f"files/{path}"
             if path.endswith(ASSETS):
@@ -273,7 +277,7 @@ class Pages:
 
 
 def about(path: Path) -> str:
-    """The first sentence of a module's or a package's docstring."""
+    """Return the first sentence of a module's or a package's docstring."""
     path = path / "__init__.py" if path.is_dir() else path
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     paragraph = " ".join(docstring.split("\n\n")[0].split())
@@ -281,7 +285,7 @@ def about(path: Path) -> str:
 
 
 def plain(text: str) -> str:
-    """Text of a comment or docstring, in which no sign is markup but `code`."""
+    """Return the text of a comment or docstring with all markup escaped except `code`."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part[:1] == "`" else re.sub(r"([\\*_\[\]<>|#])", r"\\\1", part) for part in parts)
 

@@ -1,4 +1,4 @@
-"""Links of pages to files of the project: what lies outside of docs/ gets a page of the site, or is copied into it."""
+"""Links of pages to files of the project: files outside docs/ get a page of the site, or are copied into it."""
 
 import posixpath
 import re
@@ -13,13 +13,13 @@ ASSETS = (".svg", ".png", ".html", ".yaml")  # copied as they are
 
 @dataclass
 class Files:
-    """The files of the project that pages lead to, and where each is on the site."""
+    """The files of the project that pages link to, and their places on the site."""
 
     root: Path
     linked: set[str] = field(default_factory=set)
 
     def link(self, page: str, path: str, line: int | None = None) -> str:
-        """The link from a page of the site (`systems/tokenizers.md`) to a file or folder of the project."""
+        """Return the link from a page of the site (`systems/tokenizers.md`) to a file or folder of the project."""
         place = self._place(path)
         anchor = f"#__codelineno-0-{line}" if line and place.startswith("files/") else ""
         if place.startswith("files/"):
@@ -43,7 +43,7 @@ class Files:
         return f"files/{path}" if path.endswith(ASSETS) else f"files/{path.rstrip('/')}.md"
 
     def rewritten(self, source: str, page: str, text: str) -> str:
-        """A text as it stands in a file of the project, with its links as a page of the site needs them.
+        """Return a text of a file of the project, with its links as a page of the site needs them.
 
         A link to nothing stays as it is, for the build to refuse, and so does one to what the site alone has.
         """
@@ -60,7 +60,7 @@ class Files:
         return _LINK.sub(replaced, text)
 
     def page(self, path: str) -> str:
-        """The page that shows a file as it stands, or lists a folder."""
+        """Return the page that shows a file, or lists a folder."""
         source = self.root / path
         hidden = "---\nsearch:\n  exclude: true\n---\n"
         if source.is_dir():
