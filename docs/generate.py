@@ -70,7 +70,7 @@ class Pages:
     def _shown(self, system: System) -> tuple[str, str]:
         """Return a study that contains a system, and its result there.
 
-        The result is a number, preferably next to a published one and not of toy size; a figure or table; or what it lacks.
+        The result is a number, preferably next to a published one and not of toy size; a figure; a table; or its needs.
         """
         page = "systems/index.md"
         if system.ran:
