@@ -32,7 +32,8 @@ REFUSED = [
     ("pretrain recipe=bert/bert_base_typo", "conf/recipe/bert/bert_base_typo.yaml does not exist", "bert/bert_base"),
     ("pretrain recipe=bert_base", "conf/recipe/bert_base.yaml does not exist", "bert/bert_base"),
     ("pretrain logger=null", "write ~GROUP"),
-    ("evaluate benchmark=nothing_like_it", "conf/benchmark/nothing_like_it.yaml does not exist", "perplexity, phenomena"),
+    ("evaluate benchmark=nothing_like_it", "conf/benchmark/nothing_like_it.yaml does not exist",
+     "perplexity, phenomena"),
     ("evaluate benchmark=[perplexity,phenomenon]", "conf/benchmark/phenomenon.yaml does not exist; write phenomena"),
     ("evaluate stage=pretrain cell=grammar/lstm-9",
      "`retable repro` in a study that contains pretrain/grammar/lstm-9, or `python -m pipelines.pretrain`"),
@@ -50,7 +51,8 @@ REFUSED = [
     (f"embed {TINY} objective=full_softmax word_by_word=true", "write word_by_word=false"),
     (f"embed {TINY} clip_norm=5", "write clip_norm=null"),
     (f"embed {TINY} threads=0", "threads=0"),
-    *((f"pretrain {TINY} recipe=counted/kn3 {name}=1", f"error: {name.lstrip('+').partition('.')[0]} has no effect on this recipe, ",
+    *((f"pretrain {TINY} recipe=counted/kn3 {name}=1",
+       f"error: {name.lstrip('+').partition('.')[0]} has no effect on this recipe, ",
        "a count-based model; leave ")
       for name in ("budget", "+epochs", "+max_steps", "+clip_norm", "+optimizer.lr", "+patience",
                    "+batches.batch_size")),
@@ -69,7 +71,8 @@ REFUSED = [
     ("pretrain seed=3 --config-dir=. epochs=1", "epochs=1 comes after an option"),
     (f"evaluate {TINY} cell=nope", "outputs/pretrain/nope/model.safetensors is missing"),
     (f"pretrain {TINY} recipe=recurrent/lstm init=nope", "outputs/nope/config.yaml is missing"),
-    *((f"pretrain {TINY} recipe=recurrent/lstm {setting}={value}", f"{setting}={value} should be plain names separated by /")
+    *((f"pretrain {TINY} recipe=recurrent/lstm {setting}={value}",
+       f"{setting}={value} should be plain names separated by /")
       for setting in ("init", "tokens") for value in ("../../../etc/passwd", "/etc", "a//b", "a/./b")),
     *((f"{stage} {TINY} {setting}={place}", "; it cannot be created; write another path")
       for stage, setting in (("pretrain", "hydra.run.dir"), ("pretrain -m seed=1,2", "hydra.sweep.dir"))
