@@ -460,9 +460,7 @@ def neighbours(
 def describe(
     corpus: str,
     tokenizer: Annotated[str, typer.Argument()] = "word",
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD]...", help="words to tokenize step by step")
-    ] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help="words to tokenize by steps")] = None,
     other: Annotated[str | None, typer.Option(help="another prepared corpus to measure")] = None,
     characters: Annotated[int, typer.Option(help="largest number of characters read per split")] = 10_000_000,
 ) -> None:

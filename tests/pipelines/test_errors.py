@@ -32,7 +32,8 @@ REFUSED = [
     ("pretrain recipe=bert/bert_base_typo", "conf/recipe/bert/bert_base_typo.yaml does not exist", "bert/bert_base"),
     ("pretrain recipe=bert_base", "conf/recipe/bert_base.yaml does not exist", "bert/bert_base"),
     ("pretrain logger=null", "write ~GROUP"),
-    ("evaluate benchmark=nothing_like_it", "conf/benchmark/nothing_like_it.yaml does not exist", "perplexity, "),
+    ("evaluate benchmark=nothing_like_it", "conf/benchmark/nothing_like_it.yaml does not exist",
+     "perplexity, phenomena"),
     ("evaluate benchmark=[perplexity,phenomenon]", "conf/benchmark/phenomenon.yaml does not exist; write phenomena"),
     ("evaluate stage=pretrain cell=grammar/lstm-9",
      "`retable repro` in a study that contains pretrain/grammar/lstm-9, or `python -m pipelines.pretrain`"),
@@ -313,8 +314,7 @@ AGAIN = {
 def test_a_file_of_dvcs_that_is_none(text, name, tmp_path, monkeypatch, capsys):
     """By DVC, which reads an empty dvc.yaml as one without stages, and of dvc.lock by Retable itself."""
     monkeypatch.chdir(tmp_path)
-    # Theirs print to streams of earlier tests, and none at all would leave it to logging.lastResort.
-    monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [logging.NullHandler()])
+    monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [])  # theirs print to streams of earlier tests
     repo = Repo.init(no_scm=True)
     Path("dvc.yaml").write_text("stages: {one: {cmd: echo}}")
     Path(name).write_text(text)

@@ -68,7 +68,7 @@ def test_what_is_no_more_leaves_the_lock(monkeypatch, tmp_path):
     [
         ({"epochz": "1"}, "pretrain/ptb/lstm-1: unknown setting epochz; write epochs; "),
         ({"model._target_": "retable.models.recurrent.Odd"},
-         "pretrain/ptb/lstm-1: there is no retable.models.recurrent.Odd; write as _target_ "),
+         "pretrain/ptb/lstm-1: retable.models.recurrent.Odd does not exist; write the module and name"),
     ],
 )  # fmt: skip
 def test_a_cell_that_can_not_be_composed_is_named(monkeypatch, tmp_path, settings, message):

@@ -62,9 +62,9 @@ def test_what_a_recipe_sets_itself_of_those_that_it_inherits_from(tmp_path):
         (
             "corpus",
             "conll",
-            r"unknown corpus 'conll' (conll2000_chunking is a task); write \w+, \w+, \w+ or another one",
+            r"unknown corpus 'conll' \(conll2000_chunking is a task\); write \w+, \w+, \w+ or another one",
         ),
-        ("corpus", "conll2000", r"unknown corpus 'conll2000', and conll2000_chunking is a task; write "),
+        ("corpus", "conll2000", r"unknown corpus 'conll2000' \(conll2000_chunking is a task\); write "),
         ("corpus", "zzz", r"unknown corpus 'zzz'; write \w+, \w+, \w+ or another one of \d+ in conf/corpus$"),
         ("recipe", "lstn", "unknown recipe 'lstn'; write lstm"),
         ("scorer", "zzz", "unknown scorer 'zzz'; write one of carried, sliding_window"),
@@ -119,11 +119,15 @@ def test_a_table_comes_after_the_one_that_it_names(tmp_path):
 @pytest.mark.parametrize(
     ("files", "ask", "said"),
     [
-        (["recipe/mine/gpt", "recipe/transformer/gpt"], lambda conf: None, r"mine/gpt\.yaml and .*/gpt\.yaml are two"),
-        (["task/mine"], lambda conf: conf.says("task", "mine"), r"mine\.yaml inherits from /task_type/sentence"),
+        (
+            ["recipe/mine/gpt", "recipe/transformer/gpt"],
+            lambda conf: None,
+            r"mine/gpt\.yaml and .*/gpt\.yaml are recipes",
+        ),
+        (["task/mine"], lambda conf: conf.says("task", "mine"), r"mine\.yaml, defaults: /task_type/sentence"),
         ([], lambda conf: conf.class_says("own_mistake.Own", "asks_for"), r"own_mistake\.py can't be read: invalid"),
         (["table/a"], Conf.tables, "unknown table 'b'"),
-        (["table/a", "table/b"], Conf.tables, "a, b come after"),
+        (["table/a", "table/b"], Conf.tables, "the `after` of a, b"),
     ],
 )
 def test_files_that_do_not_fit_are_named(tmp_path, monkeypatch, files, ask, said):

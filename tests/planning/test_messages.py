@@ -27,7 +27,7 @@ MISTAKES = [
     ({"corpuss": "ptb"}, ", corpuss: ", "write corpus"),
     (system(of="lstn"), ", systems: ", "recipe 'lstn'; write lstm"),
     ({"corpus": "pbt"}, ": ", "corpus 'pbt'; write ptb"),
-    ({"corpus": None}, ", system lstm: no corpus", "corpus: grammar"),
+    ({"corpus": None}, ", system lstm has no corpus", "corpus: grammar"),
     ({"systems": ["lstm"]}, ", systems[0]: 'lstm' ", "write systems: [{of: lstm}]"),
     (system(sedes=2), ", systems[0].sedes: ", "write seeds"),
     (system(seeds=0), ", systems[0].seeds: 0 ", "write seeds: 3, or [1, 2]"),
@@ -123,8 +123,8 @@ def test_what_is_alike_with_a_margin_is_taken():
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (b"a: [1", "not valid YAML"), (b"\xff\xfe", "not valid YAML"), (b"- a", "write one `key: value` per line"),
-        (b"{[]: 1}", "not valid YAML"),
+        (b"a: [1", "not valid YAML"),
+        (b"\xff\xfe", "not valid YAML"), (b"- a", "write one `key: value` per line"), (b"{[]: 1}", "not valid YAML"),
         (b"a: 1\nb: {c: 1, c: 2}\n", "c occurs twice"), (b"a: 1\nb: 2\na: 3\n", "a occurs twice"),
     ],
 )  # fmt: skip
