@@ -11,8 +11,8 @@ PAYLOAD = ("model.safetensors", "vectors.bin")  # a system's cell has one or bot
 def find_cell(name: str | Path) -> Path:
     """Return the folder of a cell.
 
-    name: a path; or a cell in `outputs/` of the working folder or of the studies in it (`pretrain/grammar/gpt-1`, or
-        `gpt-1` if only one cell's name ends so); or `runs:/<id>`, an MLflow run.
+    name: a path, or `runs:/<id>` for an MLflow run, or the name of a cell in `outputs/` of the working folder or of its
+        studies: `pretrain/grammar/gpt-1`, or `gpt-1` if only one cell's name ends like this.
 
     Raises: UsageError: there is no such cell, or several.
     """
