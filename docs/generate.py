@@ -187,7 +187,7 @@ class Pages:
             rows = "\n".join(self._checks("correctness.md", checks))
             return f"## {KINDS[kind]}\n\n{{about}}\n\n{rows}\n".replace("{about}", match[2].strip())
 
-        text = (ROOT / "docs/correctness.md").read_text(encoding="utf-8")
+        text = self._page("correctness.md")
         write("correctness.md", re.sub(r"<!-- checks: (.*?) -->\n(.*?)<!-- end -->", listed, text, flags=re.DOTALL))
 
     def costs(self) -> None:
@@ -200,8 +200,12 @@ class Pages:
             body = re.sub(r"^(#+ )", r"#\1", body, flags=re.MULTILINE)
             return f"## {title.removeprefix('# ')} {{ #{match[1]} }}\n{body}"
 
-        text = (ROOT / "docs/costs.md").read_text(encoding="utf-8")
+        text = self._page("costs.md")
         write("costs.md", re.sub(r"<!-- include: (\w+) -->", included, text))
+
+    def _page(self, page: str) -> str:
+        """Return the text of a page of docs/, with its links to files of the project as the site needs them."""
+        return self.files.rewritten(f"docs/{page}", page, (ROOT / "docs" / page).read_text(encoding="utf-8"))
 
     def results(self) -> None:
         """Each study's report, with its figures."""
@@ -251,7 +255,7 @@ class Pages:
         for path in sorted((ROOT / "docs").rglob("*.md")):
             page = path.relative_to(ROOT / "docs").as_posix()
             if page not in ("correctness.md", "costs.md"):
-                write(page, self.files.rewritten(f"docs/{page}", page, path.read_text(encoding="utf-8")))
+                write(page, self._page(page))
         for name, page in ROOT_PAGES.items():
             write(page, self.files.rewritten(name, page, (ROOT / name).read_text(encoding="utf-8")))
         citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")

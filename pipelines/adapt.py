@@ -1,7 +1,8 @@
-"""A trained language model → one that goes on learning while it reads:
+"""Adapt a trained language model while it reads (dynamic evaluation, neural cache):
 `python -m pipelines.adapt cell=grammar/lstm-1 adaptation=neural_cache system=lstm_neural_cache`.
 
-How it learns is chosen by the validation text. The trained cell stays as it is; the new one carries it.
+The adaptation's settings are chosen on the validation text. The trained cell is unchanged;
+the new cell contains a copy.
 """
 
 import csv
@@ -33,8 +34,8 @@ def adapt(cfg: DictConfig) -> None:
     system, adaptation = load_system(cell), build(cfg.adaptation, "adaptation")
     if not isinstance(system, adaptation.asks_for):
         raise UsageError(
-            f"{cell} is no {adaptation.asks_for.__name__}, which adaptation={chosen('adaptation')} asks for; take the "
-            "cell of a network that reads from left to right, such as recipe=recurrent/lstm or transformer/gpt"
+            f"{cell} is not a {adaptation.asks_for.__name__}, which adaptation={chosen('adaptation')} needs; write the "
+            "cell of a left-to-right neural model, such as recipe=recurrent/lstm or transformer/gpt"
         )
     tokenizer = require(folder / "tokenizer.json")
     texts = {split: require(folder / f"{split}.bin") for split in adaptation.splits}
@@ -47,7 +48,7 @@ def adapt(cfg: DictConfig) -> None:
         vocab_size = Tokenizer.load(tokenizer).vocab_size
         fitted = adaptation.fit(system, {split: read_tokens(path, vocab_size) for split, path in texts.items()})
         best = {name: value for name, value in fitted.best.items() if name != "loss"}
-        # With the digest, what depends on this file depends on the trained weights, too.
+        # The digest makes all that depends on this file depend on the trained weights, too.
         arrays = {name: np.array(value, np.float64) for name, value in best.items()} | fitted.measured
         save_file(arrays | {"digests": np.array([[*bytes.fromhex(digest(weights))]], np.uint8)},
                   record.folder / "model.safetensors")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tokens → word vectors: `python -m pipelines.embed corpus=grammar recipe=vectors/skipgram seed=1`."""
+"""Train word vectors on tokens: `python -m pipelines.embed corpus=grammar recipe=vectors/skipgram seed=1`."""
 
 from pathlib import Path
 
@@ -27,16 +27,16 @@ def embed(cfg: DictConfig) -> None:
     tokens = read_tokens(inputs[1], tokenizer.vocab_size)
     counts = np.bincount(tokens, minlength=tokenizer.vocab_size)
     counts[tokenizer.boundary] = 0
-    seen = [(i, tokenizer.words[i]) for i in np.flatnonzero(counts)]  # a word that the text lacks gets no vector
+    seen = [(i, tokenizer.words[i]) for i in np.flatnonzero(counts)]  # words that do not occur get no vector
     if spaced := next((word for _, word in seen if word.split() != [word]), None):
         raise UsageError(
-            f"the token {spaced!r} has white space in it, which files of word vectors can't hold; write tokenizer=word"
+            f"the token {spaced!r} contains white space, which word-vector files do not allow; write tokenizer=word"
         )
     if cfg.word_by_word and cfg.clip_norm is not None:
-        raise UsageError("training word by word clips no gradient; write clip_norm=null, or word_by_word=false")
+        raise UsageError("word_by_word=true does not clip gradients; write clip_norm=null, or word_by_word=false")
     if cfg.word_by_word and (cfg.trainer.accelerator != "cpu" or cfg.trainer.get("strategy") == "fsdp"):
         raise UsageError(
-            "training word by word has all weights on the processor, in each process; write trainer=cpu, or "
+            "word_by_word=true needs all weights on the CPU, in each process; write trainer=cpu, or "
             "trainer=ddp trainer.accelerator=cpu, or word_by_word=false"
         )
     torch.manual_seed(cfg.seed)
@@ -48,7 +48,7 @@ def embed(cfg: DictConfig) -> None:
     if cfg.word_by_word:
         from retable.objectives.word_by_word import WordByWord
 
-        torch.set_num_threads(1)  # beside the loops torch has little to do, and its idle threads spin on their cores
+        torch.set_num_threads(1)  # torch has little to do here, and its idle threads would take time from the loops
 
         learner = WordByWord(objective, cfg.threads)
     with run_folder(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:

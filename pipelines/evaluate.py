@@ -1,9 +1,9 @@
-"""A trained system → its scores: `python -m pipelines.evaluate stage=pretrain cell=grammar/lstm-1`.
+"""Evaluate a trained system by benchmarks: `python -m pipelines.evaluate stage=pretrain cell=grammar/lstm-1`.
 
-Several benchmarks read the model once, each into a folder of its own: `benchmark=[perplexity,phenomena]`. What an
-earlier evaluation of the same system measured by the same settings, data and code is not measured again.
+Several benchmarks load the model once, and each writes to a separate folder: `benchmark=[perplexity,phenomena]`. Scores
+of an earlier evaluation of the same system with the same settings, data and code are reused.
 
-Word vectors that were trained elsewhere: `python -m pipelines.evaluate vectors=google.bin benchmark=google_analogies`.
+For word vectors trained elsewhere: `python -m pipelines.evaluate vectors=google.bin benchmark=google_analogies`.
 """
 
 from pathlib import Path
@@ -28,9 +28,11 @@ from retable.tasks.table import placed
 def evaluate(cfg: DictConfig) -> None:
     if cfg.vectors:
         source = Path(cfg.vectors)
-        name = source.parent.name if source.stem == "vectors" else source.stem  # embed cells call theirs vectors.bin
+        name = (
+            source.parent.name if source.stem == "vectors" else source.stem
+        )  # the file of an embed cell is vectors.bin
         inputs, cells, seed = [require(source)], [], 0
-        corpus, place = "vectors", cfg.out.replace(cfg.cell, f"vectors/{name}")  # an `out` of the user's own stays
+        corpus, place = "vectors", cfg.out.replace(cfg.cell, f"vectors/{name}")  # a user's own `out` stays
         system = load_vectors(source)
     else:
         source = Path("outputs", cfg.stage, cfg.cell)
@@ -44,7 +46,7 @@ def evaluate(cfg: DictConfig) -> None:
     for key, benchmark in benchmarks.items():
         if not isinstance(system, benchmark.asks_for):
             raise UsageError(
-                f"{source} is no {benchmark.asks_for.__name__}, which benchmark {key} asks for; choose another one"
+                f"{source} is not a {benchmark.asks_for.__name__}, which benchmark {key} needs; write another benchmark"
             )
     named = dict.fromkeys(path for benchmark in benchmarks.values() for path in benchmark.inputs)
     cells += sorted({path.parent for path in named if (path.parent / "run.json").exists()})
@@ -66,7 +68,7 @@ def evaluate(cfg: DictConfig) -> None:
                 if is_main_process():
                     keep(folder, kept)
             if twice := sorted(metrics.keys() & record.metrics.keys()):
-                raise UsageError(f"benchmark {key} has {twice[0]}, as one before it; ask the two in runs of their own")
+                raise UsageError(f"two benchmarks measure {twice[0]}; run benchmark {key} separately")
             record.metrics |= metrics
         record.extra["protocol"] = system.protocol
 

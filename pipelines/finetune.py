@@ -1,4 +1,4 @@
-"""A task of any kind and a model → a system: `python -m pipelines.finetune task=sentiment recipe=encoders/bilstm`."""
+"""Train a model on a task: `python -m pipelines.finetune task=sentiment recipe=encoders/bilstm`."""
 
 import sys
 from pathlib import Path
@@ -36,8 +36,8 @@ def finetune(cfg: DictConfig) -> None:
     kind: Any = resolve(cfg.model._target_)
     task.require(kind, cfg.model.get("d_predicate", 0))
     if cfg.patience is not None and task.selects is None:
-        raise UsageError(f"task={cfg.task_name} has no metric whose best validation is kept; leave patience= out")
-    for path in filter(Path.exists, task.inputs):  # the task says of others itself what they are
+        raise UsageError(f"task={cfg.task_name} has no metric for choosing the best validation; leave patience= out")
+    for path in filter(Path.exists, task.inputs):  # the task has its own message for missing files
         require(path)
     examples = {split: task.examples(split) for split in task.splits}
     if cfg.examples is not None:
@@ -50,7 +50,7 @@ def finetune(cfg: DictConfig) -> None:
         text, vectors, inputs = checkpoint.tokenizer, {}, []
 
     torch.manual_seed(cfg.seed)
-    # A frozen model's states are features, the same each time.
+    # The states of a frozen model are fixed features, so no dropout.
     model = build_model(cfg, text, **({"dropout": 0.0} if cfg.frozen else {}))
     objective = task.objective(model, text, **cfg.head)
     with placed(task.inputs):
@@ -65,7 +65,7 @@ def finetune(cfg: DictConfig) -> None:
         if any(True for _ in objective.parameters()):
             best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
             training.train(cfg, record, objective, batches, validation, best)
-        else:  # a rule
+        else:  # a rule without parameters
             save_weights(objective, record.folder / "model.safetensors")
         write_text(text, record.folder)
         if learnt := task.learnt():

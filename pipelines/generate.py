@@ -1,5 +1,5 @@
-"""A language model, T5 or translator → texts that it writes: `python -m pipelines.generate cell=grammar/lstm-1
-decoding=beam`."""
+"""Generate texts by a language model, T5 or translator:
+`python -m pipelines.generate cell=grammar/lstm-1 decoding=beam`."""
 
 import json
 import math
@@ -35,7 +35,15 @@ def generate(cfg: DictConfig) -> None:
 
 
 def write(cfg: DictConfig, cell: Path, system: System, path: Path, computed: dict[str, Any]) -> None:
-    """Have a system write, and keep its texts; its tokenizer is at `path`."""
+    """Generate texts by a system and write its cell.
+
+    Args:
+        cfg: the stage's configuration.
+        cell: folder of the system's cell.
+        system: the system.
+        path: the file of its tokenizer.
+        computed: the devices, for the record's costs.
+    """
     from retable.generation.fudge import FUDGE
     from retable.inference.writing import Writer
 
@@ -80,7 +88,7 @@ def write(cfg: DictConfig, cell: Path, system: System, path: Path, computed: dic
 
 
 def measure(completions: "list[Completion]", texts: list[str]) -> dict[str, float]:
-    """Lengths in tokens, the likelihood of a token, and how varied the words are."""
+    """Return the metrics of generated texts: mean length in tokens, log-probability per token (nats), and diversity."""
     tokens = sum(len(completion.ids) for completion in completions)
     words = [text.split() for text in texts]
     metrics = {

@@ -1,6 +1,6 @@
-"""Language models → their mixture: `python -m pipelines.mix cells=[pretrain/grammar/kn5-1,pretrain/grammar/lstm-1]`.
+"""Mix language models: `python -m pipelines.mix cells=[pretrain/grammar/kn5-1,pretrain/grammar/lstm-1]`.
 
-The weights are fitted on the validation text, or `weights=equal`. A cell may hold a mixture itself.
+The weights are fitted on the validation text, or equal (`weights=equal`). A cell may itself be a mixture.
 """
 
 import shutil
@@ -26,7 +26,7 @@ from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 def mix(cfg: DictConfig) -> None:
     if isinstance(cfg.cells, str) or len(set(cfg.cells)) < max(len(cfg.cells), 2):
         raise UsageError(
-            "a mixture is of two cells or more, each once; write cells=[pretrain/grammar/kn5-1,pretrain/grammar/lstm-1]"
+            "a mixture needs two or more different cells; write cells=[pretrain/grammar/kn5-1,pretrain/grammar/lstm-1]"
         )
     cells = [Path("outputs", cell) for cell in cfg.cells]
     for cell in cells:
@@ -34,7 +34,7 @@ def mix(cfg: DictConfig) -> None:
         if tokens != cfg.tokens:
             corpus, _, tokenizer = tokens.partition("/")
             raise UsageError(
-                f"{cell} was trained on {tokens}, not {cfg.tokens}; mix cells of the same tokens, and name those: "
+                f"{cell} was trained on {tokens}, not {cfg.tokens}; mix cells of the same tokens, and write "
                 f"corpus={corpus} tokenizer={tokenizer}"
             )
     systems = [load_language_model(cell) for cell in cells]
@@ -49,7 +49,7 @@ def mix(cfg: DictConfig) -> None:
         record.costs |= computed
         log_probs = np.stack([system.log_prob(tokens) for system in systems])
         weights = fit_weights(log_probs) if cfg.weights == "fitted" else np.full(len(cells), 1 / len(cells))
-        # With the digests, what depends on this file depends on all of the mixture.
+        # The digests make all that depends on this file depend on every part of the mixture.
         digests = [list(bytes.fromhex(digest(cell / "model.safetensors"))) for cell in cells]
         arrays = {"weights": weights, "digests": np.array(digests, np.uint8)}
         save_file(arrays, record.folder / "model.safetensors")

@@ -1,8 +1,7 @@
-"""A study → its DVC project, and the plans of its cells.
+"""Write the plans of a study's cells: `python -m pipelines.plan` in the study's folder, DVC's stage `plan`.
 
-`retable graph` writes a study's `params.yaml` and `dvc.yaml`. DVC's stage `plan`, `python -m pipelines.plan`, then
-composes the configuration of each cell and adds the fingerprint of the code that it reaches. A cell whose plan does
-not change is not run again.
+A plan contains a cell's configuration and the fingerprint of the code that it depends on. A cell whose plan and inputs
+do not change is not run again. `retable graph` writes the study's `params.yaml` and `dvc.yaml` first.
 """
 
 import shutil
@@ -19,7 +18,7 @@ from retable.planning.study import Study
 
 
 def plan() -> None:
-    """Write the plan of each cell of the study, and that of its report."""
+    """Write the plans of the study's cells and of its report."""
     study = set_study()
     shutil.rmtree("outputs/plan", ignore_errors=True)
     with composing():
@@ -32,17 +31,19 @@ def plan() -> None:
 
 
 def report_plan(study: Study) -> str:
-    """What a report depends on besides the cells: its code is also that of tasks and benchmarks, which define their
-    metrics."""
+    """Return, as YAML, what a report depends on besides its cells.
+
+    Its code includes that of tasks and benchmarks, which define their metrics.
+    """
     tables = conf().tables()
     chosen = {(group, name) for cell in study.cells.values() for group in MEASURED for name in cell.choices(group)}
     measured = [conf().says(*each) for each in sorted(chosen)]
-    said = {"study": study.name, "cells": sorted(study.cells), "said": dict(study.reported), "tables": tables}
-    said["code"] = code().fingerprint(reached_by("report", tables, measured))
-    texts = CODE["retable"] / "reporting"  # published numbers and templates, which are no code
+    content = {"study": study.name, "cells": sorted(study.cells), "said": dict(study.reported), "tables": tables}
+    content["code"] = code().fingerprint(reached_by("report", tables, measured))
+    texts = CODE["retable"] / "reporting"  # published numbers and templates are not Python code
     files = [texts / "references.yaml", *texts.glob("templates/*")]
-    said["texts"] = digest_of({path.name: digest(path) for path in files})
-    return as_yaml(said)
+    content["texts"] = digest_of({path.name: digest(path) for path in files})
+    return as_yaml(content)
 
 
 def main() -> None:

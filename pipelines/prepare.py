@@ -1,4 +1,4 @@
-"""Source → text: `python -m pipelines.prepare corpus=grammar`."""
+"""Write the three splits of a corpus: `python -m pipelines.prepare corpus=grammar`."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ from retable.core.settings import build
 from retable.corpora.overlap import text_overlap
 from retable.inference.build import asks
 
-# In UTF-8: those of ASCII but white space and separators, and those from U+0080 on but NEL.
+# Control characters in UTF-8: ASCII's without white space and separators, and U+0080 to U+009F without NEL.
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1b\x7f]|\xc2[\x80-\x84\x86-\x9f]")
 
 
@@ -44,16 +44,16 @@ def prepare(cfg: DictConfig) -> None:
 
 
 def _warn_of_control_characters(path: Path, called: Path) -> None:
-    """Print how many lines of a prepared text contain some, and the first one's number: a text rarely means them.
+    """Print the number of lines with control characters, which are rarely intended, and the first such line.
 
-    They stay in the text, as other readers of it have them, too.
+    The characters stay in the text, so that it is the same as for other programs.
     """
     with path.open("rb") as file:
-        found = [number for number, line in enumerate(file, 1) if _CONTROL.search(line)]
-    if found:
-        lines = f"{len(found)} lines have" if len(found) > 1 else "1 line has"
+        numbers = [number for number, line in enumerate(file, 1) if _CONTROL.search(line)]
+    if numbers:
+        lines = f"{len(numbers)} lines have" if len(numbers) > 1 else "1 line has"
         kinds = "control characters, such as NUL or a terminal's escapes"
-        print(f"warning: {called}: {lines} {kinds}, first line {found[0]}; they are kept", file=sys.stderr)
+        print(f"warning: {called}: {lines} {kinds}, first line {numbers[0]}; they are kept", file=sys.stderr)
 
 
 if __name__ == "__main__":

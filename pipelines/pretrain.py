@@ -1,4 +1,4 @@
-"""Tokens → a language model: `python -m pipelines.pretrain corpus=grammar recipe=recurrent/lstm seed=1`."""
+"""Train a language model on tokens: `python -m pipelines.pretrain corpus=grammar recipe=recurrent/lstm seed=1`."""
 
 from pathlib import Path
 
@@ -24,9 +24,9 @@ def pretrain(cfg: DictConfig) -> None:
 
 
 def count(cfg: DictConfig) -> None:
-    """A model in closed form."""
+    """Estimate a model from counts, in closed form."""
     if cfg.init != "random":
-        raise UsageError("a model in closed form is counted anew; leave init= out")
+        raise UsageError("a count-based model cannot start from another one; leave init= out")
     folder = Path("outputs/tokenize", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]
     tokenizer = Tokenizer.load(inputs[0])
@@ -38,7 +38,7 @@ def count(cfg: DictConfig) -> None:
 
 
 def learn(cfg: DictConfig) -> None:
-    """A model by gradients."""
+    """Train a model by gradients."""
     import torch
 
     from pipelines.app.init_from import continue_from, initialise_input, open_checkpoint

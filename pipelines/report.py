@@ -1,8 +1,7 @@
-"""A study's cells → its records, tables, figures and report: `python -m pipelines.report` in the study's folder.
+"""Write a study's records, tables, figures and report: `python -m pipelines.report` in the study's folder.
 
 The stage first writes `records/` from the cells; then it renders `results/` from the records only, as `retable report`
-does. With `tries=[…]` the report has these next to the study's cells, and goes
-to `work/report/`.
+does. With `tries=[…]` the report also shows these cells, and is written to `work/report/`.
 """
 
 from pathlib import Path
@@ -25,13 +24,13 @@ def report(cfg: DictConfig) -> None:
 
         page = render(study)
         describe_study(study, page)
-        print(f"The report is {page}")
+        print(f"wrote {page}")
         return
     tries: dict[str, list[Result]] = {}
     for place in cfg.tries:
         cell = Path("outputs", place)
         tries.setdefault(read_run(cell)["stage"], []).extend(map(read_result, result_folders(cell)))
-    print(f"The report is {render(study, tries)}")
+    print(f"wrote {render(study, tries)}")
 
 
 if __name__ == "__main__":

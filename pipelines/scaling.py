@@ -1,4 +1,4 @@
-"""Layers → what they cost by length and width: `python -m pipelines.scaling device=cpu`."""
+"""Measure the cost of layers by sequence length and width: `python -m pipelines.scaling device=cpu`."""
 
 from omegaconf import DictConfig
 
@@ -14,8 +14,8 @@ def scaling(cfg: DictConfig) -> None:
     from retable.evaluation.scaling import exponents, measure
 
     if torch.device(cfg.device).type == "cuda" and not torch.cuda.is_available():
-        raise UsageError(f"there is no device={cfg.device} here; write device=cpu")
-    torch.set_num_threads(1)  # the theory counts operations, not what several threads make of them
+        raise UsageError(f"device={cfg.device} is not available here; write device=cpu")
+    torch.set_num_threads(1)  # the theory counts operations, so time must not depend on threads
     with run_folder(cfg, inputs=[], upstream=[], system=cfg.device, seed=0, corpus="layers") as record:
         rows = measure(
             cfg.kernel, cfg.lengths, cfg.width, cfg.widths, cfg.length, cfg.batch_size, cfg.repeats, cfg.device

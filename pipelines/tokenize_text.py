@@ -1,4 +1,4 @@
-"""Text → tokens: `python -m pipelines.tokenize_text corpus=grammar tokenizer=word`."""
+"""Train a tokenizer and encode a text: `python -m pipelines.tokenize_text corpus=grammar tokenizer=word`."""
 
 import contextlib
 import ctypes
@@ -60,11 +60,11 @@ def tokenize(cfg: DictConfig) -> None:
 
 
 def take_over(cfg: DictConfig, text: Path) -> None:
-    """Leave the tokens that the corpus came in as they are, with the tokenizer that made them."""
+    """Copy the tokens and the tokenizer that a corpus of token ids came with."""
     names = ["tokenizer.json", *(f"{split}{end}" for split in SPLITS for end in (".bin", ".units.npy"))]
     files = [require(require(text) / "train.txt").with_name(name) for name in names]
     if not files[0].exists():
-        raise UsageError(f"{text} came as text alone; write tokenizer=bpe, or another that reads it")
+        raise UsageError(f"{text} has text but no token ids; write tokenizer=bpe, or another tokenizer")
     with run_folder(cfg, files, upstream=[text], system=Path(cfg.out).name, seed=0, corpus=cfg.text) as record:
         for file in files:
             shutil.copyfile(file, record.folder / file.name)
@@ -78,7 +78,14 @@ def take_over(cfg: DictConfig, text: Path) -> None:
 
 
 def measure(record: RunFolder, split: str, tokenizer: Tokenizer, totals: dict[str, float]) -> None:
-    """Record what a split counts, and its rates; log what the tokens of the test split leave open."""
+    """Record a split's counts and rates, and print a line if the test split's tokens do not determine its bytes.
+
+    Args:
+        record: the open cell with the split's tokens.
+        split: name of the split.
+        tokenizer: the tokenizer.
+        totals: counts of the split by name; `lost` (bytes) and `marks` (<unk> in the text) are removed from it.
+    """
     tokens = read_tokens(record.folder / f"{split}.bin", tokenizer.vocab_size)
     lost, unknown = Lost(int(totals.pop("lost")), int(totals.pop("marks"))), count_unknown(tokenizer, tokens)
     totals |= rates(totals["tokens"], totals["words"], totals["bytes"], unknown, lost)
@@ -93,13 +100,13 @@ def measure(record: RunFolder, split: str, tokenizer: Tokenizer, totals: dict[st
 
 
 def give_back_memory() -> None:
-    """To the system, what a trainer has freed and the C library keeps: 300 MB behind 10 million characters."""
+    """Return memory freed by a tokenizer's trainer to the system; the C library keeps 300 MB after 10 M characters."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 class Lines:
-    """The lines of a file, from the first whenever they are asked for; WordPiece asks twice."""
+    """The lines of a file, which can be iterated several times; WordPiece needs them twice."""
 
     def __init__(self, path: Path):
         self.path = path

@@ -1,1 +1,1 @@
-"""What the stages share."""
+"""Code shared by the stages."""

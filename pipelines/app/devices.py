@@ -1,4 +1,4 @@
-"""Where the stages compute that use trained systems: on the devices of the group `trainer`."""
+"""Devices for the stages that use trained systems, set by the group `trainer`."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,8 +11,12 @@ from retable.core.systems import AdaptedSystem, MixedSystem, System, TrainedSyst
 
 @contextlib.contextmanager
 def on_devices(cfg: DictConfig, *systems: System) -> Iterator[dict[str, Any]]:
-    """Put what is trained of the systems on this process's device, and have the Trainer of `cfg.trainer` measure it
-    inside the block. Yields what the record says of it. Counted models stay on the CPU, in one process."""
+    """Move the trained parts of systems to this process's device inside the block; `cfg.trainer` runs them.
+
+    Count-based models stay on the CPU, in one process.
+
+    Yields: accelerator and number of devices, for the cell's record.
+    """
     trained = [each.objective for system in systems for each in _trained(system)]
     if not trained:
         yield {"accelerator": "cpu", "devices": 1}

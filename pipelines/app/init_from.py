@@ -1,4 +1,4 @@
-"""What a model begins with, in place of what is drawn: the weights of a cell or of a checkpoint, word vectors."""
+"""Initialise models from the weights of a cell or checkpoint, or from word vectors, instead of at random."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,28 +29,38 @@ if TYPE_CHECKING:
 
 class Start(NamedTuple):
     inputs: list[Path]
-    drawn: list[str]  # the parameters that began as they were drawn, where others did not
+    drawn: list[str]  # parameters that stay randomly initialised, if others do not
 
 
 def initialise(
     cfg: DictConfig, objective: Objective, model: Model, text: Text, vectors: Vectors, checkpoint: "Checkpoint | None"
 ) -> list[Path]:
-    """Give `model`, which `objective` trains, the weights of the cell `cfg.init`, or of a checkpoint, and keep them if
-    it is to be frozen; and give its input the vectors of its words. Returns the files that these came from, but for
-    that of `vectors`."""
+    """Load the weights of the cell `cfg.init` or of a checkpoint into `model`, and word vectors into its input layer.
+
+    Args:
+        cfg: configuration of finetune; `init`, `frozen`, `embedding` and `freeze_embedding` are used.
+        objective: the objective that trains `model`.
+        model: the model to initialise and, if configured, to freeze.
+        text: tokenizer, or the vocabulary of words that are read by their spelling.
+        vectors: vectors of the vocabulary's words; unused with a tokenizer.
+        checkpoint: the checkpoint to load instead of a cell.
+
+    Returns: the files read, without that of `vectors`.
+    Raises: UsageError: frozen parts would keep random weights, or the weights do not fit.
+    """
     inputs: list[Path] = []
     if cfg.init != "random":
         weights, inputs = _weights(cfg, checkpoint)
         load_pretrained(objective, model, weights, inputs[-1])
     elif cfg.frozen:
         raise UsageError(
-            f"init=random would leave a frozen {type(model).__name__} as it was drawn; give init= a cell, as in "
-            "init=pretrain/grammar/gpt-1, or write frozen=false"
+            f"init=random leaves a frozen {type(model).__name__} with random weights; write a cell, as in "
+            "init=pretrain/grammar/gpt-1, or frozen=false"
         )
     elif model.frozen:
         raise UsageError(
-            f"init=random would leave what {type(model).__name__} keeps frozen as it was drawn; give init= a cell, as "
-            "in init=pretrain/grammar/elmo-1, or write model.frozen=false"
+            f"init=random leaves the frozen parts of {type(model).__name__} with random weights; write a cell, as "
+            "in init=pretrain/grammar/elmo-1, or model.frozen=false"
         )
     if cfg.frozen:
         freeze(model)
@@ -66,19 +76,24 @@ def initialise(
 def continue_from(
     cfg: DictConfig, objective: Objective, tokenizer: Tokenizer, checkpoint: "Checkpoint | None"
 ) -> Start:
-    """Begin pretraining with the weights of the cell `cfg.init`, or of a checkpoint: the model's, and of what stands on
-    it those that have the same name and shape. UsageError for a model of another shape or of other tokens."""
+    """Initialise pretraining from the weights of the cell `cfg.init` or of a checkpoint.
+
+    The model gets all its weights; other parts of the objective get those of the same name and shape.
+
+    Returns: the files read, and the parameters left at random.
+    Raises: UsageError: the model has another shape, or the tokens come from another tokenizer.
+    """
     if cfg.init == "random":
         return Start([], [])
     if checkpoint is None:
         cell = Path("outputs", cfg.init)
         made = read_config(cell)["tokens"]
         if Tokenizer.load(require(cell / "tokenizer.json")).digest != tokenizer.digest:
-            raise UsageError(f"{cell} was trained on the tokens of {made}, not of {cfg.tokens}; go on with those")
+            raise UsageError(f"{cell} was trained on the tokens {made}, not {cfg.tokens}; use the tokens {made}")
     elif checkpoint.tokenizer.digest != tokenizer.digest:
         corpus, path = chosen("corpus"), checkpoint.folder
         raise UsageError(
-            f"{cfg.tokens} was encoded by another tokenizer than that of {path}; first run "
+            f"{cfg.tokens} was not encoded by the tokenizer of {path}; first run "
             f"python -m pipelines.tokenize_text corpus={corpus} tokenizer=pretrained "
             f"tokenizer.train.path={path}, then this with tokenizer=pretrained"
         )
@@ -95,12 +110,12 @@ def continue_from(
 
 
 def open_checkpoint(cfg: DictConfig) -> "Checkpoint | None":
-    """What `pipelines.config.checkpoint` has put in place of init=hf:…"""
+    """Open the checkpoint that replaced init=hf:… in the configuration; None for another `init`."""
     return build(cfg.init, "init") if isinstance(cfg.init, DictConfig) else None
 
 
 def _weights(cfg: DictConfig, checkpoint: "Checkpoint | None") -> tuple[dict[str, Tensor], list[Path]]:
-    """The weights that `cfg.init` names, as our objectives call them, and the files that they are from, theirs last."""
+    """Return the weights of `cfg.init` by retable's parameter names, and their files, the weights' file last."""
     if checkpoint is not None:
         return checkpoint.weights, checkpoint.files
     path = require(Path("outputs", cfg.init, "model.safetensors"))
@@ -108,15 +123,22 @@ def _weights(cfg: DictConfig, checkpoint: "Checkpoint | None") -> tuple[dict[str
 
 
 def load_pretrained(objective: nn.Module, model: Model, weights: Mapping[str, Tensor], source: Path) -> None:
-    """Give `model`, or the parts of it that it names as `pretrained`, the weights of a pretrained model, which were
-    read from `source`; where it writes, `objective` with its softmax. UsageError where there is no such part, or they
-    are those of another."""
+    """Load pretrained weights into the model's `pretrained` parts, or into the whole objective of an encoder-decoder.
+
+    Args:
+        objective: the objective that contains `model`.
+        model: the model; its attribute `pretrained` lists the parts to load.
+        weights: tensors by parameter name.
+        source: the file of the weights, for messages.
+
+    Raises: UsageError: the model has no pretrained part, or the weights do not fit it.
+    """
     if isinstance(model, EncoderDecoder):
         put_weights(objective, weights, source)
         return
     if not model.pretrained:
         raise UsageError(
-            f"{type(model).__name__} has no part that is pretrained; write init=random, or take a model with an ELMo, "
+            f"{type(model).__name__} has no pretrained part; write init=random, or a recipe with an ELMo: "
             "recipe=taggers/elmo_tagger or recipe=coreference/mention_ranker_elmo"
         )
     for name, part in model.pretrained.items():
@@ -124,20 +146,27 @@ def load_pretrained(objective: nn.Module, model: Model, weights: Mapping[str, Te
 
 
 def freeze(model: Model) -> None:
-    """Keep the model's weights. UsageError for one that is pretrained in parts, or that has no head to learn."""
+    """Freeze the model's weights.
+
+    Raises: UsageError: only parts of the model are pretrained, or it has no head to train.
+    """
     if isinstance(model, EncoderDecoder):
-        raise UsageError(f"{type(model).__name__} writes its labels, and has no head; leave frozen=True out")
+        raise UsageError(f"{type(model).__name__} writes its labels as text and has no head; leave frozen=true out")
     if [*model.pretrained.values()] != [model]:
         raise UsageError(
-            f"{type(model).__name__} is pretrained in parts, and learns the others; leave frozen=true out"
-            + (": model.frozen=true keeps those parts" if "frozen" in vars(model) else "")
+            f"only parts of {type(model).__name__} are pretrained; leave frozen=true out"
+            + (", or write model.frozen=true to freeze those parts" if "frozen" in vars(model) else "")
         )
     model.requires_grad_(False)
 
 
 def initialise_input(model: Model, cfg: DictConfig, tokenizer: Tokenizer) -> list[Path]:
-    """Start the input layer from the word2vec file that `cfg.embedding` names, unless it says random, and tune it on
-    or, with `cfg.freeze_embedding`, leave it there. Returns the file."""
+    """Initialise the input layer from the word2vec file `cfg.embedding`, unless it is "random".
+
+    With `cfg.freeze_embedding` the layer is not trained.
+
+    Returns: the file, in a list; [] for random.
+    """
     inputs = []
     if cfg.embedding != "random":
         inputs.append(require(Path(cfg.embedding)))
@@ -147,10 +176,10 @@ def initialise_input(model: Model, cfg: DictConfig, tokenizer: Tokenizer) -> lis
 
 
 def freeze_input(model: Model, cfg: DictConfig) -> None:
-    """Leave the input layer as it begins, where `cfg` says so."""
+    """Freeze the input layer if `cfg.freeze_embedding`."""
     if cfg.freeze_embedding:
         if cfg.embedding == "random":
-            raise UsageError("freeze_embedding=true would leave the input as it was drawn; give embedding= a file")
+            raise UsageError("freeze_embedding=true leaves random input vectors; write embedding=FILE, or leave it out")
         _embedding(model).requires_grad_(False)
 
 

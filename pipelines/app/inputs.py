@@ -1,4 +1,4 @@
-"""What stages read: tokens of the kind that a cell was trained on, a cell and its prompts."""
+"""Inputs of stages: checks of a cell's tokens, opening a cell, and prompts."""
 
 from itertools import islice
 from pathlib import Path
@@ -16,24 +16,23 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 def require_tokens(cell: Path, tokens: str) -> None:
-    """Raise UsageError where `tokens`, such as `ptb/word`, are not those that the cell was trained on, or where those
-    that there are were made by another tokenizer than the cell's."""
+    """Raise UsageError if a cell was not trained on `tokens`, such as `ptb/word`, or their tokenizer has changed."""
     own = read_config(cell)["tokens"]
-    if own is not None and own != tokens:  # word vectors that were imported for a task have none
+    if own is not None and own != tokens:  # word vectors imported for a task have no tokens
         text, _, tokenizer = own.partition("/")
         raise UsageError(f"{cell} was trained on {own}; write corpus={text} tokenizer={tokenizer}")
     made_by, folder = cell / "tokenizer.json", Path("outputs/tokenize", tokens)
     other = folder / "tokenizer.json"
     if made_by.exists() and other.exists() and Tokenizer.load(made_by).digest != Tokenizer.load(other).digest:
         raise UsageError(
-            f"{folder} was encoded by another tokenizer than that of {cell}; first run "
+            f"{folder} was not encoded by the tokenizer of {cell}; first run "
             f"python -m pipelines.tokenize_text corpus={chosen('corpus')} "
             f"tokenizer=pretrained tokenizer.train.path={made_by}"
         )
 
 
 def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
-    """The cell that `cfg.stage` and `cfg.cell` name, the system in it, and the file of its tokenizer."""
+    """Return the cell of `cfg.stage` and `cfg.cell`, its system, and its tokenizer's file."""
     cell = Path("outputs", cfg.stage, cfg.cell)
     if cfg.stage in TASK_STAGES:
         from retable.inference.writing import load_writing
@@ -43,7 +42,7 @@ def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
 
 
 def first_words(path: Path, n_words: int, n_prompts: int) -> list[str]:
-    """The first words of the first lines that go on after them."""
+    """Return the first `n_words` words of the first `n_prompts` lines that are longer, as prompts."""
     lines = (words for words in map(str.split, read_lines(path)) if len(words) > n_words)
     prompts = [" ".join(words[:n_words]) for words in islice(lines, n_prompts)]
     if not prompts:

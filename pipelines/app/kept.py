@@ -1,4 +1,4 @@
-"""What benchmarks measured, kept for later evaluations of the same system: `work/measured/<key>`."""
+"""A cache of benchmark scores for later evaluations of the same system: `work/measured/<key>`."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from retable.core.errors import UsageError, require_file
 
 
 def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], cells: list[Path]) -> str:
-    """What the scores of a benchmark depend on: its settings, its data, the system, and the code that it reaches."""
+    """Return a digest of all that a benchmark's scores depend on: settings, data, system and code."""
     settings = OmegaConf.to_container(cfg.benchmark[name], resolve=True)
     digests = {str(path): digest(path) for path in (*inputs, *map(require_input, benchmark.inputs))}
     reached = reached_by("evaluate", {"benchmark": settings}, *loaded_from(cells))
@@ -24,7 +24,7 @@ def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], c
 
 
 def measured_before(kept: Path, folder: Path) -> dict[str, float] | None:
-    """The scores of a benchmark that are kept, and its files in `folder`; None if there are none, or damaged ones."""
+    """Return the cached scores of a benchmark and copy its files to `folder`; None without a valid entry in `kept`."""
     if not kept.exists():
         return None
     try:
@@ -40,7 +40,7 @@ def measured_before(kept: Path, folder: Path) -> dict[str, float] | None:
 
 
 def keep(folder: Path, kept: Path) -> None:
-    """Keep what a benchmark measured for later evaluations of the same system, in any study."""
+    """Cache a benchmark's files and scores as `kept`, for later evaluations of the same system in any study."""
     begun = kept.with_name(f"{kept.name}.{os.getpid()}")
     shutil.copytree(folder, begun)
     write_digests(begun)

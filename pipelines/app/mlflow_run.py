@@ -1,4 +1,4 @@
-"""A cell's run in MLflow: study → cell → what was measured of it, under short names that say what differs."""
+"""Describe a cell's run in MLflow: its parent (study or measured cell), short name, parameters, tags and data sets."""
 
 import os
 import re
@@ -21,7 +21,7 @@ from retable.planning.study import Study
 from retable.tracking.run import DataSet, Group, RunSpec, describe_group
 
 MEASURING = ("evaluate", "generate")  # the stages whose cells are of a trained system
-# Of the configuration: whatever else is set on the command line, and the model's own settings, stand beside these.
+# Settings that are always logged as parameters, next to the model's settings and those of the command line.
 _HEADLINE = (
     *("seed", "epochs", "budget", "examples", "init", "embedding", "frozen"),
     *("optimizer.lr", "batches.batch_size", "batches.length", "batch_size", "trainer.precision"),
@@ -31,7 +31,16 @@ _HEADLINE = (
 def run_spec(
     key: str, place: str, config: Any, said: Mapping[str, Any], digests: Mapping[str, str], upstream: Sequence[Path]
 ) -> RunSpec:
-    """With what the run of a cell is opened; it was made from the cells `upstream`."""
+    """Return the specification of a cell's run.
+
+    Args:
+        key: digest of the cell's configuration, inputs and code.
+        place: the cell's place without its stage.
+        config: its configuration.
+        said: facts for tags; stage, task, study and git_commit are required.
+        digests: digests of the files that it reads, by path.
+        upstream: the cells that it is made from.
+    """
     tags = {f"retable.{k}": str(v) for k, v in said.items() if v is not None}
     tags |= {"mlflow.source.name": module_of(said["stage"]), "mlflow.note.content": _note(said["stage"])}
     tags["retable.data_digest"] = digest_of(digests)[:16]
@@ -58,7 +67,7 @@ def _study(study: str) -> Group:
 
 
 def describe_study(study: Study, page: Path) -> None:
-    """Give the study's run in MLflow the means of the tables, and a note with a link to the report."""
+    """Add the tables' means, and a note with a link to the report, to the study's run in MLflow."""
     if not (os.environ.get("MLFLOW_TRACKING_URI") or (root() / "mlflow.db").exists()):
         return
     means = read_json(page.with_name("metrics.json")).items()
@@ -67,7 +76,7 @@ def describe_study(study: Study, page: Path) -> None:
 
 
 def _about_study() -> str:
-    """What the study of the working folder is for."""
+    """Return the comment at the top of the current study's file; "" without a study."""
     try:
         return comment_of(Path(f"{files_of_study()}{STUDY}"))
     except UsageError:  # the study is made elsewhere
@@ -75,9 +84,9 @@ def _about_study() -> str:
 
 
 def _name(stage: str, place: str, task: str | None) -> str:
-    """`lstm-1`, of a task `lstm-1 sentiment`, of a sweep `lstm-1+optimizer.lr-0.01`.
+    """Return a run's name: `lstm-1`, with a task `lstm-1 sentiment`, in a sweep `lstm-1+optimizer.lr-0.01`.
 
-    What differs comes first, since MLflow's column is narrow.
+    The system comes first because MLflow's column is narrow.
     """
     last = place.rpartition("/")[2]
     if task:
@@ -88,40 +97,44 @@ def _name(stage: str, place: str, task: str | None) -> str:
 
 
 def _measures(place: str, config: Mapping[str, Any]) -> str:
-    """What is measured of a cell, below which it stands: `perplexity, phenomena`, or a decoding, `top_p`."""
+    """Return the name of a run below the measured cell's: its benchmarks (`perplexity, phenomena`) or decoding."""
     rest = place.rpartition("/")[2].removeprefix(config["cell"].rpartition("/")[2])
     return ", ".join(config["benchmark"]) + rest if "benchmark" in config else rest.removeprefix("-")
 
 
 def _note(stage: str) -> str:
-    """What the recipe says of itself, and the command."""
+    """Return the recipe's comment and the command, as Markdown."""
     command = f"`{' '.join([f'python -m {module_of(stage)}', *overrides()])}`"
     recipe = HydraConfig.get().runtime.choices.get("recipe")
-    if recipe is None or not (CONF / "recipe" / f"{recipe}.yaml").exists():  # one of the user's own folder
+    if recipe is None or not (CONF / "recipe" / f"{recipe}.yaml").exists():  # a recipe of the user's own folder
         return command
     return f"{comment_of(CONF / f'recipe/{recipe}.yaml').removeprefix('@package _global_').strip()}\n\n{command}"
 
 
 def headline(config: Any) -> dict[str, Any]:
-    """The parameters by which runs are compared: choices, the model, what is usually varied, and what was said. The
-    whole configuration is an artifact."""
+    """Return the parameters for comparing runs: choices, model, usually varied settings, and overrides.
+
+    The whole configuration is logged as a file.
+    """
     values = flat(config)
-    said = {override.lstrip("+~").partition("=")[0] for override in overrides()}
-    kept = {key for key in values if key in _HEADLINE or key in said}
+    by_hand = {override.lstrip("+~").partition("=")[0] for override in overrides()}
+    kept = {key for key in values if key in _HEADLINE or key in by_hand}
     kept |= {key for key in values if key.startswith("model.") and not key.endswith("._target_")}
     choices = HydraConfig.get().runtime.choices.items()
     without = ("logger", "callbacks", "debug")
     chosen = {str(k): v for k, v in choices if v is not None and not k.startswith("hydra") and k not in without}
-    if "task" in chosen or config.get("objective") is None:  # the choice is of the recipe's pretraining, or of none
+    if (
+        "task" in chosen or config.get("objective") is None
+    ):  # this choice belongs to the recipe's pretraining, or nothing uses it
         chosen.pop("objective", None)
-    if "task" in chosen:  # which has an optimizer, a schedule and batches in place of the recipe's
+    if "task" in chosen:  # a task replaces the recipe's optimizer, schedule and batches
         chosen |= {k: config[k]["_target_"].rpartition(".")[2] for k in ("optimizer", "schedule") if k in chosen}
-        kept = {key for key in kept if key in said or not key.startswith("batches.")}
-    return chosen | {key: values[key] for key in sorted(kept) if values[key] is not None or key in said}
+        kept = {key for key in kept if key in by_hand or not key.startswith("batches.")}
+    return chosen | {key: values[key] for key in sorted(kept) if values[key] is not None or key in by_hand}
 
 
 def data_sets(digests: Mapping[str, str]) -> Iterator[DataSet]:
-    """Those of the inputs that are a split, by their files' names."""
+    """Yield the input files whose names contain a split (train, validation or dev, test) as data sets."""
     for path, digest in digests.items():
         folder, _, file = path.removeprefix("outputs/").rpartition("/")
         words = ["validation" if word == "dev" else word for word in re.split(r"[^a-z]+", file.lower())]

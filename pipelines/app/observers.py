@@ -1,4 +1,4 @@
-"""Who looks on while a stage trains, by the groups `logger` and `callbacks`, and the trial of a search."""
+"""Observers of training: loggers and callbacks of the groups `logger` and `callbacks`, and a search's pruner."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,8 +15,10 @@ from retable.core.settings import build
 
 @contextlib.contextmanager
 def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable[[Sequence[Any]], None]]]:
-    """What hands points on to each logger of `cfg` but MLflow, which have been told the `settings`. UsageError where
-    the library of one is missing."""
+    """Yield a function per logger of `cfg`, except MLflow, that logs points to it; `settings` are logged first.
+
+    Raises: UsageError: a logger's library is not installed.
+    """
     made = {name: _made("logger", name, each) for name, each in (cfg.get("logger") or {}).items() if name != "mlflow"}
     if not made:
         yield []
@@ -33,9 +35,9 @@ def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable
 
 
 def callbacks(cfg: DictConfig) -> list[Any]:
-    """Return the callbacks of a training: those that `cfg` names, and those of each training.
+    """Return the callbacks of a training: those in `cfg` and those that each training has.
 
-    With RETABLE_PROGRESS, a file's path, one more keeps there how far it is; in a search one may end the training.
+    If RETABLE_PROGRESS is set, one more writes the progress to that file; in a search, one may stop the training.
     """
     from retable.training.callbacks import Minutes, Rates, ValidationLoss
 
@@ -53,9 +55,9 @@ def callbacks(cfg: DictConfig) -> list[Any]:
 
 
 def taught(measure: Any, piece: Any) -> Any:
-    """Return the places and the batch of those examples of a piece of a task's validation that can be trained on.
+    """Return the places and batch of those examples in a piece of validation that have a training loss.
 
-    None if there are none, or if the measure has a loss of its own.
+    Returns None if there are none, or if the measure has its own loss.
     """
     import numpy as np
 
@@ -63,7 +65,7 @@ def taught(measure: Any, piece: Any) -> Any:
 
     if not isinstance(measure, Predictions):
         return None
-    # By its private name: a new name would have the cells of all tasks made again.
+    # A private name: a public one would change the fingerprint of all tasks' cells.
     places, encoded = piece[0], measure._encoded
     if encoded.taught is None or (kept := np.isin(places, encoded.taught)).all():
         return piece
@@ -80,7 +82,7 @@ def _made(group: str, name: str, part: Any) -> Any:
 def reporter(
     storage: str, study: str, trial: int, metric: str, pruner: Mapping[str, Any]
 ) -> Callable[[int, Mapping[str, float]], bool]:
-    """Of a job: what tells the search a validation, and whether that has the trial end."""
+    """Return a function that reports a validation to the search and returns whether to prune the trial."""
     known = optuna.load_study(study_name=study, storage=storage, pruner=instantiate(pruner))
     frozen = next(each for each in known.get_trials(deepcopy=False) if each.number == trial)
     return Reporter(optuna.Trial(known, frozen._trial_id), set(frozen.intermediate_values), metric)
@@ -93,6 +95,6 @@ class Reporter:
     def __call__(self, step: int, metrics: Mapping[str, float]) -> bool:
         if self._metric not in metrics:
             return False
-        if step not in self._reported:  # a run that goes on from a checkpoint validates again
+        if step not in self._reported:  # a run resumed from a checkpoint repeats a validation
             self._trial.report(metrics[self._metric], step)
         return self._trial.should_prune()

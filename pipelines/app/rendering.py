@@ -1,4 +1,4 @@
-"""Records of cells, and tables, figures and the report that are rendered from them."""
+"""Write records of cells, and render tables, figures and the report from them."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,7 +26,7 @@ NOT_RENDERED = ("bands", "cost", "more_seeds")  # keys of a study that the repor
 
 
 def write_records(study: Study) -> None:
-    """Write the record of each cell of the study, and remove those of cells that it no longer has."""
+    """Write the record of each cell of the study, and remove records of other cells."""
     records = Path(f"{files_of_study()}records")
     paths = {record_of(records, cell): cell for cell in study.cells.values()}
     for path, cell in paths.items():
@@ -42,7 +42,7 @@ def record_of(records: Path, cell: Cell) -> Path:
 
 
 def render(study: Study, tries: dict[str, list[Result]] | None = None) -> Path:
-    """Write the tables, figures and the report of a study from its records, with `tries` next to them; its page."""
+    """Write the tables, figures and report of a study from its records and `tries`; return the path of its page."""
     out = Path("work/report") if tries else Path(f"{files_of_study()}results")
     refuse_all_but_a_report(out)
     with replace(out, WORK / "report.begun", WORK / "report.replaced") as begun:
@@ -57,7 +57,7 @@ def print_latex(study: Study) -> None:
 
 
 def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> list[Table]:
-    """Write the tables, figures and the report of a study from its records, with `tries` next to them, into `out`."""
+    """Write the tables, figures and report of a study from its records and `tries` into `out`; return the tables."""
     root = files_of_study()
     results: dict[str, list[Result]] = {name: [] for name in STAGES}
     for cell in study.cells.values():
@@ -85,7 +85,7 @@ def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> li
 
 
 def _further_seeds(study: Study, root: str) -> dict[Path, Cell]:
-    """The records of study `more_seeds` that add seeds to this study's systems, with their cells."""
+    """Return the records in study `more_seeds` that add seeds to this study's systems, with their cells."""
     if not (folder := folder_of_more_seeds(study, root)):
         return {}
     cells = more_seeds(study, read_study(conf(), Path(folder, STUDY)))
@@ -93,7 +93,7 @@ def _further_seeds(study: Study, root: str) -> dict[Path, Cell]:
 
 
 def _seeds_line(study: Study, cells: Iterable[Cell]) -> str:
-    """Which seeds of which systems come from the other study."""
+    """Return a sentence that lists the seeds of each system that come from the other study."""
     systems: dict[str, set[int]] = {}
     for cell in cells:
         if "seed" in cell.settings:

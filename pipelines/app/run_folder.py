@@ -1,4 +1,4 @@
-"""The record of a cell: its folder complete or not there at all, what it was made from, its run in MLflow."""
+"""Run a stage's body and publish its cell atomically, with origins, costs and a run in MLflow."""
 
 import contextlib
 import os
@@ -42,29 +42,30 @@ from retable.training.signals import Pruned, Stopped
 if TYPE_CHECKING:
     from retable.tracking.run import Run
 
-THREADS = "threads"  # of a scratch folder: on how many its checkpoints were computed
-REPLACED = "replaced"  # beside scratch folders: a cell that another is taking the place of
+THREADS = "threads"  # in a scratch folder: the number of threads that computed its checkpoints
+REPLACED = "replaced"  # next to scratch folders: the old cell while a new one replaces it
 
 
 class RunFolder:
-    """An open cell: `folder` takes its payload, `scratch` survives a kill, `log` goes to MLflow."""
+    """An open cell: `folder` is for its payload, `scratch` survives a kill, `log` logs points to MLflow and loggers."""
 
     def __init__(self, folder: Path, scratch: Path, log: Callable[..., None]):
         self.folder, self.scratch, self.log = folder, scratch, log
         self.metrics: dict[str, float] = {}
-        self.extra: dict[str, Any] = {}  # facts, the same whenever the cell is made
-        self.costs: dict[str, Any] = {}  # seconds, speeds, memory: of this making alone
-        self.files: list[str] = []  # of the folder, small ones to read: they stand in MLflow too
+        self.extra: dict[str, Any] = {}  # facts that are the same each time the cell is made
+        self.costs: dict[str, Any] = {}  # seconds, speeds, memory of this run only
+        self.files: list[str] = []  # small files of the folder to store in MLflow as well
 
 
 @dataclass(frozen=True)
 class Making:
-    """What is made: the cell's place, and all that its numbers come of.
+    """A cell in progress: its place, and all that its numbers depend on.
 
     Attributes:
         facts: stage, system, corpus, seed and task, which identify the cell.
-        digests: of the files that it is made from.
-        cells: that it is made from.
+        digests: digests of the input files, by path.
+        cells: the cells that it is made from.
+        key: digest of configuration, inputs and code.
     """
 
     stage: str
@@ -81,7 +82,7 @@ class Making:
 
     @property
     def bench(self) -> Path:
-        """The folder where everything of the cell waits that a kill leaves."""
+        """Return the working folder of the cell; a kill leaves its unfinished files there."""
         return _bench(self.stage, self.place)
 
     @property
@@ -101,12 +102,18 @@ def run_folder(
     task: str | None = None,
     place: str | None = None,
 ) -> Iterator[RunFolder]:
-    """Run the body of a stage and leave its cell complete, or not at all.
+    """Run the body of a stage and publish its cell, complete or not at all.
 
-    `inputs` are the files whose digests the record keeps; `upstream` the cells that led to them, to which those that
-    hold an input are added; `place` is where the cell goes if not to `cfg.out`. The body fills `record.folder` and
-    `record.metrics`; `record.extra` adds to `run.json`, `record.costs` to the record beside the cell. In the processes
-    that a distributed strategy starts beside the first, the body runs alike, and what it writes is thrown away.
+    The body writes files to `record.folder` and fills `record.metrics`; `record.extra` is added to `run.json`,
+    `record.costs` to the record next to the cell. The body also runs in the further processes of a distributed
+    strategy; their files are discarded.
+
+    Args:
+        cfg: the stage's configuration.
+        inputs: the files that the cell depends on; their digests are recorded.
+        upstream: the cells that it is made from; cells that contain an input are added.
+        system, seed, corpus, task: facts that identify the cell.
+        place: the cell's place without its stage, if not `cfg.out`.
     """
     stage, cell = stage_name(cfg), place or cfg.out
     whole: Any = OmegaConf.to_container(cfg, resolve=True)
@@ -123,7 +130,7 @@ def run_folder(
                 yield record
             return
         if environment.is_job() and artifacts.read_record(making.out).get("key") == making.key:
-            shutil.rmtree(making.scratch, ignore_errors=True)  # a kill may have left it
+            shutil.rmtree(making.scratch, ignore_errors=True)  # left by a kill
             environment.report(there=True)
             raise ThereAlready
         with _scratch(making):
@@ -138,20 +145,20 @@ def run_folder(
                 artifacts.write_record(making.out, made)
             if run is not None:
                 _finish(run, making, record)
-            # By the key a job knows that it has nothing to do: its run has ended, too. MLflow may answer only now.
+            # The key is written last: with it, a later job knows that the cell and its run are finished.
             artifacts.write_record(making.out, {**made, "key": making.key, "mlflow_run_id": run and run.id})
             shutil.rmtree(making.scratch)
     if not environment.is_job():  # the launcher shows the scores of all jobs
         print(f"{making.out}: {', '.join(_scores(making.out, record.metrics)) or 'made'}")
         if differs:
-            said = f"{stage}/{cell} is made otherwise, and is as it was"
-            print(f"a try: {making.out} has what came of it; {said}", file=sys.stderr)
+            reason = f"its settings differ from those of {stage}/{cell}, which is unchanged"
+            print(f"a try: the result is in {making.out}; {reason}", file=sys.stderr)
     if debugging(overrides()):
-        print(f"debugged: {making.out} has what came of it; outputs/ and MLflow are as they were", file=sys.stderr)
+        print(f"debugged: the result is in {making.out}; outputs/ and MLflow are unchanged", file=sys.stderr)
 
 
 def _scores(cell: Path, metrics: Mapping[str, float]) -> Iterator[str]:
-    """The main scores of a finished cell, with the 95 % intervals over its units where it has units."""
+    """Yield the main scores of a finished cell, with 95 % intervals over its units if it has units."""
     scores, known = artifacts.main_scores(metrics), dict[str, tuple[float, float]]()
     if [*cell.glob("units.csv"), *cell.glob("*/units.csv")]:
         from retable.reporting.results import intervals  # imports pandas
@@ -164,7 +171,7 @@ def _scores(cell: Path, metrics: Mapping[str, float]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _held(stage: str, place: str, facts: Mapping[str, Any]) -> Iterator[None]:
-    """Have the cell's place to this process alone, with what a kill left there put in order."""
+    """Lock the cell's place for this process, after recovery from a kill; does nothing in further processes."""
     if not is_main_process():
         yield
         return
@@ -190,7 +197,7 @@ def _making(
 
 @contextlib.contextmanager
 def _thrown_away(making: Making) -> Iterator[RunFolder]:
-    """What a process writes that isn't the first."""
+    """Yield an open cell whose files are discarded, for processes other than the main one."""
     making.scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as nowhere:
         yield RunFolder(Path(nowhere), making.scratch, lambda points: None)
@@ -198,8 +205,10 @@ def _thrown_away(making: Making) -> Iterator[RunFolder]:
 
 @contextlib.contextmanager
 def _scratch(making: Making) -> Iterator[None]:
-    """Give the cell its scratch folder, and remove those of other configurations, inputs or code. Where somebody debugs
-    or a search ends the trial, its own goes, too."""
+    """Make the cell's scratch folder, and remove those of other configurations, inputs or code.
+
+    With `debug=`, or when a search prunes the trial, its own is removed as well.
+    """
     try:
         for left in making.bench.iterdir():
             if re.fullmatch("[0-9a-f]{12}", left.name) and (left != making.scratch or debugging(overrides())):
@@ -218,7 +227,7 @@ def _scratch(making: Making) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _run(tracked: bool, making: Making, made: Mapping[str, Any]) -> Iterator["Run | None"]:
-    """Open the cell's run in MLflow, if it is to have one; close it where the block does not end well."""
+    """Open the cell's run in MLflow if `tracked`; close it if the block raises. Yields None without a run."""
     if not tracked:
         yield None
         return
@@ -230,7 +239,7 @@ def _run(tracked: bool, making: Making, made: Mapping[str, Any]) -> Iterator["Ru
     run = start(run_spec(making.key, making.place, making.config, tags, making.digests, making.cells))
     try:
         yield run
-    except Stopped:  # it goes on when the stage runs again, like a killed one
+    except Stopped:  # the run resumes when the stage runs again
         run.stop()
         raise
     except Pruned as pruned:
@@ -251,9 +260,9 @@ def _log_to(sinks: Sequence[Callable[[Any], None]]) -> Callable[[Any], None]:
 
 @contextlib.contextmanager
 def _costs() -> Iterator[dict[str, Any]]:
-    """Yield what the block takes of time and memory, and on what: known at its end."""
+    """Yield a dictionary that gets the block's seconds, peak memory (MiB), hardware and environment at its end."""
     costs: dict[str, Any] = {}
-    # Of two clocks: seconds by the one that goes on evenly, whatever the other is set to.
+    # Seconds by the monotonic clock, since the system's clock may be set during a run.
     started, startup = time.monotonic(), max(time.time() - psutil.Process().create_time(), 0.0)
     yield costs
     costs |= {"startup_seconds": round(startup, 2), "seconds": round(time.monotonic() - started, 2)}
@@ -263,14 +272,16 @@ def _costs() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def _written(making: Making, log: Callable[[Any], None]) -> Iterator[RunFolder]:
-    """Put the cell in its place when the block ends well: payload, configuration, metrics, origins."""
+    """Publish the cell when the block ends without an error: payload, configuration, metrics, origins."""
     with publish(making.out, making.scratch / "payload", making.bench / REPLACED) as folder:
         record = RunFolder(folder, making.scratch, log)
         yield record
         OmegaConf.save(OmegaConf.create(making.config), folder / "config.yaml")
         artifacts.write_metrics(folder, record.metrics)
         origins = {"made_from": [*map(_called, making.cells)], "digests": making.digests, "format": FORMAT}
-        if (threads := record.costs.get("threads", 1)) != 1:  # they add in another order: other last digits
+        if (
+            threads := record.costs.get("threads", 1)
+        ) != 1:  # the order of additions, so the last digits, depends on it
             origins["threads"] = threads
         artifacts.write_json(folder / "run.json", making.facts | origins | record.extra)
 
@@ -286,8 +297,11 @@ def _finish(run: "Run", making: Making, record: RunFolder) -> None:
 
 
 def without_doubles(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return metrics without a task's scores on validation that the curve ends with: `sentiment/validation/accuracy`
-    where `validation/accuracy` is the same number. metrics.json has both, and tables read the first."""
+    """Remove a task's validation scores that repeat the end of the curve.
+
+    `sentiment/validation/accuracy` is removed if `validation/accuracy` is the same number. metrics.json keeps both, and
+    tables read the first.
+    """
 
     def doubles(name: str) -> bool:
         _, separator, rest = name.partition("/")
@@ -302,15 +316,17 @@ def _bench(stage: str, place: str) -> Path:
 
 @contextlib.contextmanager
 def _same_threads(scratch: Path) -> Iterator[None]:
-    """Go on with as many threads as a training began with, whatever this machine has: another number adds in another
-    order. Says so where that is not what was asked for."""
+    """Resume training with the number of threads that it began with; print a line if that differs from the setting.
+
+    Another number of threads adds in another order and changes the last digits.
+    """
     if (torch := sys.modules.get("torch")) is None:  # nothing is trained
         yield
         return
     kept, now = scratch / THREADS, torch.get_num_threads()
     if kept.exists() and any(scratch.glob("*.ckpt")):
         if (began := int(kept.read_text())) != now:
-            print(f"goes on with {began} threads, as it began, for {now}; remove {scratch} to begin anew",
+            print(f"resuming with {began} threads, as at the start, instead of {now}; remove {scratch} to start again",
                   file=sys.stderr)  # fmt: skip
             torch.set_num_threads(began)
     else:
@@ -323,13 +339,13 @@ def _same_threads(scratch: Path) -> Iterator[None]:
 
 
 def _called(cell: Path) -> str:
-    """What a cell is called: `pretrain/grammar/lstm-1`, and outside of `outputs/` the whole path."""
+    """Return a cell's place, such as `pretrain/grammar/lstm-1`; outside of `outputs/` its whole path."""
     return str(cell).removeprefix("outputs/")
 
 
 def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
-    """What the systems of these cells are built from again, of those that hold one."""
+    """Yield, for each cell with a configuration, the parts that its system is built from when it is loaded."""
     for cell in cells:
-        if (config := cell / "config.yaml").exists():  # read as what it is: it may have come from elsewhere
+        if (config := cell / "config.yaml").exists():  # not resolved: it may come from elsewhere
             made = yaml.load(artifacts.require(config).read_text(encoding="utf-8"), yaml.CSafeLoader)
             yield {key: made[key] for key in LOADED if isinstance(made.get(key), dict | list)}

@@ -1,4 +1,4 @@
-"""The Hydra application that every stage is."""
+"""The decorator that turns a function into a stage: a Hydra application with checks of its settings."""
 
 import functools
 import logging
@@ -37,34 +37,34 @@ ASKING = {"--help", "-h", "--hydra-help", "--version", "--shell-completion", "-s
 def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
     """Make `function` the Hydra application of the root config named after it.
 
-    A mistake of use ends with one line on standard error and exit code 2, without a traceback. A stage imports torch,
-    and what imports it, in its body: `--help` and the shell's completion then answer at once.
+    A user's mistake gives one line on standard error and exit code 2, without a traceback. A stage imports torch in its
+    body, so that `--help` and the shell's completion answer at once.
     """
 
     known: tuple[str, ...] = ()
 
     @functools.wraps(function)
     def job(cfg: DictConfig) -> None:
-        with one_line_errors():  # Hydra announces in lines of its own what a job raises
-            if trust.trusted() != known:  # by hydra.job.env_set, which any file of conf/ may have
-                raise UsageError(f"a configuration can't trust a package; set {trust.PACKAGES} outside of it")
+        with one_line_errors():  # Hydra would print its own lines about an exception of a job
+            if trust.trusted() != known:  # changed by hydra.job.env_set in a configuration file
+                raise UsageError(f"a configuration cannot trust a package; set {trust.PACKAGES} in the environment")
             if HydraConfig.get().mode == RunMode.MULTIRUN:
                 raise UsageError("hydra/launcher=basic runs all jobs in one process; leave it out")
             make_ready(function.__name__, cfg)
             function(cfg)
 
     def main() -> None:
-        os.environ["HYDRA_FULL_ERROR"] = "1"  # have Hydra raise what it would otherwise print in its own way
+        os.environ["HYDRA_FULL_ERROR"] = "1"  # make Hydra raise exceptions instead of printing them
         OmegaConf.register_new_resolver("about", lambda: function.__globals__["__doc__"].strip(), replace=True)
         OmegaConf.register_new_resolver("groups", groups, replace=True)
         nonlocal known
         with one_line_errors():
             require_own_checkout()
-            arguments = trust.taken(sys.argv[1:])  # before those of a plan, which may be from elsewhere
+            arguments = trust.taken(sys.argv[1:])  # before a plan's settings: a plan may come from elsewhere
             known = trust.trusted()
             _refuse_unread(arguments)
             sys.argv[1:] = [text for argument in arguments for text in _of_plan(argument)]
-        logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it announces what it raises
+        logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it logs the exceptions that it raises
         hydra_looks_into_folders()
         show_warnings_in_one_line()
         listen()
@@ -82,7 +82,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
 
 
 class _Options(ArgumentParser):
-    """Hydra's options, as of the parser that is the parent; a mistake is one line, without argparse's usage."""
+    """A parser of Hydra's options that reports a mistake in one line, without argparse's usage."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; `--hydra-help` lists the options")
@@ -95,39 +95,47 @@ def _refuse_unread(arguments: list[str]) -> None:
     for each in unread:
         if each.startswith("-"):
             near = get_close_matches(each, re.findall("--[a-z-]+", parser.format_usage()), n=1, cutoff=0.7)
-            parser.error(f"there is no option {each}{f', but {near[0]}' if near else ''}")
+            parser.error(f"unknown option {each}{f'; write {near[0]}' if near else ''}")
         option = next(other for other in arguments if other.startswith("-"))
         raise UsageError(f"{each} comes after an option and would not be read; write {option} before all settings")
-    given = dict[str, str]()
+    settings = dict[str, str]()
     for each in arguments:
         name, equals, _ = each.lstrip("+").partition("=")
-        if equals and not each.startswith(("-", "~", "@")) and (other := given.setdefault(name, each)) is not each:
+        if equals and not each.startswith(("-", "~", "@")) and (other := settings.setdefault(name, each)) is not each:
             raise UsageError(f"{other} and {each} set the same; leave one out")
 
 
 def _of_plan(argument: str) -> list[str]:
-    """The settings of `@FILE`, a plan; another argument as it is. UsageError for a file that is not a plan."""
+    """Return the settings of a plan `@FILE`; any other argument unchanged. Raise UsageError for any other file."""
     if not argument.startswith("@"):
         return [argument]
     try:
         settings = yaml.load(Path(argument[1:]).read_text(encoding="utf-8"), yaml.CSafeLoader)["settings"]
-        found = {str(name): f"{name}={value}" for name, value in settings.items()}
+        overriding = {str(name): f"{name}={value}" for name, value in settings.items()}
     except (OSError, ValueError, yaml.YAMLError, TypeError, KeyError, AttributeError):
-        raise UsageError(f"{argument[1:]} is not the plan of a cell; `dvc repro plan` makes those of a study") from None
-    for name in found:
+        raise UsageError(
+            f"{argument[1:]} is not the plan of a cell; make a study's plans by `dvc repro plan`"
+        ) from None
+    for name in overriding:
         if re.split("[.@/]", name.lstrip("+~"))[0] in OBSERVING:
             raise UsageError(f"{argument[1:]} sets {name}, which only the command line may set; remove it there")
-    return [*found.values()]
+    return [*overriding.values()]
 
 
 def make_ready(name: str, cfg: DictConfig) -> None:
-    """Resolve what a stage is told, once it is sure that the stage can go by all of it; nothing is read or made for
-    it before. UsageError else."""
+    """Check and resolve a stage's configuration in place, before anything is read or written.
+
+    Args:
+        name: the stage's function, which is the name of its root config.
+        cfg: the composed configuration.
+
+    Raises: UsageError: a setting is unknown, out of range or without effect.
+    """
     from pipelines.config.schema import check_names, check_settings
 
     _refuse_misplaced(cfg)
     if name == "evaluate" and not cfg.get("benchmark"):
-        raise UsageError("there is no benchmark to evaluate; write one or more, as in benchmark=[perplexity]")
+        raise UsageError("no benchmark is set; write one or more, as in benchmark=[perplexity]")
     if "system" in cfg and cfg.system is None:
         cfg.system = Path(chosen("recipe")).stem
     check_names(name, cfg)
@@ -143,19 +151,21 @@ def make_ready(name: str, cfg: DictConfig) -> None:
 
 
 def _refuse_misplaced(cfg: DictConfig) -> None:
-    """Raise UsageError for files whose settings stand where nothing reads them, and for a task without a class."""
+    """Raise UsageError for files whose settings are in a place that nothing reads, and for a task without a class."""
     choices = HydraConfig.get().runtime.choices
     task: Any = cfg.task if "task" in choices and isinstance(cfg.get("task"), DictConfig) else {}
     misplaced = [group for group in ("recipe", "task_type", "debug") if group in cfg] + ["task"] * ("task" in task)
     for group in misplaced:
         file = f"{group}={choices[group]}" if group in choices else f"a file of conf/{group}"
-        raise UsageError(f"{file} begins without the line `# @package _global_`; nothing would read its settings")
-    measured, choice = cfg.get("benchmark"), choices.get("benchmark")  # of several there is no choice
+        raise UsageError(
+            f"{file} lacks the first line `# @package _global_`, so its settings are not read; add the line"
+        )
+    measured, choice = cfg.get("benchmark"), choices.get("benchmark")  # None if there are several
     if not isinstance(measured, DictConfig):
         measured = {}
     if "_target_" in measured or choice not in (None, *measured):
         file = f"benchmark={choice}" if choice else "a file of conf/benchmark"
-        raise UsageError(f"{file} begins without the line `# @package benchmark.{choice or 'ITS_NAME'}`")
+        raise UsageError(f"{file} lacks a first line; add `# @package benchmark.{choice or 'ITS_NAME'}`")
     if task and "_target_" not in task:
         raise UsageError(
             f"task={choices['task']} has no type; write `defaults: [/task_type/sentences, _self_]`, or another type"
@@ -163,25 +173,25 @@ def _refuse_misplaced(cfg: DictConfig) -> None:
 
 
 def _refuse_choices_passed_over(cfg: DictConfig) -> None:
-    """Raise UsageError for an optimizer or schedule of the command line in whose place the task has its own."""
+    """Raise UsageError for an optimizer or schedule of the command line that the task replaces by its own."""
     for group in ("optimizer", "schedule"):
         choice = HydraConfig.get().runtime.choices.get(group)
         if choice is not None and f"{group}={choice}" in overrides():
             *module, own = cfg[group]._target_.split(".")
             if own != choice:
                 raise UsageError(
-                    f"task={chosen('task')} is learnt by {own}, whatever {group}= says; "
+                    f"task={chosen('task')} uses {own} and ignores {group}={choice}; "
                     f"write {group}._target_={'.'.join([*module, choice])}, and its settings"
                 )
 
 
 def _refuse_out(cfg: DictConfig) -> None:
-    """Raise UsageError where the stage would leave its cell in no place for one, or in that of something else."""
+    """Raise UsageError if `out` is not a valid place for a cell, or something else is there."""
     if (name := stage_name(cfg)) in STAGES:
         check_path(cfg.out)
         check_owner(output_folder(name, cfg.out), {"stage": name})
 
 
 def output_folder(stage: str, place: str) -> Path:
-    """Where a cell goes: `outputs/<stage>/<place>`, or where somebody debugs `work/debug/<stage>/<place>`."""
+    """Return a cell's folder: `outputs/<stage>/<place>`, or `work/debug/<stage>/<place>` with `debug=`."""
     return Path("work/debug" if debugging(overrides()) else "outputs", stage, place)

@@ -1,4 +1,4 @@
-"""The texts of a task: what makes ids of them, and how many are learnt from."""
+"""A task's text: its tokenizer or vocabulary, and samples of its training examples."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,9 +22,17 @@ Vectors = dict[str, np.ndarray]
 def open_text(
     cfg: DictConfig, task: Task[Example, Any], model: type[Model], examples: Mapping[str, Sequence[Example]]
 ) -> tuple[Text, Vectors, list[Path]]:
-    """What makes ids of the task's texts for this kind of model: the tokenizer, or where words are spelt the
-    vocabulary of the examples, which is that of no words where the examples are no texts; the vectors that its words
-    have in `cfg.embedding`; and the files that it came from."""
+    """Open the tokenizer or build the vocabulary that turns a task's texts into ids.
+
+    Args:
+        cfg: configuration of finetune; `tokens` and `embedding` are used.
+        task: the task.
+        model: class of the model, which reads tokens or the spelling of words.
+        examples: the task's examples by split.
+
+    Returns: the tokenizer, or the vocabulary of the examples' words (empty for a task without words); the vectors of
+        its words in `cfg.embedding`; and the files read.
+    """
     if task.wordless:
         return Vocabulary([], []), {}, []
     if not (task.in_words and model.spelt):
@@ -41,8 +49,12 @@ def open_text(
 
 
 def draw(examples: Sequence[Example], number: int, seed: int) -> list[Example]:
-    """`number` of the examples, without replacement, in their order; with one seed the fewer are among the more.
-    UsageError where there are not so many."""
+    """Draw `number` examples without replacement and return them in their original order.
+
+    With the same seed, a smaller sample is a subset of a larger one.
+
+    Raises: UsageError: there are fewer examples.
+    """
     available = len(examples)
     if number not in range(1, available + 1):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What the stages that train share: settings to `fit`; trained weights, curve and costs to the cell."""
+"""Training for stages: pass settings to `fit`, and write weights, curve and costs to the cell."""
 
 import time
 
@@ -28,8 +28,19 @@ def train(
     validation: Measure | None,
     best: Best | None = None,
 ) -> torch.device:
-    """Train `objective` as `cfg` says, and `fit` of `best`; leave `model.safetensors`, `curve.csv` and the costs in the
-    record. Returns what this process trained on; it is left on the processor."""
+    """Train an objective and write `model.safetensors`, `curve.csv`, metrics and costs to the cell.
+
+    Args:
+        cfg: the stage's configuration.
+        record: the open cell.
+        objective: the objective to train; it is on the CPU afterwards.
+        batches: the training batches.
+        validation: the measure on validation text; None for none.
+        best: which validation to keep, and when to stop early; None to keep the last weights.
+
+    Returns: the device that this process trained on.
+    Raises: UsageError: the budget's unit is not counted for this training.
+    """
     started = time.monotonic()
     amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
     cost = training_cost(objective, batches)
@@ -37,7 +48,7 @@ def train(
     if amount is not None and unit in ("tokens", "flops"):
         if not cost.get(unit):
             raise UsageError(
-                f"budget={cfg.budget}: no {unit} are counted of this training; write ++max_steps=, or a time"
+                f"budget={cfg.budget}: {unit} are not counted in this training; write ++max_steps=N, or a time"
             )
         within = max(int(amount / cost[unit]), 1)
         max_steps = within if max_steps is None else min(max_steps, within)
@@ -64,7 +75,7 @@ def train(
     record.log(points)
     save_weights(objective, record.folder / "model.safetensors")
     write_curve(points, record.folder / "curve.csv")
-    steps = points[-1].step if points else kept  # none of a training that its trainer ended before the first
+    steps = points[-1].step if points else kept  # no points if the trainer stopped before the first
     record.metrics |= {point.metric: point.value for point in points if point.step == steps}
     record.metrics |= {point.metric: point.value for point in points if point.step == kept}
     record.metrics |= {"steps": steps, "parameters": sum(p.numel() for p in objective.parameters())}
@@ -76,7 +87,7 @@ def train(
         if stepped and cost:
             share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), devices)
             record.costs |= {} if share is None else {"flops_utilisation": round(share, 4)}
-    else:  # what gives its numbers other last digits than another machine's
+    else:  # the causes of different last digits on another machine
         record.costs |= {"threads": torch.get_num_threads(), "compiled_kernels": int(fused.COMPILED is not None)}
     if device.type == "cpu" and devices == 1 and stepped and cost.get("flops"):
         rate = product_rate(torch.bfloat16 if cfg.trainer.precision == "bf16-mixed" else torch.float32)

@@ -1,4 +1,4 @@
-"""`retable compare`: two systems or cells by their scores, or two states of a study by their tables."""
+"""`retable compare`: compare two systems or cells by scores, or two states of a study by tables."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,13 @@ from retable.reporting.tables import rows_tables
 
 
 def print_comparison(a: str, b: str, metric: str | None, study: str | None) -> None:
-    """Print the scores of two systems or cells, or what differs between two studies or commits, in Markdown."""
+    """Print, in Markdown, the scores of two systems or cells, or the differences of two studies or commits.
+
+    Args:
+        a, b: systems, cells, studies or commits.
+        metric: the only metric to compare, for systems and cells.
+        study: the study whose records are read; None for the cells in outputs/.
+    """
     studies = {*study_names()}
     if not {a, b} & studies and not (is_commit(a) and is_commit(b)):
         rows = compare(a, b, metric, str(STUDIES / study) if study in studies else study)
@@ -25,7 +31,7 @@ def print_comparison(a: str, b: str, metric: str | None, study: str | None) -> N
             print(markdown_table(table))
         return
     if metric is not None:
-        raise UsageError("--metric is for systems and cells; leave it out, all tables of a study are compared")
+        raise UsageError("--metric applies to systems and cells; leave it out to compare all tables of a study")
     folder = STUDIES / next((each for each in (study, a, b) if each in studies), DEFAULT) / "results"
     after, before = (
         tables_of(STUDIES / each / "results") if each in studies else tables_at(each, folder) for each in (a, b)
@@ -39,4 +45,4 @@ def print_comparison(a: str, b: str, metric: str | None, study: str | None) -> N
         report_page(f"Study {title}", "", table.notes[0], pd.DataFrame(columns=COLUMNS), [table], {}, {}), "utf-8"
     )
     print(markdown_table(table))
-    print(f"The page: {page}", file=sys.stderr)
+    print(f"wrote {page}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A tokenizer, to read: `retable describe grammar bpe unhappiness --other ptb`."""
+"""Describe a tokenizer: `retable describe grammar bpe unhappiness --other ptb`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,15 @@ COLUMNS = {"words": ",.0f", "types": ",.0f", "fertility": ".3f", "compression": 
 
 
 def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str | None, characters: int) -> None:
-    """Print a tokenizer's tokens, what it makes of the first `characters` of each split, and how it parts `words`."""
+    """Print a tokenizer's tokens, its coverage of the corpora, and the derivation of words.
+
+    Args:
+        corpus: the corpus that it was trained on.
+        tokenizer_name: its name.
+        words: words whose tokenization is shown step by step.
+        other: another prepared corpus to measure.
+        characters: number of characters read per split.
+    """
     conf = configurations()
     conf.require("tokenizer", tokenizer_name, "TOKENIZER")
     units = {
@@ -36,20 +44,18 @@ def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str 
     for text, unit in units.items():
         for split in SPLITS:
             read = sample(require(Path("outputs/prepare", text, f"{split}.txt")), unit, characters)
-            found = coverage(tokenizer, read, unit == "document")
-            print(f"{f'{text} {split}':24}" + "".join(f"{found[name]:>13{form}}" for name, form in COLUMNS.items()))
-    print("fertility: tokens a word, a line's end being one; compression: bytes a token; unknown: tokens of what the")
-    print(
-        "vocabulary lacks; unk_in_text: tokens of the text's own <unk>; lost: bytes that the tokens do not determine;"
-    )
-    print("whole: of the types, those that are one known token")
+            rates = coverage(tokenizer, read, unit == "document")
+            print(f"{f'{text} {split}':24}" + "".join(f"{rates[name]:>13{form}}" for name, form in COLUMNS.items()))
+    print("fertility: tokens per word (the end of a line is a word); compression: bytes per token; unknown: tokens for")
+    print("text outside the vocabulary; unk_in_text: tokens for <unk> in the text; lost: bytes that the tokens do not")
+    print("determine; whole: types that are one known token")
 
     for word in words:
         print(visible("\n".join(["", word, *derivation(tokenizer, word)])))
 
 
 def sample(path: Path, unit: str, size: int) -> list[list[str]]:
-    """The first units of a text, as many as begin within its first `size` characters."""
+    """Return the units (lines or documents) of a text that begin within its first `size` characters."""
     units = []
     for lines in read_units(path, unit):
         units.append(lines)

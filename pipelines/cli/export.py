@@ -1,4 +1,4 @@
-"""A cell in others' formats: `retable export kn5-1 kn5.arpa`."""
+"""Export a cell as an ARPA file, word vectors or a Hugging Face checkpoint: `retable export kn5-1 kn5.arpa`."""
 
 import os
 from collections.abc import Sequence
@@ -14,22 +14,29 @@ from retable.core.errors import UsageError
 
 
 def export_cell(cell: str, place: Path, license: str) -> None:
-    """Write the cell to `place`, all of it or nothing: a file .arpa, .txt or .bin, which takes the place of one that is
-    there, or a new folder. UsageError where it would fall among other files, and for a cell that has no such form."""
+    """Export a cell atomically.
+
+    Args:
+        cell: name or folder of the cell.
+        place: a file .arpa, .txt or .bin, which is replaced if it exists, or a new or empty folder for a checkpoint.
+        license: license of the model card, by its Hub name.
+
+    Raises: UsageError: the place is not free or is in a cell, or the cell cannot be exported in this format.
+    """
     system = retable.load(cell)
     place = place.resolve()
     for folder in (place, *place.parents):
         if (folder / "run.json").exists():
-            raise UsageError(f"{place} is in the cell {folder}; write a place outside of cells")
+            raise UsageError(f"{place} is in the cell {folder}; write a path outside of cells")
     if not place.parent.is_dir():
-        raise UsageError(f"there is no folder {place.parent}; make it, or write another place")
+        raise UsageError(f"folder {place.parent} does not exist; make it, or write another path")
     write = {".arpa": _write_arpa, ".txt": _write_vectors, ".bin": _write_vectors}.get(place.suffix)
     if write is not None and place.is_dir():
         raise UsageError(f"{place} is a folder; write the name of a file")
     if write is None and (place.is_file() or (place.is_dir() and any(place.iterdir()))):
-        raise UsageError(f"{place} is there already; write the name of a new folder, or of an empty one")
-    with TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as beside:
-        begun = Path(beside, place.name)
+        raise UsageError(f"{place} exists; write the name of a new or an empty folder")
+    with TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as scratch:
+        begun = Path(scratch, place.name)
         (write or partial(_write_checkpoint, license=license))(system, begun)
         os.replace(begun, place)
 
@@ -39,7 +46,7 @@ def _write_arpa(system: Any, file: Path) -> None:
     from retable.models.ngram import BackoffModel
 
     if not isinstance(system.system, BackoffModel):
-        raise UsageError(f"{system.folder} is no n-gram model; only those have ARPA files: take kn5-1, for example")
+        raise UsageError(f"{system.folder} is not an n-gram model, as ARPA files need; write one, such as kn5-1")
     write_arpa(system.system, system.tokenizer.words, file)
 
 
@@ -48,7 +55,9 @@ def _write_vectors(system: Any, file: Path) -> None:
     from retable.models.word2vec_format import write_word2vec
 
     if not isinstance(system, Vectors):
-        raise UsageError(f"{system.folder} holds no word vectors, which {file.suffix} is for; take skipgram-1, say")
+        raise UsageError(
+            f"{system.folder} has no word vectors, as {file.suffix} needs; write a cell such as skipgram-1"
+        )
     write_word2vec(file, system.words, system.system.vectors)
 
 
@@ -70,20 +79,20 @@ def _write_checkpoint(system: Any, folder: Path, license: str) -> None:
         labels = system.task.tags if isinstance(system, Tagger) else labels
     else:
         raise UsageError(
-            f"{system.folder} holds no network of tokens, and transformers has nothing else; take gpt-1, for example"
+            f"{system.folder} is not a neural model of tokens, as transformers needs; write a cell such as gpt-1"
         )
     run, cell = read_run(system.folder), system.folder
     trained = "imported" not in run
     of = f"trained on {run['corpus']} with seed {run['seed']}" if trained else f"from {run['imported']}"
     about = markdown(f"System {run['system']}, {of}.")
     results = []
-    if cell.parts[-4:-3] == ("outputs",):  # what the stage evaluate has measured of it
+    if cell.parts[-4:-3] == ("outputs",):  # a cell of the project may have evaluations
         file, weights = "/".join([*cell.parts[-4:], "model.safetensors"]), digest(cell / "model.safetensors")
         measured = Path(*cell.parts[:-3], "evaluate", *cell.parts[-2:])
-        found = {}
+        scores = {}
         if (measured / "metrics.json").exists() and read_run(measured)["digests"].get(file) == weights:
-            found = read_json(measured / "metrics.json")  # else of another time
-        for name, value in found.items():
+            scores = read_json(measured / "metrics.json")  # scores of other weights are left out
+        for name, value in scores.items():
             split, _, metric = name.rpartition("/")
             results.append(Result(metric, value, run["corpus"], split or None))
     name = "-".join(cell.parts[-2:])

@@ -1,4 +1,4 @@
-"""Models that were made elsewhere as cells: what `retable import` does."""
+"""Import models made elsewhere as cells: `retable import kn5.arpa ptb/kn5_kenlm`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,26 +19,32 @@ from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 from retable.tokenizers.word import of_words
 
 VECTORS = (".txt", ".bin")
-KEPT = ("model", "objective", "batches", "scorer")  # of a recipe: what its system is built from and measured by
+KEPT = ("model", "objective", "batches", "scorer")  # parts of a recipe that build its system or measure it
 
 
 def import_cell(source: str, name: str) -> Path:
-    """Leave `source`, an ARPA file, a file of word vectors or a checkpoint of transformers, as the cell `name`, a
-    corpus and a name of its own; return its folder below `outputs/`. Word vectors may have a task in place of a corpus.
+    """Import a model as a cell.
 
-    Its `run.json` has the digests of what was read, and no seed. UsageError where there is such a cell already.
+    The cell's `run.json` contains the digests of the files read, and no seed.
+
+    Args:
+        source: an ARPA file, a file of word vectors, or the folder or Hub name of a checkpoint.
+        name: `CORPUS/NAME`, the cell's place without its stage; for word vectors, the corpus may be a task.
+
+    Returns: the cell's folder in `outputs/`.
+    Raises: UsageError: the name is not valid, the cell exists already, or the source cannot be read.
     """
     path = Path(source)
     stage = "embed" if path.suffix in VECTORS else "pretrain"
     corpus, _, system = name.partition("/")
     if not system or "/" in system:
-        raise UsageError(f"{name} is no name of a cell; write a corpus and a name, as in grammar/{path.stem}")
+        raise UsageError(f"{name} is not a cell's name; write a corpus and a name, as in grammar/{path.stem}")
     of_task = stage == "embed" and _is_task(corpus, f"retable import {source} {name}")
     if not of_task:
         conf().require("corpus", corpus, f"retable import {source} {name}")
     out = Path("outputs", stage, corpus, system)
     if out.exists():
-        raise UsageError(f"{out} is there already; import under another name, or first remove it: rm -r {out}")
+        raise UsageError(f"{out} exists; write another name, or first remove it: rm -r {out}")
     check_path(name)
     bench = Path("work/import", name)
     with exclusive(bench, out), publish(out, bench / "payload", bench / "replaced") as folder:
@@ -59,11 +65,13 @@ def import_cell(source: str, name: str) -> Path:
 
 
 def _is_task(name: str, where: str) -> bool:
-    """Return whether word vectors are to be of a task, whose words have no corpus. UsageError for a name that is not a
-    corpus, and nearest to that of a task."""
+    """Return whether `name` is a task, whose words have no corpus.
+
+    Raises: UsageError: it is neither a corpus nor a task, and is most similar to a task's name.
+    """
     corpora, tasks = conf().names("corpus"), conf().names("task")
     if name not in (*corpora, *tasks) and not {*near(name, [*corpora, *tasks])[:1]} <= {*corpora}:
-        raise UsageError(f"{where}: there is no corpus or task {name!r}; {closest(name, tasks)}")
+        raise UsageError(f"{where}: unknown corpus or task {name!r}; {closest(name, tasks)}")
     return name in tasks and name not in corpora
 
 
@@ -73,13 +81,12 @@ def _arpa(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
     read = read_arpa(path)
     words = [{"</s>": END_OF_LINE, "<UNK>": UNKNOWN}.get(each, each) for each in read.words]
     if UNKNOWN not in words or len({*words}) < len(words):
-        raise UsageError(f"{path} lacks <unk>, which other words are read as, or has <eos> beside </s>; make it anew")
+        raise UsageError(f"{path} lacks <unk> for unknown words, or has both <eos> and </s>; write the file again")
     tables = read.model.tables
-    tables[0].log_prob[len(words)] = 0  # <s>, which a file may leave out, and no one looks up
+    tables[0].log_prob[len(words)] = 0  # <s>, which a file may leave out; it is never looked up
     if not all(np.isfinite(column).all() for table in tables for column in (table.log_prob, table.backoff)):
         raise UsageError(
-            f"{path} has a probability of 0, or lacks n-grams that longer ones begin with; write it by KenLM or SRILM, "
-            "which list them"
+            f"{path} has a probability of 0, or lacks prefixes of its n-grams; write the file by KenLM or SRILM"
         )
     read.model.save(folder / "model.safetensors")
     (tokenizer := of_words(words)).save(folder / "tokenizer.json")
@@ -89,7 +96,7 @@ def _arpa(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
 
 def _vectors(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
     write_word2vec(folder / "vectors.bin", *read_word2vec(path))
-    return {"tokens": f"{corpus}/word"}  # under which it is evaluated
+    return {"tokens": f"{corpus}/word"}  # the tokens for its evaluation
 
 
 def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dict[str, Any]]:
@@ -105,7 +112,7 @@ def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dic
     head = checkpoint.objective or {}
     if head.get("_target_") != made["objective"]["_target_"]:
         raise UsageError(
-            f"{source} has no head that a {kind} is pretrained with, and a cell is whole; begin a training with it, "
+            f"{source} lacks the pretraining head of a {kind}, which a cell needs; start a training from it by "
             f"init=hf:{source}"
         )
     made["objective"] |= head | {"vocab_size": checkpoint.model["vocab_size"]}
@@ -119,14 +126,13 @@ def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dic
 
 
 def _settings(model: Mapping[str, Any], head: Mapping[str, Any] | None) -> dict[str, str]:
-    """Those of the recipe that follow from a checkpoint: it is measured in texts as long as it reads, and by the loss
-    that it has."""
+    """Return the settings of a recipe that follow from a checkpoint: its maximum length, and no next-sentence loss."""
     settings = {"batches.length": str(model["max_length"])} if "max_length" in model else {}
     return settings | ({"batches.next_sentence": "none"} if head and head.get("next_sentence") is False else {})
 
 
 def _tokens(corpus: str, tokenizer: Tokenizer) -> str:
-    """The tokens of the corpus that the same tokenizer made, or what such would be called."""
+    """Return the corpus's tokens that were made by this tokenizer; otherwise the name that they would have."""
     for path in sorted(Path("outputs/tokenize", corpus).glob("*/tokenizer.json")):
         if Tokenizer.load(path).digest == tokenizer.digest:
             return f"{corpus}/{path.parent.name}"

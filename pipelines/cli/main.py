@@ -1,9 +1,8 @@
-"""The command `retable`: what is there, what it says, and trained systems put to use."""
+"""The command `retable`: run studies, read their results, and use trained systems."""
 
 import contextlib
 import io
 import os
-import re
 import shutil
 import sys
 import textwrap
@@ -19,32 +18,32 @@ from retable.core.errors import UsageError, reading, show_warnings_in_one_line
 from retable.core.escaping import in_one_line, visible
 
 app = typer.Typer(
-    help="Retable: the results tables of language-model pretraining. CELL is a cell's folder, its name below outputs/ "
-    "(pretrain/ptb/kn5-1, or kn5-1 where one alone is called so), or runs:/ID of MLflow. Commands that take a CELL "
-    "run in the project's folder; those that take a STUDY find it by its name from any folder.",
+    help="Retable: the results tables of language-model pretraining. CELL is the folder of a cell, its path in "
+    "outputs/ (pretrain/ptb/kn5-1), its last part if that is unique (kn5-1), or runs:/ID of MLflow. Run commands "
+    "with a CELL in the project's folder; commands with a STUDY find it by name from any folder.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 Cell = Annotated[str, typer.Argument(metavar="CELL", show_default=False)]
 Texts = Annotated[list[str], typer.Argument(metavar="TEXT...", show_default=False)]
-OPTIONS = {  # of each strategy
+OPTIONS = {  # the options that each strategy takes
     "greedy": (),
     "beam": ("num_beams",),
     "sample": ("temperature", "top_k", "top_p", "typical_p"),
     "contrastive": ("top_k", "penalty_alpha"),
 }
-Seed = Annotated[int, typer.Option(help="of what is drawn", min=0, max=2**32 - 1)]
+Seed = Annotated[int, typer.Option(help="seed of random sampling", min=0, max=2**32 - 1)]
 
 
 Study = Annotated[
     str | None,
-    typer.Argument(help="a name of `retable studies`, or a study's folder; by default the one that you are in",
+    typer.Argument(help="a name listed by `retable studies`, or a study's folder; default: the current folder's study",
                    show_default=False),
 ]  # fmt: skip
 
 
-# Find their project by a study's name, or need none. The others start paths in the folder that they are given in.
+# These commands find their project by a study's name, or need none. The others resolve paths in the current folder.
 ANYWHERE = ("studies", "repro", "why", "new", "graph", "report", "tables", "bands")
 
 
@@ -53,10 +52,10 @@ def options(
     context: typer.Context,
     trust: Annotated[
         list[str] | None,
-        typer.Option(metavar="PACKAGE", help="run the code of an installed package of yours: models, tasks, …"),
+        typer.Option(metavar="PACKAGE", help="allow code of your own installed package: models, tasks, …"),
     ] = None,
 ) -> None:
-    """Read what stands before the command."""
+    """Apply the options that precede the command."""
     if trust:
         from retable.core.trust import trust as trust_packages
 
@@ -71,23 +70,22 @@ def options(
 def studies() -> None:
     """List the studies of the project."""
     from pipelines.config.project import STUDIES, STUDY, study_names
-    from retable.planning.conf import comment_of
+    from retable.planning.conf import comment_of, read_yaml
 
     width = max(shutil.get_terminal_size().columns, 60)
     for study in study_names():
         with reading(path := STUDIES / study / STUDY, ValueError):
-            about = comment_of(path)
-        first = re.split(r"(?<=[.?])(?<!\bal\.)\s", about, maxsplit=1)[0]  # sentence; "et al." ends none
+            first = read_yaml(path).get("question") or comment_of(path)
         print(textwrap.fill(f"{study:18}{first}", width, subsequent_indent=" " * 18, break_on_hyphens=False))
 
 
 @app.command()
 def repro(
     study: Study = None,
-    jobs: Annotated[int | None, typer.Option(help="stages at a time; by default one per core")] = None,
-    engine: Annotated[str, typer.Option(help="what runs them: local, ray or slurm")] = "local",
+    jobs: Annotated[int | None, typer.Option(help="number of stages run in parallel; default: one per core")] = None,
+    engine: Annotated[str, typer.Option(help="where stages run: local, ray or slurm")] = "local",
 ) -> None:
-    """Make a study: its stale cells and its report."""
+    """Run a study: its stale cells and its report."""
     from retable.training.signals import end_at_once
 
     end_at_once()
@@ -103,11 +101,11 @@ def repro(
 @app.command()
 def why(
     name: Annotated[
-        str | None, typer.Argument(metavar="[CELL|STUDY]", help="such as gpt-1", show_default=False)
+        str | None, typer.Argument(metavar="[CELL|STUDY]", help="a cell, such as gpt-1, or a study", show_default=False)
     ] = None,
-    study: Annotated[str | None, typer.Option(help="of the cell; by default the one that you are in")] = None,
+    study: Annotated[str | None, typer.Option(help="the cell's study; default: the current folder's study")] = None,
 ) -> None:
-    """Explain why cells would run, or would not."""
+    """Explain why cells would or would not run again."""
     from pipelines.config.errors import one_line_errors
 
     with one_line_errors():
@@ -118,7 +116,7 @@ def why(
 
 @app.command()
 def new(folder: str, settings: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None) -> None:
-    """Write a study to start from: FOLDER/study.yaml."""
+    """Write a new study: FOLDER/study.yaml."""
     from pipelines.config.errors import one_line_errors
 
     with one_line_errors():
@@ -154,20 +152,23 @@ def report(study: Study = None) -> None:
         from pipelines.study.compose import study_here
 
         enter_project(study)
-        _report_changed(_cells_of_records(), "the report has the earlier scores")
-        print(f"The report is {render(study_here())}")
+        _report_changed(_cells_of_records(), "the report shows the earlier scores")
+        print(f"wrote {render(study_here())}")
 
 
 @app.command()
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="a system, a cell, a study or a commit")],
-    b: Annotated[str, typer.Argument(metavar="B", help="another of the same kind; a commit goes with a study, too")],
-    metric: Annotated[str | None, typer.Option(help="only this one, such as test/perplexity_word")] = None,
+    b: Annotated[str, typer.Argument(metavar="B", help="another of the same kind; or a commit, if A is a study")],
+    metric: Annotated[str | None, typer.Option(help="the only metric to compare: test/perplexity_word")] = None,
     study: Annotated[
-        str | None, typer.Option(help="whose records are read; by default the cells below outputs/")
+        str | None, typer.Option(help="the study whose records are read; default: the cells in outputs/")
     ] = None,
 ) -> None:
-    """Compare two systems: is A better than B? Or list what differs between two studies or commits."""
+    """Compare two systems, cells, studies or commits.
+
+    For systems and cells: is A better than B? For studies and commits: list the results that differ.
+    """
     from pipelines.config.errors import one_line_errors
 
     with one_line_errors():
@@ -178,9 +179,9 @@ def compare(
 
 @app.command()
 def sweep(
-    sweeps: Annotated[list[str], typer.Argument(metavar="SWEEP...", help="folders below multirun/")],
+    sweeps: Annotated[list[str], typer.Argument(metavar="SWEEP...", help="folders in multirun/")],
 ) -> None:
-    """What a sweep found, or several side by side: their trials, and a page of figures."""
+    """Show the trials and figures of one or more sweeps."""
     from pipelines.config.errors import one_line_errors
 
     with one_line_errors():
@@ -191,11 +192,11 @@ def sweep(
 
 @app.command()
 def adopt(
-    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="a folder below multirun/")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the settings, and write nothing")] = False,
-    name: Annotated[str | None, typer.Option("--as", metavar="NAME", help="write a new recipe instead")] = None,
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="a folder in multirun/")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the settings and write nothing")] = False,
+    name: Annotated[str | None, typer.Option("--as", metavar="NAME", help="write a new recipe of this name")] = None,
 ) -> None:
-    """Write the settings of a sweep's best trial into its recipe."""
+    """Write a sweep's best settings into its recipe."""
     from pipelines.config.errors import one_line_errors
 
     with one_line_errors():
@@ -207,9 +208,9 @@ def adopt(
 @app.command()
 def tables(
     study: Study = None,
-    latex: Annotated[bool, typer.Option("--latex", help="for the package booktabs, rendered from the records")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="print LaTeX (booktabs), made from the records")] = False,
 ) -> None:
-    """Print the tables of a study's report, as Markdown or LaTeX."""
+    """Print a study's tables as Markdown or LaTeX."""
     from pipelines.config.errors import one_line_errors
     from pipelines.config.project import enter_project, files_of_study
 
@@ -224,7 +225,7 @@ def tables(
         return
     path = Path(f"{files_of_study()}results", "report.md")
     if not path.exists():
-        raise UsageError(f"{path} is missing; `retable repro` makes it")
+        raise UsageError(f"{path} does not exist; make it by `retable repro`")
     with reading(path, ValueError):
         text = path.read_text(encoding="utf-8")
     print(text, end="")
@@ -233,9 +234,12 @@ def tables(
 @app.command()
 def bands(
     study: Study = None,
-    summarise: Annotated[bool, typer.Option("--summary", help="print a summary in Markdown, with exit code 0")] = False,
+    summarise: Annotated[bool, typer.Option("--summary", help="print a summary in Markdown; exit code 0")] = False,
 ) -> None:
-    """Check a study's tables against its recorded bands; exit code 1 on a drift."""
+    """Check a study's tables against recorded bands.
+
+    The exit code is 1 if a value lies outside its band.
+    """
     from pipelines.study.bounds import bands, summary
 
     if summarise:
@@ -246,13 +250,16 @@ def bands(
 
 @app.command()
 def show(cell: Cell) -> None:
-    """Print what a cell is, what it can do, what it was made from, and its scores; of a system also its evaluations."""
+    """Show a cell: origin, abilities, scores.
+
+    For a system, the scores of its evaluations are shown as well.
+    """
     from retable.core.artifacts import main_scores, read_json, read_run
     from retable.core.stages import SYSTEM_STAGES
     from retable.inference.find import find_cell
 
     folder = find_cell(cell)
-    _report_changed([folder], "the cell is of the earlier text")
+    _report_changed([folder], "the cell was made from the earlier text")
     run = read_run(folder)
     seed = "imported" if "imported" in run else f"seed {run['seed']}"
     _say(f"{folder}: {run['system']} on {run['corpus']}, {seed}")
@@ -274,56 +281,66 @@ def show(cell: Cell) -> None:
 def score(
     cell: Cell,
     texts: Texts,
-    end: Annotated[bool, typer.Option(help="a line's end counts as a word; --no-end ranks beginnings of lines")] = True,
+    end: Annotated[bool, typer.Option(help="score the end of a line as a token; --no-end for beginnings")] = True,
 ) -> None:
-    """Lines of text, the likeliest first, with their natural log-probabilities."""
+    """Rank lines of text by log-probability.
+
+    Log-probabilities are natural logarithms; the most probable line is first.
+    """
     system = _able(cell, "score")
     if not all(text.split() for text in texts):
         raise UsageError("one of the texts is empty; leave it out")
-    found = [(each.log_prob, len(each.tokens), each.text) for each in system.score(texts, end=end)]
-    print(f"{'log-prob':>10}{'a token':>10}{'tokens':>8}  text")
-    for log_prob, n, text in sorted(found, key=lambda row: -row[0]):
+    rows = [(each.log_prob, len(each.tokens), each.text) for each in system.score(texts, end=end)]
+    print(f"{'log-prob':>10}{'per token':>10}{'tokens':>8}  text")
+    for log_prob, n, text in sorted(rows, key=lambda row: -row[0]):
         print(f"{log_prob:10.3f}{log_prob / n:10.3f}{n:8}  {text}")
 
 
 @app.command()
 def generate(
     cell: Cell,
-    prompt: Annotated[str, typer.Argument(help="what the text begins with")] = "",
+    prompt: Annotated[str, typer.Argument(help="the beginning of the text")] = "",
     strategy: Literal["greedy", "beam", "sample", "contrastive"] = "greedy",
     max_new_tokens: int = 40,
-    n: Annotated[int, typer.Option(help="texts, with beams or drawn", min=1)] = 1,
-    num_beams: Annotated[int | None, typer.Option(help="of beams, by default 4")] = None,
-    temperature: Annotated[float | None, typer.Option(help="of what is drawn, by default 1")] = None,
+    n: Annotated[int, typer.Option(help="number of texts, for beam and sample", min=1)] = 1,
+    num_beams: Annotated[int | None, typer.Option(help="beam: number of beams; default 4")] = None,
+    temperature: Annotated[float | None, typer.Option(help="sample: temperature; default 1")] = None,
     top_k: Annotated[
-        int | None, typer.Option(help="likeliest tokens: to draw from, or 8 of contrastive search")
+        int | None, typer.Option(help="most probable tokens kept: sample (default all), contrastive (default 8)")
     ] = None,
-    top_p: Annotated[float | None, typer.Option(help="of what is drawn from, by default 1")] = None,
-    typical_p: Annotated[float | None, typer.Option(help="of the typical set that is drawn from, by default 1")] = None,
-    penalty_alpha: Annotated[float | None, typer.Option(help="of contrastive search, by default 0.6")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="sample: smallest set of tokens with this total probability; default 1 (all)")
+    ] = None,
+    typical_p: Annotated[
+        float | None, typer.Option(help="sample: most typical tokens with this total probability; default 1 (all)")
+    ] = None,
+    penalty_alpha: Annotated[float | None, typer.Option(help="contrastive: weight of the penalty; default 0.6")] = None,
     seed: Seed = 1,
-    discriminator: Annotated[str | None, typer.Option(help="a cell that tells labels from beginnings")] = None,
-    label: Annotated[str, typer.Option(help="of the discriminator's, that texts are to have")] = "",
+    discriminator: Annotated[str | None, typer.Option(help="a cell that predicts labels of unfinished texts")] = None,
+    label: Annotated[str, typer.Option(help="the discriminator's label that texts should have")] = "",
     special_tokens: Annotated[
         bool, typer.Option("--special-tokens", help="read names such as <extra_id_0> in the prompt as special tokens")
     ] = False,
 ) -> None:
-    """How a text goes on, token by token as it comes; of several, with their log-probabilities."""
+    """Continue a text by a language model.
+
+    One text is printed token by token; several are printed with their log-probabilities.
+    """
     system = _able(cell, "score")
     if n != 1 and strategy not in ("beam", "sample"):
-        raise UsageError(f"--n {n} texts are not {strategy}; write --strategy beam, or sample")
-    given = {"num_beams": num_beams, "temperature": temperature, "top_k": top_k}
-    given |= {"top_p": top_p, "typical_p": typical_p, "penalty_alpha": penalty_alpha}
-    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        raise UsageError(f"--n {n}: --strategy {strategy} generates one text; write --strategy beam or sample")
+    options = {"num_beams": num_beams, "temperature": temperature, "top_k": top_k}
+    options |= {"top_p": top_p, "typical_p": typical_p, "penalty_alpha": penalty_alpha}
+    settings: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in (name for name in settings if name not in OPTIONS[strategy]):
-        others = " or ".join(other for other, options in OPTIONS.items() if name in options)
-        raise UsageError(f"--{name.replace('_', '-')} is nothing to {strategy}; write --strategy {others}")
+        others = " or ".join(other for other, names in OPTIONS.items() if name in names)
+        raise UsageError(f"--strategy {strategy} does not use --{name.replace('_', '-')}; write --strategy {others}")
     if strategy == "sample":
         settings["seed"] = seed
     if discriminator is not None:
         settings |= {"discriminator": discriminator, "label": label}
     elif label:
-        raise UsageError(f"--label {label} is told by a discriminator; write --discriminator CELL, too")
+        raise UsageError(f"--label {label} needs a discriminator; add --discriminator CELL")
     settings["special_tokens"] = special_tokens
     if strategy == "beam" or n > 1:
         for text, log_prob in system.alternatives(prompt, strategy, max_new_tokens=max_new_tokens, n=n, **settings):
@@ -337,20 +354,23 @@ def generate(
         empty = False
     print()
     if empty:
-        print("The model takes this for the end of its text; write more, or another prompt.", file=sys.stderr)
+        print("note: the model ended the text at once; write another or a longer prompt", file=sys.stderr)
 
 
 @app.command()
 def sync() -> None:
-    """Send MLflow the runs that it did not take when they were made, and close those of killed commands."""
+    """Send waiting runs to MLflow; close killed ones.
+
+    A run waits if MLflow did not accept it when it ended. A run of a killed command is closed as KILLED.
+    """
     from retable.tracking.run import end_killed, n_waiting, send_waiting
 
     sent = send_waiting()
     if ended := end_killed():
         print(f"closed as KILLED: {ended}")
     if left := n_waiting():
-        raise UsageError(f"{left} of {left + sent} runs wait on; MLFLOW_TRACKING_URI says where MLflow is sought")
-    print(f"sent: {sent}" if sent else "no run waits")
+        raise UsageError(f"{left} of {left + sent} runs could not be sent; check the server in MLFLOW_TRACKING_URI")
+    print(f"sent: {sent}" if sent else "no runs are waiting")
 
 
 @app.command()
@@ -360,9 +380,9 @@ def predict(
         str | None, typer.Argument(metavar="[FILE]", help="csv, tsv, jsonl or parquet; - for standard input")
     ] = None,
     text: Annotated[
-        list[str] | None, typer.Option(help="a text in place of a file; a pair is separated by a tab")
+        list[str] | None, typer.Option(help="a text instead of a file; separate the two texts of a pair by a tab")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="the file to write; by default standard output")] = None,
+    out: Annotated[Path | None, typer.Option(help="the file to write; default: standard output")] = None,
 ) -> None:
     """Predict labels, scores or tags for a file's rows."""
     from pipelines.cli.predict import predict
@@ -372,14 +392,17 @@ def predict(
 
 @app.command()
 def tag(cell: Cell, texts: Texts) -> None:
-    """Each word of the texts, whose words are parted by spaces, with its tag."""
+    """Tag each word of the texts.
+
+    Words are separated by spaces.
+    """
     for words in _able(cell, "tag").tag(texts):
         _say(" ".join(f"{word}/{label}" for word, label in words))
 
 
 @app.command()
 def answer(cell: Cell, question: str, context: str) -> None:
-    """The answer to a question that a paragraph holds."""
+    """Answer a question from a paragraph."""
     _say(_able(cell, "answer").answer(question, context))
 
 
@@ -388,33 +411,33 @@ def translate(
     cell: Cell,
     texts: Texts,
     attention: Annotated[
-        Path | None, typer.Option(help="a file .svg: what each written word looked at; of several texts FILE-1.svg, …")
+        Path | None, typer.Option(help="an .svg for the attention map; for several texts FILE-1.svg, FILE-2.svg, …")
     ] = None,
 ) -> None:
-    """The texts in the other language."""
+    """Translate the texts."""
     from retable.tokenizers.report import unknown_words
 
     system = _able(cell, "translate")
     if not all(text.split() for text in texts):
         raise UsageError("one of the texts is empty; leave it out")
     if strange := unknown_words(system.tokenizer, texts):
-        raise UsageError(f"{system.folder} does not know {', '.join(strange)}; write words of its training text")
+        raise UsageError(f"{system.folder}: unknown words {', '.join(strange)}; use words of its training text")
     if attention is None:
         _say("\n".join(system.translate(texts)))
         return
     if "attend" not in system.can:
-        raise UsageError(f"{system.folder} looks back at nothing of the source; leave --attention out")
+        raise UsageError(f"{system.folder} has no attention to the source; leave --attention out")
     if attention.suffix != ".svg":
-        raise UsageError(f"--attention {attention} is no .svg; write {attention.stem or 'attention'}.svg")
+        raise UsageError(f"--attention {attention} must end in .svg; write {attention.stem or 'attention'}.svg")
     if not attention.parent.is_dir():
-        raise UsageError(f"--attention {attention}: there is no folder {attention.parent}; make it first")
+        raise UsageError(f"--attention {attention}: folder {attention.parent} does not exist; make it first")
     from retable.reporting.alignments import alignment_map
     from retable.reporting.figures import write_figure
 
-    for number, found in enumerate(system.attend(texts), 1):
-        _say(found.text)
+    for number, translation in enumerate(system.attend(texts), 1):
+        _say(translation.text)
         place = attention.with_stem(f"{attention.stem}-{number}") if len(texts) > 1 else attention
-        write_figure(alignment_map(found.source, found.written, found.weights), place)
+        write_figure(alignment_map(translation.source, translation.written, translation.weights), place)
 
 
 @app.command()
@@ -423,7 +446,10 @@ def neighbours(
     words: Annotated[list[str], typer.Argument(metavar="WORD...")],
     k: Annotated[int, typer.Option(min=1)] = 10,
 ) -> None:
-    """The nearest words by cosine. CELL may be a file of word vectors, too."""
+    """List the nearest words by cosine similarity.
+
+    CELL may also be a file of word vectors.
+    """
     system = _able(cell, "neighbours")
     for word in words:
         near = ", ".join(f"{other} {cosine:.3f}" for other, cosine in system.neighbours(word, k))
@@ -434,11 +460,16 @@ def neighbours(
 def describe(
     corpus: str,
     tokenizer: Annotated[str, typer.Argument()] = "word",
-    words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help="to see the parts of")] = None,
-    other: Annotated[str | None, typer.Option(help="another prepared corpus")] = None,
-    characters: Annotated[int, typer.Option(help="of each split at most")] = 10_000_000,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="words to tokenize step by step")
+    ] = None,
+    other: Annotated[str | None, typer.Option(help="another prepared corpus to measure")] = None,
+    characters: Annotated[int, typer.Option(help="largest number of characters read per split")] = 10_000_000,
 ) -> None:
-    """What a tokenizer makes of its corpus, of single words and of another corpus."""
+    """Describe a tokenizer and how it splits text.
+
+    Prints its tokens, its coverage of its corpus (and of --other), and the derivation of each WORD.
+    """
     from pipelines.cli.describe import describe
 
     describe(corpus, tokenizer, words or [], other, characters)
@@ -446,12 +477,14 @@ def describe(
 
 @app.command()
 def submit(
-    system: Annotated[str, typer.Argument(help="trained on GLUE's tasks")],
-    corpus: Annotated[str, typer.Option(help="that its cells are of")] = "glue",
+    system: Annotated[str, typer.Argument(help="a system trained on GLUE's tasks")],
+    corpus: Annotated[str, typer.Option(help="corpus of the system's cells")] = "glue",
     seed: int = 1,
-    test: Annotated[list[str] | None, typer.Option(help="one set, such as RTE; by default all, as it wants")] = None,
+    test: Annotated[
+        list[str] | None, typer.Option(help="a test set, such as RTE; default: all, which the server requires")
+    ] = None,
 ) -> None:
-    """GLUE's archive of a system's test predictions, for its server."""
+    """Write test predictions for the GLUE server."""
     from pipelines.cli.submit import SETS, submit
 
     submit(system, corpus, seed, test or list(SETS))
@@ -460,11 +493,14 @@ def submit(
 @app.command()
 def export(
     cell: Cell,
-    place: Annotated[Path, typer.Argument(help="a file .arpa, .txt or .bin, or the folder of a checkpoint")],
-    license: Annotated[str, typer.Option(help="of the model card, one of the hub's names")] = "apache-2.0",
+    place: Annotated[Path, typer.Argument(help="a file .arpa, .txt or .bin, or a folder for a checkpoint")],
+    license: Annotated[str, typer.Option(help="license in the model card, by its Hub name")] = "apache-2.0",
 ) -> None:
-    """A cell in others' formats: an n-gram model as an ARPA file, word vectors in word2vec's text (.txt) or binary
-    (.bin) format, a GPT, BERT, ELECTRA, T5 or a classifier on one as transformers loads it."""
+    """Export a model: ARPA, word vectors, Hugging Face.
+
+    An n-gram model becomes an ARPA file; word vectors become a file in word2vec's text (.txt) or binary (.bin) format;
+    a GPT, BERT, ELECTRA, T5, or a classifier or tagger on one becomes a folder that transformers loads.
+    """
     from pipelines.cli.export import export_cell
 
     export_cell(cell, place, license)
@@ -472,10 +508,13 @@ def export(
 
 @app.command("import")
 def import_(
-    source: Annotated[str, typer.Argument(help="a file .arpa, .txt or .bin; a folder or hub name of a checkpoint")],
-    name: Annotated[str, typer.Argument(metavar="CORPUS/NAME", help="of the cell, below outputs/<stage>/")],
+    source: Annotated[str, typer.Argument(help="a file .arpa, .txt or .bin; a checkpoint's folder or Hub name")],
+    name: Annotated[str, typer.Argument(metavar="CORPUS/NAME", help="name of the new cell in outputs/<stage>/")],
 ) -> None:
-    """What was made elsewhere as a cell: an ARPA file, word vectors in word2vec's format, a GPT, BERT or T5."""
+    """Import a model: ARPA, word vectors, Hugging Face.
+
+    Reads an ARPA file, a file of word vectors in word2vec's format, or a checkpoint of a GPT, BERT or T5.
+    """
     from pipelines.cli.import_ import import_cell
 
     print(import_cell(source, name))
@@ -484,25 +523,28 @@ def import_(
 @app.command()
 def register(
     cell: Cell,
-    name: Annotated[str, typer.Option(help="of the model; by default <corpus>-<cell>")] = "",
+    name: Annotated[str, typer.Option(help="name of the model; default: <corpus>-<cell>")] = "",
 ) -> None:
-    """A cell as a model of MLflow, which `mlflow models predict` and `serve` take."""
+    """Register a cell as a model in MLflow.
+
+    `mlflow models predict` and `mlflow models serve` can run the model.
+    """
     from retable.inference import served
 
     system = retable.load(cell)
-    _report_changed([system.folder], "the model is of the earlier text")
+    _report_changed([system.folder], "the model was trained on the earlier text")
     name = name or "-".join(system.folder.parts[-2:])
     model = f"models:/{name}/{served.register(system, name)}"
-    print(f"{model} is {system.folder}; mlflow models predict -m {model} --env-manager local -i input.json")
+    print(f"registered {system.folder} as {model}; mlflow models predict -m {model} --env-manager local -i input.json")
 
 
 def _say(text: str, end: str = "\n") -> None:
-    """Print what a cell says, which may have come from elsewhere: none of it is a command to the terminal."""
+    """Print text from a cell with control characters escaped, since an imported cell could send terminal commands."""
     print(visible(text), end=end, flush=True)
 
 
 def _cells_of_records() -> list[Path]:
-    """The cells whose scores a study's report has."""
+    """Return the cells whose scores a study's report shows."""
     from pipelines.config.project import files_of_study
 
     records = Path(f"{files_of_study()}records")
@@ -510,7 +552,7 @@ def _cells_of_records() -> list[Path]:
 
 
 def _report_changed(cells: Sequence[Path], note: str) -> None:
-    """Name on standard error the texts and data sets that have changed since cells were made from them."""
+    """Print to standard error each text or data set that changed after a cell was made from it, with a note."""
     from retable.core.artifacts import changed_inputs
 
     for path, place in sorted(changed_inputs(cells).items()):
@@ -519,25 +561,25 @@ def _report_changed(cells: Sequence[Path], note: str) -> None:
 
 
 def _able(cell: str, ability: str) -> Any:
-    """The system of a cell that can do this. UsageError for another."""
+    """Load a cell's system; raise UsageError if it lacks the ability."""
     system = retable.load(cell)
     if ability not in system.can:
-        raise UsageError(f"{system.folder} can't {ability}; it can {', '.join(system.can)}")
+        raise UsageError(f"{system.folder} cannot {ability}; it can {', '.join(system.can)}")
     return system
 
 
 def main() -> None:
-    """Run the command; a mistake of use ends with one line on standard error and exit code 2."""
+    """Run the command. A user's mistake gives one line on standard error and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal or a pipe may have an encoding without some letters
-            with contextlib.suppress(OSError):  # of a fork's, which can't seek where it thinks it could
+        if isinstance(stream, io.TextIOWrapper):  # the encoding of a terminal or pipe may lack some letters
+            with contextlib.suppress(OSError):  # the stream of a forked process may fail to seek
                 stream.reconfigure(errors="backslashreplace")
     show_warnings_in_one_line()
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], prog_name="retable", standalone_mode=False) or 0)
     except (UsageError, TyperException) as error:
-        said = str(error) if isinstance(error, UsageError) else error.format_message()
-        print(f"error: {in_one_line(said)}", file=sys.stderr)
+        message = str(error) if isinstance(error, UsageError) else error.format_message()
+        print(f"error: {in_one_line(message)}", file=sys.stderr)
         sys.exit(2)
     except Exception:
         from pipelines.config.errors import one_line_errors  # takes a second to import

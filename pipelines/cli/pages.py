@@ -1,4 +1,4 @@
-"""Tables and files that pages show: `python -m pipelines.cli.pages` writes them again into README.md and docs/.
+"""Update the tables and files shown in README.md and docs/: `python -m pipelines.cli.pages`.
 
 A table between `<!-- name -->` and `<!-- end name -->` has some columns of a committed table, as `PIECES` lists them.
 `<!-- systems: page -->` inserts the systems of a family of docs/systems.yaml, `<!-- studies -->` all studies and
@@ -19,8 +19,8 @@ ROOT = CONF.parent
 
 
 class Piece(NamedTuple):
-    source: str  # a table that a report wrote, in Markdown; of several panels the first
-    columns: Mapping[str, str]  # its heads, and what they are called on the page
+    source: str  # a report's table in Markdown; if it has several panels, the first
+    columns: Mapping[str, str]  # its column heads, with their names on the page
 
 
 PIECES = {
@@ -52,7 +52,7 @@ _FILE = re.compile(r"(This\s+is\s+`((?:conf|src|studies)/[\w/.-]+)`:\n\n```\w+\n
 
 
 def table_of(piece: Piece) -> str:
-    """The piece's columns of its table. UsageError where the table has no such column."""
+    """Return a piece's columns of its table in Markdown; raise UsageError if the table lacks a column."""
     lines = (ROOT / piece.source).read_text(encoding="utf-8").splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("|"))
     rows = []
@@ -78,32 +78,32 @@ def _aligned(text: str, width: int, right: bool) -> str:
 
 
 def filled(text: str) -> str:
-    """A page's text with its tables as the results give them, and its files as they stand."""
+    """Return a page's text with its tables and files updated."""
 
-    def piece(found: re.Match[str]) -> str:
-        name = found[1]
+    def piece(match: re.Match[str]) -> str:
+        name = match[1]
         if name in ("studies", "answers"):
             from docs import studies_table
 
             table = studies_table.table_of_studies() if name == "studies" else studies_table.table_of_answers()
         elif name.startswith("systems: "):
-            from docs.catalogue import table_of_systems  # which an installation without the checkout lacks
+            from docs.catalogue import table_of_systems  # missing in an installation without the checkout
 
             table = table_of_systems(name.removeprefix("systems: "))
         elif name in PIECES:
             table = table_of(PIECES[name])
         else:
-            raise UsageError(f"there is no piece {name!r}; pipelines/cli/pages.py has {', '.join(PIECES)}")
+            raise UsageError(f"unknown piece {name!r}; pipelines/cli/pages.py has {', '.join(PIECES)}")
         return f"<!-- {name} -->\n\n{table}\n\n<!-- end {name} -->"
 
-    def file(found: re.Match[str]) -> str:
-        return found[1] + (ROOT / found[2]).read_text(encoding="utf-8")
+    def file(match: re.Match[str]) -> str:
+        return match[1] + (ROOT / match[2]).read_text(encoding="utf-8")
 
     return _FILE.sub(file, _PIECE.sub(piece, text))
 
 
 def pages() -> list[Path]:
-    """Those at the top and those of docs/."""
+    """Return the Markdown pages at the top of the checkout and in docs/."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -113,7 +113,7 @@ def main() -> None:
             text = path.read_text(encoding="utf-8")
             if (new := filled(text)) != text:
                 path.write_text(new, encoding="utf-8")
-                print(f"{path.relative_to(ROOT)} is written anew")
+                print(f"updated {path.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Predictions of a task's system for a file of the user's: `retable predict CELL new.csv --out predicted.csv`."""
+"""Predict by a task's system for a user's file: `retable predict CELL new.csv --out predicted.csv`."""
 
 import codecs
 import csv
@@ -22,23 +22,32 @@ FORMS = (".csv", ".tsv", *JSON_LINES)
 
 
 def predict(system: Any, file: str | None, texts: list[str], out: Path | None) -> None:
-    """Write the rows of a file, of standard input (`-`), or of texts with what the system predicts of each."""
+    """Write rows with their predictions.
+
+    Args:
+        system: a classifier, regressor, pair scorer or tagger.
+        file: path of the rows, or `-` for standard input; None with `texts`.
+        texts: texts instead of a file; the two texts of a pair are separated by a tab.
+        out: the file to write; None for standard output.
+
+    Raises: UsageError: both or none of file and texts are given, or a file cannot be read or written.
+    """
     if (file is None) == (not texts):
-        raise UsageError("predict reads a file or texts; write FILE, - for standard input, or --text TEXT")
+        raise UsageError("predict needs either a file or texts; write FILE, - for standard input, or --text TEXT")
     if out is not None:
         _require_place(out, file, isinstance(system, Tagger))
     with TemporaryDirectory() as folder:
         if file in (None, "-"):
-            given = _table_of(system, texts).encode() if file is None else sys.stdin.buffer.read()
-            path = Path(folder, f"input{'.tsv' if file is None else _form_of(given)}")
-            path.write_bytes(given)
+            table = _table_of(system, texts).encode() if file is None else sys.stdin.buffer.read()
+            path = Path(folder, f"input{'.tsv' if file is None else _form_of(table)}")
+            path.write_bytes(table)
         else:
             path = Path(str(file))
             if not path.is_file():
                 raise UsageError(f"{path} does not exist; write the path of a file, or - for standard input")
         try:
             with placed([] if file is None else [path]):
-                found = system.predict(path)
+                predictions = system.predict(path)
         except UsageError as error:
             raise UsageError(str(error).replace(f"{folder}/", "")) from None
     form = (path if out is None else out).suffix
@@ -46,14 +55,14 @@ def predict(system: Any, file: str | None, texts: list[str], out: Path | None) -
         form = ""
     elif form not in FORMS:
         form = ".tsv"
-    _require_fields(found, form)
+    _require_fields(predictions, form)
     if out is None:
-        _write(found, form, text := StringIO())
+        _write(predictions, form, text := StringIO())
         print(visible(text.getvalue()), end="", flush=True)
         return
     with atomic_write(str(out)) as written:
-        _write(found, form, written)
-    print(visible(f"{out} is written: {len(found)} predictions"))
+        _write(predictions, form, written)
+    print(visible(f"wrote {out}: {len(predictions)} predictions"))
 
 
 def _require_place(out: Path, file: str | None, tags: bool) -> None:
@@ -62,49 +71,49 @@ def _require_place(out: Path, file: str | None, tags: bool) -> None:
     if not out.parent.is_dir():
         raise UsageError(f"--out {out}: {out.parent} does not exist; make the folder first")
     if out.is_dir() or (file is not None and os.path.exists(file) and out.exists() and os.path.samefile(file, out)):
-        raise UsageError(f"--out {out} would take the place of what is there; write another name")
+        raise UsageError(f"--out {out} is the input file or a folder; write another name")
 
 
 def _table_of(system: Any, texts: list[str]) -> str:
-    """A table of the texts in the columns of the task, those of a pair separated by a tab; of a tagger its lines."""
+    """Return the texts as a table with the task's columns; for a tagger, as lines of one word each."""
     if isinstance(system, Tagger):
         return "".join("\n".join([*text.split(), "", ""]) for text in texts)
     columns = system.task.sentences
     for text in texts:
         if len(text.split("\t")) != len(columns):
-            wanted = "one text" if len(columns) == 1 else "two texts with a tab between them"
-            raise UsageError(f"--text {text!r}: {system.folder} labels {wanted}")
+            form = "one text" if len(columns) == 1 else "two texts with a tab between them"
+            raise UsageError(f"--text {text!r}: {system.folder} labels {form}; write {form}")
     return "".join("\t".join(" ".join(part.split()) for part in row) + "\n"
                    for row in (columns, *(text.split("\t") for text in texts)))  # fmt: skip
 
 
-def _form_of(given: bytes) -> str:
-    """The form of a text by its first line: an object of JSON, or a header with a tab or without."""
-    first = next(filter(None, map(bytes.strip, given.removeprefix(codecs.BOM_UTF8).splitlines())), b"")
+def _form_of(table: bytes) -> str:
+    """Return the ending that fits a table's first line: a JSON object, or a header with or without a tab."""
+    first = next(filter(None, map(bytes.strip, table.removeprefix(codecs.BOM_UTF8).splitlines())), b"")
     return ".jsonl" if first.startswith(b"{") else ".tsv" if b"\t" in first else ".csv"
 
 
-def _require_fields(found: pd.DataFrame, form: str) -> None:
-    """Raise UsageError for a field that a file without quotes can't have."""
+def _require_fields(predictions: pd.DataFrame, form: str) -> None:
+    """Raise UsageError for a field that a file without quotes cannot contain."""
     if form != ".tsv":
         return
-    for column in found.select_dtypes(exclude="number"):
-        if (broken := found[column].astype(str).str.contains(r"[\t\r\n]")).any():
+    for column in predictions.select_dtypes(exclude="number"):
+        if (broken := predictions[column].astype(str).str.contains(r"[\t\r\n]")).any():
             place = int(broken.argmax()) + 1
             raise UsageError(f"row {place} has a tab or a line end in {column!r}; write --out with .csv or .jsonl")
 
 
-def _write(found: pd.DataFrame, form: str, to: TextIO) -> None:
+def _write(predictions: pd.DataFrame, form: str, to: TextIO) -> None:
     if form == "":
-        for _, words in found.groupby("sentence", sort=False):
+        for _, words in predictions.groupby("sentence", sort=False):
             to.writelines(f"{word}\t{tag}\n" for word, tag in zip(words["word"], words["predicted"], strict=True))
             to.write("\n")
     elif form in JSON_LINES:
-        for row in found.to_dict("records"):
+        for row in predictions.to_dict("records"):
             values = {name: float(f"{value:.6g}") if isinstance(value, float) else value for name, value in row.items()}
             to.write(json.dumps(values, ensure_ascii=False) + "\n")
     elif form == ".csv":
-        found.to_csv(to, index=False, float_format="%.6g", lineterminator="\n")
+        predictions.to_csv(to, index=False, float_format="%.6g", lineterminator="\n")
     else:
-        found.to_csv(to, index=False, float_format="%.6g", lineterminator="\n", sep="\t",
-                     quoting=csv.QUOTE_NONE, escapechar=None, quotechar=None)  # fmt: skip
+        predictions.to_csv(to, index=False, float_format="%.6g", lineterminator="\n", sep="\t",
+                           quoting=csv.QUOTE_NONE, escapechar=None, quotechar=None)  # fmt: skip

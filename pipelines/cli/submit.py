@@ -1,4 +1,4 @@
-"""Test predictions of GLUE's tasks → an archive for its server: `retable submit bilstm_skipgram`."""
+"""Write the archive of test predictions for the GLUE server: `retable submit bilstm_skipgram`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from retable.core.errors import UsageError, closest
 from retable.core.stages import TASK_STAGES
 from retable.tasks.submission import write_submission
 
-# As the server calls them: the task and its split. It wants all.
+# Test sets by the server's names: the task and its split. The server requires all of them.
 SETS = {
     "CoLA": ("cola", "test"),
     "SST-2": ("sst2", "test"),
@@ -29,21 +29,30 @@ SETS = {
 
 
 def submit(system: str, corpus: str, seed: int, tests: Sequence[str]) -> None:
-    """Write the archive of a system's predictions of `tests`."""
+    """Write the archive of a system's predictions on test sets.
+
+    Args:
+        system: name of the system.
+        corpus: corpus of its cells.
+        seed: seed of its cells.
+        tests: test sets by the server's names (`SETS`).
+
+    Raises: UsageError: a test set is unknown, or predictions are missing.
+    """
     for name in tests:
         if name not in SETS:
-            raise UsageError(f"--test {name} is no test set of GLUE's; {closest(name, SETS)}")
+            raise UsageError(f"--test {name} is not a test set of GLUE; {closest(name, SETS)}")
     out = Path("outputs/submit", corpus, f"{system}-{seed}.zip")
     with initialize_config_dir(str(CONF), version_base="1.3"):
         labels = {name: read_predictions(corpus, system, seed, *SETS[name]) for name in tests}
     write_submission(out, labels)
-    print(f"{out} holds {', '.join(f'{name} ({len(rows)})' for name, rows in labels.items())}")
+    print(f"wrote {out}: {', '.join(f'{name} ({len(rows)})' for name, rows in labels.items())}")
 
 
 def read_predictions(corpus: str, system: str, seed: int, task_name: str, split: str) -> list[str]:
-    """The labels that the system's cell predicts of a test set, in the order of its file and as that would have them.
+    """Return the labels that a system's cell predicts for a test set, in the order and notation of its file.
 
-    Raises UsageError where the cell or the test set is missing, or where examples have no prediction.
+    Raises: UsageError: the cell or the test set is missing, or examples have no prediction.
     """
     from retable.tasks.sentences import SentenceTask
 
@@ -51,27 +60,27 @@ def read_predictions(corpus: str, system: str, seed: int, task_name: str, split:
     assert isinstance(task, SentenceTask)
     if split not in task.splits:
         raise UsageError(
-            f"task {task_name} has no {split} set; name it as files.{split} in conf/task/{task_name}.yaml and "
-            "train it again, or leave it out by --test"
+            f"task {task_name} has no split {split}; add it as files.{split} in conf/task/{task_name}.yaml and "
+            "train again, or list the other sets by --test"
         )
     name = f"{corpus}/{task_name}-{system}-{seed}"
     cells = [Path("outputs", stage, name) for stage in TASK_STAGES]
     if (cell := next(filter(Path.exists, cells), None)) is None:
         raise UsageError(
-            f"there is no outputs/finetune/{name}, nor one of from_scratch; run python -m pipelines.finetune "
-            f"task={task_name} with system={system}, or leave it out by --test"
+            f"outputs/finetune/{name} and outputs/from_scratch/{name} do not exist; run python -m pipelines.finetune "
+            f"task={task_name} with system={system}, or list the other sets by --test"
         )
     table = pd.read_csv(require(cell / "units.csv"), usecols=["split", "unit", "prediction"])
-    found = table[table["split"] == split].set_index("unit")["prediction"]
+    predictions = table[table["split"] == split].set_index("unit")["prediction"]
     n = len(task.examples(split))
-    if missing := sorted(set(range(n)) - set(found.index)):
+    if missing := sorted(set(range(n)) - set(predictions.index)):
         raise UsageError(
-            f"{cell}/units.csv has none for {len(missing)} of the {n} examples of {split}, the first of them "
-            f"{missing[0]}; train it again on the files as they are now"
+            f"{cell}/units.csv has no prediction for {len(missing)} of the {n} examples of {split}, first "
+            f"{missing[0]}; train it again on the present files"
         )
-    if task.labels.names and (without := sum(found[range(n)] == task.labels.none)):
+    if task.labels.names and (without := sum(predictions[range(n)] == task.labels.none)):
         raise UsageError(
-            f"{cell} wrote no label for {without} of the {n} examples of {split}, and the server takes labels alone; "
-            "train it for longer, or leave the set out by --test"
+            f"{cell} predicts no valid label for {without} of the {n} examples of {split}, as the server requires; "
+            "train it for longer, or list the other sets by --test"
         )
-    return [task.labels.write(prediction) for prediction in found[range(n)]]
+    return [task.labels.write(prediction) for prediction in predictions[range(n)]]

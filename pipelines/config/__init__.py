@@ -1,1 +1,1 @@
-"""Where configurations are and what they may say. It imports nothing else of pipelines/."""
+"""Locations, schemas and checks of configurations. Imports nothing else from pipelines/."""

@@ -1,4 +1,4 @@
-"""`init=hf:…`: a checkpoint of transformers in the place of a recipe's model, before anything is made of the recipe."""
+"""`init=hf:…`: put the model of a Hugging Face checkpoint into a recipe's configuration before anything is built."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from retable.core.errors import UsageError
 from retable.planning.cell import CHECKPOINT
 
-READER = "retable.exchange.checkpoint.Checkpoint"  # imported where one is read, as it takes seconds
-# Of our models that begin as others, or as a part of them, those: they have the same settings.
+READER = "retable.exchange.checkpoint.Checkpoint"  # imported only where needed: the import takes seconds
+# Models that are initialised from another class, or a part of it, with the same settings.
 BEGUN_AS = {
     "retable.models.t5_encoder.T5Encoder": "retable.models.t5.T5",
     "retable.models.gpt_special_tokens.GPTWithSpecialTokens": "retable.models.gpt.GPT",
@@ -18,11 +18,16 @@ RECIPES = {"GPT": "transformer/gpt", "BERT": "bert/bert", "T5": "t5/t5"}
 
 
 def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
-    """Where `cfg.init` names a checkpoint, put its model's settings in place of the recipe's, but for dropout, which is
-    of training; its softmax's, tied or not, in place of the objective's; and what opens it in place of its name.
+    """Replace the model settings in `cfg` by the checkpoint's, if `cfg.init` names a checkpoint.
 
-    The cell's `config.yaml` then says what was really used. UsageError where the recipe has another kind of model, or
-    `overrides` of the command line ask for another one than the checkpoint's.
+    All settings of the model except dropout are replaced, the objective's `vocab_size` and `tie` too, and `init` by the
+    `_target_` that opens the checkpoint, so that the cell's `config.yaml` lists the settings used.
+
+    Args:
+        cfg: the composed configuration; changed in place.
+        overrides: `name=value` arguments of the command line.
+
+    Raises: UsageError: the recipe has another kind of model, or an override changes the model's settings.
     """
     if not str(init := OmegaConf.select(cfg, "init", default="")).startswith(CHECKPOINT):
         return
@@ -30,13 +35,13 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
 
     checkpoint = Checkpoint(init.removeprefix(CHECKPOINT))
     settings, target = dict(checkpoint.model), str(cfg.model._target_)
-    kind, wanted = (each.rpartition(".")[2] for each in (settings["_target_"], target))
+    kind, in_recipe = (each.rpartition(".")[2] for each in (settings["_target_"], target))
     if BEGUN_AS.get(target, target) != settings["_target_"]:
         raise UsageError(
-            f"init={init} is a {kind}, and the recipe has a {wanted}; take one of a {kind}: recipe={RECIPES[kind]}"
+            f"init={init} is a {kind}, but the recipe's model is a {in_recipe}; write recipe={RECIPES[kind]}"
         )
-    if asked := next((said for said in overrides if _is_of_model(said)), None):
-        raise UsageError(f"init={init} brings the model's settings with it; leave {asked} out")
+    if changed := next((override for override in overrides if _is_of_model(override)), None):
+        raise UsageError(f"init={init} sets the model's settings; leave {changed} out")
     own: dict = OmegaConf.to_container(cfg.model, resolve=False)  # type: ignore[assignment]
     with open_dict(cfg):
         cfg.model = settings | {"_target_": target, "dropout": own["dropout"]}
@@ -48,7 +53,7 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
 
 
 def opened_by(init: Any) -> Any:
-    """What stands in place of `init` in a cell's configuration: of a checkpoint what opens it, else the same."""
+    """Return the value of `init` for a cell's configuration: a checkpoint's `_target_`, any other value unchanged."""
     if not str(init).startswith(CHECKPOINT):
         return init
     return {"_target_": READER, "name": str(init).removeprefix(CHECKPOINT)}

@@ -1,4 +1,4 @@
-"""What Hydra composed of the command line: choices, overrides, and what `--help` lists."""
+"""What Hydra composed from the command line: choices, overrides, and the groups that `--help` lists."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ FULL = "32-true"  # precision
 
 
 def groups(_root_: DictConfig) -> str:
-    """The groups that the root config composes, with their choices: for `--help`, where Hydra lists all of conf."""
+    """List the groups that the root config composes, with their choices, for `--help`. Hydra's own list has all."""
     loader = GlobalHydra.instance().config_loader()
     options = loader.get_group_options
     composed = {name for name in loader.list_groups("") if OmegaConf.is_dict(_root_.get(name))}  # one choice or several
@@ -29,46 +29,47 @@ def groups(_root_: DictConfig) -> str:
 
 
 def overrides() -> list[str]:
-    """What the command line says, `name=value` each."""
+    """Return the overrides of the command line, each `name=value`."""
     return list(HydraConfig.get().overrides.task)
 
 
 def set_by_hand() -> set[str]:
-    """The names that the command line gives a value, or a part of one."""
+    """Return the top-level names that the command line sets, wholly or in part."""
     return {re.split("[.@=]", each.lstrip("+"))[0] for each in overrides() if not each.startswith("~")}
 
 
 def chosen(group: str) -> str:
-    """The choice that was made of a group of configurations."""
+    """Return the choice for a config group."""
     return str(HydraConfig.get().runtime.choices[group])
 
 
 def build_task(name: str) -> "Task[Any, Any]":
-    """The task of this name, as it is configured."""
+    """Build the task of this name from its configuration."""
     return build(compose(f"task/{name}", overrides=[f"+task_name={name}"]).task, "task")
 
 
 def stage_name(cfg: DictConfig) -> str:
-    """The stage that runs: the name of its root config, or `from_scratch` for a system of a task that starts from
-    nothing pretrained."""
+    """Return the running stage: its root config's name, or `from_scratch` for fine-tuning without pretrained parts."""
     name = str(HydraConfig.get().job.config_name)
     bare = name == "finetune" and cfg.get("init") == cfg.get("embedding") == "random"
     return "from_scratch" if bare else name
 
 
 def debugging(overrides: Sequence[str]) -> bool:
-    """Whether `debug=` was chosen: a person tries something, and what comes of it is no cell of the pipeline."""
+    """Return whether `debug=` is set; the output is then not a cell of the pipeline."""
     return any(each.startswith("debug=") for each in overrides)
 
 
 def in_mlflow(cfg: DictConfig, overrides: Sequence[str]) -> bool:
-    """Whether a run stands in MLflow: that of every stage, unless it has other loggers, or debugs."""
+    """Return whether the run is logged to MLflow: always, except with other loggers only or with `debug=`."""
     return "mlflow" in cfg.get("logger", {"mlflow": {}}) and not debugging(overrides)
 
 
 def of_result(stage: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a cell's numbers come of: all but who is told of it, and on what devices a stage computes that
-    uses a trained system."""
+    """Return the settings that determine a cell's numbers.
+
+    `logger` is left out. For stages that use a trained system, the trainer's devices are left out, too.
+    """
     own = {key: value for key, value in config.items() if key != "logger"}
     if stage in USING_STAGES and isinstance(own.get("trainer"), Mapping):
         precision = own.pop("trainer").get("precision")

@@ -1,4 +1,4 @@
-"""What this machine has in place of each `auto` of the trainer."""
+"""Replace each `auto` in the trainer's settings by this machine's values."""
 
 from typing import Any
 
@@ -9,8 +9,10 @@ from retable.core.stages import USING_STAGES
 
 
 def choose_machine(stage: str, cfg: DictConfig) -> None:
-    """Put what this machine has in place of each `auto` of the trainer: its accelerator, the number of its devices, the
-    precision, which to measure is full. The cell then says which they were, and resumes with them."""
+    """Replace each `auto` of the trainer: accelerator, number of devices and precision.
+
+    Stages that use a trained system get full precision. The cell records the values and resumes with them.
+    """
     trainer = _trainer(cfg)
     if trainer.get("accelerator") == "auto" or trainer.get("devices") == "auto":
         from retable.training.devices import accelerator_here, devices_here
@@ -25,7 +27,10 @@ def choose_machine(stage: str, cfg: DictConfig) -> None:
 
 
 def require_machine(cfg: DictConfig) -> None:
-    """Have this machine multiply in the trainer's precision. UsageError for GPUs, or a precision, that it has not."""
+    """Check that this machine has the trainer's devices and precision, and set the precision of matrix products.
+
+    Raises: UsageError: the GPUs or the precision are not available here.
+    """
     trainer = _trainer(cfg)
     if trainer.get("accelerator", "cpu") != "cpu":
         from retable.training.devices import require_gpus
@@ -40,6 +45,5 @@ def require_machine(cfg: DictConfig) -> None:
 
 
 def _trainer(cfg: DictConfig) -> Any:
-    """The settings of the trainer; none where there are none, or where a text stands in their place, which
-    `check_settings` refuses."""
+    """Return the trainer's settings; {} if there are none or if they are not a mapping (see `check_settings`)."""
     return trainer if isinstance(trainer := cfg.get("trainer"), DictConfig) else {}

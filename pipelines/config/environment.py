@@ -1,6 +1,6 @@
-"""The environment variables by which a command tells its stages what to know.
+"""Environment variables that pass facts from a command to its stages.
 
-All are read here but two: the fork server's own in `executors/local.py`, which runs without the project's code, and
+Two others are read elsewhere: the fork server's in `executors/local.py`, which runs without the project's code, and
 RETABLE_PACKAGES in `retable.core.trust`, which the library needs as well.
 """
 
@@ -14,14 +14,14 @@ from omegaconf import OmegaConf
 from retable.core.errors import UsageError
 
 DATA = "RETABLE_DATA"  # the folder of data sets
-STUDY = "RETABLE_STUDY"  # the study that `retable repro` makes
-PROGRESS = "RETABLE_PROGRESS"  # the file in which a training says how far it is: `step/steps`
-DEVICES = "RETABLE_DEVICES"  # what an engine gives a process, as `executors.executor.resources` says it
-ENGINE = "RETABLE_ENGINE"  # runs parts of a process's work: a name, or slots and address of one that runs
-PARENT_RUN = "RETABLE_PARENT_RUN"  # in MLflow, of a sweep's jobs
-JOB_SUFFIX = "RETABLE_JOB_SUFFIX"  # the end of the name of a job's cell, which says what the job sets
-JOB_REPORT = "RETABLE_JOB_REPORT"  # the file in which a job says what it makes
-TRIAL = "RETABLE_TRIAL"  # JSON: storage, study, trial, metric and pruner of a search, which may end a training
+STUDY = "RETABLE_STUDY"  # the study that `retable repro` runs
+PROGRESS = "RETABLE_PROGRESS"  # the file to which training writes its progress, `step/steps`
+DEVICES = "RETABLE_DEVICES"  # the resources that an engine gives a process, as `executors.executor.resources` returns
+ENGINE = "RETABLE_ENGINE"  # runs parts of a process's work: a name, or slots and address of a running server
+PARENT_RUN = "RETABLE_PARENT_RUN"  # the MLflow run above those of a sweep's jobs
+JOB_SUFFIX = "RETABLE_JOB_SUFFIX"  # the end of the name of a job's cell, made from the job's settings
+JOB_REPORT = "RETABLE_JOB_REPORT"  # the file to which a job writes facts about its result
+TRIAL = "RETABLE_TRIAL"  # JSON: storage, study, trial, metric and pruner of a search, which may stop training early
 
 
 def data() -> Path:
@@ -29,7 +29,7 @@ def data() -> Path:
 
 
 def study() -> str | None:
-    """The study that DVC runs this stage for; None for a run by hand."""
+    """Return the study that DVC runs this stage for; None for a run by hand."""
     return os.environ.get(STUDY) if by_dvc() else None
 
 
@@ -38,7 +38,7 @@ def by_dvc() -> bool:
 
 
 def progress() -> Path | None:
-    return Path(told) if (told := os.environ.get(PROGRESS)) else None
+    return Path(file) if (file := os.environ.get(PROGRESS)) else None
 
 
 def engine() -> str:
@@ -50,7 +50,7 @@ def parent_run() -> str | None:
 
 
 def is_job() -> bool:
-    """Whether this is a job of a multirun."""
+    """Return whether this is a job of a multirun."""
     return JOB_SUFFIX in os.environ
 
 
@@ -59,7 +59,7 @@ def suffix() -> str:
 
 
 def report(**facts: Any) -> None:
-    """Say something to the multirun, beside what was said before."""
+    """Add facts to the job's report to its multirun; does nothing outside a multirun."""
     if JOB_REPORT in os.environ:
         path = Path(os.environ[JOB_REPORT])
         known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -71,9 +71,9 @@ def trial() -> dict[str, Any] | None:
 
 
 def _readable(name: str, *default: Any) -> Any:
-    """Resolve `oc.env`: other variables may be secrets, and the value could reach a committed file or MLflow."""
+    """Resolve `oc.env` for RETABLE_DATA only: a secret variable could reach a committed file or MLflow."""
     if name != DATA:
-        raise UsageError(f"${{oc.env:{name}}} is not read; a configuration may read only the variable {DATA}")
+        raise UsageError(f"${{oc.env:{name}}} is not allowed; a configuration may read only the variable {DATA}")
     return os.environ.get(name, *default) if default else os.environ[name]
 
 

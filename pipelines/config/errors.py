@@ -1,4 +1,4 @@
-"""One line for each mistake of use."""
+"""One-line messages for users' mistakes and full disks, in place of tracebacks of Hydra, DVC and PyTorch."""
 
 import contextlib
 import errno
@@ -31,25 +31,28 @@ from retable.training.signals import PARTNER_LOST, Pruned, Stopped, go_quietly
 
 
 class ThereAlready(BaseException):
-    """The cell stands there, made by the same configuration, inputs and code: there is nothing to do."""
+    """The cell exists and was made by the same configuration, inputs and code: there is nothing to do."""
 
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """End a mistake of use with one line on standard error and exit code 2; what a signal ended with its code."""
+    """End the process on a user's mistake: one line on standard error and exit code 2.
+
+    After a signal, the exit code is the signal's. If the cell exists already or a trial is pruned, it is 0.
+    """
     try:
         yield
     except (ThereAlready, Pruned):
         sys.exit(0)
     except Stopped as stopped:
-        go_quietly()  # a second signal would be an error amid this one
-        if not is_main_process():  # Lightning takes another code than 0 of these for a crash, and ends the first
+        go_quietly()  # a second signal must not raise an error here
+        if not is_main_process():  # for any code except 0 Lightning assumes a crash and kills the main process
             sys.exit(0)
         print(stopped, file=sys.stderr)
         sys.exit(stopped.code)
     except (UsageError, HydraException, OmegaConfBaseException) as error:
         cause = _cause(error)
-        if isinstance(cause, InstantiationException):  # a mistake in the code that was called, not in its use
+        if isinstance(cause, InstantiationException):  # a bug in the called code, not a user's mistake
             if not (missing := _missing_target(error)):
                 raise
             _quit(missing)
@@ -64,24 +67,22 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _missing_target(error: BaseException) -> str | None:
-    """What to say of a `_target_` that there isn't; None for another mistake, such as one in the module itself."""
+    """Return the message for a `_target_` that does not exist; None for another error, such as one in its module."""
     named = re.match(r"Error (?:locating target|loading) '([\w.]+)'", str(error))
     inner: BaseException | None = error
     while inner is not None and not isinstance(inner, ModuleNotFoundError):
         inner = inner.__cause__
     if named is None or inner is None or not f"{named[1]}.".startswith(f"{inner.name}."):
         return None
-    return (
-        f"there is no {inner.name}; write as _target_, in place of {named[1]}, the module and name of one that there is"
-    )
+    return f"_target_: {named[1]}: module {inner.name} does not exist; write the module and name of a class"
 
 
 LOCK_AGAIN = (
     "`git checkout -- dvc.lock` brings the committed one back; after a merge keep either one, and run `retable repro`"
 )
-_AS_IT_WAS = "other cells are as they were, and a training goes on from its last checkpoint"
+_AS_IT_WAS = "other cells are unchanged, and training resumes from its last checkpoint"
 _FULL = f"the disk is full; free some space and run this again; {_AS_IT_WAS}"
-_LARGE = "this machine has not the memory for it; write smaller sizes ({error})"
+_LARGE = "not enough memory on this machine; write smaller sizes ({error})"
 
 
 def _contains(*words: str) -> Callable[[Exception], bool]:
@@ -93,48 +94,48 @@ def _is_errno(*numbers: int) -> Callable[[Exception], bool]:
 
 
 def _is_making(error: Exception) -> bool:
-    """Return whether a folder or a file could not be made, at a place that somebody named."""
+    """Return whether the error arose from making a folder or file at a path that a user gave."""
     if (inner := _of_system(error)) is None or inner.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
         return False
     last = traceback.extract_tb(inner.__traceback__)[-1:]
-    making = ("mkdir", "makedirs", "mkdtemp", "_mkstemp_inner", "_open")  # the last one of logging's handlers
+    making = ("mkdir", "makedirs", "mkdtemp", "_mkstemp_inner", "_open")  # _open: of logging's handlers
     return bool(last) and last[0].name in making
 
 
 def _is_of(kind: str) -> Callable[[Exception], bool]:
-    """Whether a class of the error is defined in a module, which need not be imported."""
+    """Return a check whether the error's class or a base is defined in module `kind`, without importing it."""
     return lambda error: any(each.__module__ == kind for each in type(error).__mro__)
 
 
-# Errors of libraries and of the system that are mistakes of use or lack of room, with what to write. The first counts.
+# Errors of libraries and the system caused by a user's mistake or lack of space, with their messages. First match wins.
 _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
     (_contains("Config group override must be"),
-     "null is no choice of a group; write ~GROUP to leave out what stands there"),
-    (_contains("The --resolve flag can only", "Only one of --run, --multirun"), "{error}"),  # of Hydra's command line
+     "a config group cannot be null; write ~GROUP to remove its default"),
+    (_contains("The --resolve flag can only", "Only one of --run, --multirun"), "{error}"),  # from Hydra's command line
     (lambda error: "invalid literal for int()" in str(error) and _is_of_omegaconf(error),
-     "a list has no settings by names ({error}); write the whole list"),
+     "a list has no named settings ({error}); write the whole list"),
     (lambda error: isinstance(error, ValueError) and "allow_pickle=" in str(error),
-     "a *.units.npy is refused: reading it could run code, as it holds no mere numbers; make it anew"),
-    # Of the disk, of the user, of the file; libraries wrap the system's error in their own, or keep its words.
+     "a *.units.npy contains pickled objects, which could run code, so it is not read; make it again"),
+    # Disk, permissions and files. Libraries wrap the system's error in their own, or quote its words.
     (_is_errno(errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
     (_contains("No space left on device", "database or disk is full", "PytorchStreamWriter failed"), _FULL),
     (_is_errno(errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
      f"{{file}}: {{reason}}; change that and run this again; {_AS_IT_WAS}"),
-    (_is_making, "{file}: {reason}; nothing can be made there; write another place, or make its folder first"),
+    (_is_making, "{file}: {reason}; it cannot be created; write another path, or make its folder first"),
     (_is_errno(errno.ENOLCK, errno.EOPNOTSUPP),
-     "this file system keeps no locks ({reason}), by which a cell is made by one process; put work/ on another one"),
-    (_is_errno(errno.EXDEV), f"outputs/ and work/ are not of one mount ({{file}}); put both on one; {_AS_IT_WAS}"),
-    # Sizes beyond memory, or beyond what numbers count.
+     "this file system has no file locks ({reason}), which cells need; put work/ on another file system"),
+    (_is_errno(errno.EXDEV), f"outputs/ and work/ are on different mounts ({{file}}); put both on one; {_AS_IT_WAS}"),
+    # Sizes that exceed memory or the range of integers.
     (lambda error: isinstance(error, MemoryError), _LARGE),
     (_contains("can't allocate memory", "out of memory", "Storage size calculation overflowed", "array is too big",
                "integer multiplication overflow", "Unable to allocate"), _LARGE),
-    (_contains("InvalidCxxCompiler", "Failed to find C compiler"),  # of torch for a processor, of Triton for a GPU
+    (_contains("InvalidCxxCompiler", "Failed to find C compiler"),  # from torch on CPUs, from Triton on GPUs
      "compile=true needs the C++ compiler g++, which is not installed here; install it, or leave compile=true out"),
-    # Of Gloo, of NCCL, and of the store in the first process, by which the others find each other.
+    # From Gloo, NCCL, and the main process's store, through which the processes find each other.
     (_contains("gloo/transport/", "ncclRemoteError"), PARTNER_LOST),
     (lambda error: type(error).__name__ == "DistNetworkError"
      and _contains("Connection was likely closed", "Connection reset by peer", "Broken pipe")(error), PARTNER_LOST),
-    (_is_errno(errno.ENAMETOOLONG), "a name is too long for a file; write a shorter out= or system= ({error})"),
+    (_is_errno(errno.ENAMETOOLONG), "a file name is too long; write a shorter out= or system= ({error})"),
     (lambda error: _is_of("dvc.exceptions")(error) and "dvc.lock'" in str(error), f"DVC: {{error}}; {LOCK_AGAIN}"),
     (lambda error: _is_of("dvc.exceptions")(error) and "dvc.yaml'" in str(error),
      "DVC: {error}; `retable graph` writes it again"),
@@ -143,7 +144,7 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
 
 
 def _of_system(error: BaseException) -> OSError | None:
-    """The system's error that this one is, or says in other words, as logging does."""
+    """Return the OSError that this error is or was raised from; None without one."""
     inner: BaseException | None = error
     while inner is not None and not isinstance(inner, OSError):
         inner = inner.__cause__
@@ -156,13 +157,13 @@ def _is_of_omegaconf(error: Exception) -> bool:
 
 
 def is_main_process() -> bool:
-    """False in the processes that Lightning, torchrun or Slurm start beside the first, on its node or on others."""
+    """Return False in the further processes that Lightning, torchrun or Slurm start, on this node or others."""
     names = ["RANK"] if "RANK" in os.environ else ["SLURM_PROCID", "NODE_RANK", "LOCAL_RANK"]
     return all(int(os.environ.get(name, "0")) == 0 for name in names)
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The UsageError inside what Hydra wraps round it, or else the error itself."""
+    """Return the UsageError that Hydra wrapped in its own errors; the error itself without one."""
     inner: BaseException | None = error
     while inner is not None and not isinstance(inner, UsageError):
         inner = inner.__cause__
@@ -170,29 +171,29 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def one_line(error: BaseException) -> str:
-    """What to say of a mistake of use: Hydra's without its noise."""
+    """Return the message for a user's mistake; Hydra's messages are shortened to one line."""
     file = str(error.missing_cfg_file) if isinstance(error, MissingConfigException) else ""
     if file.startswith("recipe/"):
         return _missing_recipe(file)
-    if file:  # of one in a list Hydra doesn't say what there is, and of one that is misspelt not what comes closest
+    if file:  # Hydra's message lists no choices for an entry of a list, and suggests none for a misspelt name
         group, _, name = file.rpartition("/")
         known = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
-        return f"there is no conf/{file}.yaml; {closest(name, known)}" if known else f"there is no conf/{group}"
+        return f"conf/{file}.yaml does not exist; {closest(name, known)}" if known else f"conf/{group} does not exist"
     if isinstance(error, InterpolationKeyError) and "'finetuning." in str(error):
         if chosen("recipe").startswith("counted/"):
             return (
-                f"recipe={chosen('recipe')} counts words, and learns no task={chosen('task')}; write the recipe of a "
-                "network, such as recipe=encoders/bilstm"
+                f"recipe={chosen('recipe')} is a count-based model and cannot be trained on task={chosen('task')}; "
+                "write a neural recipe, such as recipe=encoders/bilstm"
             )
         return (
-            f"recipe={chosen('recipe')} says nothing of how it learns a task, and task={chosen('task')} asks for it; "
-            "write '+finetuning={lr: 1e-3, epochs: 5, batch_size: 32}', or take a recipe that has such a line"
+            f"recipe={chosen('recipe')} has no setting finetuning, which task={chosen('task')} needs; "
+            "write '+finetuning={lr: 1e-3, epochs: 5, batch_size: 32}', or take a recipe with this setting"
         )
     if isinstance(error, OverrideParseException):
         return _unreadable(error.override)
     if unknown := re.match(r"Could not override '([^']+)'", str(error)):
-        inner = re.search(rf"full_key: ({re.escape(unknown[1])}\.\S+)", str(error.__cause__))  # of a mapping's keys
-        return no_setting(inner[1] if inner else unknown[1], _composed_else(unknown[1]))
+        inner = re.search(rf"full_key: ({re.escape(unknown[1])}\.\S+)", str(error.__cause__))  # a key of a mapping
+        return no_setting(inner[1] if inner else unknown[1], _composed_without(unknown[1]))
     lines = [line.strip() for line in str(error).splitlines()]
     noise = ("full_key:", "object_type=", "Config search", "provider=")
     kept = [line for line in lines if line and not line.startswith(noise)]
@@ -200,36 +201,38 @@ def one_line(error: BaseException) -> str:
 
 
 def _unreadable(override: str) -> str:
-    """What to say of an argument that Hydra's grammar has no place for."""
+    """Return the message for an argument that Hydra cannot parse."""
     name, equals, value = override.partition("=")
     if not re.fullmatch(r"[+~]{0,2}[\w/@:$-]+(\.[\w/@:$-]+)*", name, re.ASCII):
-        return f"{override} is not a setting; names have letters from a to z, digits, _ and ., as in model.d_model=64"
+        return f"{override} is not a setting; write names of letters a to z, digits, _ and ., as in model.d_model=64"
     if not equals:
-        return f"{override} sets nothing; write {override}=VALUE"
-    quoted = re.sub(r'(\\*)"', r'\1\1\\"', re.sub(r"(\\+)$", r"\1\1", value))  # a backslash counts before a quote only
+        return f"{override} has no value; write {override}=VALUE"
+    quoted = re.sub(r'(\\*)"', r'\1\1\\"', re.sub(r"(\\+)$", r"\1\1", value))  # a backslash escapes only before a quote
     brackets = "close its brackets, or " if value[:1] in ("[", "{") else ""
-    said = shlex.quote(f'{name}="{quoted}"')
-    return f"{override} can't be read; {brackets}put quotes round the value, as in {said}"
+    example = shlex.quote(f'{name}="{quoted}"')
+    return f"{override} cannot be parsed; {brackets}put quotes round the value, as in {example}"
 
 
 def no_setting(name: str, there: DictConfig | None) -> str:
-    """What to say of a setting that there is not, with the one that comes closest of those that there are."""
+    """Return the message for an unknown setting, with the closest name in the configuration `there`."""
     known = [*_names(OmegaConf.to_container(there))] if there else []
-    last = {each.rpartition(".")[2]: each for each in reversed(known)}  # of several the first in the configuration
+    last = {each.rpartition(".")[2]: each for each in reversed(known)}  # the first in the configuration wins
     near = get_close_matches(name, known, n=1, cutoff=0.75)
     near = near or [last[each] for each in get_close_matches(name.rpartition(".")[2], last, n=1, cutoff=0.7)]
-    return f"there is no setting {name}{f'; write {near[0]}' if near else ''}; +{name}= adds one"
+    return f"unknown setting {name}{f'; write {near[0]}' if near else ''}; +{name}= adds one"
 
 
-def _composed_else(name: str) -> DictConfig | None:
-    """What the command line composes without a setting; None where its rest is mistaken, too, or where what was
-    composed was no command line."""
+def _composed_without(name: str) -> DictConfig | None:
+    """Compose the command line without the setting `name`.
+
+    Returns None if the rest has a mistake as well, or if the configuration did not come from a command line.
+    """
     if GlobalHydra.instance().is_initialized():
         return None
-    said = [each for each in sys.argv[1:] if "=" in each and not each.startswith("-") and name not in each]
+    rest = [each for each in sys.argv[1:] if "=" in each and not each.startswith("-") and name not in each]
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            return hydra.compose(Path(sys.argv[0]).stem, overrides=said)
+            return hydra.compose(Path(sys.argv[0]).stem, overrides=rest)
     except (HydraException, OmegaConfBaseException):
         return None
 
@@ -241,17 +244,17 @@ def _names(part: Any, prefix: str = "") -> Iterator[str]:
 
 
 def _missing_recipe(file: str) -> str:
-    """Hydra says what a group holds, but not what its folders do."""
+    """Return the message for a recipe that does not exist. Hydra's own does not list files in a group's folders."""
     known = {path.stem: f"{path.parent.name}/{path.stem}" for path in sorted((CONF / "recipe").glob("*/[!_]*.yaml"))}
     if near := [known[name] for name in get_close_matches(Path(file).stem, known)]:
-        return f"there is no conf/{file}.yaml; write recipe={' or recipe='.join(near)}"
+        return f"conf/{file}.yaml does not exist; write recipe={' or recipe='.join(near)}"
     families = sorted({path.partition("/")[0] for path in known.values()})
-    return f"there is no conf/{file}.yaml; write recipe=FAMILY/NAME, a file under conf/recipe/: {', '.join(families)}"
+    return f"conf/{file}.yaml does not exist; write recipe=FAMILY/NAME, a file in conf/recipe/: {', '.join(families)}"
 
 
 def _quit(message: str, of_any_process: bool = False) -> None:
     if is_main_process():
         print(f"error: {in_one_line(message)}", file=sys.stderr)
-    elif of_any_process:  # the first may have been killed; if it had an error, that is the one of the training
+    elif of_any_process:  # the main process may have been killed; if it had an error, it prints that
         print(in_one_line(message), file=sys.stderr)
     sys.exit(2)

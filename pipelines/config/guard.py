@@ -30,7 +30,10 @@ SEARCH_PATH = "hydra.searchpath="
 def refuse_foreign_nodes(stage: str, arguments: Sequence[str]) -> None:
     """Raise UsageError for a file of the stage's configuration that sets `hydra`, `callbacks`, `logger` or a path.
 
-    arguments: the command line. What Hydra can't compose is not checked: Hydra builds nothing then, and reports it.
+    Args:
+        stage: name of the root config.
+        arguments: the command line. If Hydra cannot compose it, nothing is checked: Hydra builds nothing and reports
+            the error.
     """
     folders, overrides = [*_folders(arguments)], [each for each in arguments if not each.startswith("-")]
     mode = RunMode.MULTIRUN if {"-m", "--multirun"} & {*arguments} else RunMode.RUN
@@ -45,8 +48,8 @@ def refuse_foreign_nodes(stage: str, arguments: Sequence[str]) -> None:
             found = GlobalHydra.instance().config_loader().compute_defaults_list(stage, overrides, mode).defaults
     except HydraException:
         return
-    except yaml.YAMLError as error:  # of a tag, such as !!python/object, which Hydra doesn't catch
-        raise UsageError(f"a configuration file can't be read: {' '.join(str(error).split())}") from None
+    except yaml.YAMLError as error:  # a tag, such as !!python/object, which Hydra does not catch
+        raise UsageError(f"a configuration file cannot be read: {' '.join(str(error).split())}") from None
     for each in found:
         for folder in filter(None, (own_conf(), *folders, CONF)):
             file = folder / f"{each.config_path}.yaml"
@@ -100,8 +103,8 @@ def _set_by(file: Path, package: str, chooses: bool) -> Iterator[tuple[str, Any]
         text = file.read_text(encoding="utf-8")
         content = yaml.load(text, yaml.CSafeLoader)
     except (OSError, ValueError, yaml.YAMLError) as error:  # Hydra's own parser might read it
-        raise UsageError(f"{file} can't be read: {' '.join(str(error).split())}") from None
-    if text.startswith("\ufeff"):  # Hydra would not see the header `# @package`, and settings would go elsewhere
+        raise UsageError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
+    if text.startswith("\ufeff"):  # Hydra would miss the header `# @package` and put the settings elsewhere
         raise UsageError(f"{file} begins with a byte-order mark; save it as UTF-8 without one")
     prefix = f"{package}." if package not in ("", "_global_") else ""
     for key, value in content.items() if isinstance(content, Mapping) else ():

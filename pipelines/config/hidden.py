@@ -7,16 +7,16 @@ from pathlib import Path
 
 
 def refuse_hidden_packages() -> None:
-    """End with one line and exit code 2 if a module takes the place of a package.
+    """Exit with one line and code 2 if a module hides an installed package.
 
-    A folder with the metadata of packages is one that packages were installed into, and may take their place.
+    Folders with package metadata are skipped: packages were installed into them on purpose.
     """
     own = Path(__file__).resolve().parents[2]
     installed = Path(sysconfig.get_paths()["purelib"])
-    given = [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
-    here = [Path.cwd()] if sys.path[0] in ("", os.getcwd()) else []  # of `python -m`
-    ours = {"retable": own / "src", "pipelines": own}  # until its folder is searched, another may hide it
-    for folder in here + given:
+    on_path = [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    here = [Path.cwd()] if sys.path[0] in ("", os.getcwd()) else []  # `python -m` searches the working folder
+    ours = {"retable": own / "src", "pipelines": own}  # each can be hidden only by a folder searched before its own
+    for folder in here + on_path:
         ours = {name: place for name, place in ours.items() if place != folder.resolve()}
         if folder.resolve() in (own, own / "src", installed.resolve()) or not folder.is_dir():
             continue
@@ -25,6 +25,6 @@ def refuse_hidden_packages() -> None:
         for path in (*folder.glob("*.py"), *(each.parent for each in folder.glob("*/__init__.py"))):
             name = path.stem
             if name in ours or (installed / name).is_dir() or (installed / f"{name}.py").is_file():
-                said = f"{path} hides the package {name}; rename it, or take {folder} out of PYTHONPATH"
-                print(f"error: {said}", file=sys.stderr)
+                message = f"{path} hides the package {name}; rename it, or take {folder} out of PYTHONPATH"
+                print(f"error: {message}", file=sys.stderr)
                 sys.exit(2)

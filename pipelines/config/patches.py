@@ -1,4 +1,4 @@
-"""What is replaced in libraries that have no hook for it. `tests/pipelines/test_patches.py` fails when they change."""
+"""Replacements of library methods without hooks. `tests/pipelines/test_patches.py` fails when the libraries change."""
 
 import re
 from pathlib import Path
@@ -11,8 +11,10 @@ from retable.core.publishing import atomic_write
 
 
 def hydra_looks_into_folders() -> None:
-    """Let a file in a group's folder, but for mere bases of others, be a choice of the group to help and completion, as
-    it is to the command line (recipe=recurrent/lstm), and the folder no group of its own."""
+    """Make Hydra's help and completion list files in a group's subfolders (recipe=recurrent/lstm) as its choices.
+
+    Files that begin with `_` (bases of others) are left out, and a subfolder is not listed as a separate group.
+    """
     own = ConfigLoaderImpl.get_group_options
 
     def get_group_options(
@@ -30,8 +32,10 @@ def hydra_looks_into_folders() -> None:
 
 
 def dvc_writes_whole() -> None:
-    """Have DVC put its notes in place in one go. By itself it writes into the files, for seconds where a `dvc.lock` is
-    long, and what a kill leaves of them it refuses to read."""
+    """Make DVC write its files atomically.
+
+    Unpatched, DVC writes into a long `dvc.lock` for seconds, and cannot read a file left half-written by a kill.
+    """
     from dvc_objects.fs.local import FsspecLocalFileSystem
 
     def open_(self: Any, path: str, mode: str = "r", encoding: str | None = None, **_: Any) -> Any:
@@ -41,8 +45,10 @@ def dvc_writes_whole() -> None:
 
 
 def dvc_writes_only_what_is_new() -> None:
-    """Have DVC write a stage's notes in their place in `dvc.lock`, in the bytes that it has for them. By itself it
-    parses and lays out the whole file for each stage: 7 s in one of 1,000 cells."""
+    """Make DVC replace only a stage's own entry in `dvc.lock`, with the same bytes as before.
+
+    Unpatched, DVC parses and dumps the whole file for each stage: 7 s with 1,000 cells.
+    """
     from dvc.dvcfile import Lockfile
     from dvc.stage.serialize import to_lockfile
     from dvc.utils.serialize import dumps_yaml
@@ -55,7 +61,7 @@ def dvc_writes_only_what_is_new() -> None:
         for stage in stages:
             head, _, notes = dumps_yaml({"stages": to_lockfile(stage, **kwargs)}).partition("\n")
             new = _in_place(new, f"{head}\n", notes)
-        if not new:  # no file of DVC's, or none
+        if not new:  # the file is missing or in another format
             theirs(self, stages, **kwargs)
         elif new != text:
             with atomic_write(self.path) as file:
@@ -66,8 +72,10 @@ def dvc_writes_only_what_is_new() -> None:
 
 
 def _in_place(text: str, head: str, notes: str) -> str:
-    """`text` with a stage's notes in place of those that it has under the same name, or behind all others; empty if its
-    last part isn't that of `head`, in lines."""
+    """Return `text` with a stage's entry replaced, or appended if the stage is new.
+
+    Returns "" if the last section of `text` is not the section `head`, with one item per indented line.
+    """
     _, found, stages = text.rpartition(f"\n{head}")
     if not found or re.search(r"^(?! {2})", stages.removesuffix("\n"), re.MULTILINE):
         return ""

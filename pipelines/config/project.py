@@ -1,9 +1,8 @@
-"""Where studies, configurations and code are: in the checkout, or in a study's folder of the user's own.
+"""Folders of studies, configurations and code, in the checkout or in a user's own study.
 
 A study is a folder with a file `study.yaml` and a DVC project. The checkout has its studies in `studies/`; the default
-study's DVC files are at the top of the checkout, so that `dvc repro` there makes it. A folder of the user's own may be
-anywhere, with the checkout or with the installed package. It may have configurations of its own in `conf/`, which come
-before those of the project.
+study's DVC files are at the top of the checkout, so that `dvc repro` there runs it. A user's study may be in any
+folder, with the checkout or with the installed package. Files in its folder `conf/` take precedence over the project's.
 """
 
 import os
@@ -21,18 +20,18 @@ from retable.core.artifacts import project_folder
 from retable.core.errors import UsageError, closest
 
 CODE = {"pipelines": Path(pipelines.__file__).parent, "retable": Path(retable.__file__).parent}
-TEMPLATE = CODE["pipelines"] / "template"  # only the wheel has it: conf, studies and DVC's files of a project
+TEMPLATE = CODE["pipelines"] / "template"  # only in the wheel: conf, studies and a project's DVC files
 CHECKOUT = None if TEMPLATE.exists() else CODE["pipelines"].parent
 CONF = (CHECKOUT or TEMPLATE) / "conf"
 STUDIES = (CHECKOUT or TEMPLATE) / "studies"
 DEFAULT = "history"
 STUDY = "study.yaml"
-CODE_LINKS = "code"  # in a study's folder: links to the code that its plans are made of
+CODE_LINKS = "code"  # in a study's folder: links to the code that its plans depend on
 
 
 def require_own_checkout() -> None:
-    """Raise UsageError in a checkout whose code is not the one that runs: a copy, or another clone's environment."""
-    project_folder()  # refuses a DVC_ROOT that is not a folder
+    """Raise UsageError in a checkout whose code is not the running code, as in a copy or another clone."""
+    project_folder()  # raises if DVC_ROOT is not a folder
     code = {"pipelines": Path("pipelines"), "retable": Path("src/retable")}
     for folder in (Path.cwd(), *Path.cwd().parents):
         if not all((folder / path / "__init__.py").exists() for path in code.values()):
@@ -40,46 +39,53 @@ def require_own_checkout() -> None:
         for package, path in code.items():
             if CODE[package].resolve() != (folder / path).resolve():
                 raise UsageError(
-                    f"this environment runs the code in {CODE[package]}, and the folder is in the checkout {folder}; "
-                    f"run `make env` in {folder}, and the commands in {folder / '.venv/bin'}"
+                    f"this environment runs the code in {CODE[package]}, but this folder is in the checkout {folder}; "
+                    f"run `make env` in {folder}, then use the commands in {folder / '.venv/bin'}"
                 )
 
 
 def require_project_folder() -> None:
-    """Raise UsageError inside a project, but not in its folder, which all paths of cells start from."""
+    """Raise UsageError in a subfolder of a project, since paths of cells start at the project's folder."""
     here = Path.cwd()
     if here == CHECKOUT or (here / STUDY).exists() or (here / "outputs").exists():
         return
     for folder in here.parents:
         if folder == CHECKOUT or (folder / STUDY).exists():
-            raise UsageError(f"{here} is inside the project {folder}; give the command in {folder}")
+            raise UsageError(f"{here} is inside the project {folder}; run the command in {folder}")
 
 
 def study_names() -> list[str]:
-    """The studies of the project."""
+    """Return the names of the project's studies, sorted."""
     return sorted(path.parent.name for path in STUDIES.glob(f"*/{STUDY}"))
 
 
 def own_conf() -> Path | None:
-    """The configurations of the study's folder that the working folder is."""
+    """Return the folder `conf` of the study in the working folder, if it has one."""
     folder = Path.cwd() / "conf"
     return folder if folder.is_dir() and folder != CONF and Path(STUDY).exists() else None
 
 
 def files_of_study() -> str:
-    """The path in front of the files of the study that the working folder is the DVC project of. UsageError if it is
-    not such a folder."""
+    """Return the path in front of the study's files: "" in its folder, `studies/history/` at the top of the checkout.
+
+    Raises: UsageError: the working folder is not a study's DVC project.
+    """
     if Path(STUDY).exists():
         return ""
     if CHECKOUT is not None and Path.cwd() == CHECKOUT:
         return f"studies/{DEFAULT}/"
-    raise UsageError(f"{Path.cwd()} has no {STUDY}; give the command in a study's folder, or write its name or path")
+    raise UsageError(f"{Path.cwd()} has no {STUDY}; run the command in a study's folder, or write its name or path")
 
 
 def folder_of(study: str | None) -> Path:
-    """The DVC project of a study: by default that of the working folder, one of the project's by its name, or a folder
-    by its path, or by its name from any folder in it. Where the package is installed, a study of the project is copied
-    into a folder of its name. UsageError for another name."""
+    """Return the folder of a study's DVC project.
+
+    Args:
+        study: name of one of the project's studies, a folder, or the name of a folder around the working one; None for
+            the working folder's study. With the installed package, a named study is copied into a new folder.
+
+    Raises: UsageError: the study does not exist.
+    """
     if study is None and not (CHECKOUT is not None and Path.cwd() == CHECKOUT):
         files_of_study()
         return Path.cwd()
@@ -89,14 +95,14 @@ def folder_of(study: str | None) -> Path:
             return _project_of(folder)
     name = DEFAULT if study is None else study
     if name not in (known := study_names()):
-        raise UsageError(f"there is no study {name!r}, nor a folder {name} with a {STUDY}; {closest(name, known)}")
+        raise UsageError(f"no study {name!r} and no folder {name} with a {STUDY}; {closest(name, known)}")
     if CHECKOUT is not None:
         return _project_of(STUDIES / name)
     if (folder := Path(name).resolve()).exists():
-        raise UsageError(f"{folder} exists and has no {STUDY}; give the command in another folder")
+        raise UsageError(f"{folder} exists and has no {STUDY}; run the command in another folder")
     folder.mkdir()
     shutil.copyfile(STUDIES / name / STUDY, folder / STUDY)
-    print(f"{folder} is made, a copy of study {name}", file=sys.stderr)
+    print(f"created {folder}, a copy of study {name}", file=sys.stderr)
     return folder
 
 
@@ -105,9 +111,13 @@ def _project_of(folder: Path) -> Path:
 
 
 def enter_project(study: str | None = None, say: bool = False) -> None:
-    """Go to the folder of a study, and complete what it has beside its committed files. UsageError for no study.
+    """Change to a study's folder, and complete its links and DVC's settings.
 
-    say: whether to name a folder that the working folder does not hold, for commands that write there.
+    Args:
+        study: name or folder of the study; None for the working folder's.
+        say: print the folder if it is outside the working folder, for commands that write there.
+
+    Raises: UsageError: the study does not exist.
     """
     require_own_checkout()
     here, folder = Path.cwd(), folder_of(study)
@@ -118,7 +128,7 @@ def enter_project(study: str | None = None, say: bool = False) -> None:
 
 
 def code_of_plans(folder: Path) -> list[str]:
-    """The paths, in a study's folder, of the code that its plans are made of."""
+    """Return the paths, in a study's folder, of the code that its plans depend on."""
     links = [f"{CODE_LINKS}/{name}" for name, _ in _links(folder)]
     if folder == CHECKOUT:
         return ["conf", "pipelines", "src/retable", *links]
@@ -128,38 +138,37 @@ def code_of_plans(folder: Path) -> list[str]:
 
 def _links(folder: Path) -> Iterator[tuple[str, Path]]:
     if CHECKOUT is not None and folder != CHECKOUT:
-        yield "conf", CONF  # the wheel has it in pipelines
+        yield "conf", CONF  # in the wheel, conf is inside pipelines
     if folder != CHECKOUT:
         yield from CODE.items()
     yield from _packages(folder).items()
 
 
 def _packages(folder: Path) -> dict[str, Path]:
-    """The packages of a study that the user trusts: those of classes that its files name, and those that they import,
-    by their names."""
+    """Return the trusted packages that a study's files name in `_target_`, and those that these import, by name."""
     if not (known := trust.sources()):
         return {}
     study = STUDIES / DEFAULT if folder == CHECKOUT else folder
     files = [study / STUDY, *(path for each in (CONF, folder / "conf") for path in each.rglob("*.yaml"))]
-    found, waiting = dict[str, Path](), _named(r"_target_['\"]?:\s*['\"]?(\w+)\.", files)
+    packages, waiting = dict[str, Path](), _named(r"_target_['\"]?:\s*['\"]?(\w+)\.", files)
     while waiting:
-        if (name := waiting.pop()) in known and name not in found:
-            found[name] = path = known[name]
+        if (name := waiting.pop()) in known and name not in packages:
+            packages[name] = path = known[name]
             modules = path.rglob("*.py") if path.is_dir() else [path]
             waiting |= _named(r"^\s*(?:from|import)\s+(\w+)", modules)
-    return dict(sorted(found.items()))
+    return dict(sorted(packages.items()))
 
 
 def _named(pattern: str, files: Iterable[Path]) -> set[str]:
-    """What the group of a pattern matches in files."""
+    """Return all matches of a pattern's group in files."""
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file())
     return {name for text in texts for name in re.findall(pattern, text, re.MULTILINE)}
 
 
 def complete(folder: Path) -> None:
-    """Give a project's folder what is of this machine: links to the code and the data sets, and DVC's settings.
+    """Add to a project's folder what depends on this machine: links to code and data sets, and DVC's settings.
 
-    A folder of the user's own also gets the files by which it is a DVC project. Without git DVC works without it.
+    A user's study also gets the files of a DVC project. Outside git, DVC is set to work without it.
     """
     for name, target in _links(folder):
         (folder / CODE_LINKS).mkdir(exist_ok=True)
@@ -175,7 +184,7 @@ def complete(folder: Path) -> None:
 
 
 def _complete_study(folder: Path) -> None:
-    """Give a study's folder the data sets and the files by which it is a DVC project."""
+    """Add to a study's folder a link to the data sets and the files of a DVC project."""
     data = CHECKOUT / "data" if CHECKOUT is not None else environment.data().absolute()
     if not (folder / "data").exists() and data.is_dir():
         _link(folder / "data", data.resolve())
@@ -205,5 +214,5 @@ def _link(link: Path, target: Path) -> None:
     if link.is_symlink():
         link.unlink()
     elif link.exists():
-        raise UsageError(f"{link} is in the way of a link to {target}; move it")
+        raise UsageError(f"{link} must be a link to {target}; move it away")
     link.symlink_to(target)

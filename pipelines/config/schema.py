@@ -1,6 +1,6 @@
-"""What each stage reads: its settings by their names, with types and ranges, checked before anything is read or made.
+"""The settings of each stage, with types and ranges, which are checked before anything is read or written.
 
-The settings of a part are the parameters of its `_target_`; see `retable.core.settings`, which checks both.
+The settings of a part are the parameters of its `_target_`; `retable.core.settings` checks both.
 """
 
 import os
@@ -35,7 +35,7 @@ from retable.training.budget import parse_budget
 
 def _require_a_line(sizes: Sequence[int]) -> Sequence[int]:
     if len(set(sizes)) < 3:
-        raise ValueError("three sizes or more, as an exponent with an interval needs them")
+        raise ValueError("three sizes or more, which an exponent with an interval needs")
     return sizes
 
 
@@ -47,7 +47,7 @@ def _require_one(prompts: Sequence[str]) -> Sequence[str]:
 
 def _require_names(name: str) -> str:
     if not name.startswith("hf:") and {"", ".", ".."} & {*name.split("/")}:
-        raise ValueError("plain names with / between them, as in corpus/name")
+        raise ValueError("plain names separated by /, as in corpus/name")
     return name
 
 
@@ -57,21 +57,21 @@ def _require_plain_name(name: str) -> str:
     return name
 
 
-# Where the functions are that write a corpus: others of the package have a parameter `folder`, too.
+# Modules of the functions that write a corpus; other functions have a parameter `folder`, too.
 WRITERS = ("retable.corpora.", "retable.data.shards.", "retable.grammar.", "retable.tasks.text.")
-Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # in one line
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # of a file
+Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # one line
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # a file's name
 _InOneLine = Annotated[Text, StringConstraints(max_length=200)]
-# The name of a cell, below the folder of its stage.
+# The name of a cell, in the folder of its stage.
 CellName = Annotated[_InOneLine, AfterValidator(_require_names)]
-# Part of a cell's name, which is one folder.
+# A part of a cell's name, which is one folder.
 PlainName = Annotated[_InOneLine, AfterValidator(_require_plain_name)]
 Sizes = Annotated[Sequence[PositiveInt], AfterValidator(_require_a_line)]
 Budget = Annotated[str, AfterValidator(lambda budget: parse_budget(budget) and budget)]
 
 
 class Corpus(Schema):
-    """Of what a corpus says of itself, what stages read."""
+    """The keys of a corpus that stages read."""
 
     unit: Literal["line", "document"]
     vocabulary: Name
@@ -84,9 +84,9 @@ class Tokenizer(Schema):
 
 
 class Finetuning(Schema):
-    """How a recipe learns tasks."""
+    """The settings of a recipe for training on tasks."""
 
-    closed = True  # a key that is not here is a mistake
+    closed = True  # other keys are mistakes
     lr: LearningRate
     epochs: Positive
     batch_size: PositiveInt
@@ -105,7 +105,7 @@ class Finetuning(Schema):
 
 
 class Trainer(Schema):
-    """Of Lightning's Trainer what it takes and then never comes to an end with; the others it checks itself."""
+    """Settings of Lightning's Trainer that it accepts and then never finishes with; it checks the others itself."""
 
     devices: PositiveInt | Literal["auto"] | Sequence[NonNegativeInt]
     accumulate_grad_batches: PositiveInt
@@ -117,7 +117,7 @@ class OneDevice(Trainer):
 
 
 class Training:
-    """What the stages read that train."""
+    """The settings of all stages that train."""
 
     corpus: Corpus
     tokenizer: Tokenizer
@@ -141,7 +141,7 @@ class Training:
 
 
 class Initialised(Training):
-    """Those that may begin with what is there."""
+    """The settings of stages that may start from existing weights or vectors."""
 
     init: CellName | Mapping[str, Any]
     embedding: Name
@@ -267,25 +267,29 @@ STAGES: dict[str, type] = {
         *(Evaluate, Generate, Report, Scaling),
     )
 }
-# Settings of the stage pretrain for a model that is counted; `count` refuses init in its own words.
+# Settings of the stage pretrain for a count-based model; `count` has its own message for init.
 READ_TO_COUNT = {"corpus", "tokenizer", "tokens", "system", "out", "seed", "model", "objective", "init"} | {
-    "trainer", "callbacks", "logger",  # of the machine and its observers, for sweeps over recipes of both kinds
+    "trainer", "callbacks", "logger",  # allowed for sweeps over recipes of both kinds
 }  # fmt: skip
 _OF_FILES = {name for each in STAGES.values() for name in get_type_hints(each)}  # a recipe's file serves several stages
 _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,[^{}]*)?\}")
 
 
 def check_names(stage: str, cfg: Mapping[str, Any]) -> None:
-    """Raise UsageError for a mistake in a name that the place of the stage's cell is made of."""
+    """Raise UsageError for a mistake in a name that is part of the cell's place."""
     for name, annotation in get_type_hints(STAGES[stage], include_extras=True).items():
         if (annotation == PlainName or name == "cell") and cfg.get(name) is not None:
             require(cfg[name], annotation, name)
 
 
 def check_settings(stage: str, cfg: Mapping[str, Any], raw: Mapping[str, Any], said: Collection[str]) -> None:
-    """Raise UsageError for a setting of the stage that nothing reads, or that is not of its type or in its range.
+    """Raise UsageError for a setting of a stage that nothing reads, or that has a wrong type or value.
 
-    cfg: the composed configuration; raw: the same with what it refers by. said: the names that the command line sets.
+    Args:
+        stage: name of the root config.
+        cfg: the composed configuration, resolved.
+        raw: the same, unresolved.
+        said: names that the command line sets.
     """
     schema = get_type_hints(STAGES[stage], include_extras=True)
     referred = {word for text in _texts(raw) if "${" in text for word in re.findall(r"\w+", text)}
@@ -294,15 +298,15 @@ def check_settings(stage: str, cfg: Mapping[str, Any], raw: Mapping[str, Any], s
         if not read and (name in _OF_FILES and name not in said):
             continue
         if not read:
-            raise UsageError(f"{stage} reads no {shown(name)}; {closest(name, sorted(schema))}")
+            raise UsageError(f"{stage} has no setting {shown(name)}; {closest(name, sorted(schema))}")
 
     unread = sorted({*schema} & {*said} - READ_TO_COUNT)
     if stage == "pretrain" and cfg.get("objective") is None and unread:
-        raise UsageError(f"{unread[0]} is not read: this recipe counts and trains nothing; leave {unread[0]} out")
+        raise UsageError(f"{unread[0]} has no effect on this recipe, a count-based model; leave {unread[0]} out")
     try:
         check_all(cfg, schema, FACTS)
     except SettingError as error:
-        raise UsageError(str(error).replace(error.name, _called(error.name, raw))) from error
+        raise UsageError(str(error).replace(error.name, _origin(error.name, raw))) from error
     if cfg.get("trainer") and cfg.get("objective", ...) is not None:
         _check_trainer(cfg["trainer"])
     for group in ("callbacks", "logger"):
@@ -322,7 +326,7 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
             require(trainer[name], annotation, f"trainer.{name}")
     devices, cores = trainer.get("devices"), len(os.sched_getaffinity(0))
     if trainer.get("accelerator") == "cpu" and isinstance(devices, int) and devices > cores:
-        raise UsageError(f"trainer.devices={devices} should be at most {cores}, the cores that there are")
+        raise UsageError(f"trainer.devices={devices} should be at most {cores}, the number of CPU cores")
     own = {**trainer, "strategy": FullySharded()} if trainer.get("strategy") == "fsdp" else trainer
     with quiet_lightning(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -333,24 +337,24 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
 
 
 def _check_observer(part: Any, group: str, name: str) -> None:
-    """Those may be the user's own, from wherever Python finds them: no cell is built from them."""
+    """Check a callback or logger; its class may come from any package, since cells do not depend on it."""
     if group == "logger" and name == "mlflow" and not part:
         return
     if not isinstance(part, Mapping) or "_target_" not in part:
-        raise UsageError(f"{group}.{name} says no class; a file of {group} gives each a name, and under it a _target_")
+        raise UsageError(f"{group}.{name} has no class; write {group}.{name}._target_=module.Class")
     from lightning.pytorch.callbacks import Callback
     from lightning.pytorch.loggers import Logger
 
     check(part, f"{group}.{name}", Callback if group == "callbacks" else Logger, (), "")
 
 
-def _called(name: str, raw: Any) -> str:
-    """What the user calls a setting: where its value is that of another, as that one is called."""
+def _origin(name: str, raw: Any) -> str:
+    """Return the setting that a user writes: if a value refers to another setting, that one's name."""
     path: list[str] = []
     for key in name.split("."):
         path.append(key)
-        while isinstance(value := _at(raw, path), str) and (found := _REFERENCE.fullmatch(value)):
-            if _at(raw, other := found[1].split(".")) is None or other == path:
+        while isinstance(value := _at(raw, path), str) and (reference := _REFERENCE.fullmatch(value)):
+            if _at(raw, other := reference[1].split(".")) is None or other == path:
                 break
             path = other
     return ".".join(path)

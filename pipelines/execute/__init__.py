@@ -1,1 +1,1 @@
-"""Runs stages: of a study, and jobs of a sweep."""
+"""Run the stages of a study and the jobs of a sweep."""

@@ -1,7 +1,7 @@
-"""The best trial of a sweep → the recipe that was swept: `retable adopt multirun/pretrain/lstm_lr`.
+"""Write the best trial of a sweep into its recipe: `retable adopt multirun/pretrain/lstm_lr`.
 
-One file of conf/recipe changes, in place, with its comments; the cells of all studies that it makes stale are listed.
-With `--as` a new recipe gets the settings, over the one that was swept, and no cell becomes stale.
+The recipe's file in conf/recipe is changed in place, and its comments are kept. The cells of all studies that become
+stale are listed. With `--as`, a new recipe inherits from the swept one and gets the settings; no cell becomes stale.
 """
 
 import io
@@ -29,49 +29,59 @@ from retable.planning.cell import Cell
 from retable.planning.study import read_study
 from retable.reporting.sweeps import best_of, settings_of
 
-SHORTER = ("budget", "corpus", "epochs", "max_steps", "examples")  # settings of trials that are not those of a study
-OF_A_CELL = ("seed", "system", "init", "embedding", "budget", "out", "cell", "cells")  # and of no recipe
-SHOWN = 8  # stale cells of a study that are named
+SHORTER = (
+    "budget",
+    "corpus",
+    "epochs",
+    "max_steps",
+    "examples",
+)  # settings that make trials cheaper than a study's training
+OF_A_CELL = ("seed", "system", "init", "embedding", "budget", "out", "cell", "cells")  # settings that no recipe has
+SHOWN = 8  # largest number of stale cells listed per study
 
 
 def adopt(said: str, dry_run: bool = False, new: str | None = None) -> None:
-    """Write the settings of the best trial into its recipe, and print what changed. UsageError where there is nothing
-    that a recipe could say.
+    """Write the settings of a sweep's best trial into its recipe, and print the changes and stale cells.
 
-    new: the name of a recipe to write instead, which inherits from the one that was swept.
+    Args:
+        said: the sweep's folder.
+        dry_run: print, but write nothing.
+        new: name of a new recipe to write, which inherits from the swept one.
+
+    Raises: UsageError: no trial has a value, or the sweep has no setting of a recipe.
     """
     folder = sweep_folder(said)
     sweep, trials = read_json(folder / SAID), read_trials(folder)
     if (best := best_of(trials)) is None:
-        raise UsageError(f"no trial of {folder} has ended with a value; give the sweep's command again")
+        raise UsageError(f"no trial of {folder} has a value; run the sweep's command again")
     if (recipe := best.get("recipe", sweep["recipe"])) is None:
-        raise UsageError(f"{folder} swept no recipe, and what it found stands in none; say it to the stage itself")
+        raise UsageError(f"{folder}: the swept stage has no recipe; write the settings on the stage's command line")
     if not re.fullmatch(r"[\w-]+(\.[\w-]+)*(/[\w-]+(\.[\w-]+)*)*", str(recipe)):  # the folder may be from elsewhere
-        raise UsageError(f"{folder / SAID} names the recipe {recipe!r}, which is not a file below conf/recipe")
+        raise UsageError(f"{folder / SAID}: recipe {recipe!r} is not a file in conf/recipe; correct it there")
     texts = read_texts(folder).loc[best.name]
-    found = {name.lstrip("+"): value(texts[name]) for name in settings_of(trials) if name != "recipe"}
-    for name in found:
+    best_values = {name.lstrip("+"): value(texts[name]) for name in settings_of(trials) if name != "recipe"}
+    for name in best_values:
         if name in OF_A_CELL or ((CONF / name.partition(".")[0]).is_dir() and "." not in name):
-            raise UsageError(f"{name} is no setting of a recipe; choose it in a study, or sweep without it")
-    if not found:
-        raise UsageError(f"{folder} swept no setting of a recipe; a study says which recipe it takes: {recipe}")
-    swept = (*found, "sweep", "recipe")
+            raise UsageError(f"{name} is not a setting of a recipe; choose it in a study, or sweep without it")
+    if not best_values:
+        raise UsageError(f"{folder} swept no setting of a recipe; to use the best recipe, write {recipe} in a study")
+    swept = (*best_values, "sweep", "recipe")
     fixed = [each for each in sweep["overrides"] if each.partition("=")[0].lstrip("+") not in swept]
-    places = written_at(sweep["stage"], [*fixed, f"recipe={recipe}"], [*found])
-    settings = {places[key]: said for key, said in found.items()}
+    places = written_at(sweep["stage"], [*fixed, f"recipe={recipe}"], [*best_values])
+    settings = {places[key]: best_value for key, best_value in best_values.items()}
     path, written = conf().path(f"recipe/{recipe}"), recipe
     if new is not None:
         _refuse_known(new)
         written = Path(recipe).with_name(new)
         path = path.with_name(f"{new}.yaml")
         if TEMPLATE in path.parents:
-            files_of_study()  # refuses a folder without a study, whose recipe it would be
+            files_of_study()  # raises in a folder without a study, which could not use the recipe
             path = Path("conf/recipe", f"{written}.yaml")
         origin = f"# {recipe} with the settings of trial {best['trial']} of {folder}."
         before = f"# @package _global_\n{origin}\ndefaults: [/recipe/{recipe}, _self_]\n"
     elif TEMPLATE in path.parents:
         raise UsageError(
-            f"recipe {recipe} is of the installed package; write --as NAME for a new one, or copy {path} to "
+            f"recipe {recipe} is in the installed package; write --as NAME for a new one, or copy {path} to "
             f"conf/recipe/{recipe}.yaml first"
         )
     else:
@@ -83,35 +93,35 @@ def adopt(said: str, dry_run: bool = False, new: str | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(str(path)) as file:
             file.write(after)
-    listed = ", ".join(f"{key}={said}" for key, said in settings.items())
+    listed = ", ".join(f"{key}={setting}" for key, setting in settings.items())
     print(f"trial {best['trial']}, {best['metric']} {best['value']:.4f}: {listed}")
-    state = ("would have them" if dry_run else "has them now") if changes else "had them already"
+    state = ("would get these settings" if dry_run else "has these settings now") if changes else "had them already"
     print(f"conf/recipe/{written}.yaml {state}")
     if changes and new is None:
-        count, would = sum(len(cells) for _, cells in stale), "would be" if dry_run else "are"
-        print(f"{count} cells {would} stale by it, and what reads them{':' * bool(stale)}")
+        count, would = sum(len(cells) for _, cells in stale), "would become" if dry_run else "are now"
+        print(f"{count} cells {would} stale, and the cells that read them{':' * bool(stale)}")
     for study, cells in stale:
         others = f" and {len(cells) - SHOWN} others" if len(cells) > SHOWN else ""
         line = in_one_line(f"{study}: {', '.join(cells[:SHOWN])}{others}")
         print(f"  {line}")
     if shorter := [each for each in fixed if each.partition("=")[0].lstrip("+") in SHORTER]:
-        line = f"the trials had {' '.join(shorter)}; other values may be best without"
+        line = f"the trials ran with {' '.join(shorter)}; without it other values may be best"
         print(in_one_line(line), file=sys.stderr)
 
 
 def _refuse_known(name: str) -> None:
-    """Raise UsageError for what cannot be the name of a new recipe."""
+    """Raise UsageError if a new recipe cannot have this name."""
     if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
-        raise UsageError(f"--as {name}: a recipe's name has letters, digits, - and _; write lstm_tuned")
+        raise UsageError(f"--as {name}: write letters, digits, - and _ only, as in lstm_tuned")
     if name in conf().names("recipe"):
-        raise UsageError(f"--as {name}: there is a recipe of that name, {conf().choice(name)}; write another name")
+        raise UsageError(f"--as {name}: recipe {conf().choice(name)} has this name; write another name")
 
 
 def stale_cells(recipe: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """The studies, each with the cells that another value of these settings of a recipe would change.
+    """Yield each study with its cells that new settings of a recipe would change.
 
-    Of the project's studies and that of the working folder. Cells of recipes that inherit from it count, unless those,
-    or the study, set the same themselves.
+    The project's studies and the working folder's are searched. Cells of recipes that inherit from it are included,
+    unless these recipes or the study override the settings.
     """
     own = own_conf()
     files = [] if own is not None and own in conf().path(f"recipe/{recipe}").parents else [*STUDIES.glob(f"*/{STUDY}")]
@@ -125,23 +135,23 @@ def stale_cells(recipe: str, settings: Mapping[str, Any]) -> Iterator[tuple[str,
             try:
                 cells = read_study(conf(), file).cells.values()
             except UsageError as error:
-                print(in_one_line(f"{file} is passed over: {error}"), file=sys.stderr)
+                print(in_one_line(f"skipping {file}: {error}"), file=sys.stderr)
                 continue
-            if found := [cell.place for cell in cells if _is_changed(cell, recipe, settings, known)]:
-                yield file.parent.name, found
+            if places := [cell.place for cell in cells if _is_changed(cell, recipe, settings, known)]:
+                yield file.parent.name, places
 
 
 def _is_changed(cell: Cell, recipe: str, settings: Mapping[str, Any], known: dict[tuple[Any, ...], bool]) -> bool:
-    """Whether other settings of a recipe give a cell another configuration; `known` for cells that differ in names."""
+    """Return whether new settings of a recipe change a cell's configuration; `known` caches cells that are alike."""
     if (own := cell.settings.get("recipe")) is None:
         return False
     inherited = {own: set[str](), **conf().inherited(Path(own).name)}
     if recipe not in inherited:
         return False
-    left = {key: said for key, said in settings.items() if key not in inherited[recipe] and key not in cell.set}
+    left = {key: new for key, new in settings.items() if key not in inherited[recipe] and key not in cell.set}
     alike = cell.stage, own, cell.settings.get("task"), cell.settings.get("objective"), *cell.set.items()
     if alike not in known:
-        after = {f"++{key}": "null" if said is None else str(said) for key, said in left.items()}
+        after = {f"++{key}": "null" if new is None else str(new) for key, new in left.items()}
         made = (own_part(cell.stage, configuration(replace(cell, settings=each)))
                 for each in (cell.settings, {**cell.settings, **after}))  # fmt: skip
         known[alike] = bool(left) and next(made) != next(made)
@@ -149,39 +159,38 @@ def _is_changed(cell: Cell, recipe: str, settings: Mapping[str, Any], known: dic
 
 
 def written_at(stage: str, overrides: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Where a recipe says what a stage calls by these names: what a stage learns a task by has another one there,
-    `finetuning.lr` for `optimizer.lr`."""
+    """Return the names that a recipe has for a stage's settings, such as `finetuning.lr` for `optimizer.lr`."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         raw: Any = OmegaConf.to_container(compose(stage, overrides=[*overrides]), resolve=False)
     places = {}
     for name in names:
-        said = raw
+        setting = raw
         for part in name.split("."):
-            said = said.get(part) if isinstance(said, dict) else None
-        own = re.fullmatch(r"\$\{(finetuning[\w.]*)\}", str(said))
+            setting = setting.get(part) if isinstance(setting, dict) else None
+        own = re.fullmatch(r"\$\{(finetuning[\w.]*)\}", str(setting))
         places[name] = own[1] if own else name
     return places
 
 
 def value(said: Any) -> Any:
-    """A setting as YAML has it, from the command line's text; of a number four digits, as no search knows it better."""
+    """Parse a setting's text as YAML; floats are rounded to four digits, more than a search can distinguish."""
     read = YAML(typ="safe").load(str(said))
     return float(f"{read:.4g}") if isinstance(read, float) else read
 
 
 def changed(text: str, settings: Mapping[str, Any]) -> str:
-    """A recipe's YAML with these settings by their dotted names, and all else of it as it was."""
+    """Return a recipe's YAML with new settings (by dotted name); the rest and the comments are unchanged."""
     yaml = YAML()
     yaml.preserve_quotes, yaml.width = True, 120
     yaml.indent(mapping=2, sequence=4, offset=2)
     yaml.representer.add_representer(type(None), lambda to, _: to.represent_scalar("tag:yaml.org,2002:null", "null"))
     recipe = yaml.load(text)
-    for name, said in settings.items():
+    for name, setting in settings.items():
         *path, key = name.split(".")
         part = recipe
         for each in path:
             part = part.setdefault(each, CommentedMap())
-        part[key] = said
+        part[key] = setting
     written = io.StringIO()
     yaml.dump(recipe, written)
     return written.getvalue()

@@ -1,5 +1,6 @@
-"""What the sweepers share: the run in MLflow over those of all jobs, the metric that compares them, and what a sweep
-leaves in its folder when it ends: `trials.csv`, `report.md` and `report.html`. `Grid` runs every combination.
+"""The grid sweeper, and code shared by the sweepers: parent run in MLflow, metric, and results.
+
+A finished sweep's folder contains `trials.csv`, `report.md` and `report.html`.
 """
 
 import contextlib
@@ -28,20 +29,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LEDGER, SAID = "trials.csv", "sweep.json"
-LOWER = ("loss", "perplexity", "bits", "error")  # in a metric's name: the less the better
+LOWER = ("loss", "perplexity", "bits", "error")  # words in names of metrics for which lower is better
 
 
 class Sweep(Sweeper):
-    """What a sweeper of this project is told beside the command line.
+    """The base class of this project's sweepers.
 
-    metric: by which jobs are compared; None for validation/loss, or where there is none the first of validation.
-    direction: minimize or maximize; None for what its name says.
-    params: search space or grid, beside that of the command line: {optimizer.lr: "1e-3,1e-2"}.
+    Args:
+        metric: the metric that compares jobs; None for validation/loss, or without it the first validation metric.
+        direction: minimize or maximize; None to derive it from the metric's name.
+        params: values to sweep over in addition to the command line's: {optimizer.lr: "1e-3,1e-2"}.
     """
 
     def __init__(self, metric: str | None, direction: str | None, params: Mapping[str, Any] | None):
         if direction not in (None, "minimize", "maximize"):
-            raise UsageError(f"hydra.sweeper.direction={direction}; write minimize or maximize")
+            raise UsageError(f"hydra.sweeper.direction={direction} is unknown; write minimize or maximize")
         self._metric, self._direction, self._params = metric, direction, dict(params or {})
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -52,19 +54,21 @@ class Sweep(Sweeper):
         self.settings = config
 
     def parsed(self, arguments: Sequence[str]) -> list[Override]:
-        """What is set, once or over and over: the last word on a setting counts, and the command line's."""
-        said = [f"{key}={value}" for key, value in self._params.items()] + [*arguments]
-        parsed = OverridesParser.create().parse_overrides(said)
+        """Parse `params` and the command line; the last override of a setting counts."""
+        overrides = [f"{key}={value}" for key, value in self._params.items()] + [*arguments]
+        parsed = OverridesParser.create().parse_overrides(overrides)
         return [*{each.get_key_element(): each for each in parsed}.values()]
 
     def metric_of(self, jobs: Sequence[Job]) -> str:
-        """The metric to compare jobs by. UsageError if it is named, and a job that ended well does not have it."""
+        """Return the metric that compares jobs; raise UsageError if a successful job lacks the configured metric."""
         names = dict.fromkeys(name for job in jobs for name in job.metrics)
         if self._metric is not None:
             for job in jobs:
                 if job.code == 0 and self._metric not in job.metrics:
                     write = closest(self._metric, sorted(job.metrics)) if job.metrics else "sweep the stage evaluate"
-                    raise UsageError(f"hydra.sweeper.metric={self._metric}: {job.cell} has no such metric; {write}")
+                    raise UsageError(
+                        f"hydra.sweeper.metric={self._metric}: {job.cell} does not have this metric; {write}"
+                    )
             return self._metric
         validation = sorted(name for name in names if name.startswith("validation/"))
         return "validation/loss" if "validation/loss" in names or not validation else validation[0]
@@ -76,12 +80,12 @@ class Sweep(Sweeper):
 
 
 class Grid(Sweep):
-    """`hydra/sweeper=grid`: every combination of the values."""
+    """The sweeper `hydra/sweeper=grid`, which runs every combination of the values."""
 
     def sweep(self, arguments: list[str]) -> Any:
         parsed = self.parsed(arguments)
         if open_ := next((each for each in parsed if each.is_sweep_override() and not each.is_discrete_sweep()), None):
-            raise UsageError(f"{open_.input_line} has no values to go through; write hydra/sweeper=optuna, or values")
+            raise UsageError(f"{open_.input_line} is an interval; write a list of values, or hydra/sweeper=optuna")
         settings = [each.get_key_element() for each in parsed if each.is_sweep_override()]
         jobs = self.launcher.checked([*combinations(parsed)], swept=settings)
         self.launcher.folder.mkdir(parents=True, exist_ok=True)
@@ -91,18 +95,18 @@ class Grid(Sweep):
         rows = [row_of(job, settings, metric) for job in jobs]
         leave(self.launcher, rows, metric, self.lower_is_better(metric))
         if failed := [job for job in jobs if job.code != 0]:
-            print(f"{len(failed)} of {len(jobs)} jobs failed; the same command runs them again", file=sys.stderr)
+            print(f"{len(failed)} of {len(jobs)} jobs failed; run the same command to retry them", file=sys.stderr)
             sys.exit(1)
         return None
 
     def _run(self, job: Job) -> None:
-        """Run a job. UsageError if it lacks the metric, before others are run."""
+        """Run a job; raise UsageError if it lacks the metric, before further jobs start."""
         self.launcher.run_one(job)
         self.metric_of([job])
 
 
 def combinations(parsed: Sequence[Override]) -> Iterator[list[str]]:
-    """The command lines that one with several values stands for, in Hydra's order."""
+    """Yield the command line of each combination of swept values, in Hydra's order."""
     choices = [
         [f"{each.get_key_element()}={value}" for value in each.sweep_string_iterator()]
         if each.is_sweep_override()
@@ -113,16 +117,23 @@ def combinations(parsed: Sequence[Override]) -> Iterator[list[str]]:
 
 
 def row_of(job: Job, settings: Sequence[str], metric: str) -> dict[str, Any]:
-    """A job's line of the ledger."""
-    said = {key: value for key, _, value in (override.partition("=") for override in job.overrides)}
+    """Return a job's row of `trials.csv`."""
+    values = {key: value for key, _, value in (override.partition("=") for override in job.overrides)}
     state = "complete" if job.code == 0 else "failed"
     value = job.metrics.get(metric, math.nan)
     facts = {"trial": job.number, "state": state, "value": value, "step": math.nan, "seconds": round(job.seconds, 1)}
-    return facts | {"cell": str(job.cell or "")} | {key: said[key] for key in settings}
+    return facts | {"cell": str(job.cell or "")} | {key: values[key] for key in settings}
 
 
 def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, lower: bool) -> None:
-    """Write what a sweep found into its folder, and print its table and its best."""
+    """Write a sweep's results to its folder, and print its table and its best trial.
+
+    Args:
+        launcher: the launcher that ran the jobs.
+        rows: the rows of `trials.csv`.
+        metric: the metric that compares jobs.
+        lower: whether lower values are better.
+    """
     import pandas as pd
 
     from retable.reporting.markup import markdown_table
@@ -131,7 +142,7 @@ def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, l
     folder, stage = launcher.folder, launcher.stage
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / SAID, {"stage": stage, "overrides": launcher.said, "recipe": launcher.recipe})
-    trials = pd.DataFrame(rows, dtype=object)  # of whole numbers with a gap pandas else makes fractions
+    trials = pd.DataFrame(rows, dtype=object)  # object: pandas would convert integers with a gap to floats
     trials = trials.astype({"value": float, "step": float, "seconds": float})
     trials = trials.assign(metric=metric, direction="minimize" if lower else "maximize")
     begun = folder / f"{LEDGER}.begun"
@@ -140,31 +151,36 @@ def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, l
     page = write_sweep(f"{stage} {folder.name}", {folder.name: trials}, folder)
     print(markdown_table(sweep_table(trials)))
     if (best := best_of(trials)) is not None:
-        print(f"best: {best['cell']}, {metric} {best['value']:.4f}; into its recipe: retable adopt {folder}")
-    print(f"all of it: {page}")
+        print(f"best: {best['cell']}, {metric} {best['value']:.4f}; write it to its recipe: retable adopt {folder}")
+    print(f"report: {page}")
 
 
 def show(sweeps: Sequence[str]) -> None:
-    """Print the tables of finished sweeps, and write a page of them, side by side where they are several."""
+    """Print the tables of finished sweeps, and write a page that compares them."""
     from retable.reporting.markup import markdown_table
     from retable.reporting.sweeps import sweep_table, write_sweep
 
     folders = [*map(sweep_folder, sweeps)]
     alike = len({folder.name for folder in folders}) < len({*folders})
-    found = {"-".join(folder.parts[-2:]) if alike else folder.name: read_trials(folder) for folder in folders}
-    if len(metrics := {trials["metric"].iloc[0] for trials in found.values()}) > 1:
-        raise UsageError(f"sweeps side by side have one metric; these have {' and '.join(sorted(metrics))}")
-    for name, trials in found.items():
+    by_name = {"-".join(folder.parts[-2:]) if alike else folder.name: read_trials(folder) for folder in folders}
+    if len(metrics := {trials["metric"].iloc[0] for trials in by_name.values()}) > 1:
+        raise UsageError(
+            f"these sweeps have different metrics, {' and '.join(sorted(metrics))}; write sweeps with the same metric"
+        )
+    for name, trials in by_name.items():
         print(markdown_table(sweep_table(trials, name)))
-    out = folders[0] if len(folders) == 1 else Path("work/sweeps", "-".join(found)[:100])
-    print(f"all of it: {write_sweep(' and '.join(found), found, out)}")
+    out = folders[0] if len(folders) == 1 else Path("work/sweeps", "-".join(by_name)[:100])
+    print(f"report: {write_sweep(' and '.join(by_name), by_name, out)}")
 
 
 @contextlib.contextmanager
 def parent_run(config: DictConfig, launcher: Processes, settings: Sequence[str]) -> Iterator[Any]:
-    """A run in MLflow over those of the jobs; the same one when the sweep goes on. None where they have none."""
-    said = [*config.hydra.overrides.task]
-    if not in_mlflow(config, said):
+    """Open the sweep's run in MLflow, the parent of its jobs' runs; a resumed sweep resumes it.
+
+    Yields None if the jobs are not logged to MLflow.
+    """
+    arguments = [*config.hydra.overrides.task]
+    if not in_mlflow(config, arguments):
         yield None
         return
     from retable.core import artifacts
@@ -173,7 +189,7 @@ def parent_run(config: DictConfig, launcher: Processes, settings: Sequence[str])
 
     tags = {f"retable.{k}": str(v) for k, v in artifacts.git_state().items()} | {"retable.stage": "sweep"}
     name = f"sweep {launcher.stage} {' '.join(settings)}".strip()
-    run = start(RunSpec(name, str(launcher.folder), {"overrides": " ".join(said)}, tags))
+    run = start(RunSpec(name, str(launcher.folder), {"overrides": " ".join(arguments)}, tags))
     if run.id is not None:
         launcher.environment[PARENT_RUN] = run.id
     try:
@@ -188,7 +204,7 @@ def parent_run(config: DictConfig, launcher: Processes, settings: Sequence[str])
 
 
 def read_trials(folder: Path) -> "pd.DataFrame":
-    """What a sweep left. UsageError for a file that is none of a sweep's."""
+    """Read a sweep's `trials.csv`; raise UsageError if it is not a sweep's file."""
     import pandas as pd
 
     from retable.reporting.sweeps import FACTS
@@ -201,16 +217,17 @@ def read_trials(folder: Path) -> "pd.DataFrame":
 
 
 def read_texts(folder: Path) -> "pd.DataFrame":
-    """What a sweep left, letter by letter, where pandas takes `null` for a gap."""
+    """Read a sweep's `trials.csv` as text; by default pandas would read `null` as a missing value."""
     import pandas as pd
 
     return pd.read_csv(folder / LEDGER, dtype=str, keep_default_na=False)
 
 
-def sweep_folder(said: str) -> Path:
-    """The folder of a sweep, from what a person calls it. UsageError where there is none."""
-    folder = Path(os.path.relpath(said or "."))
+def sweep_folder(path: str) -> Path:
+    """Return the relative path of a sweep's folder; raise UsageError if it has no `trials.csv`."""
+    folder = Path(os.path.relpath(path or "."))
     if not (folder / LEDGER).exists():
         known = sorted(str(path.parent) for path in Path("multirun").glob(f"*/*/{LEDGER}"))
-        raise UsageError(f"{said} has no {LEDGER}; write one of {', '.join(known) or 'a sweep, once one has run'}")
+        advice = f"write one of {', '.join(known)}" if known else "run a sweep first"
+        raise UsageError(f"{path} has no {LEDGER}; {advice}")
     return folder

@@ -1,7 +1,7 @@
-"""The jobs of a multirun: each is a process of its own, as if its command had been given alone, on devices of its own.
+"""Hydra's launcher for the jobs of a multirun: each job is a separate process with its own devices.
 
-`Processes` is Hydra's launcher for them. A job's cell stands in outputs/ like any other, under a name that says what
-the job sets; where it is there already, made by the same configuration, inputs and code, the job has nothing to do.
+A job's cell is in outputs/ like any other; its name ends with the job's settings. If the cell exists and was made by
+the same configuration, inputs and code, the job has nothing to do.
 """
 
 import contextlib
@@ -42,11 +42,12 @@ _NOT_OF_THE_CELL = ("logger", "sweep")  # groups that change no number
 
 @dataclass
 class Job:
-    """A job: its number, what it sets, and what came of it.
+    """A job: its number, its settings and its result.
 
-    suffix: how the name of its cell ends.
-    code: the exit code; None as long as it has none.
-    told: what it said of itself: its cell, and where it was pruned the step.
+    Attributes:
+        suffix: the end of its cell's name.
+        code: the exit code; None until it ends.
+        told: the facts that it reported: its cell, and the step at which it was pruned.
     """
 
     number: int
@@ -61,7 +62,7 @@ class Job:
     told: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def name(self) -> str:  # this and the next two as StudyProgress shows them
+    def name(self) -> str:  # this and the next two are for StudyProgress
         return self.label
 
     @property
@@ -78,18 +79,18 @@ class Job:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Of its cell, where it has made one."""
+        """Return the metrics of its cell; {} if it has none."""
         return read_json(self.cell / "metrics.json") if self.cell is not None and self.code == 0 else {}
 
     def problem(self) -> str:
-        """What it said last."""
-        said = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
-        said = [line for line in said if line.strip()]
-        return ([line for line in said if line.startswith("error: ")] or said or ["it left no word"])[-1].strip()
+        """Return the last error line of its log, or its last line."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
+        lines = [line for line in lines if line.strip()]
+        return ([line for line in lines if line.startswith("error: ")] or lines or ["it printed nothing"])[-1].strip()
 
 
 class Devices:
-    """What jobs share: GPUs, none for two jobs at a time, and processors. At most `jobs` have some at a time."""
+    """The GPUs and CPU cores that jobs share. No GPU is used by two jobs at a time; at most `jobs` run at a time."""
 
     def __init__(self, gpus: Sequence[str], processors: int, jobs: int):
         self._gpus, self._free, self._jobs = [*gpus], processors, jobs
@@ -98,8 +99,10 @@ class Devices:
 
     @contextlib.contextmanager
     def taken(self, gpus: int, processes: int) -> Iterator[dict[str, str]]:
-        """Wait for as many; the environment that gives a job its own. A job of more processes than there are processors
-        has all of these."""
+        """Wait for devices and hold them inside the block; a job with more processes than cores takes all cores.
+
+        Yields: environment variables that restrict the job to its GPUs.
+        """
         processors = 0 if gpus else min(processes, self.processors)
         with self._freed:
             self._freed.wait_for(lambda: self._jobs > 0 and len(self._gpus) >= gpus and self._free >= processors)
@@ -117,14 +120,15 @@ class Devices:
 
 
 class Processes(Launcher):
-    """`hydra/launcher=processes`: jobs side by side, by an engine of pipelines/executors/.
+    """The launcher `hydra/launcher=processes`: runs jobs in parallel on an engine of pipelines/executors/.
 
-    environment: what all jobs are told beside their command.
+    Attributes:
+        environment: environment variables that all jobs get.
     """
 
     def __init__(self, n_jobs: int | None, engine: str):
         if n_jobs is not None and (not isinstance(n_jobs, int) or n_jobs < 1):
-            raise UsageError(f"hydra.launcher.n_jobs={n_jobs} runs nothing; write 1 or more, or null")
+            raise UsageError(f"hydra.launcher.n_jobs={n_jobs} must be at least 1; write 1 or more, or null")
         self._n_jobs, self._on = n_jobs, engine
         self.environment: dict[str, str] = {}
         self._engine: Engine | None = None
@@ -139,7 +143,7 @@ class Processes(Launcher):
         self.recipe = config.hydra.runtime.choices.get("recipe")
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run jobs to their end; what Hydra's own sweepers take of them."""
+        """Run jobs to their end and return their results in the form that Hydra's own sweepers use."""
         jobs = self.checked(job_overrides, initial_job_idx)
         with self.running(len(jobs)):
             self.run(jobs)
@@ -152,8 +156,15 @@ class Processes(Launcher):
         return returns
 
     def checked(self, job_overrides: Sequence[Sequence[str]], first: int = 0, swept: Sequence[str] = ()) -> list[Job]:
-        """The jobs, once it is sure that each could begin. UsageError, which names the job, else, and where two would
-        make one cell. What is `swept` comes first in their names."""
+        """Check that each job can begin, and return the jobs.
+
+        Args:
+            job_overrides: the overrides of each job.
+            first: number of the first job.
+            swept: settings that come first in the cells' names.
+
+        Raises: UsageError: a job's settings are wrong, or two jobs would make the same cell.
+        """
         jobs = [self.check(overrides, first + i, swept) for i, overrides in enumerate(job_overrides)]
         places: dict[str, Job] = {}
         for job in jobs:
@@ -162,8 +173,16 @@ class Processes(Launcher):
         return jobs
 
     def check(self, overrides: Sequence[str], number: int, swept: Sequence[str] = (), suffix: str | None = None) -> Job:
-        """A job, once it is sure that it could begin; UsageError else. Its cell's name ends with `suffix`, or by
-        default with all that the command line sets and the name doesn't say already."""
+        """Check that a job can begin, and return it.
+
+        Args:
+            overrides: the job's overrides.
+            number: the job's number.
+            swept: settings that come first in the cell's name.
+            suffix: end of the cell's name; None for all overrides that the name does not contain already.
+
+        Raises: UsageError: its settings are wrong, or it needs more GPUs than this machine has.
+        """
         with self._composing:
             before = HydraConfig.instance().cfg
             try:
@@ -183,14 +202,14 @@ class Processes(Launcher):
             suffix = "".join(called({}, part, [*map(_key, part)]) for part in _parted(named, swept))
         gpus, processes = self._needs(composed.get("trainer") or {})
         if self._on == "local" and gpus > len(self._gpus):
-            there = len(self._gpus)
-            write = f"trainer.devices={there}" if there else "trainer=cpu"
-            raise UsageError(f"job {number} asks for {gpus} GPUs, and there are {there}; write {write}")
+            available = len(self._gpus)
+            write = f"trainer.devices={available}" if available else "trainer=cpu"
+            raise UsageError(f"job {number} needs {gpus} GPUs, but {available} are available; write {write}")
         label = f"{composed.out}{suffix}"
         return Job(number, overrides, label, self.folder / f"{number}.log", gpus, processes, suffix)
 
     def _needs(self, trainer: Mapping[str, Any]) -> tuple[int, int]:
-        """How many GPUs, and processes, a training takes, or a stage that uses a system."""
+        """Return the number of GPUs and of processes that a job with this trainer needs."""
         accelerator, devices = str(trainer.get("accelerator", "cpu")), trainer.get("devices", 1)
         on_gpus = accelerator in ("gpu", "cuda") or (accelerator == "auto" and len(self._gpus) > 0)
         every = len(self._gpus) if on_gpus else 1
@@ -199,7 +218,7 @@ class Processes(Launcher):
 
     @cached_property
     def _gpus(self) -> list[str]:
-        """Those of this machine, or what CUDA_VISIBLE_DEVICES leaves of them, as that names them."""
+        """Return the GPUs of this machine, or those in CUDA_VISIBLE_DEVICES, as that variable writes them."""
         if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
             return [each for each in visible.split(",") if each.strip() not in ("", "-1")]
         import torch
@@ -208,7 +227,7 @@ class Processes(Launcher):
 
     @contextlib.contextmanager
     def running(self, total: int) -> Iterator[None]:
-        """Within it jobs can be run, `total` in all; at its end, whatever ended it, they are asked to end."""
+        """Start the engine and the progress display for `total` jobs; running jobs are stopped at the block's end."""
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._stopping = False
         try:
@@ -228,52 +247,55 @@ class Processes(Launcher):
             self._engine = None
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Run jobs side by side, as far as there are devices."""
+        """Run jobs in parallel, as devices become free."""
         in_parallel(self.run_one, jobs, self.devices.jobs, self.goes_on)
 
     def goes_on(self) -> None:
-        """Show how far those that run are."""
+        """Update the progress of running jobs."""
         self._progress.goes_on()
 
     def run_one(self, job: Job, told: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Run a job to its end, or leave it without a code where this is asked to end. `told` is of its environment."""
+        """Run a job to its end; its code stays None if this process is stopped. `told` adds environment variables."""
         assert self._engine is not None
-        # An engine that hands devices out has the job wait for its own.
-        asked = (0, 0) if self._engine.allocates else (job.gpus, job.processes)
-        with self.devices.taken(*asked) as own:
+        # An engine that allocates devices makes the job wait for them itself.
+        required = (0, 0) if self._engine.allocates else (job.gpus, job.processes)
+        with self.devices.taken(*required) as own:
             if self._stopping:
                 return
             job.log.parent.mkdir(parents=True, exist_ok=True)
-            says = job.log.with_suffix(".json")
-            says.unlink(missing_ok=True)
+            report = job.log.with_suffix(".json")
+            report.unlink(missing_ok=True)
             for_all = {"OMP_NUM_THREADS": "1", **os.environ, PROGRESS: str(job.steps.resolve())}
             environment = for_all | self.environment | own | dict(told)
-            environment |= {JOB_SUFFIX: job.suffix, JOB_REPORT: str(says.resolve())}
+            environment |= {JOB_SUFFIX: job.suffix, JOB_REPORT: str(report.resolve())}
             self._progress.begins(job)
             began = time.monotonic()
             devices, module = job.gpus or job.processes, f"pipelines.{self.stage}"
             job.code = self._engine.run(
                 module, job.overrides, environment, job.log.resolve(), devices, gpus=job.gpus > 0
             )
-            if self._stopping:  # what goes on from here is not known to have failed
+            if self._stopping:  # the job can be resumed; it did not fail
                 job.code = None
                 return
             job.seconds = time.monotonic() - began
-            job.told = read_json(says) if says.exists() else {}
-            says.unlink(missing_ok=True)
+            job.told = read_json(report) if report.exists() else {}
+            report.unlink(missing_ok=True)
             self._progress.ends(job, job.seconds, self._remark(job))
 
     def _remark(self, job: Job) -> str:
         if job.code != 0:
-            return f"failed: {job.problem().removeprefix('error: ')}; all it said: {job.log}"
+            return f"failed: {job.problem().removeprefix('error: ')}; log: {job.log}"
         if "pruned" in job.told:
             return f"pruned at step {job.told['pruned']}"
-        return "there already" if job.told.get("there") else ""
+        return "exists already" if job.told.get("there") else ""
 
 
 def in_parallel(work: Any, items: Sequence[Any], at_a_time: int, now_and_then: Any = lambda: None) -> None:
-    """Do `work` on each item in threads. What the first that fails raises, and a signal to the main thread, ends it at
-    once: no item is begun any more, and the threads of those that were end with the processes that they wait for."""
+    """Call `work` on each item in threads, and `now_and_then` every half second.
+
+    The first exception, or a signal to the main thread, stops it: no further item is started, and the running threads
+    end with the processes that they wait for.
+    """
     threads = ThreadPoolExecutor(max(at_a_time, 1))
     waiting: set[Future[None]] = {threads.submit(work, item) for item in items}
     try:
@@ -291,27 +313,27 @@ def _key(override: str) -> str:
 
 
 def _parted(overrides: Sequence[str], swept: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The swept ones, and the others."""
+    """Return the overrides of swept settings, and the others."""
     first = [each for each in overrides if _key(each) in swept]
     return first, [each for each in overrides if each not in first]
 
 
 def _behind(name: str, raw: Mapping[str, Any]) -> set[str]:
-    """The settings and groups that a setting follows from, by what it is composed of."""
-    found, waiting = set[str](), [name]
+    """Return the settings and groups that a setting's interpolations refer to, directly or indirectly."""
+    keys, waiting = set[str](), [name]
     while waiting:
-        if (key := waiting.pop()) not in found:
-            found.add(key)
-            said = raw.get(key)
+        if (key := waiting.pop()) not in keys:
+            keys.add(key)
+            text = raw.get(key)
             inner = (
-                re.findall(r"[A-Za-z_][\w.]*", " ".join(re.findall(r"\$\{.*\}", said))) if isinstance(said, str) else []
+                re.findall(r"[A-Za-z_][\w.]*", " ".join(re.findall(r"\$\{.*\}", text))) if isinstance(text, str) else []
             )
             waiting += [each.removeprefix("runtime.choices.") for each in inner]
-            waiting += ["recipe"] if key == "system" and said is None else []  # as entry.make_ready fills it in
-    return found
+            waiting += ["recipe"] if key == "system" and text is None else []  # as stage.make_ready sets it
+    return keys
 
 
 def swept(overrides: Sequence[str]) -> list[str]:
-    """The settings that a command line gives several values."""
+    """Return the settings that a command line sweeps over."""
     parsed = OverridesParser.create().parse_overrides([*overrides])
     return [each.key_or_group for each in parsed if each.is_sweep_override()]

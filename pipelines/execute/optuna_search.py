@@ -1,8 +1,8 @@
-"""`hydra/sweeper=optuna`: a search for the best values, which goes on where it was killed, and for longer if asked to.
+"""The sweeper `hydra/sweeper=optuna`: a search for the best values that can be resumed and extended.
 
-Trials are kept in Optuna's database `trials.db` in the sweep's folder. A trial that was running when its worker was
-killed is gone on with, from its checkpoint. Several workers, each the same command, share a search; a failed trial is
-tried again when the command is given again.
+Trials are stored in Optuna's database `trials.db` in the sweep's folder. A trial whose worker was killed resumes from
+its checkpoint. Several workers, each started by the same command, share a search. Failed trials are retried when the
+command is run again.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ from retable.core.digests import digest_of
 from retable.core.errors import UsageError
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
-AGAIN = "again"  # of a trial: the failed one in whose place it is
+AGAIN = "again"  # attribute of a trial: the number of the failed trial that it repeats
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 class Search(Sweep):
-    """The sweeper; its settings are those of conf/hydra/sweeper/optuna.yaml."""
+    """The Optuna sweeper; its arguments are the settings of conf/hydra/sweeper/optuna.yaml."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Search(Sweep):
     ):
         super().__init__(metric or "validation/loss", direction, params)
         if not isinstance(n_trials, int) or n_trials < 1:
-            raise UsageError(f"hydra.sweeper.n_trials={n_trials} tries nothing; write 1 or more")
+            raise UsageError(f"hydra.sweeper.n_trials={n_trials} must be at least 1; write 1 or more")
         self._n_trials, self._name, self._storage, self._seed = n_trials, study_name, storage, seed
         self._sampler, self._pruner = sampler, pruner
         self._asking = threading.Lock()
@@ -62,19 +62,17 @@ class Search(Sweep):
         self._space = {each.get_key_element(): distribution(each) for each in parsed if each.is_sweep_override()}
         self._fixed = [each.input_line or "" for each in parsed if not each.is_sweep_override()]
         if not self._space:
-            raise UsageError(
-                "there is nothing to search; write a setting with values, optimizer.lr=interval(1e-4,1e-2)"
-            )
+            raise UsageError("no setting has several values; write one, as in optimizer.lr=interval(1e-4,1e-2)")
         lower = self.lower_is_better(str(self._metric))
-        said = {"space": {key: str(each) for key, each in self._space.items()}, "fixed": sorted(self._fixed),
-                "metric": self._metric, "minimize": lower}  # fmt: skip
+        facts = {"space": {key: str(each) for key, each in self._space.items()}, "fixed": sorted(self._fixed),
+                 "metric": self._metric, "minimize": lower}  # fmt: skip
         launcher = self.launcher
-        self._name = self._name or f"search-{digest_of([launcher.stage, said])[:8]}"
+        self._name = self._name or f"search-{digest_of([launcher.stage, facts])[:8]}"
         launcher.folder = launcher.folder.parent / self._name
         for overrides in corners(self._space):
             launcher.check([*self._fixed, *overrides], 0)
         launcher.folder.mkdir(parents=True, exist_ok=True)
-        self._open(said, lower)
+        self._open(facts, lower)
         self._failed = failed = len(self._of(TrialState.FAIL))
         left = self._n_trials - len(self._study.trials) + failed
         with parent_run(self.settings, launcher, [*self._space]), launcher.running(max(left, 0)):
@@ -82,14 +80,17 @@ class Search(Sweep):
             in_parallel(self._work, range(workers), workers, launcher.goes_on)
         leave(launcher, [self._row(each) for each in self._study.trials], str(self._metric), lower)
         if running := self._of(TrialState.RUNNING):
-            print(f"{len(running)} trials are run by other workers still", file=sys.stderr)
+            print(f"{len(running)} trials are still running in other workers", file=sys.stderr)
         if (new := len(self._of(TrialState.FAIL)) - failed) > 0:
-            print(f"{new} trials failed; the same command tries them again", file=sys.stderr)
+            print(f"{new} trials failed; run the same command to retry them", file=sys.stderr)
             sys.exit(1)
         return None
 
-    def _open(self, said: Mapping[str, Any], lower: bool) -> None:
-        """The study of Optuna's; what failed in earlier runs is put back. UsageError where it searches otherwise."""
+    def _open(self, facts: Mapping[str, Any], lower: bool) -> None:
+        """Open Optuna's study and enqueue failed trials of earlier runs.
+
+        Raises: UsageError: the study has another space, metric or other settings, or its database does not answer.
+        """
         self._url = self._storage or f"sqlite:///{self.launcher.folder / 'trials.db'}"
         with self._alone():
             try:
@@ -102,11 +103,11 @@ class Search(Sweep):
 
                 hidden = concealed(f"hydra.sweeper.storage={self._url}: {str(error).splitlines()[0][:200]}")
                 raise UsageError(hidden) from None
-            known = self._study.user_attrs.setdefault("said", said)
-            if differs := [key for key in said if known.get(key) != said[key]]:
+            known = self._study.user_attrs.setdefault("said", facts)
+            if differs := [key for key in facts if known.get(key) != facts[key]]:
                 was = "; ".join(f"{key} {known.get(key)}" for key in differs)
                 raise UsageError(
-                    f"{self.launcher.folder} searches otherwise, by {was}; write another hydra.sweeper.study_name"
+                    f"{self.launcher.folder} is another search, with {was}; write another hydra.sweeper.study_name"
                 )
             self._study.set_user_attr("said", known)
             again = {trial.user_attrs.get(AGAIN) for trial in self._study.trials}
@@ -118,15 +119,15 @@ class Search(Sweep):
         return self._study.get_trials(deepcopy=False, states=states)
 
     def _work(self, _: int) -> None:
-        """Run trials as long as there are some to run."""
+        """Run trials until none is left."""
         while (trial := self._next()) is not None:
             try:
                 values = trial.params
-                said = [f"{key}={value}" for key, value in values.items()]
-                suffix = f"+{self._name}.{trial.number}{called({}, [*map(rounded, said)], [*values])}"
+                overrides = [f"{key}={value}" for key, value in values.items()]
+                suffix = f"+{self._name}.{trial.number}{called({}, [*map(rounded, overrides)], [*values])}"
                 try:
-                    job = self.launcher.check([*self._fixed, *said], trial.number, suffix=suffix)
-                except UsageError as error:  # what is drawn can't be together
+                    job = self.launcher.check([*self._fixed, *overrides], trial.number, suffix=suffix)
+                except UsageError as error:  # the drawn values do not fit together
                     print(f"failed: {error}", file=sys.stderr)
                     self._study.tell(trial, state=TrialState.FAIL)
                     continue
@@ -138,19 +139,19 @@ class Search(Sweep):
                 }
                 known["pruner"] = OmegaConf.to_container(self.settings.hydra.sweeper.pruner, resolve=True)
                 self.launcher.run_one(job, {TRIAL: json.dumps(known)})
-                if job.code is None:  # asked to end: it is gone on with
+                if job.code is None:  # stopped; the trial can be resumed
                     return
                 self._tell(trial, job)
             finally:
                 self._release(trial.number)
 
     def _next(self) -> optuna.Trial | None:
-        """A trial that a killed worker left, or a new one; None where there are enough, with those that failed now."""
+        """Return a trial left by a killed worker, or a new one; None if there are enough, including failed ones."""
         with self._asking, self._alone():
             for left in self._of(TrialState.RUNNING):
                 if self._claim(left.number):
                     if left.number not in {each.number for each in self._of(TrialState.RUNNING)}:
-                        self._release(left.number)  # another worker has told of it meanwhile
+                        self._release(left.number)  # another worker has finished it meanwhile
                         continue
                     self._seed_for(left.number)
                     return self._drawn(optuna.Trial(self._study, left._trial_id))
@@ -163,12 +164,11 @@ class Search(Sweep):
             return self._drawn(trial)
 
     def _seed_for(self, number: int) -> None:
-        """Seed the sampler for a trial. A search that goes on would else draw again what it drew first, and a trial
-        that was left undrawn other values than those of an undisturbed search."""
+        """Seed the sampler by the trial's number: a resumed search draws the same values as an uninterrupted one."""
         self._study.sampler = self._sampler(seed=int(digest_of([self._seed, number])[:8], 16))
 
     def _drawn(self, trial: optuna.Trial) -> optuna.Trial:
-        """The trial with all its values, which the sampler of another trial must not draw."""
+        """Draw all values of a trial now, before the sampler is seeded for another trial."""
         for key, each in self._space.items():
             suggested(trial, key, each)
         return trial
@@ -184,7 +184,7 @@ class Search(Sweep):
             self._study.tell(trial, job.metrics[self.metric_of([job])])
 
     def _row(self, trial: FrozenTrial) -> dict[str, Any]:
-        """A trial's line of the ledger."""
+        """Return a trial's row of `trials.csv`."""
         is_pruned = trial.state == TrialState.PRUNED
         value = trial.intermediate_values.get(trial.last_step or 0) if is_pruned else trial.value
         facts = {"trial": trial.number, "state": STATES.get(trial.state, "running"), "value": value}
@@ -193,13 +193,13 @@ class Search(Sweep):
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Among all workers."""
+        """Hold the lock that all workers of this search share."""
         with (self.launcher.folder / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def _claim(self, number: int) -> bool:
-        """Whether a trial is this worker's; the kernel frees those of a killed one."""
+        """Lock a trial for this worker and return whether it succeeded; the kernel unlocks a killed worker's trials."""
         if number in self._claims:
             return False
         file = (self.launcher.folder / f"{number}.lock").open("w")
@@ -218,19 +218,24 @@ class Search(Sweep):
 
 
 def distribution(override: Override) -> BaseDistribution:
-    """Of what a setting's values are drawn: `interval(1e-4,1e-2)`, `tag(log, interval(…))`, `range(1,9,2)`, `a,b,c`.
-    UsageError for what is no such thing."""
+    """Return Optuna's distribution for `interval(1e-4,1e-2)`, `tag(log, interval(…))`, `range(1,9,2)` or `a,b,c`.
+
+    Raises: UsageError: the override is none of these, or is empty.
+    """
     match override.value():
         case IntervalSweep(start=float() | int() as low, end=float() | int() as high, tags=tags):
             if low > high or ("log" in tags and low <= 0):
-                raise UsageError(f"{override.input_line}: from {low} to {high} there is nothing to draw")
+                raise UsageError(
+                    f"{override.input_line}: the interval from {low} to {high} is not valid; write the lower end "
+                    "first, above 0 for log"
+                )
             if isinstance(low, int) and isinstance(high, int):
                 return IntDistribution(low, high, log="log" in tags)
             return FloatDistribution(low, high, log="log" in tags)
         case RangeSweep():
             values: list[Any] = [*override.sweep_iterator()]
             if not values:
-                raise UsageError(f"{override.input_line}: the range is empty")
+                raise UsageError(f"{override.input_line}: the range is empty; write one as in range(1,9,2)")
             step = abs(values[1] - values[0]) if len(values) > 1 else 1
             if isinstance(step, int):
                 return IntDistribution(min(values), max(values), step=step)
@@ -242,17 +247,17 @@ def distribution(override: Override) -> BaseDistribution:
     )
 
 
-def rounded(said: str) -> str:
-    """A setting with three digits of its number."""
-    key, _, value = said.partition("=")
+def rounded(override: str) -> str:
+    """Round the number in `name=number` to three digits; other overrides are returned unchanged."""
+    key, _, value = override.partition("=")
     try:
         return f"{key}={float(value):.3g}"
     except ValueError:
-        return said
+        return override
 
 
 def suggested(trial: optuna.Trial, name: str, of: BaseDistribution) -> Any:
-    """The value that a trial has, or draws."""
+    """Return the trial's value of a setting; draw it if the trial has none."""
     match of:
         case FloatDistribution():
             return trial.suggest_float(name, of.low, of.high, log=of.log, step=of.step)
@@ -264,7 +269,7 @@ def suggested(trial: optuna.Trial, name: str, of: BaseDistribution) -> Any:
 
 
 def corners(space: Mapping[str, BaseDistribution]) -> Iterator[list[str]]:
-    """Settings at the ends of a space, one after the other at each of its ends, the others at their first."""
+    """Yield settings at the ends of a search space: each setting in turn takes its ends, the others their first."""
     ends = {
         key: [*each.choices] if isinstance(each, CategoricalDistribution) else [each.low, each.high]  # type: ignore
         for key, each in space.items()

@@ -1,4 +1,4 @@
-"""How far a study or a sweep is: a line a stage that ended, and in a terminal bars of those that run."""
+"""Progress of a study or a sweep: one line per finished stage, and in a terminal a bar per running stage."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from rich.text import Text
 
 
 class Shown(Protocol):
-    """What progress is shown of: its name, what tells it from others, and where it says how far it is: `step/steps`."""
+    """A stage or job with progress: its name, its unique address, and the file of its progress (`step/steps`)."""
 
     @property
     def name(self) -> str: ...
@@ -22,7 +22,7 @@ class Shown(Protocol):
 
 
 class StudyProgress:
-    """How far a study is, or a sweep: a line a stage that ended; in a terminal, bars of those that run."""
+    """The display of a study's or sweep's progress: lines for finished stages; in a terminal, bars for running ones."""
 
     def __init__(self, what: str, total: int, console: Console):
         columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}")]
@@ -32,8 +32,8 @@ class StudyProgress:
         )  # fmt: skip
         self._total, self._ended = total, 0
         self._study = self._bars.add_task(what, total=total, figures=f"stage 0 of {total}")
-        self._stages: dict[str, tuple[Path, TaskID]] = {}  # where each says its steps, and its bar
-        self._lock = Lock()  # of these, for a sweep's jobs begin and end in threads of their own
+        self._stages: dict[str, tuple[Path, TaskID]] = {}  # the file of each stage's progress, and its bar
+        self._lock = Lock()  # a sweep's jobs begin and end in separate threads
 
     def __enter__(self) -> "StudyProgress":
         self._bars.start()
@@ -43,7 +43,7 @@ class StudyProgress:
         self._bars.stop()
 
     def drops_to(self, waiting: int) -> None:
-        """Count only so many stages besides those that ended."""
+        """Reduce the total to the finished stages plus `waiting`."""
         with self._lock:
             self._total = self._ended + waiting
             self._bars.update(self._study, total=self._total)
@@ -57,8 +57,8 @@ class StudyProgress:
     def goes_on(self) -> None:
         with self._lock:
             for steps, task in self._stages.values():
-                if steps.exists() and (found := re.fullmatch(r"(\d+)/(\d+)", steps.read_text(encoding="utf-8"))):
-                    at, of = map(int, found.groups())
+                if steps.exists() and (match := re.fullmatch(r"(\d+)/(\d+)", steps.read_text(encoding="utf-8"))):
+                    at, of = map(int, match.groups())
                     self._bars.update(task, completed=at, total=of, figures=f"step {at} of {of}")
 
     def ends(self, stage: Shown, seconds: float, remark: str) -> None:

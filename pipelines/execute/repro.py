@@ -1,10 +1,9 @@
-"""A study, from nothing to its tables: `retable repro smoke --jobs 2`, or `make repro STUDY=smoke JOBS=2`.
+"""Run a study up to its tables: `retable repro smoke --jobs 2`, or `make repro STUDY=smoke JOBS=2`.
 
-DVC runs each stage and keeps what it leaves, as with `dvc repro`. But stages that don't wait for each other run side by
-side, a thread each (unless OMP_NUM_THREADS says otherwise), and start as forks of a process that has the libraries
-loaded. Those that train on other devices than a processor take turns. With another engine than the local one they run
-on the machines of a cluster, while DVC stays here. What is interrupted goes on from there when the command is given
-again.
+DVC runs each stage and caches its output, as with `dvc repro`. Independent stages run in parallel, with one thread each
+unless OMP_NUM_THREADS is set, as forks of a process that has loaded the libraries. Stages that train on GPUs take
+turns. With the engines ray and slurm, stages run on the machines of a cluster and DVC runs here. An interrupted study
+resumes when the command is run again.
 """
 
 import contextlib
@@ -42,15 +41,15 @@ LOGS = Path("work/log")
 
 @dataclass
 class Stage:
-    """A stage of DVC's.
+    """A stage of the study's `dvc.yaml`.
 
     Attributes:
-        before: the addresses of those that make what it reads.
-        devices: that it takes, as an engine is told.
-        reports: of a report, its page, which names the runs behind its numbers, and which DVC doesn't know of.
+        before: addresses of the stages whose outputs it reads.
+        devices: the devices that it needs, as `resources` writes them.
+        reports: the page of a report, which lists the runs of its numbers and is not tracked by DVC; otherwise None.
     """
 
-    address: str  # as `dvc repro` takes it
+    address: str  # the argument for `dvc repro`
     name: str
     reads: list[str]
     outs: list[str]
@@ -66,58 +65,68 @@ class Stage:
 
     @property
     def steps(self) -> Path:
-        """Where its training says how far it is: `step/steps`."""
+        """Return the file of its training's progress, `step/steps`."""
         return self.log.with_suffix(".steps")
 
     def did(self) -> str:
-        """What DVC did, by the line that it has for it; nothing where it ran the stage."""
-        said = self.log.read_text(encoding="utf-8", errors="replace")
-        if re.search(r"^Running stage '.*':$", said, re.MULTILINE):
+        """Return what DVC did instead of running the stage; "" if it ran the stage."""
+        log = self.log.read_text(encoding="utf-8", errors="replace")
+        if re.search(r"^Running stage '.*':$", log, re.MULTILINE):
             return ""
-        cached = re.search(r"^Stage '.*' is cached - skipping run", said, re.MULTILINE)
+        cached = re.search(r"^Stage '.*' is cached - skipping run", log, re.MULTILINE)
         return "from the cache" if cached else "no change"
 
     def problem(self) -> str:
-        """What its log says last, but for DVC's word that it failed."""
+        """Return the last error line of its log, or its last line that is not DVC's."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         of_dvc = ("ERROR: failed to repro", "Running stage '")
-        said = [line for line in lines if line.strip() and not line.startswith(of_dvc)]
-        errors = [line for line in said if line.startswith("error: ")]
-        return (errors or said or ["it left no word"])[-1].strip()
+        lines = [line for line in lines if line.strip() and not line.startswith(of_dvc)]
+        errors = [line for line in lines if line.startswith("error: ")]
+        return (errors or lines or ["it printed nothing"])[-1].strip()
 
 
 def repro(study: str | None, jobs: int | None = None, on: str = "local") -> int:
-    """Make a study, `jobs` stages at a time, by the engine that it is made `on`; the exit code."""
-    given_in = Path.cwd()
+    """Run a study's stale stages and print its first table.
+
+    Args:
+        study: name or folder of the study; None for that of the working folder.
+        jobs: number of stages run in parallel; None for one per core.
+        on: the engine: local, ray or slurm.
+
+    Returns: the exit code, 1 if a stage failed.
+    """
+    working_folder = Path.cwd()
     enter_project(study, say=True)
     runner = engine(on, jobs)
     started = time.monotonic()
-    found = study_here()
+    current = study_here()
     console = Console(stderr=True, highlight=False, soft_wrap=True)
 
     def left() -> set[str]:
-        return {stage.address for stage in to_run(stages_of(found))}
+        return {stage.address for stage in to_run(stages_of(current))}
 
-    with only_one(found.name):
+    with only_one(current.name):
         refresh_graph()
-        stages = to_run(stages_of(found))
-        failed, ran = run(found.name, stages, runner, console, left) if stages else ([], [])
+        stages = to_run(stages_of(current))
+        failed, ran = run(current.name, stages, runner, console, left) if stages else ([], [])
     end_at_once()
     report = Path(f"{files_of_study()}results", "report.md")
     if not failed:
         print(headline(report.read_text(encoding="utf-8")))
     for stage in failed:
         console.print(Text.assemble(("failed", "red"), f" {stage.name}: {stage.problem()}"))
-        console.print(Text(f"  all it said: {stage.log}; alone: dvc repro --single-item {stage.address}"))
+        console.print(Text(f"  log: {stage.log}; run only this stage: dvc repro --single-item {stage.address}"))
     took = f"{len(ran)} of {len(stages)} stages run in {_duration(time.monotonic() - started)}"
-    page = os.path.relpath(report.with_suffix(".html"), given_in)
+    page = os.path.relpath(report.with_suffix(".html"), working_folder)
     print(f"{took if stages else 'Nothing to do'}. The report: {page}" if not failed else took)
     return 1 if failed else 0
 
 
 def stages_of(study: Study) -> list[Stage]:
-    """The stages of the study that the working folder is the DVC project of. UsageError for a data set that one reads
-    and that does not exist."""
+    """Return the stages of the study in the working folder, in DVC's order.
+
+    Raises: UsageError: a stage reads a data set that does not exist.
+    """
     from dvc.repo import Repo
 
     project_conf, cells = conf(), {f"outputs/{place}": cell for place, cell in study.cells.items()}
@@ -130,8 +139,8 @@ def stages_of(study: Study) -> list[Stage]:
             cell = cells.get(outs[0])
             if missing := next((path for path in reads if path.startswith("data/") and not Path(path).exists()), None):
                 raise UsageError(
-                    f"{missing} does not exist, and study {study.name} reads it for {each.name}; put the data sets "
-                    "in data/, or link their folder there: `ln -s FOLDER data`"
+                    f"{missing} does not exist, but study {study.name} reads it in {each.name}; put the data sets "
+                    "in data/, or link their folder: `ln -s FOLDER data`"
                 )
             runs = page if each.name == "report" else None
             stages.append(
@@ -154,16 +163,16 @@ def stages_of(study: Study) -> list[Stage]:
 
 
 def _devices(cell: Cell, conf: Conf) -> str:
-    """What an engine is told of what a cell's training takes."""
+    """Return the devices that a cell's training needs, as `resources` writes them."""
     trainer = conf.says("trainer", cell.settings.get("trainer", "cpu"))
     trainer = trainer | {key.rpartition(".")[2]: value for key, value in cell.settings.items() if "trainer." in key}
     devices, nodes = (str(trainer.get(name, 1)) for name in ("devices", "num_nodes"))
-    n = int(devices) if devices.isdigit() else 1  # auto: of those that the engine gives it
+    n = int(devices) if devices.isdigit() else 1  # auto: all that the engine gives it
     return resources(0 if cell.stage in GIVING_ON else n, trainer.get("accelerator", "auto") != "cpu", int(nodes))
 
 
 def to_run(stages: Sequence[Stage]) -> list[Stage]:
-    """Those that have changed, and those that wait for these, however far behind; each behind what it waits for."""
+    """Return the stages that changed and all that depend on them, each after its dependencies."""
     known, ordered = {stage.address: stage for stage in stages}, dict[str, Stage]()
     stale: set[str] = set()
 
@@ -188,14 +197,24 @@ def run(
     console: Console,
     left: Callable[[], Collection[str]],
 ) -> tuple[list[Stage], list[Stage]]:
-    """Run stages on an engine; those that failed, and those in which DVC found something to do. What doesn't wait for a
-    failed one runs all the same. A report is written again with the runs that its numbers come from. `left` returns the
-    addresses of the stages that remain to be run once there are new plans: most cells keep theirs."""
+    """Run stages on an engine, in parallel where dependencies allow.
+
+    Stages that do not depend on a failed one still run. The report is forced to run if any cell ran.
+
+    Args:
+        study: name of the study.
+        stages: the stages, each after its dependencies.
+        on: a context manager that starts the engine.
+        console: for progress.
+        left: returns the addresses of the stages that remain after new plans are written; most plans stay the same.
+
+    Returns: the stages that failed, and those that DVC did run.
+    """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ |= {environment.STUDY: study, environment.DATA: "data", "SHELL": "/bin/sh"}
     waiting, failed, ran = list(stages), list[Stage](), list[Stage]()
     done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
-    running: dict[int, tuple[Stage, int, float]] = {}  # by the descriptor that tells a process's end
+    running: dict[int, tuple[Stage, int, float]] = {}  # by the descriptor that signals a process's end
     listen()
     with ending(running), on as runner, StudyProgress(f"study {study}", len(stages), console) as progress:
         require_processors(runner)
@@ -210,7 +229,7 @@ def run(
                 running[os.pidfd_open(pid)] = stage, pid, time.monotonic()
                 progress.begins(stage)
                 continue
-            if not running:  # the rest waits for what failed
+            if not running:  # the rest depends on failed stages
                 break
             for end in select.select(list(running), [], [], 0.5)[0]:
                 stage, pid, since = running.pop(end)
@@ -234,14 +253,14 @@ def run(
 
 
 def require_processors(runner: Engine) -> None:
-    """UsageError for an engine that would run nothing: a cluster whose nodes have no processors."""
+    """Raise UsageError if the engine has no CPU cores, as a cluster without worker nodes."""
     if runner.slots < 1:
-        raise UsageError("the engine has no processors; start nodes that have, or write --jobs 2")
+        raise UsageError("the engine has no CPU cores; start nodes that have some, or write --jobs 2")
 
 
 @contextlib.contextmanager
 def ending(running: Mapping[int, tuple[Stage, int, float]]) -> Iterator[None]:
-    """Wait, whatever happens, for the processes of DVC: they end behind the stages that the server of forks ends."""
+    """Wait for DVC's processes at the end of the block; they end after the stages that the fork server ends."""
     try:
         yield
     finally:
@@ -250,7 +269,7 @@ def ending(running: Mapping[int, tuple[Stage, int, float]]) -> Iterator[None]:
 
 
 def start(stage: Stage, force: bool) -> int:
-    """The id of the process in which DVC runs a stage, if there is something to do, or by `force`."""
+    """Start DVC on a stage in a fork and return its process id; with `force`, DVC runs it even if nothing changed."""
     stage.log.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(stage.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
 
@@ -269,16 +288,16 @@ def start(stage: Stage, force: bool) -> int:
         os.environ |= {environment.PROGRESS: str(stage.steps.resolve()), environment.DEVICES: stage.devices}
         sys.exit(main(["--wait-for-lock", "repro", "--single-item", *["--force"] * force, stage.address]))
 
-    with held():  # a signal in the fork before it has its log would print a traceback on the terminal
+    with held():  # a signal before the fork opens its log would print a traceback to the terminal
         pid = forked(work)
     os.close(log)
     return pid
 
 
 def headline(report: str) -> str:
-    """The first table of a report."""
-    found = re.search(r"^### .*?(?=\n### |\Z)", report, re.DOTALL | re.MULTILINE)
-    return f"{found[0].strip()}\n" if found else report
+    """Return the first table of a report."""
+    match = re.search(r"^### .*?(?=\n### |\Z)", report, re.DOTALL | re.MULTILINE)
+    return f"{match[0].strip()}\n" if match else report
 
 
 def _duration(seconds: float) -> str:

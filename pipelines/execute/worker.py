@@ -1,4 +1,4 @@
-"""Runs a part of a stage's work in a process of its own: `python -m pipelines.execute.worker FUNCTION ARGUMENT…`."""
+"""Run a part of a stage's work in a separate process: `python -m pipelines.execute.worker FUNCTION ARGUMENT…`."""
 
 import importlib
 import sys

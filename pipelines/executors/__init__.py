@@ -1,1 +1,1 @@
-"""Where stages run: as forks on this machine, on a Ray cluster, or by Slurm."""
+"""Engines that run stages: as forks on this machine, on a Ray cluster, or by Slurm."""

@@ -1,4 +1,4 @@
-"""Asks an executor, a server at a Unix socket, to run Python modules: the protocol of local.py and server.py."""
+"""Client of an executor, a server at a Unix socket that runs Python modules: the protocol of local.py and server.py."""
 
 import contextlib
 import ctypes
@@ -16,14 +16,14 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-LONGEST = 107  # bytes of a socket's path, by Linux
+LONGEST = 107  # Linux's limit of a socket's path, in bytes
 
 
 @contextlib.contextmanager
 def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Start `python <server> ADDRESS` and stop it after the block. Yield the address and the server's first line.
 
-    The server leads a session of its own: signals of a terminal, or to the group of this process, do not reach it.
+    The server leads a separate session: signals of a terminal, or to the group of this process, do not reach it.
     """
     address = _address()
     try:
@@ -47,7 +47,10 @@ def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _address() -> str:
-    """Make a folder for a socket and the script next to it. UsageError where no temporary folder serves."""
+    """Make a folder for a socket and its script, and return the socket's path.
+
+    Raises: UsageError: no temporary folder can be used.
+    """
     for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):  # noqa: S108, mkdtemp makes it safely
         _remove_dead(parent)
         with contextlib.suppress(OSError):
@@ -60,18 +63,18 @@ def _address() -> str:
     from retable.core.errors import UsageError  # not in the script, which has no packages
 
     raise UsageError(
-        f"{tempfile.gettempdir()}, /tmp and /var/tmp have a long path, run no programs or can't be written; "
+        f"{tempfile.gettempdir()}, /tmp and /var/tmp have a long path, cannot be written or forbid programs; "
         "set TMPDIR to another folder"
     )
 
 
 def _prefix() -> str:
-    """What the folders of this machine's servers begin with: where machines share a folder, others do not answer."""
+    """Return the prefix of this machine's server folders; machines may share a temporary folder."""
     return f"retable-{zlib.crc32(socket.gethostname().encode()):08x}-"
 
 
 def _remove_dead(parent: str) -> None:
-    """Remove what killed servers left in a temporary folder: sockets that do not answer, if older than a minute."""
+    """Remove folders of killed servers from a temporary folder: sockets older than a minute that do not answer."""
     for path in Path(parent).glob(f"{_prefix()}????????/forks"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             if time.time() - path.stat().st_mtime < 60:

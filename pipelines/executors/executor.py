@@ -1,7 +1,7 @@
-"""Where the stages of a study and the jobs of a sweep run: as forks on this machine, on a Ray cluster, or by Slurm.
+"""Engines that run the stages of a study and the jobs of a sweep: forks on this machine, a Ray cluster, or Slurm.
 
-An engine is a server at a Unix socket, by the protocol of client.py: `Engine.run` and the script of `write_python` use
-it. All machines see the project's folder, and the environment with its Python, under the same path.
+An engine is a server at a Unix socket with the protocol of client.py; `Engine.run` and the script of `write_python` use
+it. All machines must see the project's folder and the Python environment under the same paths.
 """
 
 import contextlib
@@ -21,16 +21,17 @@ from pipelines.executors.local import server
 from retable.core.errors import UsageError
 
 CLUSTERS = ("ray", "slurm")
-GIVING_ON = ("prepare", "tokenize")  # the stages that have parts of their work run
+GIVING_ON = ("prepare", "tokenize")  # stages that run parts of their work on the engine
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Runs modules as `python -m` does, in the working folder.
+    """A running engine, which runs modules as `python -m` does, in the working folder.
 
     Attributes:
-        slots: how many it runs at a time.
-        allocates: whether it gives each the devices that it asks for, and has it wait for them.
+        address: path of its socket.
+        slots: largest number of modules that run at a time.
+        allocates: whether it allocates devices itself; a module then waits for its devices.
     """
 
     address: str
@@ -47,29 +48,48 @@ class Engine:
         gpus: bool = False,
         nodes: int = 1,
     ) -> int:
-        """The exit code of a module, below 0 for a signal; what it prints is added to `log`. It takes `devices` of each
-        of so many nodes, which are processors or `gpus`. Where this process ends, it is asked to end (SIGTERM)."""
+        """Run a module and return its exit code, which is negative for a signal.
+
+        The module gets SIGTERM if this process ends first.
+
+        Args:
+            module: name of the module.
+            arguments: its command line.
+            environment: its environment variables.
+            log: the file to which its output is appended.
+            devices: number of CPU cores, or of GPUs with `gpus`, per node.
+            gpus: whether devices are GPUs.
+            nodes: number of nodes.
+        """
         log.touch()
-        asked = {**environment, DEVICES: resources(devices, gpus, nodes)}
-        return submit(self.address, module, arguments, os.getcwd(), asked, str(log), str(log))
+        with_devices = {**environment, DEVICES: resources(devices, gpus, nodes)}
+        return submit(self.address, module, arguments, os.getcwd(), with_devices, str(log), str(log))
 
 
 def resources(devices: int, gpus: bool = False, nodes: int = 1) -> str:
-    """What DEVICES says of a process that is to have `devices` of each of so many nodes. None at all has what gives its
-    work on to the engine: it runs where the command was given."""
+    """Return the value of RETABLE_DEVICES for a process that needs `devices` on each of `nodes`.
+
+    With 0 devices the process runs on the machine of the command, and runs its parts on the engine.
+    """
     return f"{devices} {'gpu' if gpus else 'cpu'} {nodes}"
 
 
 def engine(name: str, slots: int | None = None) -> AbstractContextManager[Engine]:
-    """The engine of a name, which ends with its block: what still runs is asked to end, and killed if it doesn't. It
-    runs as many at a time as it has processors, or `slots`. UsageError where there is no such engine."""
+    """Return a context manager that starts an engine and stops it: running modules get SIGTERM, later SIGKILL.
+
+    Args:
+        name: local, ray or slurm.
+        slots: number of modules that run at a time; None for one per CPU core.
+
+    Raises: UsageError: the engine is unknown or does not start.
+    """
     if slots is not None and slots < 1:
-        raise UsageError(f"jobs={slots} runs nothing; write 1 or more")
+        raise UsageError(f"jobs={slots} must be at least 1; write 1 or more")
     if name == "local":
         return _local(slots)
     if name in CLUSTERS:
         return _cluster(name, slots)
-    raise UsageError(f"there is no engine {name}; write local, {' or '.join(CLUSTERS)}")
+    raise UsageError(f"unknown engine {name!r}; write local, {' or '.join(CLUSTERS)}")
 
 
 @contextlib.contextmanager
@@ -80,17 +100,17 @@ def _local(slots: int | None) -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def _cluster(name: str, slots: int | None) -> Iterator[Engine]:
-    with started(["-m", "pipelines.executors.server", name]) as (address, said):
-        if not said.startswith("ready "):
-            raise UsageError(said or f"the engine {name} has not begun; what it said stands above")
-        yield Engine(address, slots or int(said.removeprefix("ready ")), allocates=True)
+    with started(["-m", "pipelines.executors.server", name]) as (address, first_line):
+        if not first_line.startswith("ready "):
+            raise UsageError(first_line or f"the engine {name} did not start; its output is above")
+        yield Engine(address, slots or int(first_line.removeprefix("ready ")), allocates=True)
 
 
 @dataclass(frozen=True)
 class Workers:
-    """Has an engine call a function of the library for each part of some work, a process each.
+    """Calls a function of the library for each part of some work, in one process per part on an engine.
 
-    What they leave to be joined, and say, is in `folder`. UsageError for the first that fails by a mistake of use.
+    The parts write files and logs to `folder`. A user's mistake in a part raises UsageError.
     """
 
     runner: Engine
@@ -112,25 +132,24 @@ class Workers:
         for code, log in zip(codes, logs, strict=True):
             if code != 0:
                 lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-                said = next((line for line in lines if line.startswith("error: ")), None)
-                if said is None:
+                mistake = next((line for line in lines if line.startswith("error: ")), None)
+                if mistake is None:
                     raise RuntimeError(f"{function} ended with code {code}: {' '.join(lines[-1:])}")
-                raise UsageError(said.removeprefix("error: "))
+                raise UsageError(mistake.removeprefix("error: "))
 
 
 @contextlib.contextmanager
 def workers(scratch: Path) -> Iterator[Workers | None]:
-    """What has the engine do parts of this process's work: that of the study that it is a stage of, or the one that
-    RETABLE_ENGINE names. None where all is done here."""
+    """Yield workers on the running study's engine, or on the engine in RETABLE_ENGINE; None for the local engine."""
     with contextlib.ExitStack() as kept:
-        said = environment.engine()
-        if found := re.fullmatch(r"(\d+) (.+)", said):
-            runner = Engine(found[2], int(found[1]), allocates=True)
-        elif said == "local":
+        name = environment.engine()
+        if running := re.fullmatch(r"(\d+) (.+)", name):
+            runner = Engine(running[2], int(running[1]), allocates=True)
+        elif name == "local":
             yield None
             return
         else:
-            runner = kept.enter_context(engine(said))
+            runner = kept.enter_context(engine(name))
         (folder := scratch / "parts").mkdir(exist_ok=True)
         kept.callback(shutil.rmtree, folder)
         yield Workers(runner, folder)

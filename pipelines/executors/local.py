@@ -25,7 +25,7 @@ from typing import Any
 
 SERVER = "RETABLE_FORKS"  # the address of the fork server that runs this process
 PATIENCE = 30  # seconds for a training to write its checkpoint
-# Libraries that stages import. A stage imports the project's code itself, as it is at that moment.
+# Libraries that stages import. Each stage imports the project's code itself, so that edits take effect.
 LIBRARIES = (
     *("hydra", "lightning", "mlflow.store.tracking.sqlalchemy_store", "mlflow.tracking"),
     *("pandas", "scipy.stats", "tokenizers", "torch"),
@@ -101,10 +101,10 @@ def serve(address: str) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             listener.bind(address)
-        except FileNotFoundError:  # who started this has ended, and has removed the folder
+        except FileNotFoundError:  # the client has ended and has removed the folder
             return
         listener.listen()
-        with contextlib.suppress(BrokenPipeError):  # who started this has ended: so will standard input
+        with contextlib.suppress(BrokenPipeError):  # the client has ended, so standard input will end
             print("ready", flush=True)
         forks: list[int] = []
         while 0 not in select.select([listener.fileno(), 0], [], [])[0]:
@@ -124,7 +124,7 @@ def answer(connection: socket.socket, address: str) -> None:
     """Run the job of a connection in a fork and send its exit code. A client that is gone ends the job."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the job obeys the group's SIGTERM
     with connection.makefile() as stream:
-        if not (line := stream.readline()):  # a client that only looked, or was ended
+        if not (line := stream.readline()):  # the client only tested the socket, or has ended
             return
     job = json.loads(line)
     job["environment"][SERVER] = address

@@ -1,4 +1,4 @@
-"""Ray as an engine: a process is a task, which runs again, on another node, where its node dies."""
+"""Ray as an engine: each process is a task, which Ray runs again on another node if its node dies."""
 
 import contextlib
 import functools
@@ -11,11 +11,11 @@ from pipelines.executors.client import submit
 from pipelines.executors.local import server
 from retable.core.errors import UsageError
 
-_open = contextlib.ExitStack()  # what a process of Ray's keeps from one task to the next
+_open = contextlib.ExitStack()  # kept by a Ray process from one task to the next
 
 
 class Cluster:
-    """The cluster that RAY_ADDRESS names, or the one that this machine is a node of."""
+    """The Ray cluster in RAY_ADDRESS, or the one that this machine belongs to."""
 
     def __init__(self) -> None:
         try:
@@ -26,15 +26,15 @@ class Cluster:
         try:
             ray.init(os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError:
-            raise UsageError(
-                "no Ray cluster answers; `ray start --head` starts one, RAY_ADDRESS names another"
-            ) from None
+            raise UsageError("no Ray cluster answers; start one by `ray start --head`, or set RAY_ADDRESS") from None
         self.slots = int(ray.cluster_resources().get("CPU", 0))
-        self._run = ray.remote(max_retries=-1)(on_node)  # where its node dies; a code that tells a failure is a result
+        self._run = ray.remote(max_retries=-1)(
+            on_node
+        )  # retried if its node dies; an exit code is a result, not a failure
 
     def start(self, job: dict[str, Any], devices: int, gpus: bool, nodes: int) -> "Task":
         if nodes > 1:
-            raise UsageError("one training over several nodes is for Slurm, or torchrun; leave trainer.num_nodes out")
+            raise UsageError("Ray runs a training on one node only; leave trainer.num_nodes out, or use slurm")
         return Task(self._ray, self._run.options(num_cpus=devices, num_gpus=devices * gpus).remote(job))
 
 
@@ -54,21 +54,19 @@ class Task:
         self._ray.cancel(self._result)
 
     def kill(self) -> None:
-        """Ray does, when this process ends."""
+        """Do nothing: Ray kills the task when this process ends."""
 
 
 def on_node(job: dict[str, Any]) -> int:
-    """In a process of Ray's: what a fork of its own server comes to. That ends when this does."""
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # by which a task ends; it may have been ignored at Ray's start
+    """Run a job in a Ray process, by its fork server, and return the exit code. The server ends with the process."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Ray cancels tasks by SIGINT, which may be ignored here
     own = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
     return submit(_forks(job["environment"].get("OMP_NUM_THREADS")), **job | {"environment": job["environment"] | own})
 
 
 @functools.cache
 def _forks(threads: str | None) -> str:
-    """The server's address; its libraries have that many threads from their import on."""
+    """Start the fork server once and return its address; its libraries use that many threads."""
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = threads
     return _open.enter_context(server())

@@ -1,5 +1,7 @@
-"""Slurm as an engine: a process is a job of `sbatch`, which is queued again where its node dies, is taken for another
-job, or where its time is at an end."""
+"""Slurm as an engine: each process is a job of `sbatch`.
+
+A job is queued again if its node dies, if another job preempts it, or if its time limit is reached.
+"""
 
 import shlex
 import shutil
@@ -10,16 +12,18 @@ from typing import Any
 from retable.core.errors import UsageError
 
 COMMANDS = ("sbatch", "sinfo", "scontrol", "scancel")
-NOTICE = 120  # seconds before the end of its time in which a job leaves its checkpoint
+NOTICE = 120  # seconds before its time limit in which a job writes its checkpoint
 
 
 class Cluster:
-    """The cluster that this machine submits to. Partition, account, time and the rest are what sbatch takes from its
-    own variables: SBATCH_PARTITION, SBATCH_ACCOUNT, SBATCH_TIMELIMIT."""
+    """The Slurm cluster that this machine submits to.
+
+    Set partition, account and time limit by sbatch's variables: SBATCH_PARTITION, SBATCH_ACCOUNT, SBATCH_TIMELIMIT.
+    """
 
     def __init__(self) -> None:
         if missing := next((name for name in COMMANDS if not shutil.which(name)), None):
-            raise UsageError(f"there is no {missing} here; give the command on a machine that submits to Slurm")
+            raise UsageError(f"{missing} is not installed here; run the command on a machine that submits to Slurm")
         done = subprocess.run(["sinfo", "--noheader", "--format=%C"], capture_output=True, text=True)
         if done.returncode:
             raise UsageError(f"Slurm does not answer: {' '.join(done.stderr.split())}")
@@ -27,24 +31,23 @@ class Cluster:
 
     def start(self, job: dict[str, Any], devices: int, gpus: bool, nodes: int) -> "Submitted":
         command = shlex.join([sys.executable, "-m", job["module"], *job["arguments"]])
-        # 99: it has left its checkpoint, for its time was at an end. 138: of SIGUSR1, before it knew what that means.
-        # 143: another job takes its place, and it ended before Slurm would queue it again; or it was asked to end, and
-        # then is none to be queued again.
+        # Exit codes: 99, checkpoint written at the time limit; 138, SIGUSR1 before its handler was set; 143, SIGTERM
+        # by preemption (queue again) or by `end`, which has set Requeue=0.
         again = "case $code in 99|138|143) scontrol requeue $SLURM_JOB_ID;; esac"
         script = f"#!/bin/sh\ntrap : TERM\nsrun {command}\ncode=$?\n{again}\nexit $code\n"
-        asked = [
+        options = [
             f"--nodes={nodes}", f"--ntasks-per-node={devices}", *[f"--gpus-per-node={devices}"] * gpus,
             f"--chdir={job['folder']}", f"--output={job['out']}", f"--error={job['err']}", "--open-mode=append",
             f"--job-name={job['module']}", "--requeue", f"--signal=USR1@{NOTICE}",
         ]  # fmt: skip
         return Submitted(subprocess.Popen(
-            ["sbatch", "--wait", "--parsable", *asked], text=True, env=job["environment"],
+            ["sbatch", "--wait", "--parsable", *options], text=True, env=job["environment"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         ), script)  # fmt: skip
 
 
 class Submitted:
-    """A job, by the `sbatch` that waits for its end."""
+    """A submitted job, and the `sbatch` process that waits for its end."""
 
     def __init__(self, waits: subprocess.Popen[str], script: str):
         assert waits.stdin is not None and waits.stdout is not None and waits.stderr is not None
@@ -53,7 +56,7 @@ class Submitted:
             stdin.write(script)
         self.id = waits.stdout.readline().partition(";")[0].strip()
         if not self.id:
-            raise UsageError(f"Slurm takes no such job: {' '.join(waits.stderr.read().split())}")
+            raise UsageError(f"Slurm rejected the job: {' '.join(waits.stderr.read().split())}")
 
     def poll(self) -> int | None:
         return self._waits.poll()

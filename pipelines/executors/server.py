@@ -1,9 +1,9 @@
-"""Ray and Slurm as engines: `python -m pipelines.executors.server ray ADDRESS` serves at a Unix socket.
+"""Server of the engines ray and slurm: `python -m pipelines.executors.server ray ADDRESS` serves at a Unix socket.
 
-It says `ready`, and how many it runs at a time, or in one line why not. When its standard input says so, or ends, what
-still runs is asked to end, and killed if it doesn't.
+It prints `ready` and its number of CPU cores, or one line with the reason why it did not start. When its standard input
+contains a line or ends, running processes get SIGTERM, and SIGKILL after PATIENCE seconds.
 
-A process whose node dies, or is taken back, runs again, on another; a training then goes on from its checkpoint.
+A process whose node dies or is preempted runs again on another node; training then resumes from its checkpoint.
 """
 
 import contextlib
@@ -23,32 +23,40 @@ from pipelines.config.environment import DEVICES, ENGINE
 from pipelines.executors.executor import resources
 from retable.core.errors import UsageError
 
-PATIENCE = 60  # seconds to write a checkpoint in, and for the cluster to say that it is done
+PATIENCE = 60  # seconds for a training to write its checkpoint and for the cluster to report its end
 
 
 class Running(Protocol):
-    """A process somewhere."""
+    """A process on some machine."""
 
     def poll(self) -> int | None:
-        """Its exit code, once it has ended."""
+        """Return its exit code; None while it runs."""
 
     def end(self) -> None:
         """Ask it to end, as SIGTERM does."""
 
     def kill(self) -> None:
-        """End it, as it was asked in vain."""
+        """Kill it, after `end` had no effect."""
 
 
 class Cluster(Protocol):
-    slots: int  # its processors
+    slots: int  # number of CPU cores
 
     def start(self, job: dict[str, Any], devices: int, gpus: bool, nodes: int) -> Running:
-        """Have a node run what was asked for: module, arguments, folder, environment, out and err. UsageError where it
-        can't."""
+        """Start a job on a node.
+
+        Args:
+            job: module, arguments, folder, environment, out and err.
+            devices: number of CPU cores, or of GPUs with `gpus`, per node.
+            gpus: whether devices are GPUs.
+            nodes: number of nodes.
+
+        Raises: UsageError: the cluster does not accept the job.
+        """
 
 
 class Here:
-    """What gives its work on, beside this process."""
+    """A process on this machine, for stages that run their parts on the engine."""
 
     def __init__(self, job: dict[str, Any]):
         with open(job["out"], "ab") as out, open(job["err"], "ab") as err:
@@ -67,7 +75,7 @@ def serve(cluster: Cluster, address: str) -> None:
             server.bind(address)
             server.listen()
             os.write(1, f"ready {cluster.slots}\n".encode())
-        except (FileNotFoundError, BrokenPipeError):  # who started this has ended
+        except (FileNotFoundError, BrokenPipeError):  # the client has ended
             return
         while 0 not in select.select([server.fileno(), 0], [], [])[0]:  # 0: standard input
             connection, _ = server.accept()
@@ -80,10 +88,10 @@ def serve(cluster: Cluster, address: str) -> None:
 
 
 def answer(cluster: Cluster, connection: socket.socket, engine: str, ended: threading.Event) -> None:
-    """Run what is asked; it is asked to end where who asked is no more."""
+    """Run the job of a connection and send its exit code; stop the job if the client ends."""
     with connection, connection.makefile("rw") as stream:
         job = json.loads(stream.readline())
-        for name in ("out", "err"):  # a file of the asking process, which others know by its path alone
+        for name in ("out", "err"):  # may be /proc/…/fd/… of the client, which exists on its machine only
             job[name] = os.path.realpath(job[name])
         devices, kind, nodes = job["environment"].get(DEVICES, resources(1)).split()
         job["environment"][ENGINE] = "local" if int(devices) else engine
@@ -102,8 +110,8 @@ def answer(cluster: Cluster, connection: socket.socket, engine: str, ended: thre
 
 
 def wait(running: Running, asks: socket.socket, ended: threading.Event) -> int:
-    """The exit code of what runs."""
-    until: float | None = None  # it was asked to end, and has as long
+    """Wait for a job and return its exit code; stop it if the client or the server ends."""
+    until: float | None = None  # time of the kill, once the job was asked to end
     while (code := running.poll()) is None:
         gone = asks in select.select([asks] if until is None else [], [], [], 0.1)[0] or ended.is_set()
         if gone and until is None:

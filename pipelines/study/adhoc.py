@@ -1,5 +1,6 @@
-"""Tries: runs by hand that would take the place of a study's cell without being it. Each stands beside the cell, under
-a name that says what differs: `outputs/pretrain/grammar/lstm-1+epochs-0.05`.
+"""Names of tries: runs by hand whose settings differ from those of a study's cell in the same place.
+
+A try is next to the cell; its name ends with the settings that differ: `outputs/pretrain/grammar/lstm-1+epochs-0.05`.
 """
 
 import os
@@ -20,15 +21,20 @@ from retable.planning.conf import flat
 from retable.planning.graph import settings_of
 
 _ABSENT = "absent"
-_LONGEST = 100  # of a name's end; file systems allow 255 for a name and what is written beside it
+_LONGEST = 100  # characters of a cell-name suffix; file systems allow 255 for a whole name
 
 
 def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Sequence[str]) -> str:
-    """What a run's configuration has other than that of the cell which DVC tracks at `place`, as the end of a name:
-    `+epochs-0.05`. Empty where they are the same, or DVC tracks nothing there.
+    """Return the settings in which a run differs from the cell that DVC tracks at its place, as the end of a name.
 
-    The graph has the cell's command, from which its configuration is composed; so plans need not have been made. What
-    the command line says comes first, a group by its choice.
+    The cell's configuration is composed from its command in `params.yaml`, so no plans are needed.
+
+    Args:
+        stage, place: the place of the run's cell.
+        config: the run's configuration.
+        overrides: the run's command line; its settings come first in the name.
+
+    Returns: the suffix, such as `+epochs-0.05`; "" without differences or without a tracked cell.
     """
     cell = _tracked(stage, place)
     if cell is None:
@@ -42,33 +48,33 @@ def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Seq
     choose_machine(stage, composed)
     own, other = flat(config), flat(OmegaConf.to_container(composed))
     differing = {key: own.get(key, _ABSENT) for key in sorted({*own, *other})}
-    # 1.0 is 1 to Python, but another text in the cell
+    # Compared as text: in Python 1.0 == 1, but the cell's configuration contains another text.
     differing = {key: value for key, value in differing.items() if repr(value) != repr(other.get(key, _ABSENT))}
-    said = [f"{key}={value}" for key, value in cell.settings.items()]
-    return called(differing, [override for override in overrides if override not in said])
+    of_cell = [f"{key}={value}" for key, value in cell.settings.items()]
+    return called(differing, [override for override in overrides if override not in of_cell])
 
 
 def _tracked(stage: str, place: str) -> Cell | None:
-    """The cell that the study of the working folder has at `<stage>/<place>`."""
+    """Return the cell of the working folder's study at `<stage>/<place>`; None without one."""
     params, place = Path("params.yaml"), os.path.normpath(place)
     if not params.exists():
         return None
     entries = (yaml.load(params.read_text(encoding="utf-8"), yaml.CSafeLoader) or {}).get(stage, {})
-    found = (entry for entry in entries.values() if entry["of"]["out"] == place)
-    return next((Cell(stage, place, settings_of(entry)) for entry in found), None)
+    matching = (entry for entry in entries.values() if entry["of"]["out"] == place)
+    return next((Cell(stage, place, settings_of(entry)) for entry in matching), None)
 
 
 def called(differing: Mapping[str, Any], overrides: Sequence[str], named: Sequence[str] = ()) -> str:
-    """The end of a name: what differs, first as the command line says it, and in any case its settings `named`."""
+    """Return the end of a cell's name: differing settings, those of the command line first; `named` ones always."""
     parts, left = {}, dict(differing)
-    for key, _, said in sorted(override.lstrip("+~").partition("=") for override in overrides):
+    for key, _, text in sorted(override.lstrip("+~").partition("=") for override in overrides):
         under = [each for each in left if f"{each}.".startswith(f"{key}.")]
         if under or key in named:
-            parts[key] = left.get(key, said)
+            parts[key] = left.get(key, text)
             left = {each: value for each, value in left.items() if each not in under}
     whole = "".join(f"+{key}-{value}" for key, value in (parts | left).items())
     name = re.sub(r"[^\w.+-]+", "_", whole)
-    # ["the old"] is as letters what ["the", "old"] is
+    # A digest is needed if ["the old"] and ["the", "old"] would give the same name.
     texts = [text for value in (parts | left).values() if isinstance(value, list) for text in value]
-    tells = not any(re.search(r"[^\w.+-]", str(text)) for text in texts)
-    return name if tells and len(name) <= _LONGEST else f"{name[: _LONGEST - 9]}-{digest_of(parts | left)[:8]}"
+    is_unique = not any(re.search(r"[^\w.+-]", str(text)) for text in texts)
+    return name if is_unique and len(name) <= _LONGEST else f"{name[: _LONGEST - 9]}-{digest_of(parts | left)[:8]}"

@@ -1,4 +1,4 @@
-"""The code that a cell's numbers come of, by its stage and its configuration."""
+"""The code that a cell depends on, by its stage and configuration."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -10,23 +10,23 @@ from retable.core import trust
 from retable.core.stages import TASK_STAGES, module_of
 from retable.planning.fingerprint import Code
 
-# What a system that another stage loads is built from again; the rest of its configuration went into its weights.
+# The parts of a configuration from which a loaded system is rebuilt; the others only affected its weights.
 LOADED = ("tokens", "model", "objective", "batches", "scorer", "adaptation", "cells", "task", "head")
 
 
 def code() -> Code:
-    """The project's own, and that of the packages that the user trusts."""
+    """Return the code of the project and of the packages that the user trusts."""
     return code_of(tuple(trust.sources().items()))
 
 
 @cache
 def code_of(trusted: tuple[tuple[str, Path], ...]) -> Code:
-    """The project's own, and that of other packages by their names and folders."""
+    """Return the code of the project and of other packages, given by name and folder."""
     return Code(CODE | dict(trusted))
 
 
 def own_part(stage: str, configuration: dict[str, Any]) -> dict[str, Any]:
-    """The configuration without how the corpus is written, which is stage prepare's: others read the files."""
+    """Return a configuration without the settings that only stage prepare uses to write the corpus."""
     if stage == "prepare" or "corpus" not in configuration:
         return configuration
     read = {key: value for key, value in configuration["corpus"].items() if key in ("unit", "vocabulary")}
@@ -34,9 +34,12 @@ def own_part(stage: str, configuration: dict[str, Any]) -> dict[str, Any]:
 
 
 def reached_by(stage: str, own: Mapping[str, Any], *others: Any) -> list[str]:
-    """Where the code begins that a stage with the configuration `own` runs: the stage, and each `_target_`.
+    """Return the full names at which a stage's code starts: the stage's function and each `_target_`.
 
-    `others` are configurations that it builds from beside its own.
+    Args:
+        stage: name of the stage.
+        own: its configuration.
+        others: further configurations that it builds objects from.
     """
     verb = "finetune" if stage in TASK_STAGES else stage
     if stage == "pretrain":
@@ -45,13 +48,13 @@ def reached_by(stage: str, own: Mapping[str, Any], *others: Any) -> list[str]:
 
 
 def targets(value: Any) -> set[str]:
-    """Those in a value. What stands in several places, as anchors do in YAML, is looked at once."""
-    found, seen, waiting = set[str](), set[int](), [value]
+    """Return all `_target_` values in a configuration; a part that occurs several times is searched once."""
+    names, seen, waiting = set[str](), set[int](), [value]
     while waiting:
         each = waiting.pop()
         if isinstance(each, Mapping | list) and id(each) not in seen:
             seen.add(id(each))
             waiting += each.values() if isinstance(each, Mapping) else each
             if isinstance(each, Mapping) and isinstance(each.get("_target_"), str):
-                found.add(each["_target_"])
-    return found
+                names.add(each["_target_"])
+    return names

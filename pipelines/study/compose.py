@@ -1,4 +1,4 @@
-"""The configuration of each cell of a study, as its command composes it, and its plan."""
+"""Compose the configuration of each cell of a study, as its command does, and its plan."""
 
 import contextlib
 import copy
@@ -34,14 +34,16 @@ from retable.planning.study import Study, read_study
 
 
 def study_here() -> Study:
-    """The study that the working folder is the DVC project of, as `study.yaml` has it."""
+    """Read the study of the working folder from its `study.yaml`."""
     return read_study(conf(), Path(files_of_study() + STUDY))
 
 
 def set_study() -> Study:
-    """The same, with the settings of `params.yaml`, which `dvc exp run -S` changes. UsageError if that file has other
-    cells."""
-    study, stale = study_here(), UsageError("params.yaml is not that of study.yaml; run `retable graph`")
+    """Read the study of the working folder, with settings from `params.yaml`, which `dvc exp run -S` changes.
+
+    Raises: UsageError: params.yaml has other cells than study.yaml.
+    """
+    study, stale = study_here(), UsageError("params.yaml does not match study.yaml; run `retable graph`")
     params = yaml.load(Path("params.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader) or {}
     entries = {f"{stage}/{each['of']['out']}": each for stage in params for each in params[stage].values()}
     if entries.keys() != study.cells.keys():
@@ -52,7 +54,7 @@ def set_study() -> Study:
 
 @contextlib.contextmanager
 def mistakes_of(cell: Cell) -> Iterator[None]:
-    """Name the cell whose configuration can't be composed, or names code that there isn't."""
+    """Put the cell's place in front of an error in its configuration."""
     try:
         yield
     except (UsageError, HydraException, OmegaConfBaseException) as error:
@@ -60,36 +62,38 @@ def mistakes_of(cell: Cell) -> Iterator[None]:
 
 
 def composing() -> Any:
-    """Where `compose` works, and names the data sets as the graph knows them, whatever folder they are in."""
+    """Return a context in which `compose` works, with the data sets in `data`, as in the graph."""
     os.environ[DATA] = "data"
     return initialize_config_dir(str(CONF), version_base="1.3")
 
 
 def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
-    """How a cell is made: its configuration, those of the systems that it loads, and the digest of their code."""
+    """Return a cell's plan as YAML: its configuration, those of the systems that it loads, and their code's digest.
+
+    `every` has all cells of the study by place.
+    """
     own, loaded, tasks = _parts(cell, every)
     _require_trusted(own, loaded, tasks)
-    said: dict[str, Any] = {"settings": dict(cell.settings)}
-    said |= {"code": code().fingerprint(reached_by(cell.stage, own, loaded, tasks)), "configuration": _by_name(own)}
-    said |= {"loads": _by_name(loaded)} if loaded else {}
-    said |= {"tasks": _by_name(tasks)} if tasks else {}
-    return as_yaml(said)
+    plan: dict[str, Any] = {"settings": dict(cell.settings)}
+    plan |= {"code": code().fingerprint(reached_by(cell.stage, own, loaded, tasks)), "configuration": _by_name(own)}
+    plan |= {"loads": _by_name(loaded)} if loaded else {}
+    plan |= {"tasks": _by_name(tasks)} if tasks else {}
+    return as_yaml(plan)
 
 
 def _require_trusted(own: Mapping[str, Any], *others: Any) -> None:
-    """Raise UsageError for code that would not count in a plan. Callbacks may be from anywhere: they change no
-    number."""
+    """Raise UsageError for code that a plan cannot include. Callbacks are exempt: they change no number."""
     for target in sorted(targets([{key: value for key, value in own.items() if key != "callbacks"}, *others])):
         require_trusted(target, OWN)
 
 
 def entry_points(cell: Cell, every: Mapping[str, Cell]) -> list[str]:
-    """Where the code begins that a cell's numbers come of."""
+    """Return the full names at which the code of a cell starts."""
     return reached_by(cell.stage, *_parts(cell, every))
 
 
 def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """A cell's configuration, those of the systems that it loads, and those of the tasks that it writes."""
+    """Return a cell's configuration, those of the systems that it loads, and those of the tasks that it writes."""
     own = own_part(cell.stage, configuration(cell))
     own |= {"init": opened_by(own["init"])} if "init" in own else {}
     loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
@@ -98,8 +102,11 @@ def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[
 
 
 def configuration(cell: Cell, opened: bool = False) -> dict[str, Any]:
-    """What the cell's command composes, resolved; `opened` with the settings of the checkpoint that it begins with. A
-    plan can do without, as the cell depends on the checkpoint itself."""
+    """Return the resolved configuration of a cell's command.
+
+    With `opened`, the settings of its checkpoint are filled in. Plans do not need them: the cell depends on the
+    checkpoint itself.
+    """
     return _composed(
         cell.root_config,
         tuple(f"{key}={value}" for key, value in cell.settings.items()),
@@ -108,7 +115,7 @@ def configuration(cell: Cell, opened: bool = False) -> dict[str, Any]:
 
 
 def _systems(cell: Cell, every: Mapping[str, Cell]) -> Iterator[str]:
-    """The systems that a cell loads, and in a mixture's case those that it mixes."""
+    """Yield the places of the systems that a cell loads, including the parts of mixtures."""
     for place in cell.made_from:
         yield place
         yield from _systems(every[place], every)
@@ -124,7 +131,7 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
     values = {each.key_or_group: each.value() for each in parsed.values() if _is_value(each)}
     choices = tuple(text for text, each in parsed.items() if not _is_value(each))
     cfg, whole = _chosen(stage, choices, tuple(values))
-    if opened or any(isinstance(value, dict) for value in values.values()):  # what is merged stays for the next
+    if opened or any(isinstance(value, dict) for value in values.values()):  # merging changes the cached configuration
         cfg = copy.deepcopy(cfg)
     HydraConfig.instance().set_config(whole)
     for key, value in values.items():
@@ -133,7 +140,7 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
         except ConfigAttributeError:
             raise UsageError(no_setting(key, cfg)) from None
         except OmegaConfBaseException:
-            compose(stage, overrides=[*overrides])  # which says what is wrong with it
+            compose(stage, overrides=[*overrides])  # raises with Hydra's message
             raise
     if opened:
         use_checkpoint_config(cfg, [*overrides])
@@ -143,13 +150,13 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
 
 
 def _is_value(override: Override) -> bool:
-    """Whether it sets a value, and chooses nothing of a group: what many cells compose alike is composed once."""
+    """Return whether an override sets a value instead of a group's choice; choices are composed once for all cells."""
     return override.type == OverrideType.CHANGE and not (CONF / override.key_or_group).is_dir()
 
 
 @cache
 def _chosen(stage: str, choices: tuple[str, ...], keys: tuple[str, ...]) -> tuple[DictConfig, DictConfig]:
-    """What is composed, without and with Hydra's own part; the first is for those that set the same `keys`."""
+    """Compose choices, and return the result without and with Hydra's part; `keys` only separates cache entries."""
     whole = compose(stage, overrides=list(choices), return_hydra_config=True)
     cfg = copy.deepcopy(whole)
     with flag_override(cfg, ["struct", "readonly"], False):
@@ -159,7 +166,7 @@ def _chosen(stage: str, choices: tuple[str, ...], keys: tuple[str, ...]) -> tupl
 
 
 def conf() -> Conf:
-    """The configurations of the project, and before them those of the study's folder that the working folder is."""
+    """Return the project's configurations; those of the working folder's study take precedence."""
     return _conf(CONF, own_conf())
 
 
@@ -169,7 +176,7 @@ def _conf(folder: Path, own: Path | None) -> Conf:
 
 
 def _by_name(value: Any) -> Any:
-    """The configuration with each `_target_` by its name alone: the module that it stands in changes no number."""
+    """Shorten each `_target_` to the class's name: the module that contains it changes no number."""
     match value:
         case dict():
             named = {key: _by_name(each) for key, each in value.items()}

@@ -1,4 +1,4 @@
-"""What DVC notes of a project's stages, kept readable through kills: `dvc.lock`, and who is at work."""
+"""DVC's `dvc.lock` and its list of running processes, kept readable after kills; the lock of `retable repro`."""
 
 import contextlib
 import fcntl
@@ -21,7 +21,7 @@ LOCK = "dvc.lock"
 
 
 def noted_stages() -> dict[str, Any]:
-    """Return what `dvc.lock` of the working folder contains, by the names of stages. UsageError for a damaged one."""
+    """Return the entries of the working folder's `dvc.lock` by stage; raise UsageError if the file is damaged."""
     if not (lock := Path(LOCK)).exists():
         return {}
     try:
@@ -34,34 +34,33 @@ def noted_stages() -> dict[str, Any]:
 
 
 def forget_killed(rwlock: Path) -> None:
-    """Remove DVC's list of who reads and writes what, if all in it were killed, or a kill broke it off.
+    """Remove DVC's list of readers and writers if all of them were killed, or if a kill left it incomplete.
 
-    DVC refuses what is no JSON, and takes a process for alive if there is one of its number, as after a container's
-    restart. To be called by who has the project's lock: others then don't write to it.
+    DVC rejects an incomplete list, and assumes a process is alive if its number is in use, as after a container's
+    restart. Call with the project's lock held, so that no other process writes the list.
     """
     if not rwlock.exists():
         return
     project = rwlock.resolve().parents[2]  # .dvc/tmp/rwlock
     with contextlib.suppress(json.JSONDecodeError):
-        said = json.loads(rwlock.read_text(encoding="utf-8"))
-        noted = chain(said.get("write", {}).values(), *said.get("read", {}).values())
+        content = json.loads(rwlock.read_text(encoding="utf-8"))
+        noted = chain(content.get("write", {}).values(), *content.get("read", {}).values())
         if any(_is_at_work(each["pid"], project) for each in noted):
             return
     rwlock.unlink()
 
 
 def _is_at_work(pid: int, project: Path) -> bool:
-    """Return whether a process of this number is DVC's, and works in the project.
+    """Return whether the process with this number is DVC and works in the project.
 
-    No time is compared: a clock may be put back. A process of another container, or one whose end nobody has taken,
-    makes nothing.
+    Start times are not compared, since a clock may be set back. Zombies and processes of other containers do not count.
     """
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE or not any("dvc" in part for part in process.cmdline()):
             return False
         return Path(process.cwd()).is_relative_to(project)
-    except psutil.AccessDenied:  # another user's, whose folder is not to be known
+    except psutil.AccessDenied:  # another user's process, whose folder is not readable
         return True
     except psutil.Error:
         return False
@@ -69,8 +68,12 @@ def _is_at_work(pid: int, project: Path) -> bool:
 
 @contextlib.contextmanager
 def only_one(study: str) -> Iterator[None]:
-    """Be the one `retable repro` in this folder. The kernel keeps the lock for this process and what it forks, and
-    frees it when all have ended, whatever ended them. UsageError, which names the other one, if there is one."""
+    """Hold the lock that allows one `retable repro` per folder.
+
+    The kernel frees the lock when this process and its forks have ended, for any reason.
+
+    Raises: UsageError: another process holds the lock; the message names it.
+    """
     path = Path("work/repro.lock")
     path.parent.mkdir(exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
@@ -80,7 +83,7 @@ def only_one(study: str) -> Iterator[None]:
             file.seek(0)
             raise UsageError(f"{file.read() or 'another process'}; wait for it, or end it") from None
         file.truncate(0)
-        file.write(f"study {study} is being made by process {os.getpid()} on {socket.gethostname()} since "
+        file.write(f"study {study} is being run by process {os.getpid()} on {socket.gethostname()} since "
                    f"{time.strftime('%H:%M:%S')}")  # fmt: skip
         file.flush()
         yield

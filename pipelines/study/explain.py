@@ -1,4 +1,4 @@
-"""Why the cells of a study would run, or not: what has changed since they were made, as DVC's lock has it."""
+"""Explain why the cells of a study would or would not run: changes since they were made, by DVC's lock."""
 
 import hashlib
 import io
@@ -28,20 +28,24 @@ from retable.planning.graph import keys_of
 from retable.planning.study import Study
 
 _NOTHING = "nothing"
-_SHOWN = 8  # of the definitions that have changed
+_SHOWN = 8  # largest number of changed definitions listed
 
 
 def why(name: str | None, study: str | None) -> None:
-    """Print why the cell of this name would run; of a study's name, or of none, which of its cells the present code and
-    settings would make again."""
+    """Print why a cell would run, or which cells of a study the present code and settings would run again.
+
+    Args:
+        name: a cell, or a study; None for all cells of `study`.
+        study: the study; None for the working folder's.
+    """
     if name is not None and study is None and (name in study_names() or Path(name, "study.yaml").exists()):
         name, study = None, name
     enter_project(study)
     refresh_graph()
-    found = set_study()
+    current = set_study()
     with Repo() as repo, repo.lock, composing():
-        reasons = Reasons(repo, found)
-        lines = _of_cell(name, found, reasons) if name is not None else _of_study(found, reasons)
+        reasons = Reasons(repo, current)
+        lines = _of_cell(name, current, reasons) if name is not None else _of_study(current, reasons)
         for line in lines:
             print(f"{'  ' * line.startswith('  ')}{in_one_line(line)}")
 
@@ -49,74 +53,81 @@ def why(name: str | None, study: str | None) -> None:
 def _of_cell(name: str, study: Study, reasons: "Reasons") -> Iterator[str]:
     cell = study.cells[find(name, study)]
     lines = reasons.of(cell)
-    yield f"{cell.place} would run:" if lines else f"{cell.place} is as DVC's lock has it: nothing to do"
+    yield f"{cell.place} would run:" if lines else f"{cell.place} is up to date"
     yield from (f"  {line}" for line in lines or _of_recipe(cell))
 
 
 def _of_recipe(cell: Cell) -> Iterator[str]:
-    """The recipes whose edits the cell does not follow, though its own inherits from them or its row has their name."""
+    """Yield lines on recipes whose edits do not affect the cell: overridden bases, and one with its row's name."""
     if (recipe := cell.settings.get("recipe")) is None:
         return
     inherited = conf().replaced(Path(recipe).name)
     for parent, names in inherited.items():
         if names:
-            yield f"recipe {recipe} inherits from {parent}, but sets these itself: {', '.join(names)}"
+            yield f"recipe {recipe} inherits from {parent}, but overrides {', '.join(names)}"
     row = cell.settings["system"]
     if row in conf().names("recipe") and (namesake := conf().choice(row)) not in (recipe, *inherited):
-        yield f"recipe {recipe} makes this row; {namesake}, which is called as the row, is not read"
+        yield f"this row's recipe is {recipe}; recipe {namesake}, which has the row's name, is not used"
 
 
 def _of_study(study: Study, reasons: "Reasons") -> Iterator[str]:
     changed = {place: lines for place, cell in study.cells.items() if (lines := [*reasons.of_plan(cell)])}
-    yield f"study {study.name}: {len(changed)} of {len(study.cells)} cells would be made again, and what reads them"
+    yield f"study {study.name}: {len(changed)} of {len(study.cells)} cells would run again, and cells that read them"
     for place, lines in changed.items():
         yield f"  {place}: {'; '.join(lines)}"
 
 
 def find(name: str, study: Study) -> str:
-    """The place of the cell that is called so: by its place or the end of it, its folder, or its stage as `dvc repro`
-    takes that; of a system, its training before its evaluation. UsageError where there is none, or several."""
-    every, asked = study.cells, os.path.normpath(name).removeprefix("outputs/")
-    if asked in every:
-        return asked
+    """Return the place of a cell.
+
+    Args:
+        name: its place or the end of it, its folder, or its stage for `dvc repro`. If a training and an evaluation
+            match, the training is returned.
+        study: the study.
+
+    Raises: UsageError: no cell matches, or several do.
+    """
+    every, short = study.cells, os.path.normpath(name).removeprefix("outputs/")
+    if short in every:
+        return short
     keys = keys_of(study)
-    found = [
+    places = [
         place
         for place, cell in every.items()
-        if asked in (keys[place], f"{cell.stage}@{keys[place]}") or place.endswith(f"/{asked}")
+        if short in (keys[place], f"{cell.stage}@{keys[place]}") or place.endswith(f"/{short}")
     ]
-    found = [place for place in found if not place.startswith("evaluate/")] or found
-    if len(found) > 1:
-        raise UsageError(f"{name} may be {' or '.join(sorted(found))}; write one of them")
-    if not found:
-        raise UsageError(f"{name} is not a cell of study {study.name}; {closest(asked, [*keys.values(), *every])}")
-    return found[0]
+    places = [place for place in places if not place.startswith("evaluate/")] or places
+    if len(places) > 1:
+        raise UsageError(f"{name} may be {' or '.join(sorted(places))}; write one of them")
+    if not places:
+        raise UsageError(f"{name} is not a cell of study {study.name}; {closest(short, [*keys.values(), *every])}")
+    return places[0]
 
 
 class Reasons:
-    """What has changed of a study's cells since they were made."""
+    """The changes of a study's cells since they were made, as lines of text."""
 
     def __init__(self, repo: Repo, study: Study):
         self._repo, self._every, self._keys = repo, study.cells, keys_of(study)
         self._noted = noted_stages()
-        self._found: dict[str, list[str]] = {}
+        self._lines: dict[str, list[str]] = {}
         self._trees = tempfile.TemporaryDirectory()
         self._codes: dict[str, Code | None] = {}
 
     def of(self, cell: Cell) -> list[str]:
-        """A line each; none where there is nothing to do."""
-        if cell.place not in self._found:
-            self._found[cell.place] = [*self._look(cell)]
-        return self._found[cell.place]
+        """Return a line per reason why the cell would run; [] if it is up to date."""
+        if cell.place not in self._lines:
+            self._lines[cell.place] = [*self._look(cell)]
+        return self._lines[cell.place]
 
     def _read(self, cell: Cell) -> dict[str, str] | None:
-        """The digests of what the cell read when it was made, by path; None where it was not made."""
+        """Return the digests of the cell's inputs when it was made, by path; None if it was not made."""
         made = self._noted.get(f"{cell.stage}@{self._keys[cell.place]}")
         return None if made is None else {each["path"]: each["md5"] for each in made["deps"]}
 
     def _look(self, cell: Cell) -> Iterator[str]:
         if (read := self._read(cell)) is None:
-            yield "it was never made in this project"
+            yield "it has not been made in this project"
             return
         yield from self.of_plan(cell)
         stage = self._repo.stage.load_one("dvc.yaml", f"{cell.stage}@{self._keys[cell.place]}")
@@ -124,26 +135,26 @@ class Reasons:
         makers = {path: self._maker(path) for path in inputs if path != cell.plan}
         running = [maker for maker in makers.values() if maker and self.of(maker)]
         for place in dict.fromkeys(maker.place for maker in running):
-            yield f"it waits for {place}, which would run: `retable why {place}`"
+            yield f"it reads {place}, which would run: `retable why {place}`"
         for path in (path for path, maker in makers.items() if maker not in running):
             if path not in read:
-                yield f"{path} was not read before"
+                yield f"{path} is a new input"
             elif inputs[path].workspace_status():
                 yield f"{path} {'has changed' if Path(path).exists() else 'is missing'}"
         for out in stage.outs:
             if out.workspace_status():
                 cached = "not in DVC's cache" if out.changed_cache() else "in DVC's cache"
                 path = os.path.relpath(out.fs_path)
-                yield f"{path} {'has changed' if Path(path).exists() else 'is missing'}; what it was is {cached}"
+                yield f"{path} {'has changed' if Path(path).exists() else 'is missing'}; its former content is {cached}"
 
     def _maker(self, path: str) -> Cell | None:
-        """The cell that leaves a folder."""
+        """Return the cell whose output is `path`; None without one."""
         return self._every.get(path.removeprefix("outputs/"))
 
     def of_plan(self, cell: Cell) -> Iterator[str]:
-        """The settings that have changed since the cell was made, and the code."""
+        """Yield a line per setting that changed since the cell was made, and one for changed code."""
         if (read := self._read(cell)) is None:
-            yield "it was never made in this project"
+            yield "it has not been made in this project"
             return
         with mistakes_of(cell):
             text = plan_of(cell, self._every)
@@ -153,7 +164,7 @@ class Reasons:
         kept = (Path(cell.plan), Path(self._repo.cache.local.oid_to_path(md5)))
         file = next((each for each in kept if each.is_file() and _md5(each.read_bytes()) == md5), None)
         if file is None:
-            yield self._of_code(cell, None, md5) or "its settings or its code; the plan that it was made by is not here"
+            yield self._of_code(cell, None, md5) or "its settings or code have changed; its former plan is not here"
             return
         before = _load(file)
         old, new = _settings(before), _settings(now)
@@ -161,14 +172,19 @@ class Reasons:
         yield from (f"{key}: {old.get(key, _NOTHING)} -> {new.get(key, _NOTHING)}" for key in changed)
         if before["code"] != now["code"]:
             named = any(key.endswith("_target_") for key in changed)
-            found = self._of_code(cell, before["code"], md5) or "code: no commit of this repository has what it was"
-            yield "code: that which these settings name" if named else found
+            line = self._of_code(cell, before["code"], md5) or "code: no commit of this repository has its former code"
+            yield "code: the classes that these settings name" if named else line
 
     def _of_code(self, cell: Cell, before: str | None, md5: str) -> str:
-        """Which definitions that the cell reaches are others than they were by the fingerprint `before`, or when the
-        plan of this digest was noted first; empty where git does not know."""
+        """Return a line with the changed definitions that a cell depends on; "" if git does not have the former code.
+
+        Args:
+            cell: the cell.
+            before: the former fingerprint; None to compare with the commit that first recorded its plan.
+            md5: digest of its former plan.
+        """
         if CHECKOUT is None:
-            return "code: the package that is installed has changed in what the cell reaches"
+            return "code: the installed package has changed in definitions that the cell depends on"
         names = entry_points(cell, self._every)
         now = code().digests(names)
         commits = _git("log", "--format=%h", f"-S{md5}", "--", "dvc.lock").decode().split()
@@ -177,7 +193,7 @@ class Reasons:
                 continue
             try:
                 then = earlier.digests(names)
-            except UnknownName:  # of a name that there was not
+            except UnknownName:  # a name did not exist at that commit
                 continue
             if before is None or earlier.fingerprint(names) == before:
                 others = _others(then, now) or _others(earlier.links(names), code().links(names))
@@ -185,7 +201,7 @@ class Reasons:
         return ""
 
     def _code_at(self, commit: str) -> Code | None:
-        """The source of a commit; None where it has none."""
+        """Return the code of a commit; None if git does not have it."""
         if commit not in self._codes:
             packed, tree = _git("archive", commit, "pipelines", "src/retable"), Path(self._trees.name, commit)
             if packed:
@@ -197,23 +213,23 @@ class Reasons:
 
 
 def _others(then: Mapping[Place, str], now: Mapping[Place, str]) -> list[str]:
-    """The definitions that are others than they were, or have other links. One that only moved is not among them."""
-    same = {(place[1], said) for place, said in then.items()} & {(place[1], said) for place, said in now.items()}
-    places = {place for each in (then, now) for place, said in each.items() if (place[1], said) not in same}
+    """Return the definitions whose digest or links changed; one that only moved is not included."""
+    same = {(place[1], text) for place, text in then.items()} & {(place[1], text) for place, text in now.items()}
+    places = {place for each in (then, now) for place, text in each.items() if (place[1], text) not in same}
     names = sorted(".".join(filter(None, place)) for place in places)
     return names if len(names) <= _SHOWN else [*names[:_SHOWN], f"and {len(names) - _SHOWN} others"]
 
 
 def _settings(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan's values by their names: the cell's own, and after a cell's place those of one that it loads."""
-    found = flat(plan["configuration"])
-    for name, values in (*plan.get("loads", {}).items(), *plan.get("tasks", {}).items()):
-        found |= {f"{name} {key}": value for key, value in flat(values).items()}
-    return found
+    """Return a plan's values by dotted name; those of loaded cells and tasks are prefixed by the cell or task."""
+    values = flat(plan["configuration"])
+    for name, part in (*plan.get("loads", {}).items(), *plan.get("tasks", {}).items()):
+        values |= {f"{name} {key}": value for key, value in flat(part).items()}
+    return values
 
 
 def _git(*arguments: str) -> bytes:
-    """What git prints in the repository of the code; nothing where there is none, or it finds nothing."""
+    """Return git's output in the repository of the code; b"" without git or a repository."""
     paths = [os.path.abspath(each) if each == "dvc.lock" else each for each in arguments]
     try:
         return subprocess.run(["git", *paths], cwd=CHECKOUT, capture_output=True).stdout

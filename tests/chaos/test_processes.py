@@ -23,7 +23,7 @@ corpus: grammar_tiny
 systems: [{of: [kn3, lstm], set: {}}]
 benchmarks: {perplexity: all}
 """
-SAID = r"error: study small is being made by process \d+ on \S+ since \d\d:\d\d:\d\d; wait for it, or end it\n"
+SAID = r"error: study small is being run by process \d+ on \S+ since \d\d:\d\d:\d\d; wait for it, or end it\n"
 pytestmark = [pytest.mark.chaos]
 
 

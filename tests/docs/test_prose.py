@@ -252,8 +252,8 @@ def test_the_model_that_a_page_adds_works():
 
 def test_the_script_of_a_page_trains():
     page = (ROOT / "docs/howto/python.md").read_text(encoding="utf-8")
-    said = page.partition("## Pieces in a script")[2]
+    said = page.partition("## Train in a script")[2]
     names: dict[str, object] = {}
     exec(said.partition("```python\n")[2].partition("```")[0], names)
-    assert "Both are then below half a nat" in said
+    assert "Both losses are then below half a nat" in said
     assert names["metrics"]["loss"] < 0.5 and names["nats"] < 0.5

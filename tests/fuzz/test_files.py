@@ -32,7 +32,7 @@ def outcome(kind: Kind, files: dict[str, bytes], dice: random.Random, capsys) ->
         Path(name).write_bytes(content)
     Path("out").mkdir()
     line = refusal(lambda: kind.use(dice), capsys)
-    named = [*files, "task.", "this machine has not the memory", "*.bin of", *(f"the {each} split" for each in SPLITS)]
+    named = [*files, "task.", "not enough memory on this machine", "*.bin of", *(f"the {each} split" for each in SPLITS)]
     assert not line or any(name in line for name in named), f"names no file: {line}"
     return line
 

@@ -40,7 +40,7 @@ COMMANDS = [
         ("encoders/bilstm", "sentiment"), ("transformer/gpt", "acceptability"),
         ("taggers/bilstm_crf", "grammar_pos_tiny"),
         ("bert/bert", "grammar_questions_tiny"), ("translation/rnn_translation", "translation"),
-        ("bert/bert", "grammar_endings_tiny"), ("coreference/mention_ranker", "grammar_documents_tiny"),
+        ("bert/bert", "english_endings_tiny"), ("coreference/mention_ranker", "grammar_documents_tiny"),
         ("readers/bidaf", "squad"), ("taggers/role_labeller", "conll2005_roles"), ("t5/t5_text", "rte"))),
     *(["evaluate", *TINY, f"benchmark={benchmark}"] for benchmark in (
         "perplexity", "phenomena", "sampling", "spans_bound", "gradients", "sst2_few_shot", "analogies", "blimp_ptb")),

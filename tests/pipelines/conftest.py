@@ -82,10 +82,10 @@ CELLS = {
         "model.d_model=12", "model.d_hidden=8", "model.max_width=2", "model.max_antecedents=5",
         "task.documents.words={train: 600, validation: 200, test: 300}",
     ],
-    "prepare/grammar_endings_tiny": [
-        "prepare", "corpus=grammar_endings_tiny", "corpus.write.examples={train: 60, validation: 20, test: 20}",
+    "prepare/english_endings_tiny": [
+        "prepare", "corpus=english_endings_tiny", "corpus.write.examples={train: 60, validation: 20, test: 20}",
     ],
-    "from_scratch/grammar_endings_tiny/bilstm-1": ["finetune", *TASK, *BILSTM, "task=grammar_endings_tiny", "epochs=3"],
+    "from_scratch/english_endings_tiny/bilstm-1": ["finetune", *TASK, *BILSTM, "task=english_endings_tiny", "epochs=3"],
     "prepare/grammar_pairs_tiny": [
         "prepare", PAIRS, "corpus.write.pairs={train: 200, validation: 10, test: 12}",
     ],

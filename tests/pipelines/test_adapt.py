@@ -117,12 +117,12 @@ def test_it_is_loaded_and_asked_from_anywhere(name, inside):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["cell=grammar_tiny/kn3-1"], "kn3-1 is no NeuralLM, which adaptation=neural_cache asks for; take"),
+        (["cell=grammar_tiny/kn3-1"], "kn3-1 is not a NeuralLM, which adaptation=neural_cache needs; write"),
         (["cell=grammar_tiny/nothing-1"], "nothing-1/model.safetensors is missing"),
         (["tokenizer=bpe", CELL], "was trained on grammar_tiny/word; write corpus=grammar_tiny tokenizer=word"),
         ([CELL, "adaptation.thetas=[]"], "adaptation.thetas=[] should"),
         ([CELL, "adaptation.weights=[1.0]"], "adaptation.weights=[1.0] should be less than 1"),
-        ([CELL, "adaptation=dynamic", "adaptation.rows=3"], "there is no setting adaptation.rows; write"),
+        ([CELL, "adaptation=dynamic", "adaptation.rows=3"], "unknown setting adaptation.rows; write"),
         ([CELL, "adaptation=dynamic_rms", "adaptation.rows=100000"], "is shorter than a batch; lower adaptation.rows"),
         ([CELL, "trainer.devices=2"], "trainer.devices=2 should be 1"),
     ],

@@ -48,7 +48,7 @@ def test_a_band_is_of_a_mean_or_of_a_verdict(band, holds, found):
 
 def test_a_band_is_of_one_row():
     twice = pd.concat([LINEAGE, LINEAGE])
-    with pytest.raises(UsageError, match="several rows are of lstm test perplexity_word, and a band is of one"):
+    with pytest.raises(UsageError, match="several rows match lstm test perplexity_word, but a band needs one"):
         [*judged(twice, [["lstm", "", "test", "perplexity_word", "better"]])]
 
 
@@ -78,7 +78,7 @@ def test_a_table_without_what_a_band_is_of_is_named(row, tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     LINEAGE[KEY].to_csv(tmp_path / "results/x.csv", index=False)
     asked = "mean" if len(row) == 6 else "verdict"
-    with pytest.raises(UsageError, match=rf"x\.csv has no {asked}, which its bands are of; name another table"):
+    with pytest.raises(UsageError, match=rf"x\.csv has no {asked}, which its bands need; write another table"):
         [*check()]
 
 

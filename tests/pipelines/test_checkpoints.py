@@ -115,8 +115,8 @@ def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, and the recipe has a GPT; take one of a BERT: "),
-        (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert brings the model's settings with it; leave mod"),
+        (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, but the recipe's model is a GPT; write "),
+        (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert sets the model's settings; leave mod"),
         (
             ["recipe=bert/bert", "init=hf:none/of/these"],
             "none/of/these is not a folder, and can't be downloaded from the hub",
@@ -182,16 +182,16 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
     [
         (
             ["recipe=bert/bert", "init=hf:tiny-bert", "tokenizer=word"],
-            "grammar_tiny/word was encoded by another tokenizer than that of tiny-bert; first run python -m pipelines."
+            "grammar_tiny/word was not encoded by the tokenizer of tiny-bert; first run python -m pipelines."
             "tokenize_text corpus=grammar_tiny tokenizer=pretrained tokenizer.train.path=tiny-bert, then this with ",
         ),
         (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1"],
-         "outputs/pretrain/grammar_tiny/on-1 was trained on the tokens of grammar_tiny/pretrained, not of g"),
+         "outputs/pretrain/grammar_tiny/on-1 was trained on the tokens grammar_tiny/pretrained, not g"),
         (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1", "tokenizer=pretrained"],
          "outputs/pretrain/grammar_tiny/on-1/model.safetensors has the weights of another model than LSTM"),
         (["recipe=counted/kn5", "init=pretrain/grammar_tiny/on-1"],
-         "a model in closed form is counted anew; leave init="),
-        (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, and the recipe has a "),
+         "a count-based model cannot start from another one; leave init="),
+        (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, but the recipe's model is a "),
         (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/none-1"],
          "outputs/pretrain/grammar_tiny/none-1/config.yaml"),
     ],
@@ -350,6 +350,6 @@ def test_a_fine_tuned_cell_goes_to_transformers_and_labels_the_same(labelled, be
 
 def test_what_is_no_network_does_not_go_to_transformers(labelled):
     labelled.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram")
-    assert "unigram-1 holds no network of tokens, and transformers has" in labelled.refuse(
+    assert "unigram-1 is not a neural model of tokens, as transformers needs" in labelled.refuse(
         "cli.main", "export", "pretrain/grammar_tiny/unigram-1", "nothing"
     )

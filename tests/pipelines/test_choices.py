@@ -15,7 +15,7 @@ CHOICES = [Choice("the cat sees", ["it sleeps", "they do", "a bird"], 0), Choice
 
 
 def test_predictions_give_the_scores_and_the_best_validation_is_kept(cells):
-    cell = "from_scratch/grammar_endings_tiny/bilstm-1"
+    cell = "from_scratch/english_endings_tiny/bilstm-1"
     units, curve = (pd.read_csv(cells.folder / "outputs" / cell / f"{name}.csv") for name in ("units", "curve"))
     metrics, run = cells.read(f"{cell}/metrics.json"), cells.read(f"{cell}/run.json")
     for split, of_split in units.groupby("split"):

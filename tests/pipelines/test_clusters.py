@@ -82,5 +82,5 @@ def test_mentions_are_resolved_as_by_the_stage(folder):
 
 def test_weights_go_to_an_elmo_alone(tmp_path):
     ranker = MentionRanker(3, ["a", "b", "c"], 4, 3, [(2, 4)], 4, 3, 4, 2, 1.0, 4, 0.0, 0.0)
-    with pytest.raises(UsageError, match=r"no part that is pretrained; .* or recipe=coreference/mention_ranker_elmo"):
+    with pytest.raises(UsageError, match=r"no pretrained part; .* or recipe=coreference/mention_ranker_elmo"):
         load_pretrained(ranker, ranker, {}, tmp_path / "model.safetensors")

@@ -90,7 +90,7 @@ def test_inside_a_project_its_folder_is_named_and_nothing_is_left(tmp_path, monk
         main() if command[0] == "retable" else evaluate()
     assert stopped.value.code == 2
     assert (
-        capsys.readouterr().err == f"error: {below} is inside the project {tmp_path}; give the command in {tmp_path}\n"
+        capsys.readouterr().err == f"error: {below} is inside the project {tmp_path}; run the command in {tmp_path}\n"
     )
     assert [*below.iterdir()] == []
     monkeypatch.chdir(tmp_path)

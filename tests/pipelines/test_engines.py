@@ -35,8 +35,8 @@ def test_a_module_runs_in_the_folder_and_says_its_code(tmp_path, monkeypatch, fo
 
 
 @pytest.mark.parametrize(("name", "slots", "said"), [
-    ("local", 0, "jobs=0 runs nothing; write 1 or more"),
-    ("cloud", None, "there is no engine cloud; write local, ray or slurm"),
+    ("local", 0, "jobs=0 must be at least 1; write 1 or more"),
+    ("cloud", None, "unknown engine 'cloud'; write local, ray or slurm"),
 ])  # fmt: skip
 def test_there_is_a_line_for_a_mistake(name, slots, said):
     with pytest.raises(UsageError, match=f"^{said}"):
@@ -49,7 +49,7 @@ def test_a_cluster_without_processors_runs_nothing(monkeypatch):
         yield "address", "ready 0"
 
     monkeypatch.setattr(engines, "started", started)
-    with pytest.raises(UsageError, match=r"^the engine has no processors; start nodes"), engine("ray") as runner:
+    with pytest.raises(UsageError, match=r"^the engine has no CPU cores; start nodes"), engine("ray") as runner:
         require_processors(runner)
     with engine("ray", 2) as runner:
         require_processors(runner)

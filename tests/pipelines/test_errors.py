@@ -27,13 +27,13 @@ GPT, SENTIMENT = f"{TINY} recipe=transformer/gpt", f"{TINY} task=sentiment"
 NOWHERE = "is not a valid place for a cell; write plain names, as in out=corpus/name"
 # A command, and parts of its line.
 REFUSED = [
-    ("pretrain modle.d_model=3", "error: there is no setting modle.d_model; write model.d_model; +modle.d_model= adds"),
-    ("pretrain model=bert_typo", "error: there is no conf/model/bert_typo.yaml; write bert"),
-    ("pretrain recipe=bert/bert_base_typo", "there is no conf/recipe/bert/bert_base_typo.yaml", "bert/bert_base"),
-    ("pretrain recipe=bert_base", "there is no conf/recipe/bert_base.yaml", "bert/bert_base"),
+    ("pretrain modle.d_model=3", "error: unknown setting modle.d_model; write model.d_model; +modle.d_model= adds"),
+    ("pretrain model=bert_typo", "error: conf/model/bert_typo.yaml does not exist; write bert"),
+    ("pretrain recipe=bert/bert_base_typo", "conf/recipe/bert/bert_base_typo.yaml does not exist", "bert/bert_base"),
+    ("pretrain recipe=bert_base", "conf/recipe/bert_base.yaml does not exist", "bert/bert_base"),
     ("pretrain logger=null", "write ~GROUP"),
-    ("evaluate benchmark=nothing_like_it", "there is no conf/benchmark/nothing_like_it.yaml", "perplexity, phenomena"),
-    ("evaluate benchmark=[perplexity,phenomenon]", "there is no conf/benchmark/phenomenon.yaml; write phenomena"),
+    ("evaluate benchmark=nothing_like_it", "conf/benchmark/nothing_like_it.yaml does not exist", "perplexity, phenomena"),
+    ("evaluate benchmark=[perplexity,phenomenon]", "conf/benchmark/phenomenon.yaml does not exist; write phenomena"),
     ("evaluate stage=pretrain cell=grammar/lstm-9",
      "`retable repro` in a study that contains pretrain/grammar/lstm-9, or `python -m pipelines.pretrain`"),
     (f"pretrain {GPT} optimizer=sgd", "sgd takes no optimizer.beta2", "~optimizer.beta2"),
@@ -50,17 +50,17 @@ REFUSED = [
     (f"embed {TINY} objective=full_softmax word_by_word=true", "write word_by_word=false"),
     (f"embed {TINY} clip_norm=5", "write clip_norm=null"),
     (f"embed {TINY} threads=0", "threads=0"),
-    *((f"pretrain {TINY} recipe=counted/kn3 {name}=1", f"error: {name.lstrip('+').partition('.')[0]} is not read: ",
-       "counts and trains nothing; leave ")
+    *((f"pretrain {TINY} recipe=counted/kn3 {name}=1", f"error: {name.lstrip('+').partition('.')[0]} has no effect on this recipe, ",
+       "a count-based model; leave ")
       for name in ("budget", "+epochs", "+max_steps", "+clip_norm", "+optimizer.lr", "+patience",
                    "+batches.batch_size")),
-    (f"pretrain {TINY} recipe=counted/snm budget=1min", "budget is not read: "),
+    (f"pretrain {TINY} recipe=counted/snm budget=1min", "budget has no effect on this recipe, "),
     (f"pretrain {TINY} embedding=outputs/embed/x/y-1/vectors.bin", "outputs/embed/x/y-1/vectors.bin is missing",
      "study that contains embed/x/y-1"),
     # Refused before anything is read: this corpus has no tokens.
     *((f"pretrain corpus=grammar out={out}", NOWHERE) for out in ("'../../x'", "'a//b'", "null")),
-    ("pretrain --bogus", "error: there is no option --bogus; `--hydra-help` lists the options"),
-    ("prepare --mutlirun", "there is no option --mutlirun, but --multirun; "),
+    ("pretrain --bogus", "error: unknown option --bogus; `--hydra-help` lists the options"),
+    ("prepare --mutlirun", "unknown option --mutlirun; write --multirun; "),
     ("embed --cfg nope", "invalid choice: 'nope'"),
     ("evaluate --config-dir", "expected one argument"),
     ("prepare --resolve", "error: The --resolve flag can only be used in conjunction with --cfg or --help"),
@@ -69,32 +69,32 @@ REFUSED = [
     ("pretrain seed=3 --config-dir=. epochs=1", "epochs=1 comes after an option"),
     (f"evaluate {TINY} cell=nope", "outputs/pretrain/nope/model.safetensors is missing"),
     (f"pretrain {TINY} recipe=recurrent/lstm init=nope", "outputs/nope/config.yaml is missing"),
-    *((f"pretrain {TINY} recipe=recurrent/lstm {setting}={value}", f"{setting}={value} should be plain names with /")
+    *((f"pretrain {TINY} recipe=recurrent/lstm {setting}={value}", f"{setting}={value} should be plain names separated by /")
       for setting in ("init", "tokens") for value in ("../../../etc/passwd", "/etc", "a//b", "a/./b")),
-    *((f"{stage} {TINY} {setting}={place}", "; nothing can be made there; write another place")
+    *((f"{stage} {TINY} {setting}={place}", "; it cannot be created; write another path")
       for stage, setting in (("pretrain", "hydra.run.dir"), ("pretrain -m seed=1,2", "hydra.sweep.dir"))
       for place in ("/proc/1/x", "/dev/null/x", "/dev/null")),
     *((f"{stage} {name}={value}", f"error: {name}={value} should be a name without /, such as lstm")
       for stage, name in (("pretrain", "system"), ("finetune", "task_name"), ("finetune", "reported_as"),
                           ("generate", "strategy")) for value in ("a/b", "..", "/a")),
-    (f"evaluate {TINY} cell=", "error: cell='' should be plain names with / between them, as in corpus/name"),
-    (f"evaluate {TINY} benchmark=[]", "error: there is no benchmark to evaluate; write one or more, as in"),
-    (f"pretrain {TINY} trainer.max_epochs=3", "there is no setting trainer.max_epochs; write epochs; +trainer.max_epo"),
-    ("pretrain seed.x=1", "there is no setting seed.x; "),
-    ("finetune task=sst2 task.files={train:a,tset:b}", "there is no setting task.files.tset; write task.files.test; "),
+    (f"evaluate {TINY} cell=", "error: cell='' should be plain names separated by /, as in corpus/name"),
+    (f"evaluate {TINY} benchmark=[]", "error: no benchmark is set; write one or more, as in"),
+    (f"pretrain {TINY} trainer.max_epochs=3", "unknown setting trainer.max_epochs; write epochs; +trainer.max_epo"),
+    ("pretrain seed.x=1", "unknown setting seed.x; "),
+    ("finetune task=sst2 task.files={train:a,tset:b}", "unknown setting task.files.tset; write task.files.test; "),
     (f"pretrain {TINY} batches.length=1000000", " rows of 1000000; lower batches.batch_size or batches.length"),
     *((f"finetune {TINY} task=sentiment recipe=counted/{name}", f"recipe=counted/{name} counts words, and learns no "
        "task=sentiment; write the recipe of a network, such as recipe=encoders/bilstm") for name in ("kn5", "cache")),
-    ("pretrain out=größe/ü-1", "error: out=größe/ü-1 can't be read; put quotes round the value, as in "
+    ("pretrain out=größe/ü-1", "error: out=größe/ü-1 cannot be parsed; put quotes round the value, as in "
      "'out=\"größe/ü-1\"'"),
-    ("pretrain ключ=1", "error: ключ=1 is not a setting; names have letters from a to z, digits, _ and ., as in"),
+    ("pretrain ключ=1", "error: ключ=1 is not a setting; write names of letters a to z, digits, _ and ., as in"),
     ("pretrain a.b[0]=1", "a.b[0]=1 is not a setting; "),
-    ("pretrain seed", "error: seed sets nothing; write seed=VALUE"),
-    ("pretrain seed=[1", "seed=[1 can't be read; close its brackets, or put quotes round the value, as in 'seed="),
+    ("pretrain seed", "error: seed has no value; write seed=VALUE"),
+    ("pretrain seed=[1", "seed=[1 cannot be parsed; close its brackets, or put quotes round the value, as in 'seed="),
     # No GPU is shown to torch, even where there is one.
     (f"pretrain {TINY} trainer=gpu", "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
     (f"finetune {TINY} trainer=ddp trainer.accelerator=gpu", "accelerator=gpu: torch finds no GPU here"),
-    (f"embed {TINY} trainer=fsdp trainer.accelerator=cpu", "all weights on the processor, in each process; write"),
+    (f"embed {TINY} trainer=fsdp trainer.accelerator=cpu", "all weights on the CPU, in each process; write"),
 ]  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def test_the_quotes_that_are_proposed_are_read(value):
         OverridesParser.create().parse_override(f"x={value}")
     except HydraException:
         said = one_line(OverrideParseException(f"x={value}", ""))
-        assert said.startswith(f"x={value} can't be read; ")
+        assert said.startswith(f"x={value} cannot be parsed; ")
         (argument,) = shlex.split(said.partition(", as in ")[2])
         assert OverridesParser.create().parse_override(argument).value() == value
 
@@ -218,7 +218,7 @@ def test_a_plain_text_is_prepared_without_a_warning(bare_project, text):
          "task=own begins without the line"),
         ("task", "# @package _global_\ntask: {label: verdict}\n", "task=own has no type; write `defaults: ["),
         ("task", "# @package _global_\ndefaults: [/task_type/tags, _self_]\ntask: {_target_: retable.tasks.odd.Odd}\n",
-         "there is no retable.tasks.odd; write as _target_, in place of retable.tasks.odd.Odd, "),
+         "there is no retable.tasks.odd; write as _target_ the full name of an existing class or function, not "),
         ("model", "_target_: retable.models.recurrent.Odd\n",
          "there is no retable.models.recurrent.Odd; write as _target_"),
         *(("benchmark", f"{header}_target_: retable.evaluation.perplexity.Perplexity\n",

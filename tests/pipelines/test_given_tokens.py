@@ -42,4 +42,4 @@ def test_tokens_stay_what_they_are(tmp_path, monkeypatch, capsys):
     Path("outputs/prepare/fineweb/tokenizer.json").unlink()
     with pytest.raises(SystemExit):
         tokenize()
-    assert "came as text alone; write tokenizer=bpe" in capsys.readouterr().err
+    assert "has text but no token ids; write tokenizer=bpe" in capsys.readouterr().err

@@ -43,7 +43,7 @@ LEARNT = {  # by the place of a cell: its task, how many examples its splits hav
     "from_scratch/grammar_documents_tiny/mention_ranker-1": ("grammar_documents_tiny", (6, 2, 5), {
         "vocabulary.json", "validation.key.conll", "validation.response.conll", "test.key.conll",
         "test.response.conll"}),
-    "from_scratch/grammar_endings_tiny/bilstm-1": ("grammar_endings_tiny", (60, 20, 20), {"tokenizer.json"}),
+    "from_scratch/english_endings_tiny/bilstm-1": ("english_endings_tiny", (60, 20, 20), {"tokenizer.json"}),
 }  # fmt: skip
 
 
@@ -202,9 +202,7 @@ def test_same_seed_same_bytes(graph):
 
 def test_a_frozen_model_keeps_its_weights(graph):
     *random, init = FINE_TUNED
-    assert "init=random would leave a frozen GPT as it was drawn; give init= a cell" in graph.refuse(
-        *random, "frozen=true"
-    )
+    assert "init=random leaves a frozen GPT with random weights; write a cell" in graph.refuse(*random, "frozen=true")
     graph.succeed(*random, init, "frozen=true", "system=gpt_frozen")
     names = (
         "pretrain/grammar_tiny/gpt-1",

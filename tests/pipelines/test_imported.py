@@ -91,9 +91,9 @@ def test_an_arpa_file_of_other_words_is_scored_on_tokens_of_its_own(arpa):
 @pytest.mark.parametrize(
     ("n", "more", "said"),
     [
-        (2, "", "odd.arpa lacks <unk>, which other words are read as, or has <eos> beside </s>; make it anew"),
-        (4, "-1\t<unk>\n-1\t<eos>\n", "odd.arpa lacks <unk>, which other words are read as, or has <eos> beside </s>"),
-        (3, "-inf\t<unk>\n", "odd.arpa has a probability of 0, or lacks n-grams that longer ones begin with; write it"),
+        (2, "", "odd.arpa lacks <unk> for unknown words, or has both <eos> and </s>; write the file again"),
+        (4, "-1\t<unk>\n-1\t<eos>\n", "odd.arpa lacks <unk> for unknown words, or has both <eos> and </s>"),
+        (3, "-inf\t<unk>\n", "odd.arpa has a probability of 0, or lacks prefixes of its n-grams; write the file"),
     ],
 )
 def test_what_an_arpa_file_lacks_is_said_in_one_line(project, n, more, said):
@@ -150,9 +150,7 @@ def test_other_checkpoints_are_loaded_and_measured(name, project):
 def test_a_checkpoint_without_its_whole_pretraining_is_refused(project):
     objective, tokenizer = system("electra")
     exported(objective, tokenizer, project.folder / "judge")
-    said = (
-        "judge has no head that a BERT is pretrained with, and a cell is whole; begin a training with it, init=hf:judge"
-    )
+    said = "judge lacks the pretraining head of a BERT, which a cell needs; start a training from it by init=hf:judge"
     assert project.refuse("cli.main", "import", "judge", "grammar_tiny/judge") == f"error: {said}"
     alone = exported(widened(gpt(bpe().vocab_size)).model, bpe(), project.folder / "alone")
     assert alone.is_dir() and project.refuse("cli.main", "import", "nowhere", "grammar_tiny/nowhere").startswith(
@@ -219,10 +217,10 @@ def test_word_vectors_may_be_of_a_corpus_or_task_of_the_studys_own(name, tmp_pat
 
 
 @pytest.mark.parametrize(("file", "name", "said"), [
-    ("a.txt", "conll/x", "there is no corpus or task 'conll'; write conll2000_chunking or conll2003_ner or conll"),
-    ("a.bin", "sentimnt/x", "there is no corpus or task 'sentimnt'; write sentiment"),
-    ("a.txt", "grammr/x", "there is no corpus 'grammr'; write grammar"),
-    ("a.arpa", "sentiment/x", "there is no corpus 'sentiment', and sentiment is a task; "),
+    ("a.txt", "conll/x", "unknown corpus or task 'conll'; write conll2000_chunking or conll2003_ner or conll"),
+    ("a.bin", "sentimnt/x", "unknown corpus or task 'sentimnt'; write sentiment"),
+    ("a.txt", "grammr/x", "unknown corpus 'grammr'; write grammar"),
+    ("a.arpa", "sentiment/x", "unknown corpus 'sentiment' (sentiment is a task); "),
 ])  # fmt: skip
 def test_a_name_of_no_corpus_is_answered_with_the_nearest(file, name, said, project):
     line = project.refuse("cli.main", "import", file, name)
@@ -230,9 +228,9 @@ def test_a_name_of_no_corpus_is_answered_with_the_nearest(file, name, said, proj
 
 
 @pytest.mark.parametrize("place, said", [
-    ("", "is there already; write the name of a new folder"),
-    ("full", "is there already; write the name of a new folder"), ("mine.arpa/x", "there is no folder"),
-    ("folder.arpa", "is a folder; write the name of a file"), ("nowhere/x.arpa", "there is no folder"),
+    ("", "exists; write the name of a new or an empty folder"),
+    ("full", "exists; write the name of a new or an empty folder"), ("mine.arpa/x", "does not exist; make it"),
+    ("folder.arpa", "is a folder; write the name of a file"), ("nowhere/x.arpa", "does not exist; make it"),
     ("outputs/pretrain/grammar_tiny/counted-1", "is in the cell"),
     ("outputs/pretrain/grammar_tiny/counted-1/x.arpa", "is in the cell"),
 ])  # fmt: skip
@@ -261,7 +259,7 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(arpa, monkeypatch):
 
 
 def test_vectors_of_a_language_model_are_not_there(arpa):
-    assert "counted-1 holds no word vectors, which .txt is for" in arpa.refuse(
+    assert "counted-1 has no word vectors, as .txt needs" in arpa.refuse(
         "cli.main", "export", "pretrain/grammar_tiny/counted-1", "mine.txt"
     )
 
@@ -269,13 +267,13 @@ def test_vectors_of_a_language_model_are_not_there(arpa):
 def test_what_is_there_is_not_overwritten_and_a_name_has_a_corpus(arpa):
     before = (arpa.folder / "outputs/pretrain/grammar_tiny/from_arpa/run.json").read_bytes()
     assert arpa.refuse("cli.main", "import", "mine.arpa", "grammar_tiny/from_arpa") == (
-        "error: outputs/pretrain/grammar_tiny/from_arpa is there already; import under another name, or first remove "
+        "error: outputs/pretrain/grammar_tiny/from_arpa exists; write another name, or first remove "
         "it: rm -r outputs/pretrain/grammar_tiny/from_arpa"
     )
     assert (arpa.folder / "outputs/pretrain/grammar_tiny/from_arpa/run.json").read_bytes() == before
-    assert "mine is no name of a cell; write a corpus and a name, as in grammar/mine" in arpa.refuse(
+    assert "mine is not a cell's name; write a corpus and a name, as in grammar/mine" in arpa.refuse(
         "cli.main", "import", "mine.arpa", "mine"
     )
-    assert "there is no corpus 'gramar_tiny'; write grammar_tiny" in arpa.refuse(
+    assert "unknown corpus 'gramar_tiny'; write grammar_tiny" in arpa.refuse(
         "cli.main", "import", "mine.arpa", "gramar_tiny/mine"
     )

@@ -168,7 +168,7 @@ def ended() -> subprocess.Popen:
 def test_a_study_is_made_by_one_command_at_a_time(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with only_one("small"):
-        said = f"^study small is being made by process {os.getpid()} on .* since .*; wait for it, or end it$"
+        said = f"^study small is being run by process {os.getpid()} on .* since .*; wait for it, or end it$"
         with pytest.raises(UsageError, match=said), only_one("small"):
             pass
         if (child := os.fork()) == 0:  # which holds the lock, too
@@ -186,7 +186,7 @@ def test_a_study_that_another_machine_makes_is_respected_until_that_ends(tmp_pat
     and nothing of it, neither its process number nor its clock, decides."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "work").mkdir()
-    there = f"study small is being made by process {os.getpid()} on another-machine since 23:59:59"
+    there = f"study small is being run by process {os.getpid()} on another-machine since 23:59:59"
     with (tmp_path / "work/repro.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write(there)

@@ -29,7 +29,7 @@ def test_goes_on_with_as_many_threads_as_it_began_with(tmp_path, capsys):
     with _same_threads(tmp_path):
         assert torch.get_num_threads() == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == f"goes on with 2 threads, as it began, for 1; remove {tmp_path} to begin anew"
+    assert line == f"resuming with 2 threads, as at the start, instead of 1; remove {tmp_path} to start again"
 
 
 def test_begins_anew_with_the_threads_that_there_are(tmp_path, capsys):
@@ -72,7 +72,7 @@ def test_a_clock_that_is_put_back(project):
     [
         (errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "the disk is full"),
         (errno.EROFS, "outputs/x: Read-only file system"), (errno.EACCES, "outputs/x: Permission denied"),
-        (errno.EXDEV, "outputs/ and work/ are not of one mount (outputs/x)"),
+        (errno.EXDEV, "outputs/ and work/ are on different mounts (outputs/x)"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -85,7 +85,7 @@ def test_what_the_system_refuses_is_said_in_one_line(capsys, number, said, wrapp
                 raise ValueError("Unable to configure handler 'file'") from error
             raise
     (line,) = capsys.readouterr().err.splitlines()
-    assert end.value.code == 2 and line.startswith(f"error: {said}") and "goes on from its last checkpoint" in line
+    assert end.value.code == 2 and line.startswith(f"error: {said}") and "resumes from its last checkpoint" in line
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="only root can mount a folder")

@@ -89,7 +89,7 @@ def test_a_mixture_stays_that_of_the_very_cells_that_it_was_fitted_to(inside):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["corpus=grammar_tiny", f"cells=[{CELLS[0]}]"], "two cells or more"),
+        (["corpus=grammar_tiny", f"cells=[{CELLS[0]}]"], "two or more different cells"),
         (["corpus=grammar_tiny", f"cells=[{CELLS[0]},{CELLS[0]}]"], "each once"),
         ([f"cells=[{','.join(CELLS)}]"], "trained on grammar_tiny/word, not grammar/word"),
         (["corpus=grammar_tiny", f"cells=[{CELLS[0]},pretrain/grammar_tiny/nothing-1]"], "nothing-1"),
@@ -105,6 +105,6 @@ def test_what_does_not_mix_is_refused_with_one_line(own, mixed, overrides, messa
 def test_n_gram_models_alone_have_arpa_files(own, mixed):
     own.succeed("cli.main", "export", "pretrain/grammar_tiny/kn3-1", "bigram.arpa")
     assert (mixed / "bigram.arpa").read_text().startswith("\\data\\\nngram 1=")
-    assert "cache-1 is no n-gram model" in own.refuse(
+    assert "cache-1 is not an n-gram model" in own.refuse(
         "cli.main", "export", "pretrain/grammar_tiny/cache-1", "cache.arpa"
     )

@@ -109,7 +109,7 @@ def test_a_logger_whose_library_is_missing(project):
 
 def test_a_callback_without_a_class(project):
     line = project.refuse("pretrain", *SMALL, "+callbacks={mine: {max_depth: 1}}")
-    assert "callbacks.mine says no class" in line and "_target_" in line
+    assert "callbacks.mine has no class" in line and "_target_" in line
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_it_is_learnt_and_predicted(own):
     ("override", "message"),
     [
         ("task.label=gold", "mine/train.csv has no column 'gold'; it has 'question', 'answer', 'verdict'"),
-        ("~task.labels.fair", "mine/train.csv, line 4: label 'fair' is none of 'good', 'bad'"),
+        ("~task.labels.fair", "mine/train.csv, line 4: label 'fair' is not one of 'good', 'bad'"),
         ("task.files.validation=mine/none.csv", "mine/none.csv does not exist"),
         ("task.metrics=[pearson]", "task.metrics=['pearson']: for these labels write some of accuracy, matthews, f1"),
     ],
@@ -235,8 +235,8 @@ def test_texts_are_predicted_without_a_file(kinds, command):
 @pytest.mark.parametrize(
     ("arguments", "given", "message"),
     [
-        ([], "", "predict reads a file or texts; write FILE, - for standard input, or --text TEXT"),
-        (["new.csv", "--text", "a"], "", "predict reads a file or texts"),
+        ([], "", "predict needs either a file or texts; write FILE, - for standard input, or --text TEXT"),
+        (["new.csv", "--text", "a"], "", "predict needs either a file or texts"),
         (["none.csv"], "", "none.csv does not exist"),
         (["--text", "a"], "", "labels two texts with a tab between them"),
         (["-"], "", "input.csv has no column 'question'"),
@@ -248,7 +248,7 @@ def test_texts_are_predicted_without_a_file(kinds, command):
         (["-"], b"question,answer\n\xff,b\n", "input.csv, line 2: byte 1 of the line is not UTF-8"),
         (["mine/new.csv", "--out", "p.xlsx"], "", "--out p.xlsx is not a .csv, .tsv"),
         (["mine/new.csv", "--out", "none/p.csv"], "", "--out none/p.csv: none does not exist"),
-        (["mine/new.csv", "--out", "mine/new.csv"], "", "would take the place of what is there"),
+        (["mine/new.csv", "--out", "mine/new.csv"], "", "is the input file or a folder"),
         (["-", "--out", "p.tsv"], 'question,answer\n"a\tb",c\n', "row 1 has a tab or a line end in 'question'"),
     ],
 )

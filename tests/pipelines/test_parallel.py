@@ -117,7 +117,7 @@ def test_two_processes_validate_half_each_and_find_what_one_finds(project, name)
 
 TRAINED = (
     "pretrain/grammar_tiny/elman-1", "from_scratch/grammar_pos/bilstm_crf-1",
-    "from_scratch/grammar_endings_tiny/bilstm-1", "from_scratch/grammar_pairs_tiny/rnn_translation_grammar-1",
+    "from_scratch/english_endings_tiny/bilstm-1", "from_scratch/grammar_pairs_tiny/rnn_translation_grammar-1",
     "from_scratch/grammar_questions_tiny/bidaf-1", "from_scratch/grammar_documents_tiny/mention_ranker-1",
 )  # fmt: skip
 

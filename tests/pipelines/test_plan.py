@@ -12,7 +12,7 @@ from pipelines.config import checkpoint
 from pipelines.config.project import CONF, DEFAULT, STUDIES, study_names
 from pipelines.study import code_reached, compose, dvc_project
 from pipelines.study import code_reached as reach
-from pipelines.study.dvc_project import _files_there
+from pipelines.study.dvc_project import _existing_files
 from retable.core.errors import UsageError
 from retable.core.stages import module_of
 from retable.planning.conf import Conf, strings
@@ -66,7 +66,7 @@ def test_what_is_no_more_leaves_the_lock(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epochz": "1"}, "pretrain/ptb/lstm-1: there is no setting epochz; write epochs; "),
+        ({"epochz": "1"}, "pretrain/ptb/lstm-1: unknown setting epochz; write epochs; "),
         ({"model._target_": "retable.models.recurrent.Odd"},
          "pretrain/ptb/lstm-1: there is no retable.models.recurrent.Odd; write as _target_ "),
     ],
@@ -95,7 +95,7 @@ def test_params_may_change_settings_but_no_cells(monkeypatch, tmp_path):
     Path("params.yaml").write_text(yaml.dump(params))
     assert compose.set_study().cells["pretrain/ptb/lstm-1"].settings["optimizer.lr"] == "0.5"
     Path("params.yaml").write_text(yaml.dump(params | {"pretrain": {}}))
-    with pytest.raises(UsageError, match=r"params\.yaml is not that of study\.yaml; run `retable graph`"):
+    with pytest.raises(UsageError, match=r"params\.yaml does not match study\.yaml; run `retable graph`"):
         compose.set_study()
 
 
@@ -158,11 +158,11 @@ def test_configurations_of_a_studys_own_come_first(monkeypatch, tmp_path):
 def test_a_text_that_comes_later_is_seen(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.yaml").write_text("source: mine/a.txt\nother: {init: 'hf:mine/bert', text: b.txt}\n")
-    assert _files_there([Path("a.yaml")]) == []
+    assert _existing_files([Path("a.yaml")]) == []
     (tmp_path / "mine/bert").mkdir(parents=True)
     for path in ("mine/a.txt", "b.txt"):
         (tmp_path / path).touch()
-    assert _files_there([Path("a.yaml")]) == ["b.txt", "mine/a.txt", "mine/bert"]
+    assert _existing_files([Path("a.yaml")]) == ["b.txt", "mine/a.txt", "mine/bert"]
 
 
 def test_what_one_cell_sets_is_not_anothers():

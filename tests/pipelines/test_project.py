@@ -120,7 +120,7 @@ def test_studies_that_call_systems_alike_do_not_clash(two):
     (two[0].folder / "outputs/pretrain/grammar_tiny/kn3-1").mkdir(parents=True)
     for study in two:
         assert study.succeed("cli.main", "why", "kn3-1").stdout.splitlines() == [
-            "pretrain/grammar_tiny/kn3-1 would run:", "  it was never made in this project"
+            "pretrain/grammar_tiny/kn3-1 would run:", "  it has not been made in this project"
         ]  # fmt: skip
     assert not (two[1].folder / "outputs").exists()
     assert two[0].run("cli.main", "why", "lstm-1").returncode == 2
@@ -157,14 +157,14 @@ def test_a_folder_with_something_else_is_left_alone(installed):
     done = installed("graph", "smoke")
     assert done.returncode == 2
     assert re.fullmatch(
-        r"error: .*/smoke exists and has no study\.yaml; give the command in another folder\n", done.stderr
+        r"error: .*/smoke exists and has no study\.yaml; run the command in another folder\n", done.stderr
     )
     assert [*installed.folder.rglob("*")] == [installed.folder / "smoke"]
 
 
 def test_a_study_that_comes_into_git_keeps_its_local_settings(installed):
     said = installed("graph", "smoke").stderr
-    assert said == f"{installed.folder / 'smoke'} is made, a copy of study smoke\n"
+    assert said == f"created {installed.folder / 'smoke'}, a copy of study smoke\n"
     installed.says("--cd", "smoke", "remote", "add", "--local", "ours", "ssh://somewhere", module="dvc")
     subprocess.run(["git", "init", "--quiet"], cwd=installed.folder, check=True)
     installed.says("graph", "smoke")
@@ -228,7 +228,7 @@ def test_a_study_is_made_in_a_folder_of_its_own(installed, site):
     code.write_text(text.replace(own, other), encoding="utf-8")  # another version, as it were
     said = installed.says("why", "grammar_tiny/kn5-1", "--study", "mine").splitlines()
     code.write_text(text, encoding="utf-8")
-    assert said[1:] == ["  code: the package that is installed has changed in what the cell reaches"]
+    assert said[1:] == ["  code: the installed package has changed in definitions that the cell depends on"]
 
 
 @pytest.mark.long
@@ -289,7 +289,7 @@ def test_an_experiment_is_planned_and_run_in_a_copy_of_what_git_tracks(tmp_path)
     run(sys.executable, "-m", "pipelines.cli.main", "new", "mine", "corpus=grammar_tiny", "systems=kn3")
     run("git", "add", "mine")
     run("git", "commit", "--quiet", "--message", "A study")
-    page = (ROOT / "docs/howto/use.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/howto/dvc.md").read_text(encoding="utf-8")
     (dry,) = re.findall(r"^dvc exp run (--dry .*?) -S ", page, re.MULTILINE)
     said = run(
         sys.executable, "-m", "dvc", "exp", "run", *dry.split(), "-S", "+pretrain.kn3-1.model.order=2", where=folder

@@ -167,7 +167,7 @@ def test_a_failed_stage_is_named_and_what_does_not_wait_for_it_runs(repro):
     assert "evaluate kn3-1" not in done.stderr
     assert "evaluate kn5-1\n" in done.stderr and "report" not in done.stderr
     assert re.search(r"^failed pretrain kn3-1: error: .*order", done.stderr, re.MULTILINE)
-    assert "alone: dvc repro --single-item pretrain@kn3-1\n" in done.stderr
+    assert "run only this stage: dvc repro --single-item pretrain@kn3-1\n" in done.stderr
     assert repro.make().returncode == 0
 
 
@@ -191,7 +191,7 @@ def test_a_report_that_fails_leaves_the_old_one(repro):
 def test_there_is_a_line_for_a_mistake(repro):
     done = repro.make("histories")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "write history" in done.stderr
-    assert repro.make("history", "--jobs", "0").stderr == "error: jobs=0 runs nothing; write 1 or more\n"
+    assert repro.make("history", "--jobs", "0").stderr == "error: jobs=0 must be at least 1; write 1 or more\n"
 
 
 @pytest.mark.long
@@ -326,7 +326,7 @@ class TestWhy:
     def why(self, repro):
         def why(name: str = "grammar_tiny/kn3-1") -> list[str]:
             first, *reasons = repro(str(repro.python), "-m", "pipelines.cli.main", "why", name).splitlines()
-            ends = " would run:" if reasons else " is as DVC's lock has it: nothing to do"
+            ends = " would run:" if reasons else " is up to date"
             assert first.endswith(ends), first
             return [line.removeprefix("  ") for line in reasons]
 
@@ -351,8 +351,8 @@ class TestWhy:
     def test_a_recipe_sets_itself_what_was_edited_in_another(self, edited, repro):
         edited(self.RECIPE, "order: 3", "order: 2")
         assert repro(str(repro.python), "-m", "pipelines.cli.main", "why", "kn5-1").splitlines() == [
-            "pretrain/grammar_tiny/kn5-1 is as DVC's lock has it: nothing to do",
-            "  recipe counted/kn5 inherits from counted/kn3, but sets these itself: model.order",
+            "pretrain/grammar_tiny/kn5-1 is up to date",
+            "  recipe counted/kn5 inherits from counted/kn3, but overrides model.order",
         ]
 
     def test_code_and_a_setting_have_changed(self, why, edited, repro):
@@ -366,7 +366,7 @@ class TestWhy:
         assert of_study[0] == "study history: 4 of 6 cells would be made again, and what reads them"
         assert of_study[1] == f"  {self.KN3}: {changed}"
         edited(self.RECIPE, "order: 3", "order: 2")
-        waits = f"it waits for {self.KN3}, which would run: `retable why {self.KN3}`"
+        waits = f"it reads {self.KN3}, which would run: `retable why {self.KN3}`"
         assert f"{self.KN3} model.order: 3 -> 2" in (reasons := why("evaluate@kn3-1")) and reasons[-1] == waits
 
     @pytest.mark.long
@@ -380,7 +380,7 @@ class TestWhy:
         first, *_ = why()
         shutil.rmtree(cache, ignore_errors=True)
         cache.with_name("away").rename(cache)
-        assert first == "its settings or its code; the plan that it was made by is not here"
+        assert first == "its settings or code have changed; its former plan is not here"
 
     def test_inputs_or_the_result_have_changed(self, why, edited, repro):
         path = "outputs/tokenize/grammar_tiny/word"
@@ -391,11 +391,11 @@ class TestWhy:
         assert why() == [f"{path} has changed"]
         (repro.folder / "dvc.lock").write_text(text, encoding="utf-8")
         edited(f"outputs/{self.KN3}/metrics.json", "{", "{ ")
-        assert why() == [f"outputs/{self.KN3} has changed; what it was is in DVC's cache"]
+        assert why() == [f"outputs/{self.KN3} has changed; its former content is in DVC's cache"]
 
     def test_a_cell_is_new_or_there_is_none(self, why, edited, repro):
         edited(f"{HISTORY}/study.yaml", "- kn5", "- kn5\n  - unigram")
-        assert why("grammar_tiny/unigram-1") == ["it was never made in this project"]
+        assert why("grammar_tiny/unigram-1") == ["it has not been made in this project"]
         edited(f"{HISTORY}/study.yaml", "- kn5\n  - unigram", "- kn5")
         command = [str(repro.python), "-m", "pipelines.cli.main", "why", "kn33-1"]
         done = subprocess.run(command, cwd=repro.folder, env=repro.environment, capture_output=True, text=True)

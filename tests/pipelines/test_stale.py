@@ -163,7 +163,7 @@ def test_a_study_to_start_from(monkeypatch, tmp_path, settings, file, capsys):
     monkeypatch.chdir(tmp_path)
     dvc_project.new("mine", settings)
     assert yaml.safe_load(Path("mine/study.yaml").read_text(encoding="utf-8")) == file
-    assert capsys.readouterr().out == "mine/study.yaml is written; retable repro mine makes the study\n"
+    assert capsys.readouterr().out == "wrote mine/study.yaml; run the study by: retable repro mine\n"
     with pytest.raises(UsageError, match=r"mine/study\.yaml exists; edit it, or choose another name"):
         dvc_project.new("mine", settings)
 
@@ -190,7 +190,7 @@ def test_epochs_are_set_by_the_size_of_the_text(monkeypatch, tmp_path, size, epo
     dvc_project.new("mine", ["corpus=mine", "systems=kn5,lstm,awd_lstm,gpt_rotary", "seeds=3"])
     systems = yaml.safe_load(Path("mine/study.yaml").read_text(encoding="utf-8"))["systems"]
     assert systems == [{"of": ["kn5", "awd_lstm"]}, {"of": ["lstm", "gpt_rotary"], "set": {"epochs": epochs}}]
-    assert capsys.readouterr().out.startswith(f"epochs: {epochs} for lstm, gpt_rotary, as the text to train on has ")
+    assert capsys.readouterr().out.startswith(f"epochs: {epochs} for lstm, gpt_rotary, since the training text has ")
     study = expand(Conf(CONF, tmp_path / "mine/conf"), "mine", yaml.safe_load(Path("mine/study.yaml").read_text()))
     for place, cell in study.cells.items():
         trained = place.startswith(("pretrain/mine/lstm-", "pretrain/mine/gpt_rotary-"))
@@ -207,10 +207,10 @@ def test_without_the_text_epochs_stay_those_of_the_recipes(monkeypatch, tmp_path
 
 @pytest.mark.parametrize(
     ("folder", "settings", "message"),
-    [("mine", ["corpus=ptb", "systems=lstn"], "study mine, systems: there is no recipe 'lstn'; write lstm"),
-     ("mine", ["corpus=["], "can't be read"),
-     ("_mine", ["corpus=ptb"], "'_mine' is no name; write letters, digits"),
-     ("größe", ["corpus=ptb"], "'größe' is no name; write letters, digits")],
+    [("mine", ["corpus=ptb", "systems=lstn"], "study mine, systems: unknown recipe 'lstn'; write lstm"),
+     ("mine", ["corpus=["], "write settings as in corpus=mine"),
+     ("_mine", ["corpus=ptb"], "'_mine' is not a name; write ASCII letters, digits"),
+     ("größe", ["corpus=ptb"], "'größe' is not a name; write ASCII letters, digits")],
 )  # fmt: skip
 def test_a_study_that_can_not_be_is_not_written(monkeypatch, tmp_path, folder, settings, message):
     monkeypatch.chdir(tmp_path)

@@ -38,10 +38,10 @@ def test_a_test_sets_labels_stand_by_their_index_as_the_task_names_them(cells):
     [
         (
             ["RTE", "--test", "SST-2"],
-            "there is no outputs/finetune/glue/sst2-bilstm-2, nor one of from_scratch; run python -m ",
+            "outputs/finetune/glue/sst2-bilstm-2 and outputs/from_scratch/glue/sst2-bilstm-2 do not exist; run python -m ",
         ),
-        (["STS-B"], "task stsb has no test set; name it as files.test in conf/task/stsb.yaml"),
-        (["AX"], "--test AX is no test set of GLUE's; write one of CoLA, SST-2"),
+        (["STS-B"], "task stsb has no split test; add it as files.test in conf/task/stsb.yaml"),
+        (["AX"], "--test AX is not a test set of GLUE; write one of CoLA, SST-2"),
     ],
 )
 def test_what_is_missing_is_said_in_one_line(cells, tests, message):
@@ -52,7 +52,7 @@ def test_examples_without_a_prediction_are_counted(cells):
     with (cells.folder / "data/glue/RTE/test.tsv").open("a") as file:
         file.write("3\tA.\tB.\n4\tA.\tB.\n")
     line = cells.refuse(*SUBMIT, "RTE", RETABLE_DATA="data")
-    assert "has none for 2 of the 5 examples of test, the first of them 3; train it again" in line
+    assert "has no prediction for 2 of the 5 examples of test, first 3; train it again" in line
 
 
 def test_a_text_that_is_no_label_is_not_handed_in(cells):
@@ -61,4 +61,4 @@ def test_a_text_that_is_no_label_is_not_handed_in(cells):
     table["prediction"] = [2, 0, 2, 1]
     table.to_csv(cell / "units.csv", index=False)
     line = cells.refuse(*SUBMIT, "RTE", RETABLE_DATA="data")
-    assert "wrote no label for 1 of the 3 examples of test" in line
+    assert "predicts no valid label for 1 of the 3 examples of test" in line

@@ -81,7 +81,7 @@ def test_a_metric_that_the_first_job_lacks_ends_the_sweep(sweeping):
     line = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and [*cells(sweeping)] == ["unigram-1"]
     assert line.startswith(
-        "error: hydra.sweeper.metric=nope: outputs/pretrain/grammar_tiny/unigram-1 has no such metric;"
+        "error: hydra.sweeper.metric=nope: outputs/pretrain/grammar_tiny/unigram-1 does not have this metric;"
     )
 
 
@@ -98,7 +98,7 @@ def test_the_metric_of_a_sweep_is_that_of_each_job(sweep):
         ({}, "sweep the stage evaluate"),
     ):
         with pytest.raises(
-            UsageError, match=f"^hydra.sweeper.metric=validation/los: x-1 has no such metric; {advice}$"
+            UsageError, match=f"^hydra.sweeper.metric=validation/los: x-1 does not have this metric; {advice}$"
         ):
             sweep.metric_of([job(0, validation_los=1), job(0, **names)])
 
@@ -115,7 +115,7 @@ def test_jobs_are_cells_under_one_parent_and_made_once(sweeping):
     assert {run.info.status for run in [parent, *children]} == {"FINISHED"}
     shutil.rmtree(sweeping.folder / "multirun")
     again = sweeping.succeed(*command)
-    assert again.stderr.count("there already") == 2 and cells(sweeping) == made
+    assert again.stderr.count("exists already") == 2 and cells(sweeping) == made
     assert len(runs(sweeping)) == 4  # a second parent, no second child
     assert not [*(sweeping.folder / "work").glob("pretrain")]
     cell = min(made)  # which is evaluated like any other
@@ -160,8 +160,8 @@ def test_a_job_that_fails_is_reported_and_the_others_run(sweeping):
         (["seed=1,2", "hydra.launcher.n_jobs=0"], "write 1 or more"),
         (["seed=1,2", "hydra.sweeper.direction=up"], "minimize or maximize"),
         (["seed=1,2", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=0"], "write 1 or more"),
-        (["hydra/sweeper=optuna"], "nothing to search"),
-        (["hydra/sweeper=optuna", "optimizer.lr=interval(1e-2,1e-3)"], "nothing to draw"),
+        (["hydra/sweeper=optuna"], "no setting has several values"),
+        (["hydra/sweeper=optuna", "optimizer.lr=interval(1e-2,1e-3)"], "is not valid; write the lower end first"),
         (["hydra/sweeper=optuna", "model.d_model=range(0,9)"], "model.d_model=0"),
         (["hydra/sweeper=optuna", "seed=1,2", "hydra.sweeper.storage=nowhere://x"], "hydra.sweeper.storage=nowhere"),
     ],
@@ -188,7 +188,7 @@ def test_a_search_goes_on_to_its_end_and_further(sweeping):
     assert all(title in page for title in ("History", "Settings and values", "Expected best", "Importance"))
     done = sweeping.run("pretrain", "-m", *OPTUNA, "epochs=0.2")
     line = done.stderr.splitlines()[-1]
-    assert done.returncode == 2 and "rates searches otherwise, by fixed" in line and "study_name" in line
+    assert done.returncode == 2 and "rates is another search, with fixed" in line and "study_name" in line
 
 
 @pytest.mark.long
@@ -444,8 +444,10 @@ def test_the_winner_changes_one_recipe(own, capsys):
     adopt(place, dry_run=True)
     assert {path: path.read_text() for path in before} == before
     printed = capsys.readouterr()
-    assert "optimizer.lr=0.01235, model.d_model=96" in printed.out and "lstm.yaml would have them" in printed.out
-    assert printed.err == "the trials had corpus=grammar_tiny; other values may be best without\n"
+    assert (
+        "optimizer.lr=0.01235, model.d_model=96" in printed.out and "lstm.yaml would get these settings" in printed.out
+    )
+    assert printed.err == "the trials ran with corpus=grammar_tiny; without it other values may be best\n"
     adopt(place)
     assert "trial 1, validation/loss 1.5000: optimizer.lr=0.01235, model.d_model=96" in capsys.readouterr().out
     (path,) = [path for path, text in before.items() if path.read_text() != text]
@@ -456,7 +458,7 @@ def test_the_winner_changes_one_recipe(own, capsys):
         overrides = [*said, shorter] if shorter else said[1:]
         adopt(swept(overrides, *rows))
         printed = capsys.readouterr()
-        assert (f"the trials had corpus=grammar_tiny {shorter}; " in printed.err) == bool(shorter)
+        assert (f"the trials ran with corpus=grammar_tiny {shorter}; " in printed.err) == bool(shorter)
     assert not printed.err.strip() and "had them already" in printed.out
 
 
@@ -482,7 +484,7 @@ def test_the_stale_cells_of_the_studies_are_printed(own, capsys):
     printed = capsys.readouterr().out
     assert printed.endswith(f"2 cells would be stale by it, and what reads them:\n  {study}: {places}\n"), printed
     adopt("multirun/pretrain/rates")
-    assert f"2 cells are stale by it, and what reads them:\n  {study}: {places}\n" in capsys.readouterr().out
+    assert f"2 cells are now stale, and the cells that read them:\n  {study}: {places}\n" in capsys.readouterr().out
     adopt("multirun/pretrain/rates")
     assert "stale" not in capsys.readouterr().out
 
@@ -495,11 +497,11 @@ def test_the_winner_makes_a_recipe_of_its_own(own, capsys):
     assert not (own / "lstm_tuned.yaml").exists()
     adopt("multirun/pretrain/rates", new="lstm_tuned")
     printed = capsys.readouterr().out
-    assert "conf/recipe/recurrent/lstm_tuned.yaml has them now\n" in printed and "stale" not in printed
+    assert "conf/recipe/recurrent/lstm_tuned.yaml has these settings now\n" in printed and "stale" not in printed
     assert {path: path.read_bytes() for path in before} == before
     tuned, swept = (Conf(CONF, own.parents[1]).recipe(name) for name in ("lstm_tuned", "lstm"))
     assert flat(tuned) == {**flat(swept), "optimizer.lr": 0.0123, "model.d_model": 96}
-    for name, message in (("lstm", "there is a recipe of that name, recurrent/lstm"), ("../x", "letters, digits")):
+    for name, message in (("lstm", "recipe recurrent/lstm has this name"), ("../x", "letters, digits")):
         with pytest.raises(UsageError, match=message):
             adopt("multirun/pretrain/rates", new=name)
 
@@ -522,7 +524,7 @@ def test_the_winner_says_null_and_whole_numbers_as_they_were_drawn(own):
     adopt(swept(said, *rows))
     known = yaml.safe_load((own / "lstm.yaml").read_text())
     assert (known["max_steps"], known["patience"]) == (101, 3) and not any("+" in key for key in known)
-    with pytest.raises(UsageError, match="swept no recipe"):
+    with pytest.raises(UsageError, match="the swept stage has no recipe"):
         adopt(swept(said, *rows, recipe=None))
 
 
@@ -551,8 +553,8 @@ ADOPT_AND_SHOW = (adopt, lambda place: show([place]))
         (f"{HEAD}\n0,complete,x,,1,x,loss,minimize\n".encode(), ADOPT_AND_SHOW, "can't be read"),
         *((f"{HEAD},{column}\n0,{state},1.0,,1,x,validation/loss,minimize,1\n".encode(), (adopt,), message)
           for column, state, message in (
-            ("seed", "complete", "seed is no setting of a recipe"),
-            ("tokenizer", "complete", "tokenizer is no setting of a recipe"),
+            ("seed", "complete", "seed is not a setting of a recipe"),
+            ("tokenizer", "complete", "tokenizer is not a setting of a recipe"),
             ("recipe", "complete", "swept no setting of a recipe"), ("optimizer.lr", "failed", "no trial of"))),
     ],
 )  # fmt: skip

@@ -168,7 +168,7 @@ def test_semantic_roles_of_conll_2005(tmp_path):
     ("mistake", "said"),
     [
         (["task.sentences.test=nowhere.txt"], "nowhere.txt does not exist; set RETABLE_DATA"),
-        (["recipe=taggers/elmo_tagger"], "init=random would leave what ELMoTagger keeps frozen"),
+        (["recipe=taggers/elmo_tagger"], "init=random leaves the frozen parts of ELMoTagger"),
         (["recipe=encoders/bag_of_words"],
          "BagOfWords has no state for each token to be tagged by; take recipe=encoders/bilstm or bert/bert"),
     ],

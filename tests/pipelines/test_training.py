@@ -72,6 +72,6 @@ def test_a_budget_of_what_is_not_counted_is_refused(cost, monkeypatch, tmp_path)
     cfg = OmegaConf.merge(CFG, {"budget": "1e9flops"})
     record = RunFolder(tmp_path, tmp_path, lambda points: None)
     with pytest.raises(
-        UsageError, match=r"^budget=1e9flops: no flops are counted of this training; write \+\+max_steps"
+        UsageError, match=r"^budget=1e9flops: flops are not counted in this training; write \+\+max_steps"
     ):
         training.train(cfg, record, nn.Linear(2, 2), Batches(), validation=None)

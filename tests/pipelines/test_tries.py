@@ -65,7 +65,8 @@ def test_a_try_leaves_the_cell_alone(tracked, stage, change, name):
     assert contents(tracked, cell) == before and len(before) > 3
     place = f"outputs/{cell.place}{name}"
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("a try: ")]
-    assert line == f"a try: {place} has what came of it; {cell.place} is made otherwise, and is as it was"
+    differs = f"its settings differ from those of {cell.place}, which is unchanged"
+    assert line == f"a try: the result is in {place}; {differs}"
     made = yaml.safe_load((tracked.folder / place / "run.json").read_text())
     assert made["system"] == f"small{name}"
 

@@ -6,8 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from importlib.metadata import requires
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +27,7 @@ from tests.pipelines.conftest import ENVIRONMENT
 
 TINY = "pretrain/grammar_tiny"
 CLASSIFIER, TAGGER = "finetune/grammar_tiny/sentiment-bilstm-1", "from_scratch/grammar_pos/bilstm_crf-1"
-READER, CHOOSER = "from_scratch/grammar_questions_tiny/bidaf-1", "from_scratch/grammar_endings_tiny/bilstm-1"
+READER, CHOOSER = "from_scratch/grammar_questions_tiny/bidaf-1", "from_scratch/english_endings_tiny/bilstm-1"
 RANKER = "from_scratch/grammar_documents_tiny/mention_ranker-1"
 TRANSLATOR = "from_scratch/grammar_pairs_tiny/rnn_translation_grammar-1"
 
@@ -66,11 +68,17 @@ def test_perplexities_are_those_of_the_benchmark(name, moved, cells, documents):
 
 def test_a_text_has_the_likelihood_of_its_file_whatever_ends_its_lines(moved):
     text = "the old mice sleep\nthe cat sees a bird"
-    for name in ("kn3-1", "gpt-1"):
+
+    def measured(system: Any, text: str) -> tuple[Any, list[str]]:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            return system.likelihood(text), [str(each.message) for each in told]
+
+    for name in ("kn3-1", "gpt-1"):  # words, of which some are unknown, and bytes
         system = retable.load(moved / TINY / name)
-        expected = system.likelihood(text)
+        expected = measured(system, text)
         for same in (text + "\n", text.replace("\n", "\r\n") + "\r\n", text.replace("\n", "\r"), "\ufeff" + text):
-            assert system.likelihood(same) == expected, repr(same)
+            assert measured(system, same) == expected, repr(same)
 
 
 @pytest.mark.parametrize("name", ["kn3-1", "elman-1", "gpt-1", "elmo-1"])
@@ -232,7 +240,7 @@ def test_answers_are_those_of_the_stage(moved):
 def test_endings_are_chosen_as_by_the_stage(moved, outputs):
     cell = moved / CHOOSER
     system = retable.load(cell)
-    rows = [json.loads(line) for line in (outputs / "prepare/grammar_endings_tiny/test.jsonl").open()]
+    rows = [json.loads(line) for line in (outputs / "prepare/english_endings_tiny/test.jsonl").open()]
     source = system.config["task"]["choices"]
     chosen = [system.choose(row[source["context"]], row[source["endings"]]) for row in rows]
     assert chosen == units(cell)["prediction"].tolist()
@@ -387,7 +395,7 @@ print(*{name.lower() for module in list(sys.modules) for name in found.get(modul
 
 def test_a_name_that_mlflow_does_not_take_and_a_missing_text_are_said(moved, outputs, monkeypatch):
     monkeypatch.chdir(outputs.parent)
-    with pytest.raises(UsageError, match=r"^--name a/b: the name of a model of MLflow's has neither / nor : in it"):
+    with pytest.raises(UsageError, match=r"^--name a/b: a model's name in MLflow cannot contain / or :"):
         served.register(retable.load("kn3-1"), "a/b")
     monkeypatch.chdir(moved)
     with pytest.raises(UsageError, match=r"^outputs/prepare/grammar_tiny/validation.txt is missing; stage prepare "):
@@ -402,7 +410,7 @@ def test_a_cell_is_found_by_its_name_and_what_is_none_is_said(outputs, monkeypat
     assert retable.load(f"runs:/{run}").folder.samefile("outputs/pretrain/grammar_tiny/kn3-1")
     with pytest.raises(UsageError, match=r"^no cell 'grammar_tiny/kn3-2', .*; write .*grammar_tiny/kn3-1"):
         retable.load("grammar_tiny/kn3-2")
-    with pytest.raises(UsageError, match=r"^runs:/0123 is no run of this MLflow"):
+    with pytest.raises(UsageError, match=r"^runs:/0123 does not exist in this MLflow"):
         retable.load("runs:/0123")
 
 

@@ -56,18 +56,18 @@ def test_what_a_recipe_sets_itself_of_those_that_it_inherits_from(tmp_path):
 @pytest.mark.parametrize(
     ("group", "name", "said"),
     [
-        ("corpus", "gramar_tiny", "there is no corpus 'gramar_tiny'; write grammar_tiny"),
-        ("corpus", "PTB", "there is no corpus 'PTB'; write ptb"),
-        ("corpus", "toy", "there is no corpus 'toy'; write grammar_toy or grammar_toy_3m"),
+        ("corpus", "gramar_tiny", "unknown corpus 'gramar_tiny'; write grammar_tiny"),
+        ("corpus", "PTB", "unknown corpus 'PTB'; write ptb"),
+        ("corpus", "toy", "unknown corpus 'toy'; write grammar_toy or grammar_toy_3m"),
         (
             "corpus",
             "conll",
-            r"there is no corpus 'conll', and conll2000_chunking is a task; write \w+, \w+, \w+ or another one",
+            r"unknown corpus 'conll' (conll2000_chunking is a task); write \w+, \w+, \w+ or another one",
         ),
-        ("corpus", "conll2000", r"there is no corpus 'conll2000', and conll2000_chunking is a task; write "),
-        ("corpus", "zzz", r"there is no corpus 'zzz'; write \w+, \w+, \w+ or another one of \d+ in conf/corpus$"),
-        ("recipe", "lstn", "there is no recipe 'lstn'; write lstm"),
-        ("scorer", "zzz", "there is no scorer 'zzz'; write one of carried, sliding_window"),
+        ("corpus", "conll2000", r"unknown corpus 'conll2000', and conll2000_chunking is a task; write "),
+        ("corpus", "zzz", r"unknown corpus 'zzz'; write \w+, \w+, \w+ or another one of \d+ in conf/corpus$"),
+        ("recipe", "lstn", "unknown recipe 'lstn'; write lstm"),
+        ("scorer", "zzz", "unknown scorer 'zzz'; write one of carried, sliding_window"),
     ],
 )
 def test_a_name_that_a_group_lacks_has_a_name_to_write_instead(group, name, said):
@@ -122,7 +122,7 @@ def test_a_table_comes_after_the_one_that_it_names(tmp_path):
         (["recipe/mine/gpt", "recipe/transformer/gpt"], lambda conf: None, r"mine/gpt\.yaml and .*/gpt\.yaml are two"),
         (["task/mine"], lambda conf: conf.says("task", "mine"), r"mine\.yaml inherits from /task_type/sentence"),
         ([], lambda conf: conf.class_says("own_mistake.Own", "asks_for"), r"own_mistake\.py can't be read: invalid"),
-        (["table/a"], Conf.tables, "there is no table 'b'"),
+        (["table/a"], Conf.tables, "unknown table 'b'"),
         (["table/a", "table/b"], Conf.tables, "a, b come after"),
     ],
 )

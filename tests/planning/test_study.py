@@ -238,7 +238,7 @@ def test_more_seeds_are_the_cells_that_differ_only_in_the_seed():
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"seeds": 1}, "has no further seed of these systems"),
+        ({"seeds": 1}, "adds no seeds of these systems"),
         ({"seeds": 2, "set": {"epochs": 3}}, "pretrain/ptb/lstm-2 of study seeds has epochs=3, and the cell of this "),
         ({"seeds": 2, "tokenizer": "bpe"}, "has tokenizer=bpe, and the cell of this study tokenizer=word; give both "),
     ],

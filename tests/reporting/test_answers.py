@@ -21,7 +21,7 @@ FRAME = pd.DataFrame(
     ("template", "text"),
     [
         ("{kn5: ptb/test/perplexity_word|.1f} or {kn5: brown/test/perplexity_word|.0f}", "141.2 or 297"),
-        ("{gpt: sst2/test/accuracy|.1%}, {gpt: sst2/test/accuracy|interval .2f}", "81.5%, 0.79 to 0.84"),
+        ("{gpt: sst2/test/accuracy|.1%}, {gpt: sst2/test/accuracy|interval .2f}", "81.5 %, 0.79 to 0.84"),
         ("Nothing.", "Nothing."),
     ],
 )

@@ -88,7 +88,7 @@ def counted(frame: pd.DataFrame) -> Table:
         ({"colums": []}, "table orders has no key 'colums'; write columns"),
         ({"columns": ["run"]}, "unknown column 'run' of a whole row; write runs"),
         ({"columns": [{"τ": ["test/tau", "verdct"]}]}, "unknown quantity 'verdct'; write verdict"),
-        ({"columns": [{"τ": "test"}, {"score": {"of": "*"}}]}, "is of bert/tales/ordering/test/tau and bert/"),
+        ({"columns": [{"τ": "test"}, {"score": {"of": "*"}}]}, "matches bert/tales/ordering/test/tau and bert/"),
         ({"where": {"tsak": "ordering"}}, "unknown column 'tsak' of the aggregates; write task"),
         ({"where": {"task": None}}, "task: None is not a condition; write a value"),
         ({"where": {"split": {"haves": "tau"}}}, "split: {'haves': 'tau'} is not a condition; write a value"),

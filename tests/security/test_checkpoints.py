@@ -157,4 +157,4 @@ def test_arrays_of_objects_are_refused_in_one_line(tmp_path, canary, capsys):
         with pytest.raises(SystemExit) as end, one_line_errors():
             np.load(tmp_path / name)
         (line,) = capsys.readouterr().err.splitlines()
-        assert end.value.code == 2 and "units.npy is refused: reading it could run code" in line
+        assert end.value.code == 2 and "units.npy contains pickled objects, which could run code" in line

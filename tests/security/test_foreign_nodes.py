@@ -126,7 +126,7 @@ def test_a_folder_of_the_search_path(tmp_path):
 def test_a_file_with_a_tag_of_python(tmp_path):
     stage, arguments = foreign(tmp_path, "recipe", {})
     (tmp_path / "recipe/evil/x.yaml").write_text("# @package _global_\nx: !!python/object/apply:os.system [ls]\n")
-    with pytest.raises(UsageError, match=r"can't be read: could not determine a constructor .* in .*x\.yaml"):
+    with pytest.raises(UsageError, match=r"cannot be read: could not determine a constructor .* in .*x\.yaml"):
         refuse_foreign_nodes(stage, arguments)
 
 
@@ -183,7 +183,7 @@ def test_no_variable_but_the_data_folder_is_read(override, monkeypatch):
         assert cfg.corpus.write.train.endswith("ptb/ptb.train.txt")
         str(cfg.model.get("x"))
         str(cfg.corpus.unit)
-    assert "oc.env:SECRET} is not read" in str(refused.value) and "hunter2" not in str(refused.value)
+    assert "oc.env:SECRET} is not allowed" in str(refused.value) and "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +196,6 @@ def test_a_sweep_from_elsewhere_changes_no_file_outside_of_the_recipes(recipe, t
     write_json(sweep / "sweep.json", {"stage": "pretrain", "overrides": [], "recipe": recipe})
     facts = "trial,state,value,step,seconds,cell,metric,direction,optimizer.lr"
     (sweep / "trials.csv").write_text(f"{facts}\n0,complete,1.0,,1,x,validation/loss,minimize,0.5\n", encoding="utf-8")
-    with pytest.raises(UsageError, match="is not a file below conf/recipe"):
+    with pytest.raises(UsageError, match="is not a file in conf/recipe"):
         adopt("multirun/pretrain/x")
     assert victim.read_text(encoding="utf-8") == "optimizer: {lr: 1}\n"

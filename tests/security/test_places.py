@@ -109,7 +109,9 @@ def test_without_a_program_of_slurm_there_is_a_line(programs, missing):
     for name in {*on_slurm.COMMANDS} - {missing}:
         (programs / name).write_text("#!/bin/sh\n")
         (programs / name).chmod(0o755)
-    with pytest.raises(UsageError, match=f"^there is no {missing} here; give the command on a machine that submits"):
+    with pytest.raises(
+        UsageError, match=f"^{missing} is not installed here; run the command on a machine that submits"
+    ):
         on_slurm.Cluster()
 
 

@@ -40,13 +40,13 @@ def test_names_of_systems_and_studies_are_names(name):
         refused(name, systems=systems),
         refused(systems=systems, mixtures={name: ["kn3", "lstm"]}),
     ):
-        assert "is no name; write letters, digits" in said
+        assert "is not a name; write ASCII letters, digits" in said
 
 
 @pytest.mark.parametrize("name", ["x;y", "x\ny", "$(x)"])
 def test_a_new_study_is_called_as_its_folder(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="is no name"):
+    with pytest.raises(UsageError, match="is not a name"):
         dvc_project.new(name, ["corpus=grammar_tiny", "systems=kn5"])
     assert not [*tmp_path.iterdir()]
 
@@ -58,7 +58,7 @@ def test_what_configurations_of_a_studys_own_are_called_is_no_command(tmp_path):
         path.write_text(f"# @package _global_\ndefaults: [sst2, _self_]\n{text}\n" if "odd" in file else text)
     for said in ({"corpus": "x; touch canary", "systems": [{"of": "kn3"}]},
                  {"corpus": "ptb", "systems": [{"of": "bilstm", "task": "odd"}]}):  # fmt: skip
-        with pytest.raises(UsageError, match=r"(is no place; write letters|is of more than)"):
+        with pytest.raises(UsageError, match=r"(is not a valid path; write ASCII letters|may refer only to)"):
             expand(Conf(ROOT / "conf", tmp_path), "mine", said)
 
 
@@ -72,7 +72,7 @@ def test_what_configurations_of_a_studys_own_are_called_is_no_command(tmp_path):
 )  # fmt: skip
 def test_what_a_study_sets_is_what_is_computed(key):
     for system in ({"of": "lstm"}, {"of": "bilstm", "task": "sentiment"}):
-        assert "is no setting of a study" in refused(systems=[system | {"set": {key: "x"}}])
+        assert "is not allowed in a study" in refused(systems=[system | {"set": {key: "x"}}])
 
 
 VALUES = [
@@ -111,6 +111,6 @@ def test_no_setting_is_in_what_dvc_runs():
 @pytest.mark.parametrize("text", ["corpus: !!python/object/apply:os.system ['{command}']\n", "[" * 9000, "a: [", "3"])
 def test_yaml_makes_nothing_of_a_tag(tmp_path, canary, text):
     (file := tmp_path / "study.yaml").write_text(text.replace("{command}", canary.command))
-    with pytest.raises(UsageError, match=r"study.yaml (is no YAML|names no settings)") as refusal:
+    with pytest.raises(UsageError, match=r"study.yaml (is not valid YAML|is not a mapping)") as refusal:
         read_study(Conf(tmp_path), file)
     assert "\n" not in str(refusal.value)

@@ -76,14 +76,14 @@ def test_a_killed_stage_goes_on_in_its_run_with_parameters_tags_and_inputs(clien
 )
 def test_a_run_that_names_a_cell_outside_of_the_project_is_refused(client, tags, tmp_path, monkeypatch):
     run = tracking.start(tracking.RunSpec("from elsewhere", f"elsewhere {sorted(tags.values())[0]}", tags=tags))
-    with pytest.raises(UsageError, match=f"runs:/{run.id} names the cell .* outside of this project; take another run"):
+    with pytest.raises(UsageError, match=f"runs:/{run.id} names the cell .* outside this project; write another run"):
         cell_of(run.id)
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     waiting = tmp_path / tracking.WAITING / "planted.json"
     waiting.parent.mkdir(parents=True)
     opening = {"name": "planted", "key": "planted", "tags": tags}
     waiting.write_text(json.dumps({"opening": opening, "points": [], "ending": {}, "id": "1"}), encoding="utf-8")
-    with pytest.raises(UsageError, match=r"planted\.json names the cell .* outside of this project"):
+    with pytest.raises(UsageError, match=r"planted\.json names the cell .* outside this project"):
         tracking.send_waiting()
 
 
@@ -312,7 +312,7 @@ def test_what_mlflow_did_not_take_comes_at_the_end(client, monkeypatch, capsys):
         patch.setattr(MlflowClient, "log_batch", fails)
         run.log([(2, "train/loss", 3.0)])
     run.log([(3, "train/loss", 2.0)])  # too soon for another try
-    said = "MLflow takes nothing: (sqlite3.OperationalError) database is locked; "
+    said = "MLflow does not answer: (sqlite3.OperationalError) database is locked; "
     assert capsys.readouterr().err.startswith(said)
     assert history(client, run, "train/loss") == [(1, 4.0)]
     run.finish({"steps": 3}, [])
@@ -534,8 +534,8 @@ def cell(name: str, run: str | None) -> Path:
         ("mlruns", "file store.*sqlite:////full/path/mlflow.db"),
         ("./mlruns", "file store"),
         ("file:///home/me/mlruns", "file store"),
-        ("postgresql://me:pass%20w0rd@host:5432x/db", "is no address; write https://host, or postgresql://"),
-        ("post gres://host/db", "is no address"),
+        ("postgresql://me:pass%20w0rd@host:5432x/db", "is not an address; write https://host, or postgresql://"),
+        ("post gres://host/db", "is not an address"),
         ("postgresql://me:w0rd@host/db", r"//\*\*\*@host/db .*MLFLOW_DEFAULT_ARTIFACT_ROOT=s3://bucket/mlflow"),
     ],
 )
@@ -570,7 +570,7 @@ def test_a_database_without_an_answer_or_a_driver_holds_up_no_training(tmp_path,
         monkeypatch.setitem(sys.modules, "psycopg", None)
     start("gone").finish({}, [])
     said = capsys.readouterr().err
-    assert "MLflow takes nothing" in said and tracking.n_waiting() == 1
+    assert "MLflow does not answer" in said and tracking.n_waiting() == 1
     assert installed or "import of psycopg halted" in said
     assert sum(slept) < 15 and (slept or not installed)  # seconds, at the start and at the end
 

@@ -364,23 +364,23 @@ def makes(target: Callable[..., Any], place: Any, partial: bool = False) -> bool
 
 def _fits(kind: Any, place: Any, partial: bool, is_class: bool) -> bool:
     for member in _members(place):
-        wanted = _plain(member)
+        required = _plain(member)
         if member in _ANYTHING:
             if is_class:
                 return True
-        elif wanted is Callable:
+        elif required is Callable:
             if partial and _fits(kind, get_args(member)[1], False, is_class):
                 return True
-        elif not partial and inspect.isclass(kind) and inspect.isclass(wanted) and _is_a(kind, wanted):
+        elif not partial and inspect.isclass(kind) and inspect.isclass(required) and _is_a(kind, required):
             return True
     return False
 
 
-def _is_a(kind: type, wanted: type) -> bool:
-    """Check whether a class is a subclass of `wanted`, or has the methods of a protocol."""
-    if not getattr(wanted, "_is_protocol", False):
-        return issubclass(kind, wanted)
-    members = {name: value for each in wanted.__mro__[:-1] for name, value in vars(each).items()}
+def _is_a(kind: type, required: type) -> bool:
+    """Check whether a class is a subclass of `required`, or has the methods of a protocol."""
+    if not getattr(required, "_is_protocol", False):
+        return issubclass(kind, required)
+    members = {name: value for each in required.__mro__[:-1] for name, value in vars(each).items()}
     methods = [name for name, value in members.items() if inspect.isfunction(value)]
     return all(callable(getattr(kind, name, None)) for name in methods if name == "__call__" or name[0] != "_")
 

@@ -92,8 +92,8 @@ def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, l
     _write_tokenizer(family, head, tokenizer, marks, ours.get("max_length"), folder)
     write_card(card, folder / "README.md", head.architecture, head.task, [family.model_type], head.remote)
     if isinstance(trained, ReplacedTokenDetection):
-        its = Card(f"{card.name}-generator", card.about, card.license, card.datasets)
-        export(generator_of(trained), tokenizer, folder / "generator", its)
+        generator_card = Card(f"{card.name}-generator", card.about, card.license, card.datasets)
+        export(generator_of(trained), tokenizer, folder / "generator", generator_card)
 
 
 def _remote(configuration: Settings, trained: Classification, folder: Path) -> Settings:

@@ -38,13 +38,13 @@ def to_theirs(layers: Layers, weights: Mapping[str, Tensor]) -> dict[str, Tensor
     theirs: dict[str, Tensor] = {}
     rows: dict[str, dict[int, Tensor]] = {}
     for name, weight in weights.items():
-        names, its = _places(layers, name)
-        if its.row is not None:
-            rows.setdefault(names[0], {})[its.row] = weight.detach()
+        names, target = _places(layers, name)
+        if target.row is not None:
+            rows.setdefault(names[0], {})[target.row] = weight.detach()
             continue
         for k, (place, part) in enumerate(zip(names, weight.detach().chunk(len(names)), strict=True)):
-            part = _in_halves(part, its.d_head) if k < its.n_rotated else part
-            theirs[place] = (part.T if its.turned and part.ndim == 2 else part).contiguous()
+            part = _in_halves(part, target.d_head) if k < target.n_rotated else part
+            theirs[place] = (part.T if target.turned and part.ndim == 2 else part).contiguous()
     for name, each in rows.items():
         whole = torch.cat([each[row] for row in sorted(each)])
         theirs |= {name: whole, f"{name.removesuffix('weight')}bias": whole.new_zeros(len(whole))}
@@ -57,16 +57,16 @@ def to_ours(layers: Layers, names: Iterable[str], weights: Mapping[str, Tensor])
     for name in names:
         if _pattern(name) not in layers:
             continue
-        places, its = _places(layers, name)
+        places, target = _places(layers, name)
         if all(place in weights for place in places):
             parts = [weights[place] for place in places]
-            parts = [_in_pairs(part, its.d_head) if k < its.n_rotated else part for k, part in enumerate(parts)]
+            parts = [_in_pairs(part, target.d_head) if k < target.n_rotated else part for k, part in enumerate(parts)]
             whole = torch.cat(parts) if len(parts) > 1 else parts[0]
-            if its.row is not None:
+            if target.row is not None:
                 if not name.endswith(".bias"):
-                    ours[name] = whole[its.row : its.row + 1]
+                    ours[name] = whole[target.row : target.row + 1]
                 continue
-            ours[name] = whole.T.contiguous() if its.turned and whole.ndim == 2 else whole
+            ours[name] = whole.T.contiguous() if target.turned and whole.ndim == 2 else whole
     return ours
 
 
@@ -85,10 +85,10 @@ def _in_pairs(rows: Tensor, d_head: int) -> Tensor:
 
 
 def _places(layers: Layers, name: str) -> tuple[list[str], Layer]:
-    """Return transformers' names for our parameter `name`, and its layer in the table."""
+    """Return transformers' names for our parameter `name`, and target layer in the table."""
     kind, number = name.rpartition(".")[2], re.search(r"\.(\d+)\.", name)
-    its = layers[_pattern(name)]
-    return [f"{each.format(number[1] if number else None)}.{kind}" for each in its.names], its
+    target = layers[_pattern(name)]
+    return [f"{each.format(number[1] if number else None)}.{kind}" for each in target.names], target
 
 
 def _pattern(name: str) -> str:

@@ -87,5 +87,7 @@ def asks(part: Settings, name: str) -> bool:
 
 def _build(part: Settings, name: str, place: Any, text: "Text", **given: Any) -> Any:
     parameters = settings.parameters(part, name)
-    facts = {fact: getattr(text, its) for fact, its in FACTS.items() if fact in parameters and fact not in part}
+    facts = {
+        fact: getattr(text, attribute) for fact, attribute in FACTS.items() if fact in parameters and fact not in part
+    }
     return settings.build(part, name, place, **facts, **given)

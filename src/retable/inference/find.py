@@ -11,8 +11,10 @@ PAYLOAD = ("model.safetensors", "vectors.bin")  # a system's cell has one or bot
 def find_cell(name: str | Path) -> Path:
     """Return the folder of a cell.
 
-    name: a path, or `runs:/<id>` for an MLflow run, or the name of a cell in `outputs/` of the working folder or of its
-        studies: `pretrain/grammar/gpt-1`, or `gpt-1` if only one cell's name ends like this.
+    `outputs/` is that of the working folder, or of a study in it.
+
+    name: a path, the name of a cell in `outputs/` (`pretrain/grammar/gpt-1`, or `gpt-1` if only one ends so), or an
+        MLflow run, `runs:/<id>`.
 
     Raises: UsageError: there is no such cell, or several.
     """

@@ -97,9 +97,9 @@ class Language(Loaded):
         system = self._probabilities()
         if not (texts := listed(texts)):
             raise UsageError("perplexity needs a text; give one or more")
-        warn_of_unknown(self.tokenizer, texts)
         documents = self.config["corpus"]["unit"] == "document"
         lines = [lines_of(text) for text in texts]
+        warn_of_unknown(self.tokenizer, chain.from_iterable(lines))
         ids, words, sizes = zip(*self.tokenizer.encode_units(lines, documents), strict=True)
         tokens = np.concatenate([np.array(each, dtype=np.int64) for each in ids])
         nats = -float(system.log_prob(tokens).sum())
@@ -235,16 +235,14 @@ class Language(Loaded):
         Args:
             texts: a text or several.
             pooling: None, or how a vector is made of the last layer: the mean or maximum over the tokens and marks, or
-                the
-                state of the first token ([CLS] of a BERT) or the last. In sentence-transformers: mean, max, cls,
-                    lasttoken.
+                the state of the first token ([CLS] of a BERT) or the last. In sentence-transformers: mean, max, cls,
+                lasttoken.
             max_length: maximum number of tokens with marks, by default as many as the model reads. Longer texts are cut
                 at
                 the end with a warning. In sentence-transformers: max_seq_length.
 
         Returns: without `pooling` a list of states (K, T, D) of all layers, the layer without context first, for the
-            marks
-            around the text too; with `pooling` vectors (n, D).
+            marks around the text too; with `pooling` vectors (n, D).
         """
         if self._model is None:
             raise UsageError(f"{self.folder} has no hidden states; use an LSTM, a GPT, an ELMo, a BERT or a T5")

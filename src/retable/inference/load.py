@@ -18,8 +18,7 @@ def load(name: str | Path, device: str = "cpu") -> "Language | Vectors | TaskSys
 
     Args:
         name: the folder of a cell, `pretrain/grammar/gpt-1` or `gpt-1` in `outputs/` of the working folder,
-            `runs:/<id>`
-            (the MLflow run of a cell of this project), or a file of word vectors.
+            `runs:/<id>` (the MLflow run of a cell of this project), or a file of word vectors.
         device: the device of the weights, such as `cuda`.
 
     Raises: UsageError: the cell does not exist or a file in it is missing.

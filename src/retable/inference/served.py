@@ -1,6 +1,6 @@
 """A cell's system as a model of MLflow, which maps a table of texts to a table of results.
 
-The columns that each kind of system reads and returns are in docs/howto/use.md, "A cell as a registered model".
+docs/howto/mlflow.md, "Serve a cell as a registered model", lists the input and answer columns of each kind of system.
 """
 
 from itertools import islice

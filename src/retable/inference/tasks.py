@@ -156,8 +156,7 @@ class Classifier(TaskSystem):
         read like the task's test set.
 
         Returns: the file's columns and `predicted`, the label or score. For heads with probabilities also
-            `probability`, that
-            of the label, and `p(NAME)` for each class.
+            `probability`, that of the label, and `p(NAME)` for each class.
 
         Raises: UsageError: the file is missing, damaged, empty, lacks a column, or has a column named like a
             prediction.

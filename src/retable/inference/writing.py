@@ -17,7 +17,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class Writer:
-    """A system with its tokenizer, as the interface that decoding needs.
+    """A system with its tokenizer, behind the interface of `retable.generation`.
 
     A language model continues a prompt, which follows the token that begins a stream. An encoder-decoder or a prefix LM
     reads the prompt, with the token that ended inputs in training, and writes a separate text.

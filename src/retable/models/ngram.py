@@ -68,8 +68,7 @@ class BackoffModel:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
         Memory: 16 bytes per distinct n-gram, which the model keeps, plus 100 MB, for a stream of any length. Temporary
-            files
-        take 70 bytes of disk per token for 5-grams of English.
+            files take 70 bytes of disk per token for 5-grams of English.
         """
         levels = self._count(tokens)
         shared = [self._shared(n, level.counts) for n, level in enumerate(levels)]

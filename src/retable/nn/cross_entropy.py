@@ -96,8 +96,7 @@ def _slopes(
     """Compute the sum of the cross-entropies of a few rows, in nats, and their gradients.
 
     Returns: the sum; if the model learns, the gradients by the logits (n, V), times the softmax's denominators; and
-        these
-    denominators (n, 1). `out` (n, V) receives the gradients in its type too.
+        these denominators (n, 1). `out` (n, V) receives the gradients in its type too.
     """
     if out is not None and fused.serves(out.device, out.dtype):
         to_logits(hidden, out=out)

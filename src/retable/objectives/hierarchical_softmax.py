@@ -49,8 +49,7 @@ def huffman(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Build the Huffman (1952) code of the words with count > 0.
 
     Returns: inner nodes from the root to each word, int32 (V, L), padded with −1; the branches taken there, int8 (V,
-        L);
-    and their number, int32 (V,).
+        L); and their number, int32 (V,).
 
     Inner nodes are numbered from 0 in the order of their creation, the root last. When two nodes are joined, the rarer
     gets branch 0. Ties go to words before inner nodes, then to the higher id or the older node.

@@ -1,4 +1,4 @@
-"""A cell: one run of a stage, and where it stands in the graph."""
+"""A cell: one run of a stage and its place in the graph."""
 
 import shlex
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from retable.core.stages import TASK_STAGES, module_of
 
-CHECKPOINT = "hf:"  # of transformers: what `init=` begins with where it names no cell
+CHECKPOINT = "hf:"  # prefix of `init=` for a Hugging Face checkpoint instead of a cell
 _CHOSEN = (
     *("corpus", "tokenizer", "recipe", "task", "objective", "trainer", "decoding", "benchmark", "device"),
     *("system", "seed", "init", "embedding", "stage", "cell", "cells", "adaptation", "weights"),
@@ -18,10 +18,9 @@ class Cell:
     """One run of a stage with `settings`, whose results go to the folder `outputs/<stage>/<out>`.
 
     Attributes:
-        made_from: the cells whose systems it loads, such as `pretrain/ptb/kn5-1`: their configuration is part of its
-            own.
-        reads: the cells that it reads files of.
-        corpus, tokenizer: of the text that it reads; empty if it reads none.
+        made_from: the cells whose systems it loads, such as `pretrain/ptb/kn5-1`; it depends on their configuration.
+        reads: the cells whose files it reads.
+        corpus, tokenizer: of the text that it reads; "" if it reads no text.
     """
 
     stage: str
@@ -38,7 +37,7 @@ class Cell:
 
     @property
     def root_config(self) -> str:
-        """The file of conf/ that its command begins with."""
+        """Return the name of its root config, a file in conf/."""
         return "finetune" if self.stage in TASK_STAGES else self.stage
 
     @property
@@ -47,12 +46,12 @@ class Cell:
 
     @property
     def plan(self) -> str:
-        """The file with all that the cell depends on besides the data that it reads."""
+        """Return the path of its plan, a file with all that the cell depends on except its input data."""
         return f"outputs/plan/{self.place}.yaml"
 
     @property
     def short_name(self) -> str:
-        """Its name in a study without its corpus: `lstm-1`, of a task `sentiment-bert-1`, of a corpus `ptb`."""
+        """Return its name without the corpus: `lstm-1`, `sentiment-bert-1` (task), `ptb` (corpus)."""
         group, _, name = self.out.partition("/")
         if not name:
             return group
@@ -60,20 +59,20 @@ class Cell:
         return name if task is None or name.startswith(f"{task}-") else f"{task}-{name}"
 
     def choices(self, group: str) -> list[str]:
-        """What it takes of a group of configurations: nothing, one, or several."""
+        """Return its choices of a config group: none, one or several."""
         return self.settings[group].strip("[]").split(",") if group in self.settings else []
 
     @property
     def set(self) -> dict[str, str]:
-        """What it sets beside its recipe and its other choices."""
+        """Return its settings other than the recipe and the choices of groups."""
         return {key: value for key, value in self.settings.items() if key not in _CHOSEN}
 
     @property
     def command(self) -> str:
-        """The command that makes the cell by hand."""
+        """Return the shell command that makes the cell by hand."""
         return " ".join([f"python -m {self.module}", *(f"{k}={_quoted(v)}" for k, v in self.settings.items())])
 
 
 def _quoted(value: str) -> str:
-    """For a shell, and with what is a list or a mapping to Hydra in quotes."""
+    """Quote a value for a shell; lists and mappings in Hydra's syntax are always quoted."""
     return f"'{value}'" if shlex.quote(value) == value and "," in value else shlex.quote(value)

@@ -1,4 +1,4 @@
-"""What the files of `conf/` say, as they stand there: names, recipes with what they inherit, the classes behind."""
+"""Read the YAML files of `conf/` without Hydra: names, recipes with inheritance, attributes of `_target_` classes."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,15 @@ from retable.core.settings import OWN
 from retable.core.trust import require_trusted
 
 _LAST = object()
-_SHOWN = 12  # names of a group in a message; of more the most similar ones
+_SHOWN = 12  # longest list of a group's names in a message; of a longer one only similar names are shown
 
 
 class Conf:
-    """The files of `conf/`, as far as studies need them: the names of its groups, what recipes say of themselves.
+    """The files of a `conf/` folder.
 
-    own: a folder of the same form, of a study's own, whose files come first.
+    Args:
+        folder: the folder `conf/`.
+        own: a study's own folder of the same form, whose files take precedence.
     """
 
     def __init__(self, folder: Path, own: Path | None = None):
@@ -31,27 +33,29 @@ class Conf:
             there = dict[str, Path]()
             for path in sorted((folder / "recipe").rglob("[!_]*.yaml")):
                 if (other := there.setdefault(path.stem, path)) != path:
-                    raise UsageError(f"{other} and {path} are two recipes of one name; call one something else")
+                    raise UsageError(f"{other} and {path} are recipes with the same name; rename one")
             self._recipes = there | self._recipes
         self._names: dict[str, list[str]] = {"recipe": sorted(self._recipes)}
         self._facts: dict[Path, dict[str, Any]] = {}
         self._parsed: dict[str, list[ast.stmt]] = {}  # modules, by their files
 
     def path(self, name: str) -> Path:
-        """The file of a choice, such as `task/sst2`, in the first folder that has it."""
+        """Return the file of a choice, such as `task/sst2`, in the first folder that has it."""
         paths = [folder / f"{name}.yaml" for folder in self.folders]
         return next(filter(Path.exists, paths), paths[-1])
 
     def names(self, group: str) -> list[str]:
-        """The choices of a group; of recipes, without their folders."""
+        """Return the choices of a group, sorted; recipes without their folders."""
         if group not in self._names:
             paths = (path for folder in self.folders for path in (folder / group).glob("[!_]*.yaml"))
             self._names[group] = sorted({path.stem for path in paths})
         return self._names[group]
 
     def require(self, group: str, name: str, where: str) -> str:
-        """Return `name`, if the group has it. UsageError for another, which proposes the closest, and names a task
-        where a corpus should be."""
+        """Return `name` if the group has it.
+
+        Raises: UsageError: the group does not have it; the message begins with `where` and suggests similar names.
+        """
         if name in (known := self.names(group)):
             return name
         found, tasks = near(name, known), near(name, self.names("task")) if group == "corpus" else []
@@ -60,30 +64,30 @@ class Conf:
         else:
             similar = get_close_matches(name, known, n=3, cutoff=0.0)
             instead = f"write {', '.join(similar)} or another one of {len(known)} in conf/{group}"
-        task = f", and {tasks[0]} is a task" if tasks and not found else ""
-        raise UsageError(f"{where}: there is no {group} {name!r}{task}; {instead}")
+        task = f" ({tasks[0]} is a task)" if tasks and not found else ""
+        raise UsageError(f"{where}: unknown {group} {name!r}{task}; {instead}")
 
     def choice(self, recipe: str) -> str:
-        """The recipe as `recipe=` wants it, with its folder."""
+        """Return the recipe with its folder, as in `recipe=recurrent/lstm`."""
         path = self._recipes[recipe]
         folder = next(each for each in self.folders if each in path.parents)
         return str(path.relative_to(folder / "recipe").with_suffix(""))
 
     def recipe(self, name: str) -> dict[str, Any]:
-        """What a recipe, and those that it inherits from, say: their own keys, and under `choices` those of groups."""
+        """Return the keys of a recipe and its bases; `choices` has the choices of groups."""
         return self._read(self._recipes[name])
 
     def replaced(self, recipe: str) -> dict[str, list[str]]:
-        """The recipes that a recipe inherits from, nearest first, with their settings that the recipe sets itself."""
+        """Return the recipes that a recipe inherits from, nearest first, each with its settings that are overridden."""
         return {
             parent: sorted(nearer & {*flat(read_yaml(self.path(f"recipe/{parent}")))})
             for parent, nearer in self.inherited(recipe).items()
         }
 
     def inherited(self, recipe: str) -> dict[str, set[str]]:
-        """The recipes that a recipe inherits from, nearest first, each with the settings that come before its own.
+        """Return the recipes that a recipe inherits from, nearest first, each with the settings that override its own.
 
-        Of files whose names begin with an underscore, which no study names, only the settings count.
+        Files whose names begin with an underscore are not listed, but their settings are included.
         """
         found: dict[str, set[str]] = {}
         nearer: set[str] = set()
@@ -101,8 +105,10 @@ class Conf:
         return found
 
     def _inherited(self, path: Path, entry: Any) -> Path | None:
-        """The file that an entry of the defaults of the file `path` names; None for one that names no file to inherit
-        from. UsageError for one that does not exist."""
+        """Return the file that an entry of the defaults list of `path` inherits from; None for other entries.
+
+        Raises: UsageError: the file does not exist.
+        """
         if not isinstance(entry, str) or entry == "_self_":
             return None
         name = entry.lstrip("/").removesuffix("@_here_")
@@ -111,7 +117,7 @@ class Conf:
             name = str(group / name)
         inherited = self.path(name)
         if not inherited.exists():
-            raise UsageError(f"{path} inherits from {entry}, and there is no {inherited}; write another")
+            raise UsageError(f"{path}, defaults: {entry}: {inherited} does not exist; write the name of a file")
         return inherited
 
     def _read(self, path: Path) -> dict[str, Any]:
@@ -123,51 +129,60 @@ class Conf:
                     facts = _merged(facts, self._read(inherited))
                 elif isinstance(entry, dict):
                     if len(entry) != 1:
-                        raise UsageError(f"{path}, defaults: {entry} is not one choice; write - override /model: lstm")
+                        raise UsageError(f"{path}, defaults: {entry} must be one choice; write - override /model: lstm")
                     ((group, choice),) = entry.items()
                     facts["choices"][group.removeprefix("override ").lstrip("/")] = choice
             self._facts[path] = _merged(facts, own)
         return self._facts[path]
 
     def corpora_of(self, task: str) -> list[str]:
-        """The corpora that a task names itself, in paths such as `outputs/prepare/grammar_endings/train.jsonl`."""
+        """Return the corpora in a task's paths, such as `outputs/prepare/grammar_endings/train.jsonl`."""
         paths = (text for text in strings(self.says("task", task)) if text.startswith("outputs/prepare/"))
         return sorted({name for path in paths if "$" not in (name := path.split("/")[2])})
 
     def says(self, group: str, name: str) -> dict[str, Any]:
-        """What a choice of a group, and those that it inherits from, say: their own keys, unresolved."""
+        """Return the keys of a choice of a group and its bases, with interpolations unresolved."""
         return self._read(self.path(f"{group}/{name}"))
 
     def tables(self) -> dict[str, dict[str, Any]]:
-        """The specifications of tables, each behind the one that its `after` names; those without `after` come last."""
-        said = {name: self.says("table", name) for name in self.names("table")}
-        behind: dict[Any, list[str]] = {}
-        for name, specification in said.items():
+        """Return the table specifications, ordered by their `after`; tables without `after` come last."""
+        tables = {name: self.says("table", name) for name in self.names("table")}
+        followers: dict[Any, list[str]] = {}
+        for name, specification in tables.items():
             if (after := specification.get("after", _LAST)) not in (None, _LAST):
                 self.require("table", after, f"conf/table/{name}.yaml, after")
-            behind.setdefault(after, []).append(name)
+            followers.setdefault(after, []).append(name)
 
         def placed(after: Any) -> Iterator[str]:
-            for name in sorted(behind.get(after, ()), key=lambda name: name in behind):  # a chain behind single tables
+            for name in sorted(followers.get(after, ()), key=lambda name: name in followers):  # chains come last
                 yield from (name, *placed(name))
 
         order = [*placed(None), *placed(_LAST)]
-        if circle := sorted(said.keys() - {*order}):
-            raise UsageError(f"conf/table: {', '.join(circle)} come after each other; write after: perplexity")
-        return {name: {key: said[name][key] for key in said[name] if key not in ("choices", "after")} for name in order}
+        if circle := sorted(tables.keys() - {*order}):
+            raise UsageError(f"conf/table: the `after` of {', '.join(circle)} form a circle; write after: perplexity")
+        left_out = ("choices", "after")
+        return {name: {key: value for key, value in tables[name].items() if key not in left_out} for name in order}
 
     def class_says(self, target: str, attribute: str) -> Any:
-        """What the class that a `_target_` names sets an attribute to, a class by its name, read without importing what
-        that imports; None where neither it nor a base does, of its module, its package or this one."""
-        require_trusted(target, OWN)  # to find a module imports the package that it is in
+        """Return the value of a class attribute, read from source code without importing the module.
+
+        Args:
+            target: the class, as in `_target_`.
+            attribute: the name of the attribute.
+
+        Returns: the literal, or the name of a class; None if neither the class nor a base sets it. Bases are searched
+            in the same module, the same package and retable.
+        Raises: UsageError: the module does not exist or is not trusted.
+        """
+        require_trusted(target, OWN)  # finding a module imports its package
         module, _, name = target.rpartition(".")
         try:
             spec = find_spec(module)
-        except ModuleNotFoundError:  # of a package above it
+        except ModuleNotFoundError:  # a package above it
             spec = None
         if spec is None or spec.origin is None:
             raise UsageError(
-                f"there is no {module}; write as _target_, in place of {target}, the module and name of a class"
+                f"_target_: {target}: module {module} does not exist; write the module and name of a class"
             )
         if spec.origin not in self._parsed:
             with reading(spec.origin, OSError, SyntaxError, ValueError):
@@ -177,9 +192,9 @@ class Conf:
         while name in classes:
             for each in classes[name].body:
                 if isinstance(each, ast.Assign | ast.AnnAssign) and attribute in map(ast.unparse, _names_of(each)):
-                    return _said(each.value)
+                    return _value_of(each.value)
             name = ast.unparse(classes[name].bases[0]) if classes[name].bases else ""
-        for each in body:  # a base of another module
+        for each in body:  # a base class from another module
             if isinstance(each, ast.ImportFrom) and (spec.parent if each.level else each.module):
                 source = resolve_name("." * each.level + (each.module or ""), spec.parent or "")
                 known = source.partition(".")[0] in (module.partition(".")[0], __name__.partition(".")[0])
@@ -196,7 +211,7 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def comment_of(path: Path) -> str:
-    """The comment at the top of a YAML file, in one line."""
+    """Return the comment at the top of a YAML file as one line."""
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     return " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
 
@@ -205,8 +220,8 @@ def _names_of(assignment: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
     return assignment.targets if isinstance(assignment, ast.Assign) else [assignment.target]
 
 
-def _said(value: ast.expr | None) -> Any:
-    """A class by its name, a literal by what it is."""
+def _value_of(value: ast.expr | None) -> Any:
+    """Return a class's name or a literal's value."""
     match value:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -216,31 +231,34 @@ def _said(value: ast.expr | None) -> Any:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """What a file of `conf/` says. UsageError for one that is no YAML, names no settings, or says one of them twice."""
+    """Return the mapping in a YAML file.
+
+    Raises: UsageError: the file is not valid YAML, is not a mapping, or has a key twice.
+    """
     try:
-        said = yaml.load(path.read_text(encoding="utf-8"), _OneOfEach) or {}  # noqa: S506, it is a safe one
+        content = yaml.load(path.read_text(encoding="utf-8"), _OneOfEach) or {}  # noqa: S506, a safe loader
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is no YAML: {' '.join(str(error).split())}; mend it there") from None
-    if not isinstance(said, dict):
-        raise UsageError(f"{path} names no settings; write key: value, a line each")
-    return said
+        raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())}; correct it there") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} is not a mapping; write one `key: value` per line")
+    return content
 
 
 class _OneOfEach(yaml.CSafeLoader):
-    """Refuses a key that stands twice in a mapping, of which YAML would take the last."""
+    """A safe loader that rejects a key that occurs twice in a mapping; YAML itself would take the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set[str]()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    raise yaml.MarkedYAMLError(problem=f"{key.value} stands there twice", problem_mark=key.start_mark)
+                    raise yaml.MarkedYAMLError(problem=f"{key.value} occurs twice", problem_mark=key.start_mark)
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of both, those of `over` first, at every depth."""
+    """Merge two nested mappings; values of `over` take precedence at every depth."""
     both = {
         key: _merged(base[key], over[key])
         for key in over
@@ -250,7 +268,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """All texts in a configuration."""
+    """Yield all strings in a configuration."""
     match value:
         case str():
             yield value

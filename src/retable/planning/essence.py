@@ -40,7 +40,7 @@ class _Scope:
 
     outer: "_Scope | None"
     is_class: bool = False
-    local: dict[str, str] = field(default_factory=dict)  # by name what is written; "" before its first use
+    local: dict[str, str] = field(default_factory=dict)  # text written for each name; "" before its first use
     by_name: set[str] = field(default_factory=set)  # global here, bound by an import, or an attribute of a class
     enclosing: set[str] = field(default_factory=set)  # nonlocal here
 

@@ -1,10 +1,10 @@
-"""Which code a cell's numbers come of: the definitions that its stage and its configuration reach, and their digest.
+"""Fingerprints of the code that a cell depends on: the definitions that its stage and configuration reach.
 
-Names are followed, not files: from a function, class or constant to those that its body names, through the project's
-imports. A definition counts by its essence (`essence.py`), which has no docstrings, comments, messages and local names,
-and by what its names stand for. So a definition that moves keeps its digest, and an edit elsewhere in its file changes
-nothing. A class counts whole, since its methods are called on objects whose class only shows at run time. Apache
-Hamilton's cache keys functions alike, by their code without docstrings and comments.
+References are followed from definition to definition, through the project's imports. The digest of a definition covers
+its essence (`essence.py`: no docstrings, comments, messages or local names) and the definitions that its names refer
+to. A definition that moves keeps its digest, and an edit elsewhere in its file changes nothing. A class counts as a
+whole, because the class of an object is only known at run time. Apache Hamilton's cache also keys functions by their
+code without docstrings and comments.
 """
 
 import ast
@@ -18,8 +18,8 @@ from pathlib import Path
 from retable.core.errors import UsageError
 from retable.planning.essence import Essence, bindings
 
-# What records a run, reports mistakes, or reads a study, whose cells stand in its report's plan: it decides no number.
-# Nor does what fills in a configuration, on which a cell depends as it then is.
+# Modules that cannot change a number: they record runs, report mistakes, read studies, or complete configurations (a
+# cell depends on the completed configuration itself).
 RECORDING = (
     *("pipelines.config", "pipelines.executors", "pipelines.plan", "pipelines.study"),
     *("pipelines.app.mlflow_run", "pipelines.app.observers", "pipelines.app.run_folder", "pipelines.app.stage"),
@@ -29,16 +29,20 @@ RECORDING = (
     *("retable.planning.cell", "retable.planning.conf", "retable.planning.schema", "retable.planning.study"),
 )
 
-Place = tuple[str, str]  # module, definition; "" for what a module does when it is imported
+Place = tuple[str, str]  # module, definition; "" for the statements that act when the module is imported
 
 
 class UnknownName(UsageError):
-    """A name of a package whose source is known, that nothing there defines."""
+    """A name in a package with known source that nothing there defines."""
 
 
 class Code:
-    """The source of packages: the project's own, and those that the user trusts. `folders` gives each one's folder by
-    its name, or the file of a package that is a single module."""
+    """The source code of packages: the project's own, and those that the user trusts.
+
+    Args:
+        folders: the folder of each package by name, or the file of a package that is a single module.
+        recording: modules that cannot change a number; references to them are ignored.
+    """
 
     def __init__(self, folders: Mapping[str, Path], recording: Iterable[str] = RECORDING):
         self._recording, self._packages = frozenset(recording), frozenset(folders)
@@ -51,52 +55,53 @@ class Code:
         self._digests: dict[Place, str] = {}
 
     def fingerprint(self, names: Iterable[str]) -> str:
-        """The sha256 of all that the definitions `names` reach, such as `retable.models.gpt.GPT`, and of their links.
+        """Return the sha256 of all definitions that `names`, such as `retable.models.gpt.GPT`, reach.
 
-        UnknownName for a name of these packages that nothing defines; a name of another library is passed over.
+        Names of other libraries are ignored.
+
+        Raises: UnknownName: nothing in these packages defines a name.
         """
         linked = {f"{self._digest(place)} {self._links(place)}" for place in self.reached(names)}
         return hashlib.sha256("\n".join(sorted(linked)).encode()).hexdigest()
 
     def digests(self, names: Iterable[str]) -> dict[Place, str]:
-        """The digest of each definition that `names` reach."""
+        """Return the digest of each definition that `names` reach."""
         return {place: self._digest(place) for place in self.reached(names)}
 
     def links(self, names: Iterable[str]) -> dict[Place, str]:
-        """Of each definition that `names` reach, what its names stand for."""
+        """Return, for each definition that `names` reach, the definitions that its names refer to, as text."""
         return {place: self._links(place) for place in self.reached(names)}
 
     def reached(self, names: Iterable[str]) -> set[Place]:
-        """The places of all definitions that `names` reach, themselves among them."""
+        """Return the places of all definitions that `names` reach, including their own."""
         waiting = [place for name in names for place in self._root(name)]
-        found: set[Place] = set()
+        places: set[Place] = set()
         while waiting:
             place = waiting.pop()
-            if place not in found:
-                found.add(place)
+            if place not in places:
+                places.add(place)
                 waiting += self._used(place)
-        return found
+        return places
 
     def _root(self, name: str) -> set[Place]:
         if name.partition(".")[0] not in self._packages:
             return set()
         places = self._resolve(name)
         if not places and not self._records(name):
-            raise UnknownName(f"there is no {name}; write as _target_ the module and name of one that there is")
+            raise UnknownName(f"{name} does not exist; write the module and name of a class or function as _target_")
         return places
 
     def _used(self, place: Place) -> set[Place]:
-        """What the definition at `place` names, and what its module does beside defining."""
+        """Return the definitions that `place` refers to, and its module's statements that act on import."""
         name, definition = place
         effects = {(name, "")} if definition and self._modules[name].effects else set()
         return effects.union(*(places for _, places, _ in self._named(place))) - {place}
 
     def _named(self, place: Place) -> frozenset[tuple[str, frozenset[Place], str]]:
-        """The names that the definition at `place` reads, with the definitions that each stands for, or its full name
-        in another library."""
+        """Return the names that `place` reads, each with its definitions, or with its full name in another library."""
         if place not in self._names:
             name, definition = place
-            module, found = self._modules[name], set()
+            module, named = self._modules[name], set()
             outer = self._imports(name) | dict.fromkeys(module.definitions, "")
             for essence in module.essences(definition):
                 inner = dict(_imports(essence.imports, name, module.is_package))
@@ -105,12 +110,12 @@ class Code:
                     places = self._look_up(name, inner, chain)
                     origin = inner.get(first) or outer.get(first) or ""
                     if places or (origin and origin.partition(".")[0] not in self._packages):
-                        found.add((chain, frozenset(places), "" if places else origin + dot + rest))
-            self._names[place] = frozenset(found)
+                        named.add((chain, frozenset(places), "" if places else origin + dot + rest))
+            self._names[place] = frozenset(named)
         return self._names[place]
 
     def _links(self, place: Place) -> str:
-        """What the names of the definition at `place` stand for: of definitions their digests, so that one may move."""
+        """Return what the names at `place` refer to; definitions by digest, so that they may move."""
         links = (
             f"{chain} {origin or ' '.join(sorted(map(self._digest, places)))}"
             for chain, places, origin in self._named(place)
@@ -118,7 +123,7 @@ class Code:
         return "\n".join(sorted(links))
 
     def _look_up(self, module: str, inner: Mapping[str, str], chain: str) -> set[Place]:
-        """What `chain`, such as `F.cross_entropy`, stands for in `module`, in a definition that imports `inner`."""
+        """Return the definitions of `chain`, such as `F.cross_entropy`, in `module`; `inner` are local imports."""
         first, _, rest = chain.partition(".")
         imports = self._imports(module)
         if first in inner:
@@ -131,7 +136,7 @@ class Code:
         return next(filter(None, starred), set())
 
     def _resolve(self, dotted: str) -> set[Place]:
-        """The definition that a full name ends at, or all of a module that is named alone."""
+        """Return the definition of a full name; for a module's name, all its definitions."""
         parts = dotted.split(".")
         name = next((n for i in range(len(parts), 0, -1) if (n := ".".join(parts[:i])) in self._modules), None)
         if name is None or self._records(name):
@@ -142,16 +147,16 @@ class Code:
         return self._look_up(name, {}, ".".join(rest))
 
     def _imports(self, module: str) -> dict[str, str]:
-        found = self._modules[module]
-        if found.imports is None:
-            nodes = found.tree.body
-            found.imports = dict(_imports(nodes, module, found.is_package))
-        return found.imports
+        parsed = self._modules[module]
+        if parsed.imports is None:
+            nodes = parsed.tree.body
+            parsed.imports = dict(_imports(nodes, module, parsed.is_package))
+        return parsed.imports
 
     def _stars(self, module: str) -> list[str]:
-        """The modules whose names it imports as a whole."""
-        found = self._modules[module]
-        return [_source(node, module, found.is_package) for node in found.stars]
+        """Return the modules that `module` imports by `from … import *`."""
+        parsed = self._modules[module]
+        return [_source(node, module, parsed.is_package) for node in parsed.stars]
 
     def _records(self, name: str) -> bool:
         return any(name == each or name.startswith(f"{each}.") for each in self._recording)
@@ -168,7 +173,7 @@ class Code:
 @dataclass
 class _Module:
     path: Path
-    imports: dict[str, str] | None = field(default=None, init=False)  # of the module's own level, by the name they bind
+    imports: dict[str, str] | None = field(default=None, init=False)  # imports at module level, by the name they bind
     _essences: dict[int, Essence] = field(default_factory=dict, init=False)  # by the statement's place in the module
 
     @property
@@ -181,7 +186,7 @@ class _Module:
 
     @cached_property
     def compiled(self) -> list[str]:
-        """The words of the C source and the data of the module's name, without comments: each definition needs them."""
+        """Return the words of the module's C source and YAML data of the same name; all definitions depend on them."""
         source, data = self.path.with_suffix(".c"), self.path.with_suffix(".yaml")
         words: list[str] = []
         if source.exists():
@@ -192,16 +197,16 @@ class _Module:
 
     @cached_property
     def definitions(self) -> dict[str, list[int]]:
-        """The statements that bind a name, by their places in the module: several where it is bound more than once."""
-        found: dict[str, list[int]] = {}
+        """Return, for each name, the positions of the module's statements that bind it."""
+        places: dict[str, list[int]] = {}
         for place, node in enumerate(self.tree.body):
             for name in _bound(node):
-                found.setdefault(name, []).append(place)
-        return found
+                places.setdefault(name, []).append(place)
+        return places
 
     @cached_property
     def effects(self) -> list[int]:
-        """The statements that do something when the module is imported, beside binding names."""
+        """Return the positions of statements that act on import, apart from binding names."""
         return [place for place, node in enumerate(self.tree.body) if _acts(node)]
 
     @cached_property
@@ -209,7 +214,7 @@ class _Module:
         return [node for node in self.tree.body if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
 
     def essences(self, definition: str) -> list[Essence]:
-        """Those of the statements that define it; for "", of those that act."""
+        """Return the essences of the statements that bind `definition`; for "", of those that act on import."""
         places = self.definitions[definition] if definition else self.effects
         self._essences |= {place: Essence(self.tree.body[place]) for place in {*places} - self._essences.keys()}
         return [self._essences[place] for place in places]
@@ -223,7 +228,7 @@ def _module_name(package: str, path: Path, folder: Path) -> str:
 
 
 def _bound(node: ast.stmt) -> Iterator[str]:
-    """The names that a statement of a module's own level binds, imports apart."""
+    """Yield the names that a statement at module level binds, except by imports."""
     if not (isinstance(node, ast.If) and (_is_for_types(node) or _is_main(node))):
         yield from (name for name, each in bindings([node]) if not isinstance(each, ast.Import | ast.ImportFrom))
 
@@ -252,7 +257,7 @@ def _is_main(node: ast.If) -> bool:
 
 
 def _imports(nodes: Iterable[ast.stmt], module: str, is_package: bool) -> Iterator[tuple[str, str]]:
-    """The names that the imports among statements bind, with what they stand for."""
+    """Yield the names that imports among the statements bind, each with its full name."""
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -264,7 +269,7 @@ def _imports(nodes: Iterable[ast.stmt], module: str, is_package: bool) -> Iterat
 
 
 def _source(node: ast.ImportFrom, module: str, is_package: bool) -> str:
-    """The module that `module` imports names from."""
+    """Return the full name of the module that a from-import in `module` reads."""
     if not node.level:
         return node.module or ""
     up = module.split(".")[: len(module.split(".")) - node.level + is_package]

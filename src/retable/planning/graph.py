@@ -25,10 +25,10 @@ Params = dict[str, dict[str, dict[str, Any]]]  # by stage and key the entry of a
 
 
 def keys_of(study: Study) -> dict[str, str]:
-    """The key of each cell in `params.yaml`, by its place.
+    """Return the key of each cell in `params.yaml`, by its place.
 
-    It is the cell's name without its corpus. If several cells of a stage share that name, only the first has it, and
-    the others have their corpus in front: cells keep their keys when a study gets another corpus.
+    The key is the cell's name without its corpus. If several cells of a stage share that name, the first has it and
+    the others are prefixed by their corpus, so that cells keep their keys when a study gets another corpus.
     """
     keys: dict[str, str] = {}
     taken = set[tuple[str, str]]()
@@ -36,14 +36,16 @@ def keys_of(study: Study) -> dict[str, str]:
         group = cell.out.partition("/")[0]
         key = cell.short_name if (cell.stage, cell.short_name) not in taken else f"{group}-{cell.short_name}"
         if (cell.stage, key) in taken:
-            raise UsageError(f"study {study.name}: two cells of {cell.stage} are called {key}; rename one, as: …")
+            raise UsageError(
+                f"study {study.name}: two cells of stage {cell.stage} have the key {key}; rename one, as: …"
+            )
         taken.add((cell.stage, key))
         keys[place] = key
     return keys
 
 
 def params_of(study: Study, data: Mapping[str, Sequence[str]]) -> Params:
-    """The content of `params.yaml`. `data` are the paths that each cell reads besides other cells, by its place."""
+    """Return the content of `params.yaml`; `data` lists, by a cell's place, the paths it reads besides other cells."""
     keys, params = keys_of(study), Params()
     for stage in STAGES:
         cells = [cell for cell in study.cells.values() if cell.stage == stage]
@@ -62,7 +64,7 @@ def params_of(study: Study, data: Mapping[str, Sequence[str]]) -> Params:
 
 
 def _put(entry: dict[str, Any], name: str, value: Any) -> None:
-    """Nest a dotted name, so that `exp run -S` finds it; below a choice of a group, such as `objective`, it stays."""
+    """Store a dotted name as nested keys, which `exp run -S` needs; flat if its parent is a choice of a group."""
     *path, last = name.split(".")
     part = entry
     for key in path:
@@ -74,7 +76,7 @@ def _put(entry: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _typed(text: str) -> Any:
-    """A setting as YAML shows it: a number as a number, if that is written alike, otherwise the text."""
+    """Return a setting as a number or null if its text stays the same, otherwise as text."""
     try:
         value = yaml.load(text, yaml.CSafeLoader)
     except yaml.YAMLError:
@@ -83,18 +85,18 @@ def _typed(text: str) -> Any:
 
 
 def settings_of(entry: Mapping[str, Any]) -> dict[str, str]:
-    """The settings of an entry of `params.yaml`, as Hydra's command line takes them."""
-    found: dict[str, str] = {}
+    """Return the settings of an entry of `params.yaml` by dotted name, as texts for Hydra's command line."""
+    settings: dict[str, str] = {}
 
     def collect(part: Mapping[str, Any], prefix: str) -> None:
         for key, value in part.items():
             if isinstance(value, dict):
                 collect(value, f"{prefix}{key}.")
             else:
-                found[prefix + str(key)] = setting_text(value)
+                settings[prefix + str(key)] = setting_text(value)
 
     collect({key: value for key, value in entry.items() if key != "of"}, "")
-    return found
+    return settings
 
 
 def setting_text(value: Any) -> str:
@@ -109,8 +111,15 @@ def setting_text(value: Any) -> str:
 
 
 def pipeline_of(study: Study, params: Params, code: Sequence[str], library: str, root: str = "") -> dict[str, Any]:
-    """The content of `dvc.yaml`. `code` are the paths of the code that plans are made of, `library` is that of the
-    package `retable`. `root` is the path in front of `study.yaml`: empty in the study's folder."""
+    """Return the content of `dvc.yaml`.
+
+    Args:
+        study: the study.
+        params: the content of `params.yaml`.
+        code: paths of the code that plans depend on.
+        library: path of the package `retable`.
+        root: path in front of `study.yaml`; empty in the study's folder.
+    """
     results, records = f"{root}results", f"{root}records"
     stages: dict[str, Any] = {
         "plan": {
@@ -146,7 +155,7 @@ def pipeline_of(study: Study, params: Params, code: Sequence[str], library: str,
 
 
 def _plots(study: Study, results: str, library: str) -> list[dict[str, Any]]:
-    """Bars of the scores, and the learning curves of each stage and text in one figure."""
+    """Return DVC's plots: bars of the scores, and a figure of learning curves per stage, corpus and task."""
     bars, lines = (f"{library}/reporting/templates/dvc_{name}.json" for name in ("scores", "curves"))
     scores = {"template": bars, "x": "value", "y": {f"{results}/metrics.csv": "system"}}
     curves: dict[str, dict[str, str]] = {}
@@ -159,12 +168,12 @@ def _plots(study: Study, results: str, library: str) -> list[dict[str, Any]]:
 
 
 def pipeline_text(pipeline: Mapping[str, Any], file: str) -> str:
-    """`dvc.yaml`."""
+    """Return the text of `dvc.yaml`; `file` is the study's file, for the header."""
     return _HEADER.format(file=file) + yaml.dump(pipeline, sort_keys=False, width=10_000, Dumper=_Dumper)
 
 
 def params_text(params: Params, file: str) -> str:
-    """`params.yaml`: of each cell a line of settings, and a line of its output and inputs."""
+    """Return the text of `params.yaml`: per cell a line of settings and a line of its output and inputs."""
     lines = [_HEADER.format(file=file)]
     for stage, entries in params.items():
         lines.append(f"{stage}:\n")
@@ -179,7 +188,7 @@ def _flow(value: Any) -> str:
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Without aliases, where two stages have the same list."""
+    """A dumper that writes a shared list in full each time instead of a YAML alias."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -36,7 +36,7 @@ Band = Annotated[list[Name | float], AfterValidator(_band)]
 
 
 def key(example: str, alias: str | None = None) -> Any:
-    """A key that may be left out, with an example for messages."""
+    """Return the field of an optional key, with an example for messages."""
     return Field(None, alias=alias, examples=[example])
 
 
@@ -88,12 +88,14 @@ class Ablation(Keys):
     @model_validator(mode="after")
     def _one_claim(self) -> "Ablation":
         if (self.holds is None) == (self.alike is None):
-            raise ValueError("write one of holds and alike: the pairs that were published to differ, or not to")
+            raise ValueError(
+                "write one of holds and alike: the pairs that differ, or do not differ, in the published results"
+            )
         for pair in self.holds or self.alike:
             if pair[0] == pair[1] or not {*pair} <= {*self.systems}:
                 raise ValueError(f"{pair} is not a pair of its systems; write two of {self.systems}")
         if self.alike and not self.margin:
-            raise ValueError("alike has no margin; write how large a difference of its metric counts as none")
+            raise ValueError("alike has no margin; write the largest difference of its metric that counts as none")
         return self
 
 
@@ -160,27 +162,27 @@ REPORTED = tuple(Reported.model_fields)
 
 
 def keys_of(model: type[Keys]) -> dict[str, FieldInfo]:
-    """The fields of a model by their keys in YAML."""
+    """Return the fields of a model by their keys in YAML."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def parse(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return what a study contains, without null values.
+    """Check the content of a study's file and return it without null values.
 
-    Raises: UsageError: a key or value is wrong; the line contains its place and an example.
+    Raises: UsageError: a key or value is wrong; the message begins with `where` and contains its place and an example.
     """
     try:
         return StudyKeys.model_validate(given).model_dump(by_alias=True, exclude_unset=True)
     except ValidationError as error:
         mistakes = [_mistake(each, given) for each in error.errors(include_url=False)]
-    place, what, _, advice = max(mistakes, key=lambda mistake: len(mistake[0]))  # of a union's members the nearest
-    wanted = dict.fromkeys(wanted for other, said, wanted, _ in mistakes if (other, said) == (place, what))
+    place, problem, _, advice = max(mistakes, key=lambda mistake: len(mistake[0]))  # the closest member of a union
+    expectations = dict.fromkeys(each for other, message, each, _ in mistakes if (other, message) == (place, problem))
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
-    raise UsageError(f"{where}{path and f', {path}'}: {what}{' or '.join(wanted)}{advice and f'; {advice}'}")
+    raise UsageError(f"{where}{path and f', {path}'}: {problem}{' or '.join(expectations)}{advice and f'; {advice}'}")
 
 
 def _mistake(error: Any, value: Any) -> tuple[list[Any], str, str, str]:
-    """The place of an error in a study, what is wrong in two parts, and what to write there."""
+    """Return the place of pydantic's error in a study, the message in two parts, and the advice."""
     place, example = list[Any](), ""
     model: type[Keys] = StudyKeys
     for step in error["loc"]:  # some steps are pydantic's names for the members of a union
@@ -192,7 +194,7 @@ def _mistake(error: Any, value: Any) -> tuple[list[Any], str, str, str]:
             value = value[step]
     match error["type"]:
         case "extra_forbidden":
-            return place, "there is no such key", "", closest(str(place[-1]), keys_of(model))
+            return place, "unknown key", "", closest(str(place[-1]), keys_of(model))
         case "missing":
             return place, "has no ", str(error["loc"][-1]), f"write {example}"
         case "value_error":

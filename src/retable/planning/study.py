@@ -1,7 +1,7 @@
-"""Studies: what to train and to measure, in a few lines, and the cells that they stand for.
+"""Read a study (the systems to train and the benchmarks to run) and derive its cells.
 
-A study names systems by their recipes; stages, folders, commands and what a cell is made from follow from the recipes
-and from each other. It is checked when it is read: each mistake is one line that names the thing and what to write.
+A study lists systems by their recipes. The stages, folders, commands and inputs of all cells are derived from the
+recipes. Reading a study checks it: each mistake raises UsageError in one line.
 """
 
 import os
@@ -25,7 +25,7 @@ _PLACE = re.compile(r"[\w./+-]+", re.ASCII)
 _SEED = re.compile(r"-\d+(?=/|$)")  # at the end of a cell's name
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
 _OF_THE_MACHINE = {"hydra", "callbacks", "logger"}
-# What a cell's place, its inputs and what it can answer follow from, beside what is chosen for it.
+# Settings, besides a cell's chosen groups, that determine its place, its inputs and its kind of system.
 _PLANNED = {
     *("system", "seed", "recipe", "task", "init", "embedding", "objective", "trainer", "decoding"),
     *("out", "tokens", "stage", "cell", "cells", "benchmark", "adaptation"),
@@ -34,8 +34,13 @@ _PLANNED = {
 
 @dataclass(frozen=True)
 class Study:
-    """The cells of a study by their places, in its order, what it says for the report, and by system with `rates` the
-    rate of each of those that stand for it."""
+    """A study with its cells.
+
+    Attributes:
+        cells: the cells by place (`<stage>/<out>`), in the study's order.
+        reported: the study's settings for its report.
+        rates: for each system with `rates`, the learning rate of each system that was derived from it, by name.
+    """
 
     name: str
     cells: Mapping[str, Cell]
@@ -67,7 +72,7 @@ def more_seeds(study: Study, other: Study) -> list[Cell]:
                 f"cell of this study {key}={own.get(key)}; give both studies the same settings"
             )
     if not cells:
-        raise UsageError(f"study {study.name}, more_seeds: study {other.name} has no further seed of these systems")
+        raise UsageError(f"study {study.name}, more_seeds: study {other.name} adds no seeds of these systems")
     return cells
 
 
@@ -80,13 +85,13 @@ def _without_seeds(text: str) -> str:
 
 
 def read_study(conf: Conf, file: Path) -> Study:
-    """Read the study in a file `<name>/study.yaml`. UsageError, in one line, for one with a mistake."""
-    said = read_yaml(file)
-    return expand(conf, str(said.pop("name", None) or file.resolve().parent.name), said)
+    """Read a study from its file `<name>/study.yaml`; raise UsageError for a mistake in it."""
+    content = read_yaml(file)
+    return expand(conf, str(content.pop("name", None) or file.resolve().parent.name), content)
 
 
 def expand(conf: Conf, name: str, said: Mapping[str, Any]) -> Study:
-    """The cells that a study's lines stand for. UsageError, in one line, where they stand for none."""
+    """Return the study with the cells derived from `said`, the content of its file; raise UsageError for a mistake."""
     return _Expansion(conf, f"study {name}", said).study(name)
 
 
@@ -95,12 +100,16 @@ class _Expansion:
         self._conf, self._where, self._said = conf, where, parse(said, where)
         self._cells: dict[str, Cell] = {}
         self._rates: dict[str, dict[str, float]] = {}
-        self._pretrained: dict[str, tuple[Cell, frozenset[str]]] = {}  # what benchmarks measure, and what it can answer
+        self._pretrained: dict[
+            str, tuple[Cell, frozenset[str]]
+        ] = {}  # cells that benchmarks can measure, with their kinds of system
 
     def study(self, name: str) -> Study:
         _require_name(name, "a study")
         entries = list(self._entries())
-        for entry in sorted(entries, key=lambda entry: bool(entry.get("init"))):  # what others may start from
+        for entry in sorted(
+            entries, key=lambda entry: bool(entry.get("init"))
+        ):  # systems that others may start from come first
             if not entry.get("task") and self._stage(entry) not in TASK_STAGES:
                 self._add_pretrained(entry)
         for entry in entries:
@@ -112,17 +121,17 @@ class _Expansion:
         for adaptation, selection in self._said.get("adaptations", {}).items():
             where = f"{self._where}, adaptations"
             self._conf.require("adaptation", adaptation, where)
-            for cell in self._selected(selection, f"{where}.{adaptation}", self._wanted("adaptation", adaptation)):
+            for cell in self._selected(selection, f"{where}.{adaptation}", self._required("adaptation", adaptation)):
                 self._add_adapted(cell, adaptation)
-        for system, said in self._said.get("mixtures", {}).items():
-            self._add_mixture(system, said)
-        asked: dict[str, list[str]] = {}  # by the place of what is measured, which is read once for all of them
+        for system, mixture in self._said.get("mixtures", {}).items():
+            self._add_mixture(system, mixture)
+        by_place: dict[str, list[str]] = {}  # benchmarks by the measured cell, which is loaded once for all of them
         for benchmark, selection in self._said.get("benchmarks", {}).items():
             self._conf.require("benchmark", benchmark, f"{self._where}, benchmarks")
             where = f"{self._where}, benchmarks.{benchmark}"
-            for cell in self._selected(selection, where, self._wanted("benchmark", benchmark)):
-                asked.setdefault(cell.place, []).append(benchmark)
-        for place, benchmarks in asked.items():
+            for cell in self._selected(selection, where, self._required("benchmark", benchmark)):
+                by_place.setdefault(cell.place, []).append(benchmark)
+        for place, benchmarks in by_place.items():
             self._add_evaluation(self._pretrained[place][0], benchmarks)
         for decoding, selection in self._said.get("texts", {}).items():
             self._conf.require("decoding", decoding, f"{self._where}, texts")
@@ -148,7 +157,7 @@ class _Expansion:
         return Study(name, self._cells, reported, self._rates)
 
     def _entries(self) -> Iterator[dict[str, Any]]:
-        """The systems, each with the study's own settings where it says nothing else, one recipe and one start each."""
+        """Yield an entry per system, recipe and start, completed by the study's shared settings."""
         shared = {key: self._said[key] for key in ("corpus", "tokenizer", "seeds", "trainer") if key in self._said}
         for entry in self._said.get("systems", ()):
             recipes, starts = _listed(entry["of"]), _listed(entry.get("init")) or [None]
@@ -159,14 +168,14 @@ class _Expansion:
                 system = _require_name(_filled(str(entry.get("as", "{of}")), names), f"{self._where}, systems, as")
                 if system != recipe and system in self._conf.names("recipe") and system != names["{init}"]:
                     raise UsageError(
-                        f"{self._where}, systems: {system} is of recipe {recipe}, and another is called {system}; "
+                        f"{self._where}, systems: {system} has recipe {recipe}, but is the name of another recipe; "
                         f"leave `as` out, or write another name, such as: {system}_of_{self._where.rpartition(' ')[2]}"
                     )
                 one = shared | entry | {"of": recipe, "as": system, "init": init}
                 yield from self._at_rates(one)
 
     def _at_rates(self, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """An entry for each of its `rates` of learning, or for each of the system's that it starts from, or itself."""
+        """Yield an entry per learning rate: its own `rates`, or those of the system that it starts from."""
         system = entry["as"]
         where = f"{self._where}, system {system}"
         tuned = [key for key in ("init", "embedding") if entry.get(key) in [*self._rates]]
@@ -176,35 +185,33 @@ class _Expansion:
             start = entry[tuned[0]]
             raise UsageError(f"{where} starts from {start}, which has rates; start from one of them, {start}_rate_1")
         else:
-            given = [*self._rates[entry[tuned[0]]].items()] if tuned else [("", rate) for rate in entry["rates"]]
-            for number, (start, rate) in enumerate(given, start=1):
-                name, said = f"{system}_rate_{number}", entry.get("set") or {}
-                own = {tuned[0]: start} if tuned else {"set": {**said, "optimizer.lr": rate}}
+            rates = [*self._rates[entry[tuned[0]]].items()] if tuned else [("", rate) for rate in entry["rates"]]
+            for number, (start, rate) in enumerate(rates, start=1):
+                name, settings = f"{system}_rate_{number}", entry.get("set") or {}
+                own = {tuned[0]: start} if tuned else {"set": {**settings, "optimizer.lr": rate}}
                 self._rates.setdefault(system, {})[name] = self._rate(rate, where)
                 yield entry | {"as": name} | own
 
-    def _rate(self, said: Any, where: str) -> float:
+    def _rate(self, value: Any, where: str) -> float:
         try:
-            return float(said)
+            return float(value)
         except (TypeError, ValueError):
-            raise UsageError(f"{where}, rates: {said!r} is no number; write rates: [1e-3, 2e-3]") from None
+            raise UsageError(f"{where}, rates: {value!r} is not a number; write rates: [1e-3, 2e-3]") from None
 
     def _stage(self, entry: Mapping[str, Any]) -> str:
         facts = self._conf.recipe(entry["of"])
         if "stage" not in facts:
-            raise UsageError(f"conf/recipe/{self._conf.choice(entry['of'])}.yaml says no stage; give it one: pretrain")
+            raise UsageError(f"conf/recipe/{self._conf.choice(entry['of'])}.yaml has no stage; write stage: pretrain")
         return str(facts["stage"])
 
     def _add_pretrained(self, entry: Mapping[str, Any]) -> None:
         facts, stage = self._conf.recipe(entry["of"]), self._stage(entry)
         where = f"{self._where}, system {entry['as']}"
         if entry.get("decoding"):
-            raise UsageError(
-                f"{where}: decoding is for systems of a task; give it one, task: translation, or leave decoding out"
-            )
+            raise UsageError(f"{where}: decoding needs a task; add one, as in task: translation, or leave decoding out")
         if entry.get("init") and (stage != "pretrain" or _is_counted(facts, entry)):
-            what = "learns its vectors" if stage == "embed" else "is counted"
-            raise UsageError(f"{where}: {entry['of']} {what} from nothing; leave init out")
+            kind = "word vectors" if stage == "embed" else "a count-based model"
+            raise UsageError(f"{where}: {entry['of']} is {kind} and cannot start from another system; leave init out")
         for corpus, seed in product(self._corpora(entry), self._seeds(entry)):
             tokenizer = self._tokenizer(entry)
             chosen = {"system": entry["as"], "seed": str(seed)}
@@ -232,17 +239,18 @@ class _Expansion:
     def _add_trained(self, entry: Mapping[str, Any]) -> None:
         where = f"{self._where}, system {entry['as']}"
         if not (tasks := _listed(entry.get("task"))):
-            raise UsageError(f"{where}: {entry['of']} is trained on a task; give it one: task: sentiment")
+            raise UsageError(f"{where}: {entry['of']} needs a task; add one, as in task: sentiment")
         for task in tasks:
-            said = self._conf.says("task", self._conf.require("task", task, where))
-            if "_target_" not in said.get("task", {}):
+            settings = self._conf.says("task", self._conf.require("task", task, where))
+            if "_target_" not in settings.get("task", {}):
                 raise UsageError(
                     f"{where}: conf/task/{task}.yaml has no type; write defaults: [/task_type/sentences, _self_], or "
                     "another of conf/task_type"
                 )
-            wordless = self._conf.class_says(said["task"]["_target_"], "wordless")
-            spelt = wordless or (self._conf.class_says(said["task"]["_target_"], "in_words") and self._spells(entry))
-            form = said.get("out", "${task_name}/${system}-${seed}")
+            target = settings["task"]["_target_"]
+            wordless = self._conf.class_says(target, "wordless")
+            spelt = wordless or (self._conf.class_says(target, "in_words") and self._spells(entry))
+            form = settings.get("out", "${task_name}/${system}-${seed}")
             form = form.replace("${hydra:runtime.choices.corpus}", "${corpus}")
             for corpus in [""] if spelt and "${corpus}" not in form else self._corpora(entry):
                 for other in self._conf.corpora_of(task):
@@ -253,7 +261,7 @@ class _Expansion:
     def _trained(self, entry: Mapping[str, Any], task: str, corpus: str, seed: int, form: str) -> Cell:
         tokenizer, reads = "", list[str]()
         settings: dict[str, str] = {}
-        if corpus and _is_checkpoint(entry.get("init")):  # which brings its tokenizer
+        if corpus and _is_checkpoint(entry.get("init")):  # a checkpoint has its own tokenizer
             self._prepare(corpus)
             reads += self._pairs(corpus)
             settings |= {"corpus": corpus}
@@ -271,32 +279,32 @@ class _Expansion:
             stage, settings["embedding"] = "finetune", f"outputs/{reads[-1]}/vectors.bin"
         settings |= {"system": entry["as"], "seed": str(seed)}
         settings |= self._choices(entry, "objective", "trainer", "decoding")
-        # a task that brings its own text may have another corpus than the study, whose grammar it is of
+        # A task with its own text may set another corpus than the study's.
         settings |= _set(entry, settings.keys() - {"corpus"}, f"{self._where}, system {entry['as']}")
         facts = {"corpus": corpus, "task_name": task, "system": entry["as"], "seed": str(seed)}
         try:
             out = Template(form).substitute(facts)
         except (KeyError, ValueError):
             raise UsageError(
-                f"conf/task/{task}.yaml, out: {form} is of more than {', '.join(facts)}; write "
+                f"conf/task/{task}.yaml, out: {form} may refer only to {', '.join(facts)}; write "
                 "${corpus}/${task_name}-${system}-${seed}"
             ) from None
         return Cell(stage, out, settings, reads=tuple(reads), corpus=corpus, tokenizer=tokenizer)
 
     def _spells(self, entry: Mapping[str, Any]) -> bool:
-        """Whether a recipe's model reads words by their spelling, and no tokens."""
+        """Return whether the recipe's model reads words by their spelling instead of token ids."""
         facts = self._conf.recipe(entry["of"])
         chosen = facts["choices"].get("model")
         model = self._conf.says("model", chosen) if chosen else facts.get("model") or {}
         if "_target_" not in model:
             raise UsageError(
-                f"conf/recipe/{self._conf.choice(entry['of'])}.yaml says not which model it trains; write defaults: "
+                f"conf/recipe/{self._conf.choice(entry['of'])}.yaml chooses no model; write defaults: "
                 "[override /model: lstm], or another of conf/model"
             )
         return bool(self._conf.class_says(model["_target_"], "spelt"))
 
     def _add_adapted(self, trained: Cell, adaptation: str) -> None:
-        """A system that goes on learning while it reads is called after the trained one and the way that it learns."""
+        """Add a cell for dynamic evaluation of `trained`; its name is the system's plus the adaptation's."""
         system, seed = f"{trained.settings['system']}_{adaptation}", trained.settings["seed"]
         settings = {"corpus": trained.corpus, "tokenizer": trained.tokenizer, "cell": trained.out}
         cell = Cell(
@@ -311,13 +319,15 @@ class _Expansion:
         self._add(cell)
         self._pretrained[cell.place] = cell, _LANGUAGE_MODEL
 
-    def _add_mixture(self, system: str, said: Sequence[str] | Mapping[str, Any]) -> None:
+    def _add_mixture(self, system: str, mixture: Sequence[str] | Mapping[str, Any]) -> None:
         where = f"{self._where}, mixtures.{_require_name(system, f'{self._where}, mixtures')}"
-        said = said if isinstance(said, Mapping) else {"of": said}
-        parts, weights = said["of"], said.get("weights", "fitted")
+        mixture = mixture if isinstance(mixture, Mapping) else {"of": mixture}
+        parts, weights = mixture["of"], mixture.get("weights", "fitted")
         cells = [cell for part in parts for cell in self._selected([part], where)]
         if len({cell.corpus for cell in cells}) != 1 or len(cells) < 2:
-            raise UsageError(f"{where}: {parts} are not two systems or more of one text, of a seed each; name those")
+            raise UsageError(
+                f"{where}: {parts} must be two or more systems of one corpus, one seed each; write their names"
+            )
         first = cells[0]
         places = [cell.place for cell in cells]
         settings = {"corpus": first.corpus, "tokenizer": first.tokenizer, "cells": f"[{','.join(places)}]"}
@@ -351,80 +361,90 @@ class _Expansion:
         )
 
     def _discriminators(self, group: str, names: Sequence[str], corpus: str) -> tuple[str, ...]:
-        """The places of the discriminators that benchmarks or a decoding steer by, which the study is to train."""
-        found = []
+        """Return the places of the discriminators that benchmarks or a decoding use; the study must train them."""
+        places = []
         for name in names:
             if discriminator := self._conf.says(group, name).get("discriminator"):
                 if not isinstance(discriminator, Mapping) or "cell" not in discriminator:
                     raise UsageError(
-                        f"conf/{group}/{name}.yaml, discriminator: {discriminator!r} names no cell; write as "
-                        "conf/decoding/fudge.yaml does"
+                        f"conf/{group}/{name}.yaml, discriminator: {discriminator!r} has no key cell; write it as in "
+                        "conf/decoding/fudge.yaml"
                     )
                 place = _filled(discriminator["cell"], {"${text}": corpus})
                 if place not in self._cells:
                     raise UsageError(
-                        f"{self._where}: {group} {name} is steered by {place}, which the study does not train; give it "
+                        f"{self._where}: {group} {name} needs {place}, which the study does not train; add "
                         "that system, as in {of: lstm_prefixes, task: sentiment_prefixes}"
                     )
-                found.append(place)
-        return tuple(found)
+                places.append(place)
+        return tuple(places)
 
-    def _wanted(self, group: str, name: str) -> str:
-        """The kind of system that a benchmark, or an adaptation, asks for."""
+    def _required(self, group: str, name: str) -> str:
+        """Return the kind of system that a benchmark or adaptation needs: the `asks_for` of its class."""
         file = f"conf/{group}/{name}.yaml"
         if (target := self._conf.says(group, name).get("_target_")) is None:
-            raise UsageError(f"{self._where}: {file} names no class; give it one: _target_: module.Name")
+            raise UsageError(f"{self._where}: {file} has no class; write _target_: module.Name")
         if (kind := self._conf.class_says(target, "asks_for")) is None:
             raise UsageError(
-                f"{self._where}: {target} of {file} says not what it measures; give it asks_for = LanguageModel, "
-                "or another kind of retable.core.systems"
+                f"{self._where}: {target} in {file} has no attribute asks_for; write asks_for = LanguageModel, "
+                "or another class of retable.core.systems"
             )
         return str(kind)
 
-    def _selected(self, selection: Any, where: str, wanted: str = "LanguageModel") -> list[Cell]:
-        """The cells that a selection names: systems such as `kn5`, or with corpus or seed, `ptb/kn5`, `kn5-1`, in each
-        of which `*` stands for anything; `all`, that is those that can answer, and `{all but: […]}`."""
-        able = {place: cell for place, (cell, answers) in self._pretrained.items() if wanted in answers}
+    def _selected(self, selection: Any, where: str, kind: str = "LanguageModel") -> list[Cell]:
+        """Return the cells that a selection of a study lists.
+
+        Args:
+            selection: names such as `kn5`, `ptb/kn5` or `kn5-1`, where `*` matches anything; `all` for each cell of
+                this kind; or `{all but: […]}`.
+            where: place in the study, for messages.
+            kind: name of a class of `retable.core.systems` that each cell must have.
+        """
+        able = {place: cell for place, (cell, kinds) in self._pretrained.items() if kind in kinds}
         if selection == "all":
             return list(able.values())
         if isinstance(selection, Mapping):
             left = {cell.place for name in _listed(selection["all but"]) for cell in self._matching(name, where)}
             return [cell for place, cell in able.items() if place not in left]
-        found = {cell.place: cell for name in _listed(selection) for cell in self._matching(name, where)}
-        for place in found:
+        cells = {cell.place: cell for name in _listed(selection) for cell in self._matching(name, where)}
+        for place in cells:
             if place not in able:
-                raise UsageError(f"{where}: {place} is no {wanted}, which this asks for; leave it out")
-        return list(found.values())
+                raise UsageError(f"{where}: {place} is not a {kind}, which is required here; leave it out")
+        return list(cells.values())
 
     def _matching(self, name: str, where: str) -> list[Cell]:
         corpus, _, rest = str(name).rpartition("/")
         cells = [cell for cell, _ in self._pretrained.values() if fnmatchcase(cell.corpus, corpus or "*")]
-        found = [cell for cell in cells if cell.settings["system"] == rest]  # gpt-2, before the second seed of gpt
-        if not found:
+        matching = [cell for cell in cells if cell.settings["system"] == rest]  # system gpt-2 before seed 2 of gpt
+        if not matching:
             pattern = rest if "-" in rest else f"{rest}-*"
-            found = [cell for cell in cells if fnmatchcase(cell.out.rpartition("/")[2], pattern)]
-        if not found:
+            matching = [cell for cell in cells if fnmatchcase(cell.out.rpartition("/")[2], pattern)]
+        if not matching:
             known = dict.fromkeys(cell.settings["system"] for cell, _ in self._pretrained.values())
             raise UsageError(f"{where}: the study has no pretrained system {name!r}; {closest(rest, known)}")
-        return found
+        return matching
 
     def _initial(self, entry: Mapping[str, Any], corpus: str, seed: int) -> str:
-        """What `init=` is: a checkpoint, or the place of the system of this study that it names."""
+        """Return the value of `init=`: a checkpoint, or the place of a system of this study."""
         return str(entry["init"]) if _is_checkpoint(entry["init"]) else self._start(entry, "init", corpus, seed)
 
     def _start(self, entry: Mapping[str, Any], key: str, corpus: str, seed: int) -> str:
-        """The place of the system that an entry starts from, of its own corpus if that has one, and of its own seed, or
-        else of the first."""
+        """Return the place of the system that an entry starts from.
+
+        The entry's own corpus is preferred, then its own seed, then the first match.
+        """
         where = f"{self._where}, system {entry['as']}, {key}"
-        found = self._matching(entry[key], where)
-        found = [cell for cell in found if (cell.stage == "embed") == (key == "embedding")] or found
-        near = [cell for cell in found if cell.corpus == corpus] or found
+        cells = self._matching(entry[key], where)
+        cells = [cell for cell in cells if (cell.stage == "embed") == (key == "embedding")] or cells
+        near = [cell for cell in cells if cell.corpus == corpus] or cells
         if len({cell.corpus for cell in near}) > 1:
-            raise UsageError(f"{where}: {entry[key]} is of several corpora; name one, {near[0].corpus}/{entry[key]}")
+            raise UsageError(
+                f"{where}: {entry[key]} has several corpora; write one of them, as in {near[0].corpus}/{entry[key]}"
+            )
         same = [cell for cell in near if cell.settings["seed"] == str(seed)] or near
         if (same[0].stage == "embed") != (key == "embedding"):
             raise UsageError(
-                f"{where}: {same[0].place} is not for {key}=; write init for models, embedding for vectors"
+                f"{where}: {same[0].place} cannot be used as {key}; write init for models, embedding for vectors"
             )
         return same[0].place
 
@@ -433,7 +453,7 @@ class _Expansion:
         self._add(Cell("prepare", corpus, {"corpus": corpus}, corpus=corpus), again=True)
 
     def _tokens(self, corpus: str, tokenizer: str) -> str:
-        """The place of a corpus' tokens; their cell is added."""
+        """Add the cell of a corpus's tokens and return its place."""
         self._conf.require("tokenizer", tokenizer, self._where)
         self._prepare(corpus)
         settings = {"corpus": corpus, "tokenizer": tokenizer}
@@ -445,23 +465,23 @@ class _Expansion:
         return cell.place
 
     def _pairs(self, corpus: str) -> list[str]:
-        """The place of a corpus that has pairs of sentences."""
+        """Return the place of the corpus, in a list, if it has sentence pairs; otherwise an empty list."""
         if (written := self._conf.says("corpus", corpus).get("write")) is None:
-            raise UsageError(f"conf/corpus/{corpus}.yaml says not what is written; give it write: as ptb has")
+            raise UsageError(f"conf/corpus/{corpus}.yaml has no key write; add one as in conf/corpus/ptb.yaml")
         paired = written.get("pairs") or any(key.endswith("_source") for key in written)
         return [f"prepare/{corpus}"] if paired else []
 
     def _tokenizers(self) -> Iterator[tuple[str, list[str]]]:
-        said = self._said.get("tokenizers", {})
-        if isinstance(said, Mapping):
-            yield from ((corpus, _listed(names)) for corpus, names in said.items())
+        tokenizers = self._said.get("tokenizers", {})
+        if isinstance(tokenizers, Mapping):
+            yield from ((corpus, _listed(names)) for corpus, names in tokenizers.items())
         else:
             for corpus in self._corpora(self._said):
-                yield corpus, _listed(said)
+                yield corpus, _listed(tokenizers)
 
     def _corpora(self, entry: Mapping[str, Any]) -> list[str]:
         if not (corpora := _listed(entry.get("corpus"))):
-            raise UsageError(f"{self._where}, system {entry.get('as')}: no corpus; give the study one: corpus: grammar")
+            raise UsageError(f"{self._where}, system {entry.get('as')} has no corpus; add one, as in corpus: grammar")
         return corpora
 
     def _tokenizer(self, entry: Mapping[str, Any]) -> str:
@@ -476,12 +496,12 @@ class _Expansion:
         return {group: self._conf.require(group, entry[group], where) for group in groups if entry.get(group)}
 
     def _add(self, cell: Cell, again: bool = False) -> None:
-        if not _PLACE.fullmatch(cell.out):  # DVC gives it to a shell
-            raise UsageError(f"{self._where}: {cell.place!r} is no place; write letters, digits and _ - + . of ASCII")
-        if not again and cell.place in self._cells:
+        if not _PLACE.fullmatch(cell.out):  # DVC passes it to a shell
             raise UsageError(
-                f"{self._where}: {cell.place} stands there twice; call one of the two something else, as: …"
+                f"{self._where}: {cell.place!r} is not a valid path; write ASCII letters, digits and _ - + ."
             )
+        if not again and cell.place in self._cells:
+            raise UsageError(f"{self._where}: {cell.place} occurs twice; rename one of the two, as: …")
         self._cells.setdefault(cell.place, cell)
 
 
@@ -489,7 +509,7 @@ _LANGUAGE_MODEL = frozenset({"LanguageModel", "System"})
 
 
 def _answers(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> frozenset[str]:
-    """What the system of a recipe is, by the names of the kinds that benchmarks ask for."""
+    """Return the classes of `retable.core.systems` that a recipe's system has, by name."""
     if facts["stage"] == "embed":
         return frozenset({"WordVectors", "System"})
     if _is_counted(facts, entry):
@@ -514,16 +534,20 @@ def _is_checkpoint(start: Any) -> bool:
 
 
 def _set(entry: Mapping[str, Any], chosen: Collection[str], where: str) -> dict[str, str]:
-    """What is set beside the recipe; nothing that is `chosen` already, or that the cell follows from, nothing of who
-    looks on at a run, or of Hydra, which could write anywhere."""
-    for key in (said := entry.get("set") or {}):
+    """Return the settings under `set`, as texts.
+
+    Raises: UsageError: a setting is in `chosen` or derived from the study, or belongs to callbacks, loggers or Hydra,
+        which could write files anywhere.
+    """
+    for key in (settings := entry.get("set") or {}):
         if str(key).lstrip("+~") in {*chosen, *_PLANNED}:
-            raise UsageError(f"{where}: set: {key!r} follows from the study; say it beside `of`, or leave it out")
+            raise UsageError(f"{where}: set: {key!r} follows from the study; write it next to `of`, or leave it out")
         if not _SETTING.fullmatch(str(key)) or {*re.split("[./@]", str(key).lstrip("+~"))} & _OF_THE_MACHINE:
             raise UsageError(
-                f"{where}: set: {key!r} is no setting of a study; write one of what is computed, as in optimizer.lr"
+                f"{where}: set: {key!r} is not allowed in a study; write a setting of the computation, as in "
+                "optimizer.lr"
             )
-    return {str(key): "null" if value is None else str(value) for key, value in said.items()}
+    return {str(key): "null" if value is None else str(value) for key, value in settings.items()}
 
 
 def _filled(text: str, names: Mapping[str, str]) -> str:
@@ -533,9 +557,9 @@ def _filled(text: str, names: Mapping[str, str]) -> str:
 
 
 def _require_name(name: Any, where: str) -> str:
-    """`name`, if files and stages can be called so."""
+    """Return `name` if it is valid for files and stages; otherwise raise UsageError."""
     if not _NAME.fullmatch(str(name)):
-        raise UsageError(f"{where}: {name!r} is no name; write letters, digits and _ - + of ASCII, as in lstm_2x64")
+        raise UsageError(f"{where}: {name!r} is not a name; write ASCII letters, digits and _ - +, as in lstm_2x64")
     return str(name)
 
 

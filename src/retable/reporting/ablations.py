@@ -83,11 +83,11 @@ def _runs(name: str, comparison: Mapping[str, Any], values: pd.DataFrame) -> pd.
 
 def difference(runs: pd.DataFrame, system: str, other: str) -> Difference:
     """Return the difference of the means of `system` and `other`; `runs` has columns system, seed and value."""
-    own, its = (runs[runs["system"] == name].set_index("seed")["value"].sort_index() for name in (system, other))
-    mean = float(own.mean() - its.mean())
-    if own.index.equals(its.index):
-        return Difference(mean, *mean_interval(own - its), paired=True)
-    return Difference(mean, *difference_interval(own, its), paired=False)
+    own, others = (runs[runs["system"] == name].set_index("seed")["value"].sort_index() for name in (system, other))
+    mean = float(own.mean() - others.mean())
+    if own.index.equals(others.index):
+        return Difference(mean, *mean_interval(own - others), paired=True)
+    return Difference(mean, *difference_interval(own, others), paired=False)
 
 
 def _rows(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -49,4 +49,4 @@ def answered(template: str, frame: pd.DataFrame) -> str:
         except ValueError:
             raise UsageError(f"answer: {form!r} formats no number; write .2f, or .1% for a share") from None
 
-    return _NUMBER.sub(number, template)
+    return _NUMBER.sub(lambda found: number(found).replace("%", " %"), template)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from retable.core.artifacts import read_json, read_run
 from retable.core.errors import UsageError, closest
@@ -53,11 +54,11 @@ def difference(runs: pd.DataFrame, others: pd.DataFrame) -> Comparison:
     first = runs["sums"].iloc[0]
     likelihood = runs["metric"].iloc[0] in LIKELIHOODS
     scale = first.compared if isinstance(first, Sums) else np.log if likelihood else None
-    own, its = (each["value"].to_numpy(np.float64) for each in (runs, others))
+    own, theirs = (each["value"].to_numpy(np.float64) for each in (runs, others))
     if scale is not None:
-        own, its = scale(own), scale(its)
+        own, theirs = scale(own), scale(theirs)
     best: Best = first.best if isinstance(first, Sums) else "lowest" if likelihood else "highest"
-    return compare_runs(own, its, best, *sums)
+    return compare_runs(own, theirs, best, *sums)
 
 
 def facts_of(result: Comparison) -> dict[str, Any]:
@@ -133,10 +134,8 @@ def compare(a: str, b: str, metric: str | None = None, study: str | None = None)
         study: read the records of this study; by default the cells in `outputs/`.
 
     Returns: a row per corpus and metric: both means with their standard deviations over seeds, the difference (in nats
-        if
-        the metric is a perplexity) with its 95 % interval, p, p by Holm's rule over all rows, the pairs of runs in
-            which
-        `a` is better, and the verdict.
+        if the metric is a perplexity) with its 95 % interval, p, p with Holm's correction over all rows, the pairs of
+        runs in which `a` is better, and the verdict.
 
     Raises: UsageError: there is no such cell or system, or the two have no metric in common.
     """
@@ -144,14 +143,14 @@ def compare(a: str, b: str, metric: str | None = None, study: str | None = None)
         values[values["system"] != ORACLE] for values in (with_names(tidy(each)) for each in _sides((a, b), study))
     ]
     common = sorted(set.intersection(*({*zip(side["corpus"], side["name"], strict=True)} for side in sides)))
-    wanted = [key for key in common if (key[1] == metric if metric else _is_main(key[1], common))]
-    if not wanted:
+    selected = [key for key in common if (key[1] == metric if metric else _is_main(key[1], common))]
+    if not selected:
         names = {name for _, name in common}
         raise UsageError(
             f"{a} and {b} have no {metric}; {closest(metric, names)}" if metric and names
             else f"{a} and {b} were not measured by the same benchmark or on the same task; evaluate both"
         )  # fmt: skip
-    pairs = [[side[(side["corpus"] == corpus) & (side["name"] == name)] for side in sides] for corpus, name in wanted]
+    pairs = [[side[(side["corpus"] == corpus) & (side["name"] == name)] for side in sides] for corpus, name in selected]
     return with_holm([row_of(*pair) for pair in [pair for pair in pairs if comparable(*pair)] or pairs])
 
 
@@ -177,17 +176,31 @@ def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
         patterns = [(folders[0], "*.json")]
     known: set[str] = set()
     for root, pattern in patterns:
-        found = [each for stage in MEASURED[1:] for each in _measured(root / stage, pattern)]
-        sides = [[place for place, run in found if _is_called(name, place, run)] for name in names]
+        roots = [root, *_more_seeds(root)] if study else [root]
+        by_place = {
+            place.relative_to(each): (place, run)
+            for each in reversed(roots)  # the study's own cells replace those of `more_seeds`
+            for stage in MEASURED[1:]
+            for place, run in _measured(each / stage, pattern)
+        }
+        cells = [by_place[place] for place in sorted(by_place)]
+        sides = [[place for place, run in cells if _is_called(name, place, run)] for name in names]
         if all(sides):
             return [[result for place in side for result in _results(place)] for side in sides]
-        known |= {run["system"] for _, run in found}
+        known |= {run["system"] for _, run in cells}
     missing = next((name for name in names if name not in known), names[0])
     where, other = (f"the records of study {study} have", "") if study else (
         "below outputs/ there is", "; or name a study whose records have both: --study NAME"
     )  # fmt: skip
     advice = closest(missing, sorted(known)) if known else "`retable repro` makes some"
     raise UsageError(f"{where} no measured cell or system {missing}; {advice}{other}")
+
+
+def _more_seeds(records: Path) -> list[Path]:
+    """Return the records of the study that adds seeds to the study with these records, if it names one."""
+    file = records.parent / "study.yaml"
+    study = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader) if file.exists() else {}
+    return [records.parent.parent / study["more_seeds"] / "records"] if "more_seeds" in study else []
 
 
 def _measured(stage: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:

@@ -113,7 +113,10 @@ def _sampling_figure(corpus: str, systems: Systems) -> Figure:
     frame = sampling_frame(systems)
     looks = {"temperature": Look(is_marked=True), "top_p": Look(DOTTED, is_marked=True, shape="square")}
     panels = []
-    for score, label, factor in (("grammatical", "grammatical sentences (%)", 100), ("nats", "their nats per token", 1)):
+    for score, label, factor in (
+        ("grammatical", "grammatical sentences (%)", 100),
+        ("nats", "their nats per token", 1),
+    ):
         drawn = frame.assign(x=frame["self_bleu"], y=factor * frame[score], variant=frame["method"])
         drawn = drawn[["system", "variant", "value", "x", "y"]].dropna(subset=["y"])
         lines = drawn[drawn["variant"] != "text"][::-1]  # names are placed at the less varied end

@@ -105,8 +105,7 @@ def write_runs(results: Iterable[Result], present: Mapping[str, dict[str, Any]],
     """Write `runs.csv`, a row per cell: its MLflow run, commit, seconds, machine, and the cells that it is made from.
 
     present: records of the cells on this machine, by name. A cell from DVC's cache or from another machine has none,
-        and
-        empty fields.
+        and empty fields.
     """
     rows = [
         {"cell": result.name}

@@ -57,11 +57,11 @@ def signed(frame: pd.DataFrame, results: Iterable[Result]) -> pd.DataFrame:
     return frame.assign(signature=[signatures.get(metric, "") for metric in frame["metric"]])
 
 
-def _place(row: Any, beside: str) -> tuple[str, ...]:
+def _place(row: Any, kind: str) -> tuple[str, ...]:
     """Return the facts that a published row must share with a measured one to be added."""
-    if beside == "data_set":
+    if kind == "data_set":
         return row.task.partition("_")[0], row.corpus.partition("_")[0]
-    return tuple(getattr(row, name) for name in {"corpus": ["task", "corpus"], "task": ["task"], "run": CELL}[beside])
+    return tuple(getattr(row, name) for name in {"corpus": ["task", "corpus"], "task": ["task"], "run": CELL}[kind])
 
 
 def _flops(result: Result) -> tuple[str, str, float]:

@@ -259,8 +259,7 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
 
     - `<split>/<likelihood>`: of a language model, with an empty task.
     - `<task>/<split>/<metric>`: of a task. The split of `analogies/<section>/<metric>` is the section. Likewise the set
-      of
-      `similarity`, the layer of `senses` and `probes`, the group of `blimp`, and the kind of sentences of `steering`.
+      of `similarity`, the layer of `senses` and `probes`, the group of `blimp`, and the sentences of `steering`.
     - `held_out/<metric>`, `senses/<metric>` and `unseen_words/<metric>`: with an empty split.
     - `<split>/<direction>/<likelihood>`: the task is the direction.
     - `<bound>/<metric>`: of the oracle.

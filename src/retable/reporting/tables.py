@@ -324,7 +324,7 @@ class _Specified:
             return Value(self._note(matches))
         if len(matches) > 1:
             which = " and ".join("/".join(str(cell[name]) for name in CELL) for cell in matches[:2])
-            raise UsageError(f"table {self._name}: column {dict(shown.facts)} matches {which}; add the split or task")
+            raise UsageError(f"table {self._name}: a field matches {which}; name the split or task of its column")
         cell = matches[0] if matches else None
         if shown.judged and cell is not None and isnan(cell["published"]):
             return Value("")
@@ -342,8 +342,8 @@ class _Specified:
 
         A note that does not apply to all tasks begins with the names of its tasks.
         """
-        beside = sorted(cells, key=lambda cell: isnan(cell["published"]))
-        first = {self._named(cell["task"]): cell for cell in reversed(beside) if cell["note"]}
+        ordered = sorted(cells, key=lambda cell: isnan(cell["published"]))
+        first = {self._named(cell["task"]): cell for cell in reversed(ordered) if cell["note"]}
         every = {self._named(cell["task"]) for cell in cells if not isnan(cell["published"])} or {*first}
         tasks: dict[str, list[str]] = defaultdict(list)
         for task, cell in sorted(first.items()):

@@ -1,4 +1,4 @@
-"""Cells as models of MLflow's registry."""
+"""Register cells as models in MLflow's registry."""
 
 import re
 from collections.abc import Iterable
@@ -15,16 +15,20 @@ _NOT_IN_NAMES = re.compile(r"[/:.%\"']")
 
 
 def register(cell: Path, name: str, loader: str, example: Any, answers: Any, requirements: Iterable[str]) -> int:
-    """Copy a cell, and this package, into a model called `name`, on the run that made the cell where the store has it.
+    """Copy a cell and this package into a model in MLflow, attached to the cell's run if MLflow has it.
 
-    loader: the module that loads the cell. example, answers: tables of what it reads, and of what it says to that; they
-    are the signature. requirements: names of packages, whose versions are pinned as they are here.
+    Args:
+        cell: folder of the cell.
+        name: name of the registered model.
+        loader: the module that loads the cell.
+        example, answers: tables of inputs and of the cell's predictions for them; they define the signature.
+        requirements: names of packages; their installed versions are pinned.
 
-    Returns the number of the model's version. UsageError for a name that MLflow doesn't take, and where MLflow does not
-    answer.
+    Returns: the version number of the model.
+    Raises: UsageError: the name contains / or :, or MLflow does not answer.
     """
     if set(name) & set("/:"):
-        raise UsageError(f"--name {name}: the name of a model of MLflow's has neither / nor : in it; write another")
+        raise UsageError(f"--name {name}: a model's name in MLflow cannot contain / or :; write another name")
     import mlflow
     from mlflow.models import Model, infer_signature
 
@@ -35,7 +39,7 @@ def register(cell: Path, name: str, loader: str, example: Any, answers: Any, req
         run_id = read_record(cell).get("mlflow_run_id")
         made_by = client.get_run(run_id) if run_id and is_known(client, run_id) else None
         logged = Model.log(
-            artifact_path=None,  # the former name of `name`, and without a default
+            artifact_path=None,  # the former name of `name`; has no default
             flavor=mlflow.pyfunc,
             name=_NOT_IN_NAMES.sub("_", cell.name),
             run_id=made_by.info.run_id if made_by else None,

@@ -1,4 +1,4 @@
-"""A cell's run in MLflow, as far as that answers; what it does not take waits for it."""
+"""Log a cell's run to MLflow. If MLflow does not answer, the run waits in `work/mlflow` and is sent later."""
 
 import contextlib
 import fcntl
@@ -30,18 +30,18 @@ from retable.tracking.store import (
     tagged,
 )
 
-WAITING = Path("work/mlflow")  # what MLflow did not take
+WAITING = Path("work/mlflow")  # runs that MLflow has not accepted yet
 OPEN = Path("work/open")  # a mark for each run that a process has open
-OPEN_BY = "retable.open."  # the tag that a run has as long as a mark of this name stands somewhere
-SCORE = "score"  # the metric by which a list of runs is sorted
-SCORED_BY = "retable.score"  # the tag with the name of the metric that this is
-_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # a task may call a column "#1 String", and a metric have a try's name
-_VALUE_LIMIT = 6000  # MLflow's, for a parameter
-_DIGEST_LIMIT = 36  # MLflow's, for a data set
+OPEN_BY = "retable.open."  # prefix of a run's tag for each process that has it open; ends with the mark's name
+SCORE = "score"  # the metric for sorting a list of runs
+SCORED_BY = "retable.score"  # the tag with the name of the metric that SCORE copies
+_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # characters that tasks' columns ("#1 String") and metrics may contain
+_VALUE_LIMIT = 6000  # MLflow's limit of a parameter, in characters
+_DIGEST_LIMIT = 36  # MLflow's limit of a data set's digest, in characters
 
 
 class DataSet(NamedTuple):
-    """A file that a run reads: `context` is train, validation or test."""
+    """A file that a run reads; `context` is train, validation or test."""
 
     name: str
     digest: str
@@ -54,7 +54,7 @@ class DataSet(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A run under which others stand, such as a study's: made by the first of them."""
+    """A parent run, such as a study's; its first child creates it."""
 
     name: str
     key: str
@@ -62,21 +62,22 @@ class Group(NamedTuple):
 
 
 class RunSpec(NamedTuple):
-    """What a run is opened with; JSON holds it, so that it can wait for MLflow.
+    """All that is needed to open a run; can be stored as JSON until MLflow answers.
 
-    key: it stands for a cell's configuration, inputs and code. The same key means the same numbers, so what is done
-        again, or goes on behind a kill, is recorded once.
-    upstream: the cells that it was made from, whose runs a tag names.
-    measures: how it is called below the run of the system in the first of these, which gets its scores, too. Where that
-        has no run, it stands under `group`, as `name`.
-    parent: the id of the run that it stands under, whatever else there is.
-    monitored: whether it has MLflow's system metrics, such as the processor's load every ten seconds, if
-        MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING is true.
+    Attributes:
+        key: identifies a cell's configuration, inputs and code. The same key means the same numbers, so a repeated or
+            resumed cell is recorded once.
+        upstream: the cells that it was made from; their runs are listed in a tag.
+        measures: its name as a child of the first upstream cell's run, which gets its scores as well. If that cell has
+            no run, the parent is `group` and the name is `name`.
+        parent: id of the parent run; takes precedence over `measures` and `group`.
+        monitored: whether to log MLflow's system metrics, such as the CPU load every ten seconds, if
+            MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING is true.
     """
 
     name: str
     key: str
-    parameters: dict[str, str] = {}  # noqa: RUF012, nobody changes it
+    parameters: dict[str, str] = {}  # noqa: RUF012, not mutated
     tags: dict[str, str] = {}  # noqa: RUF012
     data_sets: Sequence[DataSet] = ()
     upstream: Sequence[str] = ()
@@ -87,21 +88,22 @@ class RunSpec(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a run is closed."""
+    """The status, metrics, files and tags with which a run is closed."""
 
     status: str
     metrics: dict[str, float]
     files: Sequence[str]
-    tags: dict[str, str] = {}  # noqa: RUF012, nobody changes it
+    tags: dict[str, str] = {}  # noqa: RUF012, not mutated
 
 
 class Run:
-    """A run in MLflow, if that answers; a training neither ends nor waits for it.
+    """A run in MLflow. If MLflow does not answer, training continues without waiting.
 
-    What it doesn't take is sent again after some minutes, and at the end; what then is left waits in `work/mlflow` for
-    `send_waiting`. Points that MLflow has already change nothing.
+    Points that MLflow did not accept are sent again after some minutes and at the end; after that the run waits in
+    `work/mlflow` for `send_waiting`. Points that MLflow already has are not sent.
 
-    id: that in MLflow; None as long as it has not answered.
+    Attributes:
+        id: the run's id in MLflow; None until MLflow answers.
     """
 
     id: str | None = None
@@ -115,15 +117,18 @@ class Run:
         self._silent_until: float | None = None
 
     def log(self, points: Iterable[tuple[int, str, float]]) -> None:
-        """Log (step, metric, value) points; a resumed run may bring points that the killed one had logged."""
+        """Log (step, metric, value) points; points that the run logged before a kill are skipped."""
         self._points += points
         if self._silent_until is None or time.monotonic() > self._silent_until:
             self._send()
 
     def finish(self, metrics: Mapping[str, float], files: Iterable[Path], score: str | None = None) -> None:
-        """Close it with the final metrics that no curve has logged, and small files that describe it.
+        """Close the run as FINISHED.
 
-        score: the name of the metric by which a list of runs is sorted.
+        Args:
+            metrics: final metrics; those with logged points are skipped.
+            files: small files to store with the run.
+            score: name of the metric for sorting a list of runs.
         """
         tags = {} if score is None else {SCORED_BY: score}
         metrics = dict(metrics) if score is None else {**metrics, SCORE: metrics[score]}
@@ -133,7 +138,7 @@ class Run:
         self._end(RunStatus.FAILED)
 
     def stop(self, tags: Mapping[str, str] | None = None) -> None:
-        """Somebody ended it, which tags may say more of; the run of the same key goes on with it."""
+        """Close the run as KILLED, with tags; the next run with the same key resumes it."""
         self._end(RunStatus.KILLED, tags=tags)
 
     def _end(
@@ -155,7 +160,7 @@ class Run:
             end_killed()
 
     def _send(self, ending: "Ending | None" = None) -> bool:
-        """Whether MLflow has taken what is to be logged, and the end."""
+        """Send pending points, and the ending; return whether MLflow accepted them."""
         began = time.monotonic()
         try:
             client, experiment = open_store()
@@ -170,15 +175,15 @@ class Run:
                 self._close(client, self.id, ending)
         except NO_ANSWER as error:
             if self._silent_until is None:
-                said = concealed(str(error)).strip().partition("\n")[0][:200] or type(error).__name__
-                print(f"MLflow takes nothing: {said}; it gets all later, or by `retable sync`", file=sys.stderr)
+                reason = concealed(str(error)).strip().partition("\n")[0][:200] or type(error).__name__
+                print(f"MLflow does not answer: {reason}; the run is sent later, or by `retable sync`", file=sys.stderr)
             now = time.monotonic()
             self._silent_until = now + max(60, 20 * (now - began))
             return False
         return True
 
     def _begin_again(self) -> None:
-        """The store is another than it was: it was removed, and made anew."""
+        """Forget the run's id and log all points again, after the store was removed and created again."""
         if self._monitor is not None:
             self._monitor.finish()
         self.id, self._logged, self._points, self._taken = None, {}, self._taken + self._points, []
@@ -186,8 +191,8 @@ class Run:
     def _log(self, client: MlflowClient, run_id: str) -> None:
         now = int(time.time() * 1000)
         fresh = []
-        for step, said, value in self._points:
-            name = _NOT_IN_NAMES.sub("_", said)
+        for step, metric_name, value in self._points:
+            name = _NOT_IN_NAMES.sub("_", metric_name)
             if step not in self._steps(client, run_id, name):
                 fresh.append(Metric(name, value, now, step))
         for start in range(0, len(fresh), 1000):  # MLflow's limit for a batch
@@ -199,7 +204,7 @@ class Run:
         self._points = []
 
     def _steps(self, client: MlflowClient, run_id: str, name: str) -> set[int]:
-        """At which a metric has points there."""
+        """Return the steps at which MLflow has points of a metric."""
         if name not in self._logged:
             self._logged[name] = {metric.step for metric in client.get_metric_history(run_id, name)}
         return self._logged[name]
@@ -220,33 +225,33 @@ class Run:
 
 
 class _Mark:
-    """A file that this process holds locked as long as it has a run open; the kernel frees it, whatever ends that.
+    """A file that this process keeps locked while it has a run open; the kernel unlocks it if the process dies.
 
-    It has a name of its own, which is a tag of the run: others may have the same run open, on other machines too.
+    Its unique name is a tag of the run, since other processes, also on other machines, may have the same run open.
     """
 
     def __init__(self, key: str):
         while True:
             self.path = root() / OPEN / uuid4().hex
-            with contextlib.suppress(FileNotFoundError):  # another process has removed the folder, which was empty
+            with contextlib.suppress(FileNotFoundError):  # another process removed the empty folder
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
                 fcntl.flock(self._file, fcntl.LOCK_EX)
-                if self.path.exists():  # else one that was looking for killed ones came between
+                if self.path.exists():  # otherwise `end_killed` of another process removed it
                     os.write(self._file, key.encode())
                     break
                 os.close(self._file)
         self.tag = {f"{OPEN_BY}{self.path.name}": f"process {os.getpid()} on {socket.gethostname()}"}
 
     def leave(self, remove: bool) -> None:
-        """Hold it no longer; one that is not removed is of a run whose end MLflow has not taken."""
+        """Unlock the mark, and remove it unless MLflow has yet to accept the run's end."""
         if remove:
             self.path.unlink(missing_ok=True)
         os.close(self._file)
 
 
 def start(opening: RunSpec) -> Run:
-    """The run of what begins now; what waits of an earlier try, it brings again."""
+    """Open a run. A waiting run of the same key is discarded, since this run logs its points again."""
     _waiting(opening.key).unlink(missing_ok=True)
     run = Run(opening, mark=_Mark(opening.key))
     run.log([])
@@ -256,8 +261,13 @@ def start(opening: RunSpec) -> Run:
 
 
 def end_killed() -> int:
-    """Close the runs that killed processes of this project left open; how many. Those that another process has open,
-    here or on another machine, stay so; where MLflow does not answer, the next call tries again."""
+    """Close the runs that killed processes of this project left open.
+
+    Runs that another process has open, here or on another machine, stay open. If MLflow does not answer, the next call
+    tries again.
+
+    Returns: the number of runs closed.
+    """
     ended = 0
     for path in (root() / OPEN).glob("*"):
         with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("r+", encoding="utf-8") as mark:
@@ -274,7 +284,7 @@ def end_killed() -> int:
             except NO_ANSWER:
                 break
             path.unlink()
-    with contextlib.suppress(OSError):  # there is none, or some runs are open
+    with contextlib.suppress(OSError):  # the folder does not exist, or some runs are open
         (root() / OPEN).rmdir()
     return ended
 
@@ -289,20 +299,22 @@ def _written(path: Path) -> int:
 
 
 def send_waiting() -> int:
-    """Send the runs that wait, the oldest first, until MLflow takes one not; how many it took. The records of their
-    cells then name them."""
+    """Send waiting runs to MLflow, oldest first, until it does not accept one, and update their cells' records.
+
+    Returns: the number of runs sent.
+    """
     sent = 0
     if not (folder := root() / WAITING).exists():
         return sent
     with (folder / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another process is at it
+        except OSError:  # another process is sending them
             return sent
         for path in sorted(folder.glob("*.json"), key=_written):
             try:
                 waiting = json.loads(path.read_text(encoding="utf-8"))
-            except (FileNotFoundError, ValueError):  # another process begins the run anew, or it was cut off
+            except (FileNotFoundError, ValueError):  # another process opened the run again, or the file is incomplete
                 continue
             cell = place_of({"retable.cell": ""} | waiting["opening"]["tags"], str(path))
             run = Run(_opening_of(waiting["opening"]), waiting["points"])
@@ -318,35 +330,42 @@ def send_waiting() -> int:
 
 
 def n_waiting() -> int:
-    """The number of runs that MLflow has not taken yet."""
+    """Return the number of runs that MLflow has not accepted yet."""
     return len(list((root() / WAITING).glob("*.json")))
 
 
 def _wait(opening: RunSpec, points: Sequence[tuple[int, str, float]], ending: Ending, id: str | None) -> None:
     path = _waiting(opening.key)
     path.parent.mkdir(parents=True, exist_ok=True)
-    said = opening._asdict() | {"data_sets": [each._asdict() for each in opening.data_sets]}
-    said["group"] = opening.group and opening.group._asdict()
+    facts = opening._asdict() | {"data_sets": [each._asdict() for each in opening.data_sets]}
+    facts["group"] = opening.group and opening.group._asdict()
     begun = path.with_suffix(".begun")
     try:
-        write_json(begun, {"opening": said, "points": points, "ending": ending._asdict(), "id": id})
+        write_json(begun, {"opening": facts, "points": points, "ending": ending._asdict(), "id": id})
         begun.replace(path)
     finally:
-        begun.unlink(missing_ok=True)  # where the disk is full
+        begun.unlink(missing_ok=True)  # left over if the disk is full
 
 
 def _waiting(key: str) -> Path:
     return root() / WAITING / f"{digest_of(key)[:12]}.json"
 
 
-def _opening_of(said: Mapping[str, Any]) -> RunSpec:
-    data_sets = [DataSet(**each) for each in said["data_sets"]]
-    return RunSpec(**{**said, "data_sets": data_sets, "group": said["group"] and Group(**said["group"])})
+def _opening_of(facts: Mapping[str, Any]) -> RunSpec:
+    data_sets = [DataSet(**each) for each in facts["data_sets"]]
+    return RunSpec(**{**facts, "data_sets": data_sets, "group": facts["group"] and Group(**facts["group"])})
 
 
 def _open(client: MlflowClient, experiment: str, opening: RunSpec, by: dict[str, str]) -> tuple[str, str | None]:
-    """The ids of the run, the one that a killed or an earlier try began or else a new one, and of that which it
-    measures. The tag `by` says who has it open."""
+    """Open the run of this key again, or create it.
+
+    Args:
+        client, experiment: the store and the id of its experiment.
+        opening: the run.
+        by: the tag of the process that has it open.
+
+    Returns: the id of the run, and the id of the run of the system that it measures, or None.
+    """
     upstream = [read_record(Path(cell)).get("mlflow_run_id") for cell in opening.upstream]
     runs = [run for run in upstream if run is not None]
     measured = runs[0] if opening.measures and upstream[:1] == runs[:1] and runs and is_known(client, runs[0]) else None
@@ -369,12 +388,12 @@ def _open(client: MlflowClient, experiment: str, opening: RunSpec, by: dict[str,
 
 
 def _terminate(client: MlflowClient, run_id: str, status: str) -> None:
-    """Now, and not before it began, though the clock may have been put back since."""
+    """End a run now, but not before its start, in case the clock was set back."""
     client.set_terminated(run_id, status, max(int(time.time() * 1000), client.get_run(run_id).info.start_time))
 
 
 def _score(client: MlflowClient, run_id: str, ending: Ending) -> None:
-    """Log what was measured of a system on the run that trained it: beside the settings it is one plot.
+    """Log an evaluation's scores to the run that trained the system, so that settings and scores can be plotted.
 
     The score of the run is a perplexity if one was measured, otherwise the score of the first evaluation.
     """
@@ -391,7 +410,10 @@ def _score(client: MlflowClient, run_id: str, ending: Ending) -> None:
 
 
 def _group(client: MlflowClient, experiment: str, group: Group) -> str:
-    """Its id. Of several, which machines made at the same moment, the first stands, and gets what is below others."""
+    """Return the id of a group's run; create it if needed.
+
+    If machines created several at the same moment, the first is kept and gets the children of the others.
+    """
     with exclusive():
         if not begun(client, experiment, group.key):
             create(client, experiment, group.name, group.key, group.tags)
@@ -405,9 +427,9 @@ def _group(client: MlflowClient, experiment: str, group: Group) -> str:
 
 
 def describe_group(key: str, note: str, metrics: Mapping[str, float], page: Path) -> None:
-    """Give the run of a group a note, metrics and a page, if MLflow has the run; the note ends with a link to the page.
+    """Add a note, metrics and a page to a group's run, if MLflow has the run; the note ends with a link to the page.
 
-    A store that does not answer gets nothing: the report is made from files.
+    If the store does not answer, one line is printed.
     """
     try:
         client, experiment = open_store()
@@ -422,7 +444,7 @@ def describe_group(key: str, note: str, metrics: Mapping[str, float], page: Path
             for start in range(0, len(named), 1000):
                 client.log_batch(run_id, metrics=named[start : start + 1000])
     except NO_ANSWER as error:
-        print(f"MLflow does not take the study's means: {concealed(str(error)).strip()[:200]}", file=sys.stderr)
+        print(f"the study's means are not in MLflow: {concealed(str(error)).strip()[:200]}", file=sys.stderr)
 
 
 def _monitor(client: MlflowClient, run_id: str) -> Any:

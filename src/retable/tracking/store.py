@@ -1,4 +1,4 @@
-"""MLflow's store of the project: made once, whoever comes first; its runs by what they stand for."""
+"""The project's MLflow store: create it once, and find its runs by key."""
 
 import contextlib
 import fcntl
@@ -22,12 +22,15 @@ from retable.core.artifacts import root
 from retable.core.errors import UsageError
 
 EXPERIMENT = "retable"
-ARTIFACTS = "MLFLOW_DEFAULT_ARTIFACT_ROOT"  # as MLflow's server calls it; a server that is asked has its own
-# Of the store, its database, that one's tables, the network, the disk, and the library for a kind of them that is not
-# installed: no training ends by any of them.
+ARTIFACTS = "MLFLOW_DEFAULT_ARTIFACT_ROOT"  # the name used by MLflow's server; a remote server has its own
+# Errors of the store, its database and tables, the network, the disk, or a missing database driver. None of them may
+# end a training.
 NO_ANSWER = (MlflowException, SQLAlchemyError, CommandError, OSError, ImportError)
-_NOT_FOUND = (ErrorCode.Name(RESOURCE_DOES_NOT_EXIST), ErrorCode.Name(INVALID_PARAMETER_VALUE))  # no id, or no such run
-_SECRET = re.compile(r"(?<=://)\S+(?=@)|(?<=password=)[^\s&]+")  # of an address
+_NOT_FOUND = (
+    ErrorCode.Name(RESOURCE_DOES_NOT_EXIST),
+    ErrorCode.Name(INVALID_PARAMETER_VALUE),
+)  # not an id, or an unknown run
+_SECRET = re.compile(r"(?<=://)\S+(?=@)|(?<=password=)[^\s&]+")  # user and password in an address
 
 
 def open_store() -> tuple[MlflowClient, str]:
@@ -36,29 +39,29 @@ def open_store() -> tuple[MlflowClient, str]:
 
 
 def concealed(said: str) -> str:
-    """What a library said, without the user and password of an address in it."""
+    """Replace the user and password of each address in a message by ***."""
     return _SECRET.sub("***", said)
 
 
 def begun(client: MlflowClient, experiment: str, key: str) -> list[str]:
-    """The ids of the runs of `key`, the first one first: more than one where machines made it at the same moment."""
+    """Return the ids of the runs with this key, oldest first; several if machines created them at the same moment."""
     return tagged(client, experiment, "retable.key", key)
 
 
 def tagged(client: MlflowClient, experiment: str, tag: str, value: str) -> list[str]:
-    found = client.search_runs([experiment], f"tags.`{tag}` = '{value}'", order_by=["attributes.start_time"])
-    return [run.info.run_id for run in found]
+    runs = client.search_runs([experiment], f"tags.`{tag}` = '{value}'", order_by=["attributes.start_time"])
+    return [run.info.run_id for run in runs]
 
 
 def create(client: MlflowClient, experiment: str, name: str, key: str, tags: Mapping[str, Any]) -> str:
     named = {"retable.key": key, **tags}
-    with contextlib.suppress(KeyError, OSError):  # nobody has this number, as in some containers
+    with contextlib.suppress(KeyError, OSError):  # some containers run under a user id without a name
         named["mlflow.user"] = getpass.getuser()
     return client.create_run(experiment, run_name=name, tags=named).info.run_id
 
 
 def is_known(client: MlflowClient, run_id: str) -> bool:
-    """Whether the store has a run: a cell may have been made on another machine, or before the store was removed."""
+    """Return whether the store has a run. A cell's run may be in another machine's store, or in a removed one."""
     try:
         return client.get_run(run_id).info.lifecycle_stage == "active"
     except MlflowException as error:
@@ -69,12 +72,12 @@ def is_known(client: MlflowClient, run_id: str) -> bool:
 
 @contextlib.contextmanager
 def exclusive() -> Iterator[None]:
-    """Let one process at a time work: two that open a new store would both make its tables, and one would fail.
+    """Let one process at a time open the store: of two that create the tables of a new store, one would fail.
 
-    The lock is next to an SQLite database, which several projects and users may share, else in the project.
+    The lock is next to the SQLite database, which projects and users may share; otherwise in the project's folder.
     """
     database = _database(_address()) or root() / "mlflow.db"
-    # To lock a file of another user it is enough to read it.
+    # Read-only: enough to lock another user's file.
     file = os.open(f"{database}.lock", os.O_RDONLY | os.O_CREAT, 0o666)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -105,90 +108,97 @@ def _client() -> MlflowClient:
         )
     try:
         url = make_url(uri)
-    except (ArgumentError, ValueError):  # which may quote a password
+    except (ArgumentError, ValueError):  # its message may quote a password
         raise UsageError(
-            "MLFLOW_TRACKING_URI is no address; write https://host, or postgresql://user@host:5432/database"
+            "MLFLOW_TRACKING_URI is not an address; write https://host, or postgresql://user@host:5432/database"
         ) from None
     if url.drivername.startswith("sqlite"):
         if database := _database(uri):
             _make(database)
     elif not (url.drivername.startswith("http") or os.environ.get(ARTIFACTS)):
         raise UsageError(
-            f"MLFLOW_TRACKING_URI={concealed(uri)} is a database, which keeps no files; "
-            f"say where they go: {ARTIFACTS}=s3://bucket/mlflow, or a folder that all machines see"
+            f"MLFLOW_TRACKING_URI={concealed(uri)} is a database, which cannot store files; "
+            f"set {ARTIFACTS}=s3://bucket/mlflow, or a folder that all machines share"
         )
     if not url.drivername.startswith("http"):
         from mlflow.store.db import utils
 
-        utils.MAX_RETRY_COUNT = 6  # MLflow's ten tries of a database that doesn't answer take 101 s, these 6
+        utils.MAX_RETRY_COUNT = 6  # MLflow's ten tries take 101 s if the database does not answer; six tries take 6 s
     return MlflowClient(uri)
 
 
 def _make(database: Path) -> None:
-    """Make the tables of a store that is not there, all or none: MLflow goes on with no part of them, as a full disk or
-    a kill leaves it. One process at a time."""
+    """Create an SQLite store with all its tables, or nothing, if it does not exist.
+
+    MLflow cannot use a store that lacks tables, as a full disk or a kill would leave it. Call within `exclusive`.
+    """
     if database.exists():
         return
     prefix = f".{database.name}-"
     for left in database.parent.glob(f"{prefix}*"):
         shutil.rmtree(left)
-    # In another folder at each try: within a process MLflow makes tables once for an address.
+    # A new folder for each try: within a process MLflow creates tables only once per address.
     with TemporaryDirectory(prefix=prefix, dir=database.parent) as folder:
         begun = Path(folder, database.name)
         MlflowClient(f"sqlite:///{begun}").search_experiments(max_results=1)
         try:
             os.link(begun, database)
-        except FileExistsError:  # of a process without this lock; its runs stay
+        except FileExistsError:  # created by a process without this lock; keep its runs
             pass
         except OSError:  # the file system has no links
             begun.replace(database)
 
 
 def _experiment(client: MlflowClient) -> str:
-    found = client.get_experiment_by_name(EXPERIMENT)
-    if found:
-        return found.experiment_id
-    given = os.environ.get(ARTIFACTS)
-    location: str | None = f"{given.rstrip('/')}/{EXPERIMENT}" if given else (root() / "mlartifacts").as_uri()
+    experiment = client.get_experiment_by_name(EXPERIMENT)
+    if experiment:
+        return experiment.experiment_id
+    folder = os.environ.get(ARTIFACTS)
+    location: str | None = f"{folder.rstrip('/')}/{EXPERIMENT}" if folder else (root() / "mlartifacts").as_uri()
     if client.tracking_uri.startswith("http"):
         location = None
     try:
         return client.create_experiment(EXPERIMENT, artifact_location=location)
     except MlflowException:  # another process made it in the meantime
-        found = client.get_experiment_by_name(EXPERIMENT)
-        if found is None:
+        experiment = client.get_experiment_by_name(EXPERIMENT)
+        if experiment is None:
             raise
-        return found.experiment_id
+        return experiment.experiment_id
 
 
 @contextlib.contextmanager
 def answering() -> Iterator[None]:
-    """Turn what a store that does not answer raises into a UsageError, for a command that can't go on without it."""
+    """Convert errors of a store that does not answer into UsageError, for commands that need it."""
     try:
         yield
     except (MlflowException, SQLAlchemyError, CommandError) as error:
-        said = " ".join(concealed(str(error)).split())[:300]
-        raise UsageError(f"MLflow at {concealed(_address())} does not answer: {said}") from None
+        reason = " ".join(concealed(str(error)).split())[:300]
+        raise UsageError(f"MLflow at {concealed(_address())} does not answer: {reason}") from None
 
 
 def cell_of(run_id: str) -> Path:
-    """The folder of the cell that a run made. UsageError where there is no such run, or it was of no cell."""
+    """Return the folder of the cell that a run made.
+
+    Raises: UsageError: the run does not exist or made no cell.
+    """
     with answering():
         try:
             tags = _client().get_run(run_id).data.tags
         except MlflowException as error:
             if error.error_code not in _NOT_FOUND:
                 raise
-            raise UsageError(f"runs:/{run_id} is no run of this MLflow: {concealed(error.message)}") from None
+            raise UsageError(f"runs:/{run_id} does not exist in this MLflow: {concealed(error.message)}") from None
     if "retable.cell" not in tags:
-        raise UsageError(f"runs:/{run_id} is a run of no cell; take one that a stage made")
+        raise UsageError(f"runs:/{run_id} made no cell; write the id of a stage's run")
     return place_of(tags, f"runs:/{run_id}")
 
 
 def place_of(tags: Mapping[str, str], run: str) -> Path:
-    """The folder of the cell that a run's tags name. UsageError for one outside of the project, for tags may have come
-    from elsewhere."""
+    """Return the folder of the cell in a run's tags; `run` names the run in messages.
+
+    Raises: UsageError: the folder is outside the project; tags may come from elsewhere.
+    """
     folder, cell = Path(tags.get("retable.folder", ".")), Path(tags["retable.cell"])
     if any(path.is_absolute() or ".." in path.parts for path in (folder, cell)):
-        raise UsageError(f"{run} names the cell {folder / cell}, which is outside of this project; take another run")
+        raise UsageError(f"{run} names the cell {folder / cell}, which is outside this project; write another run")
     return root() / folder / "outputs" / cell
