@@ -51,8 +51,8 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
 def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
     """Return at most `n` of a cell's metrics, without counts such as `tokens`.
 
-    They are metrics of the test split; without these, of validation; otherwise of any split. Overlap, a property of the
-    data, is included only if the cell measures nothing else.
+    They are metrics of the test split, of validation if the test split has no metrics, and otherwise of any split.
+    Overlap, a property of the data, is included only if the cell measures nothing else.
     """
     scores = {name: value for name, value in metrics.items() if name.rpartition("/")[2] not in _COUNTS}
     scores = {name: value for name, value in scores.items() if "/overlap_" not in name} or scores

@@ -148,7 +148,7 @@ class Lambada:
     def read(self) -> list[tuple[str, str]]:
         """Read each passage as the text before its last word, and that word.
 
-        Raises: UsageError: there is no passage, or a passage has one word.
+        Raises: UsageError: the file has no passages, or a passage has one word.
         """
         path = self.inputs[0]
         texts: Sequence[str]

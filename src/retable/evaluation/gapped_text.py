@@ -143,8 +143,8 @@ class GappedText:
 
         Where `hidden` is None, a word is drawn. If `led`, the draws are guided by `truth`.
 
-        Returns: log p(both) / q(contents of the gap), where q is the proposal without guidance; the log-ratio of the
-            guided proposal to q; and the new state.
+        Returns: log p(both) / q(contents of the gap), where q is the proposal without guidance, the log-ratio of the
+            guided proposal to q, and the new state.
         """
         before, n_sentences, replayed, log_latents = state
         text: list[Any] = [*replayed, *hidden, *seen]

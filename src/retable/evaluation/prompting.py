@@ -82,8 +82,8 @@ class Prompted(Labelled):
         whether the two normalised scores choose correctly.
 
         Returns: `prompted_<name>_<shots>/<split>/<metric>` (`prompted_<name>_<shots>_generated` by generation): the
-            number of `questions`; `accuracy`; by likelihood also `accuracy_tokens` and `accuracy_bytes`, for which a
-            choice's log-probability is divided by its tokens or by the bytes of its text.
+            number of `questions`, and `accuracy`. Scoring by likelihood adds `accuracy_tokens` and `accuracy_bytes`,
+            for which a choice's log-probability is divided by its tokens or by the bytes of its text.
         """
         if not (questions := self.questions.read()):
             raise UsageError(f"{self.questions.inputs[0]} has no questions; write one per row")

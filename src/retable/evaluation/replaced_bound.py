@@ -72,19 +72,19 @@ class ReplacedBound:
     def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
         """Write `replaced.csv`, one row per masked word, and return the bounds.
 
-        Columns: unit, place, word; baseline, the probability that the word is kept if its place is masked; blind and
-        told, the accuracies of the two judges below.
+        Columns: unit, place and word. `baseline` is the probability that the word is kept if its place is masked.
+        `blind` and `told` are the accuracies of the two judges below.
 
         Returns: shares of all tokens, including marks and unmasked words as in the objective's accuracy, each with its
             `_standard_error`:
             - `replaced/accuracy`: of a judge that knows p and q of each place and the rate of masks, and so by Bayes'
               rule the probability that the word was replaced. For a word among true words this is exact except for
               sampling. A discriminator sees other replaced words instead of true ones, and nothing outside the row, so
-              its best accuracy is lower. It could gain only what the other draws reveal about the number of masks and
-              about the word that the generator saw; in principle it could be better by that little.
+              its best accuracy is lower. In principle it could gain a little: the other draws reveal something about
+              the number of masks and about the word that the generator saw.
             - `replaced/accuracy_told`: of a judge that also knows which places were masked. It is an upper bound on the
-              expected accuracy of any discriminator; exact except for sampling.
-            - `replaced/baseline`: of calling every token original; exact except for sampling.
+              expected accuracy of any discriminator, exact except for sampling.
+            - `replaced/baseline`: of calling every token original, exact except for sampling.
         Raises: UsageError: the system has no generator, or its tokens are not the grammar's words.
         """
         objective = system.objective

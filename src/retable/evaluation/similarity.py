@@ -39,8 +39,10 @@ class Similarity:
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
         """Return the rank correlation of each data set. Nothing is written to `folder`.
 
-        Returns: `similarity/<set>/pairs`; `similarity/<set>/covered`, the number of pairs whose words both have a
-            vector; and `similarity/<set>/spearman` over these, missing if it is undefined.
+        Returns: for each data set `similarity/<set>/…`
+            - `pairs`: number of pairs.
+            - `covered`: number of pairs whose words both have a vector.
+            - `spearman`: rank correlation over the covered pairs, missing if it is undefined.
         """
         known = system.lowercased() if self.lowercase else system
         metrics: dict[str, float] = {}

@@ -84,8 +84,8 @@ class SpansBound:
     def __call__(self, model: System, folder: Path) -> dict[str, float]:
         """Write `spans.csv`, one row per window of the stream, and return the bounds.
 
-        Columns: the window's first token; the nats of its targets, estimated from below and from above; and the nats of
-        its hidden words when read from left to right.
+        Columns: the window's first token, the nats of its targets, estimated from below and from above, and the nats of
+        its hidden words if they are read from left to right.
 
         Returns: nats per target token as in the objective, including sentinels and end marks, each with its
             `_standard_error`:

@@ -9,7 +9,7 @@ training text:
                                             slor   (log p − log u) / n
 
 A measure is scored by the area under its ROC curve: the share of pairs in which the acceptable sentence has a higher
-value than the unacceptable one, ties counting half. Labels are used for scoring only, and there is no threshold.
+value than the unacceptable one, ties counting half. Labels are used for scoring only, and no threshold is needed.
 """
 
 from collections.abc import Sequence

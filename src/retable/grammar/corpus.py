@@ -44,7 +44,7 @@ def write_corpus(
 
     Args:
         folder: output folder.
-        seed: seed of the random streams; each split and task has a separate stream.
+        seed: seed of the random streams, one per split and task.
         words: split → minimum number of words, line ends included; the last document is complete.
         task_examples: split → number of examples of each task.
         scale, lexicon: see `Grammar`.

@@ -109,7 +109,7 @@ def write_endings(
 
     Args:
         folder: output folder.
-        seed: seed of the random streams; each split has a separate stream.
+        seed: seed of the random streams, one per split.
         examples: split → number of examples.
         scale, lexicon: see `Grammar`.
 

@@ -3,8 +3,8 @@
 A dictionary is not enough to translate it. A translator also needs
 
 - word order: the finite verb is second in a main clause, after its first constituent, and first in a question. It is
-  last in a clause with "dass", "wenn", "sobald" or a relative pronoun. Infinitives and participles close their clause;
-- agreement: determiners and adjectives take the gender, number and case of their noun;
+  last in a clause with "dass", "wenn", "sobald" or a relative pronoun. Infinitives and participles close their clause.
+- agreement: determiners and adjectives take the gender, number and case of their noun.
 - word choice: "do" has no translation. "have" is "haben" or "sein", depending on the verb. "be" is "sein", or "werden"
   in a passive.
 

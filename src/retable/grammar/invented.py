@@ -124,7 +124,7 @@ class Coiner:
 
 
 def change_vowel(stem: str) -> str:
-    """Return `stem` with its last vowel changed; it marks irregular forms (foot, feet; sing, sang)."""
+    """Return `stem` with its last vowel changed, to mark irregular forms (foot and feet, sing and sang)."""
     last = max(stem.rfind(vowel) for vowel in "aeiou")
     return stem[:last] + {"a": "e", "e": "o", "i": "a", "o": "e", "u": "a"}[stem[last]] + stem[last + 1 :]
 

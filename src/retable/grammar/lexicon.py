@@ -137,13 +137,13 @@ class Lexicon:
         owners: selection of nouns that a possessive may refer to.
         location: selection of nouns for the place of an event.
         natural: whether sentences should make sense to a reader. If so:
-            nouns and names are recalled only from earlier sentences, and sentences rarely repeat a content word;
-            a name has no relative clause, and a place is not inside another place;
-            a second adjective is descriptive and follows an evaluative one;
-            a clause that describes its subject with "be" ends after the description;
-            a clause after "if" or "when" has no future tense;
-            a clause has no adjunct of place if its sentence opens with a place, and likewise for days;
-            "found" and "felt" are past tense;
+            Nouns and names are recalled only from earlier sentences, and sentences rarely repeat a content word.
+            A name has no relative clause, and a place is not inside another place.
+            A second adjective is descriptive and follows an evaluative one.
+            A clause that describes its subject with "be" ends after the description.
+            A clause after "if" or "when" has no future tense.
+            A clause has no adjunct of place if its sentence opens with a place, and likewise for days.
+            "found" and "felt" are past tense.
             "very" does not precede adjectives such as "annual", which have neither comparative nor adverb.
         past_shares: probability of the past tense in a document that began in the past, and in the present.
         homonyms: spellings that two nouns may share, singular and plural, with the kind and topic of each noun.

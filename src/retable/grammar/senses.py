@@ -47,7 +47,7 @@ def write_senses(
 
     Args:
         folder: output folder.
-        seed: seed of the random streams; each split has a separate stream.
+        seed: seed of the random streams, one per split.
         words: split → minimum number of words, line ends included; the last document is complete.
         ambiguous: number of noun pairs with shared spellings, singular and plural.
         scale, lexicon: see `Grammar`.

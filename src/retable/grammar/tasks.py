@@ -39,7 +39,7 @@ def acceptability(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str
 
 
 def judge_acceptability(grammar: Grammar, sentence: str) -> str:
-    """Return the exact label: "acceptable" if the sentence is in the language, else "unacceptable"."""
+    """Return the exact label: "acceptable" if and only if the sentence is in the language."""
     log_joint = grammar.log_joint([*sentence.split(" "), LINE_END], Discourse.sentence)
     return ACCEPTABILITY[bool(np.isfinite(log_joint).any())]
 

@@ -260,7 +260,7 @@ def write_pairs(
 
     Args:
         folder: output folder.
-        seed: seed of the random streams; each split has a separate stream.
+        seed: seed of the random streams, one per split.
         pairs: split → number of pairs.
         scale, lexicon: see `Grammar`.
         between: separator word, which must not be a word of either language.

@@ -4,8 +4,8 @@ arXiv 1810.04805. The input is the sum of a token's, its position's and its segm
 two encoders are BERTs too (Clark et al. 2020): in small ones the embeddings have another width than the model, and a
 matrix projects them.
 
-Departures, all optional: pre-norm (`norm="pre"`), with one more norm after the last layer; no pooler; positions
-that start as sinusoids; rotary positions in place of a table (`positions="rotary"`; Su et al. 2021).
+Departures, all optional: pre-norm (`norm="pre"`) with one more norm after the last layer, no pooler, positions that
+start as sinusoids, and rotary positions instead of a table (`positions="rotary"`, Su et al. 2021).
 
 B batch, T time, D d_model, E d_embedding.
 

@@ -2,8 +2,8 @@
 
 arXiv 1705.03122. Both stacks are convolutions with gated linear units and residual links, on embeddings of words and of
 positions; those of the decoder end at the present word (sections 3.1 and 3.2). Each decoder layer has its own attention
-to the source (3.3). Its queries are W h + b + g for the layer's states h and the target's embeddings g; the keys are
-the encoder's outputs z; the values are z + e with the source's embeddings e.
+to the source (3.3). Its queries are W h + b + g for the layer's states h and the target's embeddings g. The keys are
+the encoder's outputs z, and the values are z + e with the source's embeddings e.
 
 As in the authors' code, every sum of two is scaled by √½ and the attention's output by √S (3.4), and layers have
 normalised weights (Salimans and Kingma 2016). The encoder's gradient is divided by twice the number of decoder layers.

@@ -1,7 +1,7 @@
 """Interpolated n-gram models: Jelinek-Mercer, Witten-Bell and absolute discounting.
 
 S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), sections 2.3, 2.5
-and 2.6. As in `KneserNey`, there is no count cut-off, and unigrams are interpolated with the uniform distribution.
+and 2.6. As in `KneserNey`, counts have no cut-off, and unigrams are interpolated with the uniform distribution.
 
 System C1 of docs/systems.yaml.
 """

@@ -170,7 +170,7 @@ class MentionRanker(SpanRanker):
 
 
 class PairScore(nn.Module):
-    """The score s_a(i, j) = w · FFNN([g_i; g_j; g_i ∘ g_j; φ(i, j)]), with φ by how many spans j is before i."""
+    """The score s_a(i, j) = w · FFNN([g_i; g_j; g_i ∘ g_j; φ(i, j)]); φ encodes the number of spans from j to i."""
 
     def __init__(self, d_span: int, d_feature: int, d_hidden: int, dropout: float):
         super().__init__()

@@ -3,10 +3,10 @@
 Estimation follows S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling"
 (1998), section 4.1.6 and equation 26, interpolated. Conventions are those of K. Heafield et al., "Scalable Modified
 Kneser-Ney Language Model Estimation", ACL (2013), section 3, and of KenLM:
-- a sentence is scored from its start to its end: `<s>` is context only, `</s>` is predicted and counted;
-- lower orders count distinct left neighbours, but n-grams that begin with `<s>` keep their own counts;
-- unigrams are interpolated with the uniform distribution, so that unseen words have a probability too;
-- no count cut-off; if the closed formula gives no valid discounts, they are 0.5, 1 and 1.5.
+- A sentence is scored from its start to its end: `<s>` is context only, `</s>` is predicted and counted.
+- Lower orders count distinct left neighbours, but n-grams that begin with `<s>` keep their counts.
+- Unigrams are interpolated with the uniform distribution, so that unseen words have a probability too.
+- Counts have no cut-off. If the closed formula gives no valid discounts, they are 0.5, 1 and 1.5.
 Departure: a discount of exactly 0 counts as invalid. It would leave some unseen words without probability.
 """
 

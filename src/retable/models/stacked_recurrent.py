@@ -2,7 +2,7 @@
 
 Cells are Elman's, GRUs or LSTMs, as in models/recurrent.py. All options can be combined:
 - Residual links around each layer except the first, h_{l+1} = h_l + Layer(h_l): a gradient reaches the lowest layer
-  past all others (He et al. 2016; for LSTMs Wu et al. 2016, section 3.2).
+  past all others (He et al. 2016, and for LSTMs Wu et al. 2016, section 3.2).
 - Layer normalisation (Ba, Kiros and Hinton 2016) of the input of each layer except the first and of the last output;
   residual sums are not normalised, as in pre-norm Transformers.
 - Variational dropout, with one mask for all times (Gal and Ghahramani 2016).
