@@ -16,7 +16,7 @@ import pytest
 from tests.docs.sentences import Sentence, docstrings, sentences
 
 ROOT = Path(__file__).parent.parent.parent
-FOLDERS = ("src", "pipelines", "benchmarks", "conf", "studies/*/study.yaml", "docs", ":(glob)*.md")
+FOLDERS = ("src", "pipelines", "benchmarks/*.py", "conf", "studies/*/study.yaml", "docs", ":(glob)*.md")
 GENERATED = ("docs/api/", "docs/results/", "docs/systems/")
 with Path(__file__).with_name("word_list.tsv").open(encoding="utf-8", newline="") as file:
     WORDS = [(row["level"], re.compile(row["pattern"]), row["write"])
