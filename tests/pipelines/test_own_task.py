@@ -59,7 +59,11 @@ def test_it_is_learnt_and_predicted(own):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("task.label=gold", "mine/train.csv has no column 'gold'; it has 'question', 'answer', 'verdict'"),
+        (
+            "task.label=gold",
+            "mine/train.csv has no column 'gold'; set task.sentences and task.label to its columns: "
+            "'question', 'answer', 'verdict'",
+        ),
         ("~task.labels.fair", "mine/train.csv, line 4: label 'fair' is not one of 'good', 'bad'"),
         ("task.files.validation=mine/none.csv", "mine/none.csv does not exist"),
         ("task.metrics=[pearson]", "task.metrics=['pearson']: for these labels write some of accuracy, matthews, f1"),
