@@ -57,7 +57,7 @@ def callbacks(cfg: DictConfig) -> list[Any]:
 def taught(measure: Any, piece: Any) -> Any:
     """Return the places and batch of those examples in a piece of validation that have a training loss.
 
-    Returns None without them, or if the measure has its own loss.
+    Returns None without such examples, or if the measure has its own loss.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""The configuration composed from the command line: choices, overrides, and the groups that `--help` lists."""
+"""The command line as Hydra composed it: choices, overrides, and the groups that `--help` lists."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -45,5 +45,5 @@ def require_machine(cfg: DictConfig) -> None:
 
 
 def _trainer(cfg: DictConfig) -> Any:
-    """Return the trainer's settings; {} without settings or if they are not a mapping (see `check_settings`)."""
+    """Return the trainer's settings; {} if they are missing or not a mapping (see `check_settings`)."""
     return trainer if isinstance(trainer := cfg.get("trainer"), DictConfig) else {}

@@ -59,8 +59,8 @@ def _require_plain_name(name: str) -> str:
 
 # Modules of the functions that write a corpus; other functions have a parameter `folder`, too.
 WRITERS = ("retable.corpora.", "retable.data.shards.", "retable.grammar.", "retable.tasks.text.")
-Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # a single line
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # a file name
+Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # without line breaks
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # file name
 _InOneLine = Annotated[Text, StringConstraints(max_length=200)]
 # The name of a cell, in the folder of its stage.
 CellName = Annotated[_InOneLine, AfterValidator(_require_names)]

@@ -220,7 +220,7 @@ class Search(Sweep):
 def distribution(override: Override) -> BaseDistribution:
     """Return Optuna's distribution for `interval(1e-4,1e-2)`, `tag(log, interval(…))`, `range(1,9,2)` or `a,b,c`.
 
-    Raises: UsageError: the override is of another kind, or is empty.
+    Raises: UsageError: the override has another form, or is empty.
     """
     match override.value():
         case IntervalSweep(start=float() | int() as low, end=float() | int() as high, tags=tags):

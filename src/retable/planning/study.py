@@ -59,7 +59,7 @@ def folder_of_more_seeds(study: Study, root: str) -> str:
 def more_seeds(study: Study, other: Study) -> list[Cell]:
     """Return the cells of `other` that differ from a cell of `study` only in the seed.
 
-    Raises: UsageError: no cell has another seed, or one has other settings.
+    Raises: UsageError: no cell does, or one has other settings.
     """
     here = {_without_seeds(cell.place): cell for cell in study.cells.values()}
     cells = [cell for place, cell in other.cells.items() if place not in study.cells and _without_seeds(place) in here]
