@@ -85,7 +85,7 @@ def write_report(
 
     Args:
         study: its name.
-        results: by stage. Those of evaluations are one per benchmark.
+        results: by stage. An evaluation has one result per benchmark.
         out: the folder.
         specifications: of the tables, by name, in their order, see `retable.reporting.tables`.
         notes: remarks on numbers by corpus and system, such as the reason of a deviation.
