@@ -83,7 +83,8 @@ CELLS = {
         "task.documents.words={train: 600, validation: 200, test: 300}",
     ],
     "prepare/english_endings_tiny": [
-        "prepare", "corpus=english_endings_tiny", "corpus.write.examples={train: 60, validation: 20, test: 20}",
+        "prepare", "corpus=english_endings_tiny", "corpus.write.lexicon=invented",  # the words of grammar_tiny
+        "corpus.write.examples={train: 60, validation: 20, test: 20}",
     ],
     "from_scratch/english_endings_tiny/bilstm-1": ["finetune", *TASK, *BILSTM, "task=english_endings_tiny", "epochs=3"],
     "prepare/grammar_pairs_tiny": [

@@ -216,16 +216,16 @@ def test_a_plain_text_is_prepared_without_a_warning(bare_project, text):
 @pytest.mark.parametrize(
     ("group", "text", "message"),
     [
-        ("recipe", "defaults: [/recipe/recurrent/lstm, _self_]\nepochs: 2\n", "recipe=own begins without the line"),
+        ("recipe", "defaults: [/recipe/recurrent/lstm, _self_]\nepochs: 2\n", "recipe=own lacks the first line"),
         ("task", "defaults: [/task_type/sentences, _self_]\ntask: {label: verdict}\n",
-         "task=own begins without the line"),
+         "task=own lacks the first line"),
         ("task", "# @package _global_\ntask: {label: verdict}\n", "task=own has no type; write `defaults: ["),
         ("task", "# @package _global_\ndefaults: [/task_type/tags, _self_]\ntask: {_target_: retable.tasks.odd.Odd}\n",
          "there is no retable.tasks.odd; write as _target_ the full name of an existing class or function, not "),
         ("model", "_target_: retable.models.recurrent.Odd\n",
          "there is no retable.models.recurrent.Odd; write as _target_"),
         *(("benchmark", f"{header}_target_: retable.evaluation.perplexity.Perplexity\n",
-           "benchmark=own begins without the line `# @package benchmark.own`")
+           "benchmark=own lacks a first line; add `# @package benchmark.own`")
           for header in ("", "# @package benchmark.perplexity\n")),
     ],
 )  # fmt: skip

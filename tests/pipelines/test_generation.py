@@ -230,7 +230,7 @@ def test_mistakes_of_use(refuse, project, application, overrides, message):
             "--n 2: --strategy greedy generates one text; write --strategy beam or sample",
         ),
         (["generate", "words-1", "--strategy", "sample", "--temperature", "0"], "temperature=0.0 is out of range"),
-        (["translate", "words-1", "a"], "words-1 can't translate; it can perplexity, score, choose, generate"),
+        (["translate", "words-1", "a"], "words-1 cannot translate; it can perplexity, score, choose, generate"),
         (["export", "lstm-1", "x.arpa"], "lstm-1 is not an n-gram model, as ARPA files need"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
