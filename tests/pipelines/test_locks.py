@@ -211,6 +211,6 @@ def test_a_file_system_without_locks_is_told_in_one_line(tmp_path, monkeypatch, 
     with pytest.raises(SystemExit, match="2"), one_line_errors(), lock():
         pytest.fail("there are no locks")
     assert capsys.readouterr().err == (
-        f"error: this file system keeps no locks ({os.strerror(number)}), by which a cell is made by one process; "
-        "put work/ on another one\n"
+        f"error: this file system has no file locks ({os.strerror(number)}), which cells need; "
+        "put work/ on another file system\n"
     )
