@@ -154,7 +154,7 @@ def test_a_checkpoint_without_its_whole_pretraining_is_refused(project):
     assert project.refuse("cli.main", "import", "judge", "grammar_tiny/judge") == f"error: {said}"
     alone = exported(widened(gpt(bpe().vocab_size)).model, bpe(), project.folder / "alone")
     assert alone.is_dir() and project.refuse("cli.main", "import", "nowhere", "grammar_tiny/nowhere").startswith(
-        "error: nowhere is no fol"
+        "error: nowhere is not a fol"
     )
 
 

@@ -65,5 +65,8 @@ def test_a_cell_is_measured_as_it_was_validated(own):
         assert measured[f"held_out/{name}"] == pytest.approx(trained[f"validation/{name}"], rel=1e-5)
     run = own.read("pretrain/grammar_tiny/bert-1/run.json")
     assert "outputs/tokenize/grammar_tiny/word_marked/train.units.npy" in run["digests"]
-    for benchmark, reason in (("perplexity", "is no LanguageModel"), ("gradients", "MaskedLM is no left-to-right")):
+    for benchmark, reason in (
+        ("perplexity", "is not a LanguageModel"),
+        ("gradients", "MaskedLM is not a left-to-right"),
+    ):
         assert reason in own.refuse("evaluate", *bert, f"benchmark={benchmark}")

@@ -90,7 +90,7 @@ def test_a_mixture_stays_that_of_the_very_cells_that_it_was_fitted_to(inside):
     ("overrides", "message"),
     [
         (["corpus=grammar_tiny", f"cells=[{CELLS[0]}]"], "two or more different cells"),
-        (["corpus=grammar_tiny", f"cells=[{CELLS[0]},{CELLS[0]}]"], "each once"),
+        (["corpus=grammar_tiny", f"cells=[{CELLS[0]},{CELLS[0]}]"], "two or more different cells"),
         ([f"cells=[{','.join(CELLS)}]"], "trained on grammar_tiny/word, not grammar/word"),
         (["corpus=grammar_tiny", f"cells=[{CELLS[0]},pretrain/grammar_tiny/nothing-1]"], "nothing-1"),
         (["corpus=grammar_tiny", f"cells=[{','.join(CELLS)}]", "weights=like"], "should be 'fitted' or 'equal'"),

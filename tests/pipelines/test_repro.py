@@ -363,7 +363,7 @@ class TestWhy:
         changed = "code: retable.models.ngram.KneserNey, since HEAD"
         assert why() == [changed]
         of_study = repro(str(repro.python), "-m", "pipelines.cli.main", "why").splitlines()
-        assert of_study[0] == "study history: 4 of 6 cells would be made again, and what reads them"
+        assert of_study[0] == "study history: 4 of 6 cells would run again, and cells that read them"
         assert of_study[1] == f"  {self.KN3}: {changed}"
         edited(self.RECIPE, "order: 3", "order: 2")
         waits = f"it reads {self.KN3}, which would run: `retable why {self.KN3}`"
