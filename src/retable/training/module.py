@@ -252,12 +252,12 @@ class Training(L.LightningModule):
             self._average.take(*checkpoint["average"])
 
 
-def gathered(results_here: list[Any]) -> list[list[Any]]:
+def gathered(mine: list[Any]) -> list[list[Any]]:
     """Return the results of every process, in order of rank."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return [results_here]
+        return [mine]
     results: list[Any] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(results, results_here)
+    torch.distributed.all_gather_object(results, mine)
     return results
 
 
