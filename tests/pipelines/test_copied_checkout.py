@@ -105,7 +105,7 @@ def test_a_study_is_found_by_its_name_from_any_folder_in_it(tmp_path, monkeypatc
         for folder in (tmp_path, tmp_path / name, below):
             monkeypatch.chdir(folder)
             assert folder_of(name) == tmp_path / name
-    with pytest.raises(UsageError, match="no study .other."):
+    with pytest.raises(UsageError, match=r"no study .other."):
         folder_of("other")
 
 
