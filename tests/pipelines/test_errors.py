@@ -86,8 +86,9 @@ REFUSED = [
     ("pretrain seed.x=1", "unknown setting seed.x; "),
     ("finetune task=sst2 task.files={train:a,tset:b}", "unknown setting task.files.tset; write task.files.test; "),
     (f"pretrain {TINY} batches.length=1000000", " rows of 1000000; lower batches.batch_size or batches.length"),
-    *((f"finetune {TINY} task=sentiment recipe=counted/{name}", f"recipe=counted/{name} counts words, and learns no "
-       "task=sentiment; write the recipe of a network, such as recipe=encoders/bilstm") for name in ("kn5", "cache")),
+    *((f"finetune {TINY} task=sentiment recipe=counted/{name}", f"recipe=counted/{name} is a count-based model and "
+       "cannot be trained on task=sentiment; write a neural recipe, such as recipe=encoders/bilstm")
+      for name in ("kn5", "cache")),
     ("pretrain out=größe/ü-1", "error: out=größe/ü-1 cannot be parsed; put quotes round the value, as in "
      "'out=\"größe/ü-1\"'"),
     ("pretrain ключ=1", "error: ключ=1 is not a setting; write names of letters a to z, digits, _ and ., as in"),

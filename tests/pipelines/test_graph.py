@@ -169,7 +169,7 @@ def test_what_was_measured_is_not_measured_again(graph, measured):
 
 
 def test_a_benchmark_that_can_not_be_answered_is_refused_before_any_runs(graph):
-    assert "kn3-1 is no TrainedSystem, which benchmark gradients asks for" in graph.refuse(
+    assert "kn3-1 is not a TrainedSystem, which benchmark gradients needs; write another benchmark" in graph.refuse(
         "evaluate", TINY, "cell=grammar_tiny/kn3-1", "benchmark=[perplexity,gradients]"
     )
     assert not (graph.folder / "work/evaluate/grammar_tiny/kn3-1").exists()
@@ -186,7 +186,7 @@ def test_a_variant_of_a_benchmark_and_both_at_once(graph, tmp_path):
         graph.succeed("evaluate", *kn3, f"benchmark={name}", f"out=apart/{name}_alone")
     first, again = (graph.read(f"evaluate/apart/{name}_alone/metrics.json") for name in ("perplexity", "again"))
     assert again == {name: value for name, value in first.items() if name.startswith("test/")}
-    assert "benchmark again has test/bits_per_byte, as one before it" in graph.refuse(
+    assert "two benchmarks measure test/bits_per_byte; run benchmark again separately" in graph.refuse(
         "evaluate", *kn3, "benchmark=[perplexity,again]"
     )
     assert not (graph.folder / "outputs/evaluate/grammar_tiny/kn3-1/again").exists()
