@@ -198,7 +198,7 @@ def test_without_trust_nothing_is_run_and_nothing_else_is_loaded(tmp_path, monke
     monkeypatch.setattr("builtins.input", lambda *_: "n")
     with pytest.raises(ValueError, match="trust_remote_code"):
         CLASSES.from_pretrained(tmp_path)
-    with pytest.raises(UsageError, match="model_type=retable_pooled; only gpt2, starcoder2"):
+    with pytest.raises(UsageError, match="model_type=retable_pooled, but only gpt2, starcoder2"):
         Checkpoint(str(tmp_path))
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     code = card.partition("```python\n")[2].partition("```")[0].replace("FOLDER", str(tmp_path))
