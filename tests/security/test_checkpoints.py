@@ -114,7 +114,7 @@ def test_code_that_a_checkpoint_brings(checkpoint, canary):
     said = CONFIG | {"auto_map": {"AutoModel": "modeling_x.Mine", "AutoConfig": "modeling_x.Mine"}}
     (checkpoint / "config.json").write_text(json.dumps(said | {"model_type": "mine"}))
     (checkpoint / "modeling_x.py").write_text(f"import os\nos.system({canary.command!r})\n")
-    assert "model_type=mine; only gpt2" in refused(checkpoint)
+    assert "model_type=mine, but only gpt2" in refused(checkpoint)
     (checkpoint / "config.json").write_text(json.dumps(said))
     template = f"{{{{ cycler.__init__.__globals__.os.system({canary.command!r}) }}}}"
     said = {"chat_template": template, "auto_map": {"AutoTokenizer": ["modeling_x.Mine", None]}}
@@ -145,7 +145,7 @@ def test_what_a_file_says_is_no_command_to_the_terminal(checkpoint, monkeypatch,
     with pytest.raises(SystemExit) as end:
         command.main()
     (line,) = capsys.readouterr().err.splitlines()
-    assert end.value.code == 2 and r"model_type=\x1b]0;mine\x07\x9b2J \u202egpt; only gpt2" in line
+    assert end.value.code == 2 and r"model_type=\x1b]0;mine\x07\x9b2J \u202egpt, but only gpt2" in line
 
 
 def test_arrays_of_objects_are_refused_in_one_line(tmp_path, canary, capsys):
