@@ -26,7 +26,7 @@ SUBMIT = ("cli.main", "submit", "bilstm", "--seed", "2", "--test")
 
 def test_a_test_sets_labels_stand_by_their_index_as_the_task_names_them(cells):
     done = cells.succeed(*SUBMIT, "RTE", RETABLE_DATA="data")
-    assert "outputs/submit/glue/bilstm-2.zip holds RTE (3)" in done.stdout
+    assert "outputs/submit/glue/bilstm-2.zip: RTE (3)" in done.stdout
     with zipfile.ZipFile(cells.folder / "outputs/submit/glue/bilstm-2.zip") as archive:
         assert archive.namelist() == ["RTE.tsv"]
         expected = "index\tprediction\n0\tnot_entailment\n1\tentailment\n2\tentailment\n"
