@@ -482,7 +482,9 @@ def test_the_stale_cells_of_the_studies_are_printed(own, capsys):
     places = ", ".join(f"pretrain/grammar_tiny/lstm-{seed}" for seed in (1, 2))
     study = own.parents[2].name
     printed = capsys.readouterr().out
-    assert printed.endswith(f"2 cells would become stale, and the cells that read them:\n  {study}: {places}\n"), printed
+    assert printed.endswith(f"2 cells would become stale, and the cells that read them:\n  {study}: {places}\n"), (
+        printed
+    )
     adopt("multirun/pretrain/rates")
     assert f"2 cells are now stale, and the cells that read them:\n  {study}: {places}\n" in capsys.readouterr().out
     adopt("multirun/pretrain/rates")
