@@ -64,7 +64,8 @@ def _row(study: Study) -> dict[str, str]:
 def aggregates(results: Path) -> pd.DataFrame:
     """Return the aggregates of a study: the rows of its committed tables, each once."""
     tables = [
-        pd.read_csv(path, keep_default_na=False, dtype=dict.fromkeys(CELL, str)) for path in results.glob("*.csv")
+        pd.read_csv(path, keep_default_na=False, dtype=dict.fromkeys(CELL, str))
+        for path in sorted(results.glob("*.csv"))
     ]
     tables = [table for table in tables if {*CELL, "mean", "n", "ci_low", "verdict"} <= {*table}]
     if not tables:

@@ -2,8 +2,8 @@
 
 A table between `<!-- name -->` and `<!-- end name -->` has some columns of a committed table, as `PIECES` lists them.
 `<!-- systems: page -->` inserts the systems of a family of docs/systems.yaml, `<!-- studies -->` all studies and
-`<!-- answers -->` those of the README. The block
-after "This is `file`:" is that whole file. The text around them is written by hand.
+`<!-- answers -->` those of the README. The block after "This is `file`:" is that whole file. The text around them is
+written by hand.
 """
 
 import re

@@ -100,16 +100,14 @@ class _Expansion:
         self._conf, self._where, self._said = conf, where, parse(said, where)
         self._cells: dict[str, Cell] = {}
         self._rates: dict[str, dict[str, float]] = {}
-        self._pretrained: dict[
-            str, tuple[Cell, frozenset[str]]
-        ] = {}  # cells that benchmarks can measure, with their kinds of system
+        # Cells that benchmarks can measure, with their kinds of system.
+        self._pretrained: dict[str, tuple[Cell, frozenset[str]]] = {}
 
     def study(self, name: str) -> Study:
         _require_name(name, "a study")
         entries = list(self._entries())
-        for entry in sorted(
-            entries, key=lambda entry: bool(entry.get("init"))
-        ):  # systems that others may start from come first
+        # Systems that others may start from come first.
+        for entry in sorted(entries, key=lambda entry: bool(entry.get("init"))):
             if not entry.get("task") and self._stage(entry) not in TASK_STAGES:
                 self._add_pretrained(entry)
         for entry in entries:
