@@ -158,7 +158,7 @@ def test_files_are_called_after_names_alone(write_run, fact):
     run = json.loads((folder.parent / "run.json").read_text())
     for name in ("../../escaped", "/tmp/escaped", "a\nb", "\x1b[2J", 3, ["x"], {"a": 1}):
         (folder.parent / "run.json").write_text(json.dumps(run | {fact: name}))
-        with pytest.raises(UsageError, match=rf"run.json: {fact}=.* is no name") as refusal:
+        with pytest.raises(UsageError, match=rf"run.json: {fact}=.* is not a name") as refusal:
             read_result(folder)
         assert str(refusal.value).isprintable(), name
 

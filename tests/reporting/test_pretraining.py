@@ -130,7 +130,7 @@ def test_steering_has_a_row_for_each_kind_of_sentences(write_run, tmp_path):
     assert {*rows} == {f"lstm, {kind}" for kind in kinds}
     assert {name: text for name, text in shown(table, "grammar")["lstm, steered"].items() if text} == {
         "Sentences": "lstm, steered", "label, %": "96.0", "grammatical, %": "87.5", "Runs": "2",
-        "By the model nats a sentence": "31.50", "By the true distribution a token": "1.875",
+        "By the model nats a sentence": "31.50", "By the true distribution per token": "1.875",
     }  # fmt: skip
     assert rows["lstm, steered"]["label, %"].spread == "1.4"
 

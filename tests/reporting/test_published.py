@@ -33,7 +33,7 @@ def test_every_published_row_of_the_corpus_is_there(kn5, frame_of, write_vectors
     assert unrun["mean"].isna().all() and (unrun["n"] == 0).all() and (unrun["runs"] == "").all()
     large = unrun.set_index(["system", "split"]).loc[("lstm_large", "test")]
     assert (large["published"], large["tolerance"], large["flops"]) == (78.4, 0.8, 1.6e16)
-    assert "Zaremba" in large["source"] and large["note"] == "wants a GPU"
+    assert "Zaremba" in large["source"] and large["note"] == "needs a GPU"
     assert unrun.set_index("system").loc["rnn_lda", "note"] == "no recipe; from memory"
     assert unrun.set_index("system").loc["gt3", "note"] == "not in this study"  # another has it
     oracle = write_run("prepare", "ptb", "oracle", 0, {"test/perplexity_word": 45.0})
@@ -81,7 +81,7 @@ def test_notes_are_of_one_corpus_and_of_all_metrics(write_likelihood, perplexity
     of_test = notes["ptb", "lstm_small_tied", "test", "perplexity_word"]
     assert of_test == "half of its epochs; judged by the difference to lstm_small"
     assert notes["ptb", "lstm_small_tied", "test", "bits_per_byte"] == "half of its epochs"
-    assert notes["ptb", "awd_lstm", "test", "perplexity_word"] == "nine hours; wants a GPU"
+    assert notes["ptb", "awd_lstm", "test", "perplexity_word"] == "nine hours; needs a GPU"
     assert notes["grammar", "lstm_small_tied", "test", "perplexity_word"] == ""
     cell = write_run("evaluate", "ptb/kn5-1", "kn5", 1, {"blimp/overall/accuracy": 0.6})
     (note,) = frame_of([cell], notes={"ptb": {"kn5": "half the text"}}).query("system == 'kn5'")["note"]
