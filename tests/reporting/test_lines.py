@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.reporting.figures import COLOURS, INK
-from retable.reporting.lines import NAME, POINTS, Look, Scale, apart, line_panel, round_ticks, stacked
+from retable.reporting.figures import COLOURS, FAINT, LINE, SHADES, family_colours
+from retable.reporting.lines import POINTS, Look, Scale, apart, line_panel, round_ticks, stacked
 from tests.reporting.charts import drawn as drawn_of
 from tests.reporting.charts import line, marks, specified, table, tables, texts
 
@@ -22,12 +22,12 @@ def lines_of(systems, n=5, **more):
 
 
 def test_names_keep_their_distance_and_stay_near():
-    places = apart([10, 100, 101, 250], 260)
+    places = apart([10, 100, 101, 250], 260, LINE)
     assert places[[0, 3]].tolist() == pytest.approx([10, 250])
-    assert places[2] - places[1] == pytest.approx(NAME) and places[1:3].mean() == pytest.approx(100.5)
-    crowded = apart([259, 260, 258], 260)
+    assert places[2] - places[1] == pytest.approx(LINE) and places[1:3].mean() == pytest.approx(100.5)
+    crowded = apart([259, 260, 258], 260, LINE)
     assert crowded.max() <= 260 and crowded.argsort().tolist() == [2, 0, 1]
-    assert np.diff(np.sort(crowded)).min() >= NAME - 1e-9
+    assert np.diff(np.sort(crowded)).min() >= LINE - 1e-9
 
 
 @pytest.mark.parametrize("is_log", [False, True])
@@ -77,10 +77,10 @@ def test_more_systems_than_colours_have_a_panel_each_before_the_others():
     others = table(figure, "other")
     assert set(others["other"]) == set(names)
     behind, own = marks(specification, "line")
-    assert behind["encoding"]["color"]["value"] == INK and behind["encoding"]["detail"]["field"] == "other"
-    assert "data" not in own and set(own["encoding"]["color"]["scale"]["range"]) == {COLOURS[0], INK}
+    assert behind["encoding"]["color"]["value"] == FAINT and behind["encoding"]["detail"]["field"] == "other"
+    assert "data" not in own and set(own["encoding"]["color"]["scale"]["range"]) == {*family_colours(["system_0"]).values(), FAINT}
     # each panel has the lines of all others and its own
-    assert len(re.findall(f'stroke="{INK}"[^>]* opacity="0.25"', drawn_of(figure))) == len(names) ** 2
+    assert len(re.findall(f'stroke="{FAINT}"[^>]* opacity="0.25"', drawn_of(figure))) == len(names) ** 2
     assert not tables(figure, "place")
     assert "facet" not in line_panel(lines_of(names[:-1]), X, Y, {"": Look()}).to_dict()
 

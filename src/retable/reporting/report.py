@@ -20,6 +20,7 @@ from retable.reporting.ablations import ablation_rows
 from retable.reporting.alignments import alignment_figures
 from retable.reporting.answers import answered
 from retable.reporting.attention import attention_figures, heads_tables
+from retable.reporting.claims import check_tables
 from retable.reporting.comparison import comparison_rows
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.diagnostics import gradients_rows, phenomena_tables, sampling_rows, scaling_rows
@@ -80,7 +81,7 @@ def write_report(
     about: str = "",
     question: str = "",
     answer: str = "",
-    figure: Mapping[str, str] | None = None,
+    figure: Mapping[str, Mapping[str, Any]] | None = None,
     present: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, and return the tables.
@@ -110,7 +111,8 @@ def write_report(
         remote: URL of the repository.
         about: the study's purpose.
         question, answer: open the page, see `retable.reporting.answers`.
-        figure: the finding that a figure shows, by the name of its file. These figures follow the answer.
+        figure: the claim that a figure shows, by the name of its file, see `retable.reporting.claims`. These figures
+            follow the answer.
         present: records of the cells on this machine, by name. The page shows their runs.
     """
 
@@ -164,7 +166,7 @@ def write_report(
         tables += [write_table(table, rows, out) for table, rows in pairs]
     figures: dict[str, Figure] = {}
     main: dict[str, Figure] = {}
-    claims = dict(figure or {})
+    claims, unproven = dict(figure or {}), list[str]()
     for title, name, drawn in (
         ("Test perplexity", "perplexity", perplexities(frame)),
         ("Label efficiency", "label-efficiency", by_labels),
@@ -181,8 +183,11 @@ def write_report(
         *diagnostic_figures(everything),
     ):
         for key, chart in drawn.items():
-            if claim := claims.pop(f"{name}-{key}", ""):
-                main[claim] = chart = with_claim(chart, claim)
+            if claim := claims.pop(f"{name}-{key}", None):
+                text, drifts = claim["claim"], [line for holds, line in check_tables(out, claim["holds"]) if not holds]
+                unproven += [f"The numbers contradict the claim {text!r}: {line}" for line in drifts]
+                chart = chart if drifts else with_claim(chart, text)
+                main[f"{title}, {key}" if drifts else text] = chart
             else:
                 figures[f"{title}, {key}"] = chart
             write_figure(chart, out / f"{name}-{key}.svg")
@@ -192,7 +197,7 @@ def write_report(
     cells = [*{result.name: result for result in everything}.values()]  # one per cell, with several benchmarks too
     here = [replace(cell, record=present[cell.name]) if cell.name in present else cell for cell in cells]
     made = entries(here, makings or {}, remote)
-    falling = still_falling(cells)
+    falling = [*still_falling(cells), *unproven]
     summary = " ".join([provenance.summary(here), *(f"{line}." for line in falling)])
     answer = answered(answer, frame)
     again = f"make repro STUDY={study}"
