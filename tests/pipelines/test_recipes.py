@@ -37,7 +37,8 @@ def build(name: str, vocab_size: int) -> Any:
 
 # By day one recipe for each model of a family; the others change only values of one of these, and are checked nightly.
 OF_A_MODEL = [
-    path if "/model:" in path.read_text(encoding="utf-8") else pytest.param(path, marks=pytest.mark.long) for path in FILES
+    path if "/model:" in path.read_text(encoding="utf-8") else pytest.param(path, marks=pytest.mark.long)
+    for path in FILES
 ]
 
 
