@@ -186,7 +186,9 @@ def test_figures_have_the_numbers_of_each_system(diagnosed, phenomena):
     }  # fmt: skip
     figures = {kind: next(iter(each.values())) for kind, each in made.items()}
     named = {kind: ["GRU", "LSTM"] for kind in ("positions", "gradients", "sampling")}
-    for kind, names in (named | {"phenomena": [*map(display_name, EXCESS)], "scaling": ["self-attentive: 2.00"]}).items():
+    for kind, names in (
+        named | {"phenomena": [*map(display_name, EXCESS)], "scaling": ["self-attentive: 2.00"]}
+    ).items():
         assert {*names} <= {*charts.texts(figures[kind])}, kind
     bars = pd.concat(charts.tables(figures["phenomena"], "phenomenon")).set_index(["system", "phenomenon"])
     for cell in diagnostics.phenomena_frame(by_system(phenomena)).itertuples():

@@ -59,7 +59,7 @@ def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
         head, *numbers = row.items()
         found[head[1].text] = {name: (value.text, value.spread) for name, value in numbers if value.text}
     assert found == {
-        "True distribution": {"Masked words nats": ("1.375", "0.062")},
+        "bound (grammar)": {"Masked words nats": ("1.375", "0.062")},
         "bound, one word chosen (grammar)": {"Masked words nats": ("1.250", "0.062")},
         "one word masked (grammar)": {
             "Masked words nats": ("1.500", "0.062"),
@@ -70,7 +70,7 @@ def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
     }
     assert not any(value.bold for row in table.panels["grammar"] for value in row.values)
     for markup in (markdown_table, latex_table):
-        assert "True distribution" in markup(table)
+        assert "bound (grammar)" in markup(table)
 
 
 def test_no_system_owns_a_bound_and_other_tables_see_none(held_out, write_likelihood, perplexity_of, tmp_path):
@@ -114,7 +114,7 @@ def test_senses_by_layer(senses, tmp_path):
     assert [row[1][0] for row in rows] == [*map(str, range(11)), "0", "1", "2", ""]  # 10 behind 9
     assert rows[10][0] == ("bert", "") and rows[10][4:] == [("95.0", ""), ("85.0", "")]
     assert rows[12] == [("elmo", ""), ("1", ""), ("2", ""), ("400", ""), ("85.0", "7.1"), ("75.0", "7.1")]
-    assert [text for text, _ in rows[14]] == ["Most frequent sense", "", "", "", "50.0", "50.0"]
+    assert [text for text, _ in rows[14]] == ["most frequent sense", "", "", "", "50.0", "50.0"]
     assert [i for i, row in enumerate(table.panels["grammar"]) if row.apart] == [11, 14]
 
 

@@ -38,7 +38,7 @@ def test_a_row_a_system_and_layer(write_probes):
         ["elmo", "0", "1", *["62.5", "37.5", "25.0"] * 2],
         ["gpt", "0", "1", *["50.0", "25.0", "25.0"] * 2],
         ["gpt", "1", "1", *["75.0", "50.0", "25.0"] * 2],
-        ["Most frequent label", "", "", *["62.5", "", ""] * 2],
+        ["most frequent label", "", "", *["62.5", "", ""] * 2],
     ]
 
 
@@ -59,7 +59,7 @@ def test_the_figure_has_the_accuracies_by_layer(write_probes):
     assert ends(number) == {"gpt": 75.0, "Most frequent label": 62.5}
     assert line(part_of_speech, "elmo", "control") == ([0], [45.0])
     drawn = marks(specified(figure), "line")
-    assert [mark["encoding"]["y"]["axis"]["title"] for mark in drawn] == ["number (%)", "part of speech (%)"]
+    assert [mark["encoding"]["y"]["axis"]["title"] for mark in drawn] == ["number, %", "part of speech, %"]
     colours = [mark["encoding"]["color"]["scale"] for mark in drawn]  # one that a panel lacks keeps its colour
     assert colours[0] == colours[1] and colours[0]["domain"] == ["elmo", "gpt", "Most frequent label"]
     assert drawn[0]["encoding"]["strokeDash"]["scale"]["range"] == [[1, 0], [2, 3]]
