@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import altair as alt
 import vl_convert
@@ -169,7 +169,9 @@ def name_lines(system: str) -> list[str]:
     return wrapped(display_name(system), NAME_WIDTH)
 
 
-def names(rows: alt.Chart, systems: Iterable[str], align: str = "right", dx: float = -6) -> list[alt.Chart]:
+def names(
+    rows: alt.Chart, systems: Iterable[str], align: Literal["left", "right"] = "right", dx: float = -6
+) -> list[alt.Chart]:
     """Return layers with the names of systems, each vertically centred at its row's place."""
     by_lines: dict[int, dict[str, list[str]]] = defaultdict(dict)
     for system in systems:
