@@ -37,6 +37,6 @@ def test_texts_are_inside_apart_and_large_enough(name):
             wrong += [] if inside else [f"{figure}: {text!r} leaves the canvas"]
             wrong += [] if size * min(1, PHONE / width) >= LEAST else [f"{figure}: {text!r} is too small"]
         for (text, _, one), (other, _, two) in combinations(texts, 2):
-            if overlap(one, two):
+            if text != other and overlap(one, two):  # a name is drawn twice, first as its white edge
                 wrong.append(f"{figure}: {text!r} covers {other!r}")
     assert wrong == []

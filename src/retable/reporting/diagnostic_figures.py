@@ -145,11 +145,17 @@ def _gradients_figure(corpus: str, systems: Systems) -> Figure:
 
 
 def _sampling_figure(corpus: str, systems: Systems) -> Figure:
+    return sampling_figure(corpus, sampling_frame(systems))
+
+
+def sampling_figure(corpus: str, frame: pd.DataFrame) -> Figure:
     """Draw grammaticality and the grammar's nats by self-BLEU.
 
     There is a line per system over temperatures, a dotted one over nuclei, and a star for the held-out text.
+
+    frame: rows of `retable.reporting.diagnostics.sampling_frame`.
     """
-    frame = sampling_frame(systems)
+    systems = set(frame["system"])
     looks = {"temperature": Look(is_marked=True), "top_p": Look(DOTTED, is_marked=True, shape="square")}
     panels = []
     for score, label, factor in (
@@ -162,17 +168,17 @@ def _sampling_figure(corpus: str, systems: Systems) -> Figure:
         text = drawn.loc[drawn["variant"] == "text", ["x", "y"]].head(1).assign(system="held-out text")
         x = Scale.over("self-BLEU (higher: less varied)", drawn["x"])
         y = Scale.over(label, drawn["y"])
-        ends = lines.groupby(["system", "variant"])
-        values = alt.Chart(significant(pd.concat([ends.head(1), ends.tail(1)]).drop(columns="variant")))
         star = alt.Chart(significant(text)).encode(x.x(), y.y())
         star = star.mark_point(shape=STAR, size=150, color=INK, filled=True)
-        over = (
-            values.mark_text(align="left", dx=4, dy=-7).encode(x.x(), y.y(), text="value:N"),
-            star.encode(tooltip=["system:N", alt.Tooltip("x:Q", title=x.title), alt.Tooltip("y:Q", title=y.title)]),
-        )
+        tooltip = ["system:N", alt.Tooltip("x:Q", title=x.title), alt.Tooltip("y:Q", title=y.title)]
+        over = [star.encode(tooltip=tooltip)]
         panels.append(line_panel(lines, x, y, looks, systems=systems, height=230, over=over, name=score))
-    subtitle = "circles: temperatures; squares, dotted: top-p; star: held-out text"
-    return titled(stacked(panels), "Quality and diversity of samples", f"corpus {corpus}", subtitle)
+    notes = []
+    for method, title in (("temperature", "circles: temperature"), ("top_p", "squares, dotted: top-p")):
+        values = sorted(pd.to_numeric(frame.loc[frame["method"] == method, "value"]))
+        notes += [f"{title} from {values[-1]:g} (left) to {values[0]:g}"] if values else []
+    notes.append("star: held-out text")
+    return titled(stacked(panels), "Quality and diversity of samples", f"corpus {corpus}", *notes)
 
 
 def _scaling_figure(rows: pd.DataFrame) -> Figure:

@@ -170,7 +170,7 @@ def name_lines(system: str) -> list[str]:
 
 
 def names(
-    rows: alt.Chart, systems: Iterable[str], align: Literal["left", "right"] = "right", dx: float = -6
+    rows: alt.Chart, systems: Iterable[str], align: Literal["left", "right"] = "right", dx: float = -6, **mark: Any
 ) -> list[alt.Chart]:
     """Return layers with the names of systems, each vertically centred at its row's place."""
     by_lines: dict[int, dict[str, list[str]]] = defaultdict(dict)
@@ -181,7 +181,7 @@ def names(
     for count, lines_of in by_lines.items():
         own = rows.transform_filter(alt.FieldOneOfPredicate("system", [*lines_of]))
         own = own.transform_calculate(name=f"{json.dumps(lines_of, ensure_ascii=False)}[datum.system] || datum.system")
-        layers.append(own.mark_text(align=align, dx=dx, dy=(1 - count) * LINE / 2).encode(text="name:N"))
+        layers.append(own.mark_text(align=align, dx=dx, dy=(1 - count) * LINE / 2, **mark).encode(text="name:N"))
     return layers
 
 

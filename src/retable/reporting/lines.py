@@ -32,6 +32,7 @@ DOTTED = (2, 3)  # a dash
 POINTS = 200  # maximum number of points per line
 ALL_POINTS = 900  # approximate number of points per panel
 ACROSS = 2  # panels per row if each system has one
+EDGE: dict[str, Any] = {"stroke": "white", "strokeWidth": 4}  # round names that lines may cross
 GAP = 30  # pixels between the end of a line and the right edge from which its name is at the end
 
 
@@ -59,7 +60,10 @@ class Scale:
             return cls(title, low - beyond, high + beyond)
         beyond = (high / low) ** margin if high > low else 1.5
         low, high = low / beyond, high * beyond
-        return cls(title, low, high, True, round_ticks(low, high), "~g" if high < 1e6 * low else "~e")
+        has_many_zeros = high >= 1e9 or low < 1e-4
+        return cls(
+            title, low, high, True, round_ticks(low, high), "~e" if has_many_zeros else "~s" if high > 1e4 else "~g"
+        )
 
     def x(self, field: str = "x") -> alt.X:
         return alt.X(f"{field}:Q", axis=self._axis(), scale=self._scale(), sort=None)  # lines follow the order of rows
@@ -71,7 +75,7 @@ class Scale:
         ticks: dict[str, Any] = {"tickCount": 6} if self.ticks is None else {"values": list(self.ticks)}
         if self.format is not None:
             ticks["format"] = self.format
-        return alt.Axis(title=self.title or None, labelOverlap=False, **ticks)
+        return alt.Axis(title=self.title or None, labelOverlap="greedy", labelSeparation=10, **ticks)
 
     def _scale(self) -> alt.Scale:
         # eight digits: further ones differ between machines
@@ -283,4 +287,6 @@ def _ends(
     beyond = np.where(right > width - GAP, width, right) + 14
     table = alt.Chart(significant(ends.assign(place=places, beyond=x.values(beyond, width))))
     leaders = table.mark_rule(strokeWidth=1).encode(x.x(), y.y(), alt.X2("beyond:Q"), alt.Y2("place:Q"), colour)
-    return [leaders, *names(table.encode(y.y("place"), x.x("beyond")), ends["system"], align="left", dx=3)]
+    rows = table.encode(y.y("place"), x.x("beyond"))
+    edges, texts = (names(rows, ends["system"], "left", 3, **edge) for edge in (EDGE, {}))
+    return [leaders, *edges, *texts]

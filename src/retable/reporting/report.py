@@ -22,7 +22,7 @@ from retable.reporting.answers import answered
 from retable.reporting.attention import attention_figures, heads_tables
 from retable.reporting.claims import check_tables
 from retable.reporting.comparison import comparison_rows
-from retable.reporting.diagnostic_figures import diagnostic_figures
+from retable.reporting.diagnostic_figures import diagnostic_figures, phenomena_figure, sampling_figure
 from retable.reporting.diagnostics import gradients_rows, phenomena_tables, sampling_rows, scaling_rows
 from retable.reporting.elmo import elmo_rows
 from retable.reporting.figures import Figure, with_claim, write_figure
@@ -42,7 +42,7 @@ from retable.reporting.probes import probes_figures
 from retable.reporting.provenance import Making, entries
 from retable.reporting.published import complete, signed
 from retable.reporting.rates import rates_rows
-from retable.reporting.results import MEASURED, Result, aggregate, read_references, tidy
+from retable.reporting.results import CELL, COLUMNS, MEASURED, Result, aggregate, read_references, tidy
 from retable.reporting.samples import samples_tables
 from retable.reporting.scaling_laws import (
     compute_figures,
@@ -208,6 +208,48 @@ def write_report(
     text = report_markdown(study, top, [*provenance.origins(cells), *falling], frame, tables)
     (out / "report.md").write_text(text, encoding="utf-8")
     return tables
+
+
+def figures_of_tables(folder: Path, label_efficiency: Mapping[str, Any] | None = None) -> dict[str, Figure]:
+    """Return the figures that a study's written tables determine, by the names of their files.
+
+    Studies from before records have only these tables. Figures of curves, attention and vectors are not in them.
+    """
+    tables = {
+        path.stem: pd.read_csv(path, dtype=dict.fromkeys(CELL, str), keep_default_na=False)
+        for path in sorted(folder.glob("*.csv"))
+    }
+    numeric = {
+        name: table.apply(lambda column: column if column.name in CELL else _numeric(column))
+        for name, table in tables.items()
+    }
+    frames = [table for table in numeric.values() if {*COLUMNS} <= {*table}]
+    frame = pd.concat(frames).drop_duplicates(CELL) if frames else pd.DataFrame(columns=COLUMNS)
+    by_labels = [table for name, table in numeric.items() if name.startswith("label-efficiency-")]
+    points = numeric.get("scaling-models")
+    laws = {} if points is None else fitted(points, resamples=0)
+    diagnostics = {
+        name: draw(table["corpus"].iloc[0], table)
+        for kind, draw in (("phenomena", phenomena_figure), ("sampling", sampling_figure))
+        for name, table in numeric.items()
+        if name.startswith(f"{kind}-")
+    }
+    kinds = {
+        "perplexity": perplexities(frame),
+        "label-efficiency": label_efficiency_figures(label_efficiency or {}, pd.concat(by_labels)) if by_labels else {},
+        "shots": shots_figures(frame),
+        "isoflop": isoflop_figures(laws),
+        "compute": compute_figures(laws),
+        "senses": senses_figures(frame),
+        "probes": probes_figures(frame),
+        "scalar-mix": mixes_figures(numeric.get("scalar-mix", pd.DataFrame())),
+    }
+    return diagnostics | {f"{kind}-{key}": chart for kind, drawn in kinds.items() for key, chart in drawn.items()}
+
+
+def _numeric(column: pd.Series) -> pd.Series:
+    numbers = pd.to_numeric(column, errors="coerce")
+    return numbers if (numbers.notna() | (column == "")).all() else column
 
 
 def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:

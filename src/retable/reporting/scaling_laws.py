@@ -213,7 +213,7 @@ def _compute(corpus: str, fit: Fitted) -> Figure:
     own = alt.Chart(significant(points[["size", "x", "y"]])).encode(x.x(), y.y())
     of_sizes = round_ticks(points["size"].min(), points["size"].max())
     colour = alt.Color("size:Q", title="weights", scale=alt.Scale(type="log", range=list(BLUES)))
-    colour = colour.legend(type="gradient", orient="right", values=of_sizes, format="~s")
+    colour = colour.legend(values=of_sizes, format="~s", columns=4, title="weights")
     titles = {"size": "weights", "x": x.title, "y": y.title}
     tooltip = [alt.Tooltip(f"{field}:Q", title=title) for field, title in titles.items()]
     layers = [
@@ -221,7 +221,7 @@ def _compute(corpus: str, fit: Fitted) -> Figure:
         own.mark_point(filled=True, size=50, opacity=1).encode(colour, tooltip=tooltip),
         dotted.encode(x.x("operations"), y.y("least")),
     ]
-    figure = alt.layer(*layers).properties(width=WIDTH - 150, height=320)
+    figure = alt.layer(*layers).properties(width=WIDTH - 70, height=320)
     subtitle = f"one line per size, mean over seeds; E = {law.E:.3f}; dotted: the lowest loss by the law"
     return titled(figure, "Loss by training compute", f"corpus {corpus}", subtitle)
 
