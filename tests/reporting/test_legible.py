@@ -16,10 +16,15 @@ FILES = {
 }
 PHONE = 366  # pixels that a page of 390 pixels leaves for a figure
 LEAST = 9  # pixels
+# drawn before there were records, from numbers that no table has
+OLDER = [
+    "embedded/results/[!ps]*.svg", "embedded/results/positions-*.svg", "embedded/results/scaling-*.svg",
+    "gradients/results/gradients-*.svg", "translation/results/*.svg", "wordvectors/results/*.svg",
+]  # fmt: skip
 
 
 def figures():
-    return sorted(STUDIES.glob("*/results/*.svg"))
+    return sorted({*STUDIES.glob("*/results/*.svg")} - {path for pattern in OLDER for path in STUDIES.glob(pattern)})
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -108,13 +108,13 @@ class Look:
 
 
 def round_ticks(low: float, high: float) -> list[float]:
-    """Return at most eight round numbers between low and high for a log scale.
+    """Return at most seven round numbers between low and high for a log scale.
 
     Short scales have equal steps; longer ones have as many numbers per power of ten as there is room for.
     """
     if high / low < 5:
         steps = (step * 10.0**power for power in range(-30, 30) for step in (1, 2, 5))
-        step = next(step for step in steps if (high - low) / step <= 7)
+        step = next(step for step in steps if (high - low) / step <= 6)
         return [float(f"{step * i:.6g}") for i in range(ceil(low / step), floor(high / step) + 1)]
     dense = ((10, 15, 20, 30, 50, 70), (10, 20, 30, 50), (10, 20, 50), (10, 30))
     for digits, every in (*((digits, 1) for digits in dense), *(((10,), every) for every in (1, 2, 3, 5, 10))):
@@ -280,7 +280,7 @@ def _ends(
     ends = firsts.drop_duplicates("system", keep="last")[["system", "x", "y"]]
     if bounds:
         ends = pd.concat([ends, pd.DataFrame(bounds, columns=["system", "y"]).assign(x=x.high)])
-    middle = LINE / 2 + 1  # of the lowest name, above the axis
+    middle = LINE / 2 + 3  # of the lowest name, above the axis
     pixels = apart(y.pixels(ends["y"], height) - middle, height - middle, 2 + name_height(ends["system"]))
     places = y.values(middle + pixels, height)
     right = x.pixels(ends["x"], width)

@@ -21,6 +21,7 @@ from retable.reporting.results import ORACLE
 
 GAP = 7  # pixels between two names
 FAR = 2  # a worst system with more than this many times the next perplexity is in a note
+LARGE = 1000  # larger perplexities have no digit after the point
 FEW = 5  # minimum number of systems for such a note
 
 
@@ -52,7 +53,8 @@ def _dots(corpus: str, frame: pd.DataFrame) -> Figure:
     right = systems["ci_high"].fillna(systems["mean"])
     # a published number slightly above the measured one would cover its text
     is_covered = (systems["published"] > right) & (systems["published"] < right * (x.high / x.low) ** (1.4 * room))
-    systems = systems.assign(end=right.mask(is_covered, systems["published"]))
+    labels = [f"{mean:.1f}" if mean < LARGE else f"{mean:,.0f}" for mean in systems["mean"]]
+    systems = systems.assign(label=labels, end=right.mask(is_covered, systems["published"]))
     tooltip = [
         alt.Tooltip("system:N"), alt.Tooltip("mean:Q", title="perplexity", format=".2f"),
         alt.Tooltip("ci_low:Q", title="from", format=".2f"), alt.Tooltip("ci_high:Q", title="to", format=".2f"),
@@ -70,7 +72,7 @@ def _dots(corpus: str, frame: pd.DataFrame) -> Figure:
         rows.mark_rule(strokeWidth=3, opacity=0.45).encode(x.x("ci_low"), colour, x2="ci_high:Q"),
         rows.mark_point(shape="diamond", color="black", size=90).encode(x.x("published")),
         rows.mark_circle(size=60, opacity=1).encode(x.x("mean"), colour),
-        rows.mark_text(align="left", dx=8).encode(x.x("end"), text=alt.Text("mean:Q", format=".1f")),
+        rows.mark_text(align="left", dx=8).encode(x.x("end"), text="label:N"),
         *names(rows.encode(x=alt.value(0)), systems["system"]),
     ]
     if len(oracle):
