@@ -347,7 +347,7 @@ def generate(
             _say(f"{log_prob:9.3f}  {text}")
         return
     pieces = system.stream(prompt, strategy, max_new_tokens=max_new_tokens, **settings)
-    _say(prompt if system.goes_on else "", end="")
+    _say(prompt if system.continues_prompt else "", end="")
     empty = True
     for piece in pieces:
         _say(piece, end="")

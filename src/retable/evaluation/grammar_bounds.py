@@ -65,7 +65,7 @@ class MaskedBound:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = System
+    requires = System
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class SentencePairsBound:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = System
+    requires = System
 
     def __init__(
         self,

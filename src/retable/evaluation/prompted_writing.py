@@ -57,7 +57,7 @@ class PromptedWriting(Measured):
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = System  # any system: `Scorer` rejects those that are not language models
+    requires = System  # any system: `Scorer` rejects those that are not language models
     statistics: ClassVar = STATISTICS
 
     def __init__(

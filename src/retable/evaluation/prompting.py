@@ -46,7 +46,7 @@ class Prompted(Labelled):
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = System  # any system: `Scorer` rejects those that are not language models
+    requires = System  # any system: `Scorer` rejects those that are not language models
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ class ReplacedBound:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = TrainedSystem
+    requires = TrainedSystem
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class Discourse(Syntax):
             self.emit(LINE_END)
             return False
         document_tense = self.tense
-        self.said, self.opening = {}, {"time": "day", "place": "place"}.get(opening, "")
+        self.used_forms, self.opening = {}, {"time": "day", "place": "place"}.get(opening, "")
         getattr(self, f"{opening}_sentence")()
         if document_tense != "open":
             self.tense = document_tense

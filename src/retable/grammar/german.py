@@ -139,10 +139,10 @@ class Reading(Discourse):
             self.words.append(Word(place, word, self._german.entries.get(word, word)))
         self._case = CASES.get(word, self._case)
 
-    def _apart(self, tell: Callable[[], Any]) -> tuple[Any, list[Word]]:
-        """Call `tell` and return its result and the words that it adds; remove them from `words`."""
+    def _apart(self, generate: Callable[[], Any]) -> tuple[Any, list[Word]]:
+        """Call `generate` and return its result and the words that it adds; remove them from `words`."""
         before, self.words = self.words, []
-        result = tell()
+        result = generate()
         added, self.words = self.words, before
         return result, added
 

@@ -84,12 +84,12 @@ class ValidationLoss(L.Callback):
 
     The loss goes to the loggers only: it is not in the curve and does not affect the choice of the best validation.
 
-    taught: called with the Measure and a piece; returns the places and the batch of the examples that have a loss, or
+    trainable: called with the Measure and a batch; returns the places and batch of the examples that have a loss, or
         None.
     """
 
-    def __init__(self, taught: Callable[[Any, Any], tuple[np.ndarray, Any] | None]):
-        self._taught = taught
+    def __init__(self, trainable: Callable[[Any, Any], tuple[np.ndarray, Any] | None]):
+        self._trainable = trainable
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._sum, self._examples = 0.0, 0
@@ -99,7 +99,7 @@ class ValidationLoss(L.Callback):
     ) -> None:
         if batch is None or trainer.state.fn != "fit":
             return
-        if (with_loss := self._taught(trainer.datamodule.validation, batch)) is None:
+        if (with_loss := self._trainable(trainer.datamodule.validation, batch)) is None:
             return
         places, examples = with_loss
         with torch.inference_mode(), torch.autocast(pl_module.device.type, enabled=False):

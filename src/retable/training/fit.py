@@ -116,7 +116,7 @@ def fit(
     checkpoint = latest(scratch / "last.ckpt")
     validate_every, log_every = max(round(batches.steps_per_epoch / validations), 1), max(max_steps // 200, 1)
     progress = Progress(
-        scratch, checkpoint_every=checkpoint_every, say_every=validate_every, log_every=log_every, log=log, best=best,
+        scratch, checkpoint_every=checkpoint_every, print_every=validate_every, log_every=log_every, log=log, best=best,
         step_end=(step_end := StepEnd()),
     )  # fmt: skip
     bar = [TQDMProgressBar(refresh_rate=20)] if sys.stderr.isatty() else []
