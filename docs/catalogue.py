@@ -201,9 +201,9 @@ class Catalogue:
             system.code = self._code(system)
             system.checks = [check for check in self.checks if system.id in check.systems]
             cells = self._cells(system)
-            system.studies = [study for study, found in cells.items() if found]
+            system.studies = [study for study, own in cells.items() if own]
             system.numbers = sorted(
-                {number for study, found in cells.items() for number in self._numbers(system, study, found)},
+                {number for study, own in cells.items() for number in self._numbers(system, study, own)},
                 key=lambda each: (each.runs == 0, each.study, each.corpus, each.metric, each.system),
             )
 
@@ -233,7 +233,7 @@ class Catalogue:
     @cached_property
     def _cells_run(self) -> dict[str, list[Cell]]:
         """Return, by study with results, the cells in its committed `dvc.lock` or with systems in its tables."""
-        found: dict[str, list[Cell]] = defaultdict(list)
+        by_name: dict[str, list[Cell]] = defaultdict(list)
         for name, study in self._studies.items():
             tables = [_rows(path) for path in (STUDIES / name / "results").glob("*.csv")]
             systems = {row["system"] for rows in tables for row in rows if "system" in row}
@@ -242,8 +242,8 @@ class Catalogue:
                 system = cell.settings.get("system") or cell.out.rpartition("/")[2].partition("-")[0]
                 by_tokenizer = cell.stage == "tokenize" and cell.tokenizer in systems
                 if system in systems or by_tokenizer or f"{cell.stage}@{keys[place]}" in locked:
-                    found[name].append(cell)
-        return found
+                    by_name[name].append(cell)
+        return by_name
 
     def missing_input(self, setting: Setting) -> str:
         """Return what a configuration needs to run, from study gallery; "" if it lacks nothing."""
@@ -270,11 +270,11 @@ class Catalogue:
 
     @cached_property
     def _modules(self) -> dict[str, tuple[str, ...]]:
-        found = {}
+        by_name = {}
         for path in sorted((ROOT / "src/retable").rglob("*.py")):
             docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            found[".".join(path.relative_to(ROOT / "src").with_suffix("").parts)] = ids_of(docstring)
-        return found
+            by_name[".".join(path.relative_to(ROOT / "src").with_suffix("").parts)] = ids_of(docstring)
+        return by_name
 
     def _cells(self, system: System) -> dict[str, list[Cell]]:
         """Return, by study, the cells that a configuration of the system makes."""
@@ -316,12 +316,12 @@ class Catalogue:
     def _tables(self, study: str) -> Mapping[tuple[str, str, str], list[Number]]:
         """Return the headline numbers of a study by task ("" without a task), corpus and system."""
         if study not in self._read:
-            found: dict[tuple[str, str, str], list[Number]] = defaultdict(list)
+            by_name: dict[tuple[str, str, str], list[Number]] = defaultdict(list)
             for table, (title, metrics, scale) in HEADLINES.items():
                 if (path := STUDIES / study / "results" / f"{table}.csv").is_file():
                     for key, number in _headlines(study, path, title, metrics, scale):
-                        found[key].append(number)
-            self._read[study] = found
+                        by_name[key].append(number)
+            self._read[study] = by_name
         return self._read[study]
 
 
@@ -351,10 +351,10 @@ def _headlines(
     for row in _rows(path):
         rows[row["task"], row["corpus"], row["system"]].setdefault(f"{row['split']}/{row['metric']}", row)
     for (task, corpus, system), measured in rows.items():
-        found = [measured[name] for name in metrics if name in measured]
-        if not found:
+        available = [measured[name] for name in metrics if name in measured]
+        if not available:
             continue
-        row = found[0]
+        row = available[0]
         labels = [title or f"{task}: {row['metric']}", row["split"] if row["split"] != "total" else ""]
         labels += [task] if title and task not in (path.stem, "tokenizer") else []
         number = Number(

@@ -75,8 +75,8 @@ class Pages:
         page = "systems/index.md"
         if system.ran:
             number = min(system.ran, key=lambda each: (not each.published, each.study == "gallery", -each.runs))
-            beside = f", published {number.published}" * bool(number.published)
-            return self._study(page, number.study), f"{number.system}: {number.metric} {number.mean}{beside}"
+            published = f", published {number.published}" * bool(number.published)
+            return self._study(page, number.study), f"{number.system}: {number.metric} {number.mean}{published}"
         if system.shown:
             _, study, _, name = Path(system.shown[0]).parts
             return self._study(page, study), f"[{Path(name).stem}]({self.files.link(page, system.shown[0])})"

@@ -23,12 +23,12 @@ def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable
     if not made:
         yield []
         return
-    from retable.training.observers import handed_to
+    from retable.training.observers import point_log
 
     for logger in made.values():
         logger.log_hyperparams(settings)
     try:
-        yield [handed_to(logger) for logger in made.values()]
+        yield [point_log(logger) for logger in made.values()]
     finally:
         for logger in made.values():
             logger.finalize("finished")

@@ -74,7 +74,7 @@ def write_results(study: Study, adhoc_results: dict[str, list[Result]], out: Pat
     }
     makings |= {cell.place: Making(cell.command, "", cell.set) for cell in further.values()}
     cells = {result.name: result for listed in results.values() for result in listed}
-    present = {name: found for name in cells if (found := read_record(Path("outputs", name)))}
+    present = {name: record for name in cells if (record := read_record(Path("outputs", name)))}
     sections |= {"rates": study.rates, "makings": makings, "remote": remote()}
     if further:
         sections["tuned"] = " ".join(filter(None, (sections.get("tuned"), _seeds_line(study, further.values()))))

@@ -126,7 +126,7 @@ def run_folder(
     with _held(stage, place, facts):
         making = _making(stage, place, config, facts, inputs, upstream)
         if not is_main_process():
-            with _thrown_away(making) as record:
+            with _discarded(making) as record:
                 yield record
             return
         if environment.is_job() and artifacts.read_record(making.out).get("key") == making.key:
@@ -196,7 +196,7 @@ def _making(
 
 
 @contextlib.contextmanager
-def _thrown_away(making: Making) -> Iterator[RunFolder]:
+def _discarded(making: Making) -> Iterator[RunFolder]:
     """Yield an open cell whose files are discarded, for processes other than the main one."""
     making.scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as nowhere:

@@ -54,7 +54,7 @@ class Search(Sweep):
             raise UsageError(f"hydra.sweeper.n_trials={n_trials} must be at least 1; write 1 or more")
         self._n_trials, self._name, self._storage, self._seed = n_trials, study_name, storage, seed
         self._sampler, self._pruner = sampler, pruner
-        self._asking = threading.Lock()
+        self._ask_lock = threading.Lock()
         self._claims: dict[int, TextIO] = {}
 
     def sweep(self, arguments: list[str]) -> Any:
@@ -147,7 +147,7 @@ class Search(Sweep):
 
     def _next(self) -> optuna.Trial | None:
         """Return a trial left by a killed worker, or a new one; None if there are enough, including failed ones."""
-        with self._asking, self._exclusive():
+        with self._ask_lock, self._exclusive():
             for left in self._of(TrialState.RUNNING):
                 if self._claim(left.number):
                     if left.number not in {each.number for each in self._of(TrialState.RUNNING)}:

@@ -96,7 +96,7 @@ def repro(study: str | None, jobs: int | None = None, on: str = "local") -> int:
     Returns: the exit code, 1 if a stage failed.
     """
     working_folder = Path.cwd()
-    enter_project(study, say=True)
+    enter_project(study, show_folder=True)
     runner = engine(on, jobs)
     started = time.monotonic()
     current = study_here()

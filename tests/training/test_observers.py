@@ -15,7 +15,7 @@ from retable.evaluation.prediction import Predictions
 from retable.training import callbacks
 from retable.training.callbacks import Minutes, Rates, ValidationLoss
 from retable.training.curve import Point
-from retable.training.observers import handed_to
+from retable.training.observers import point_log
 from tests.training.resuming import SEQUENCES, SYSTEMS, assert_same, classifier, kill, lstm, run, weights
 
 
@@ -33,7 +33,7 @@ class Listed:
 def test_a_point_is_logged_once():
     """A resumed run hands on its curve from the start."""
     logger = Listed()
-    log = handed_to(logger)
+    log = point_log(logger)
     first = [Point(1, "a", 1.0), Point(1, "b", 2.0), Point(2, "a", 3.0)]
     log(first)
     log([*first, Point(2, "b", 4.0)])

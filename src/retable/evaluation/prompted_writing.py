@@ -111,10 +111,12 @@ class PromptedWriting(Measured):
         prompts = []
         for number, (text, _) in enumerate(texts):
             drawn = np.random.default_rng((self._seed, number)).choice(len(pool), self._shots, replace=False)
-            prompts.append(([f"{self._asked(pool[place][0])} {pool[place][1]}" for place in drawn], self._asked(text)))
+            prompts.append(
+                ([f"{self._filled(pool[place][0])} {pool[place][1]}" for place in drawn], self._filled(text))
+            )
         return prompts
 
-    def _asked(self, text: str) -> str:
+    def _filled(self, text: str) -> str:
         return self._template.replace("{text}", text)
 
     @classmethod

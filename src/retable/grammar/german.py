@@ -176,9 +176,9 @@ class Reading(Discourse):
         self.words += [*words[:clause], own.finite, *words[clause:]]
         self._predicate = before
 
-    def say(self, *words: str) -> None:
+    def emit_words(self, *words: str) -> None:
         """Translate a fixed phrase about a nation word by word."""
-        _, translated = self._apart(lambda: super(Reading, self).say(*words))
+        _, translated = self._apart(lambda: super(Reading, self).emit_words(*words))
         for at, word in enumerate(translated):
             after = translated[at + 1].source if at + 1 < len(translated) else ""
             text = word.text

@@ -64,7 +64,7 @@ class GrammarQuestions:
             recorder = RoleRecorder(self._grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)))
             recorder.document()
             for start, passage in enumerate(_passages(recorder.sentences)):
-                questions += _asked(passage, f"{split}-{index}-{start}", uniform)
+                questions += _questions_on(passage, f"{split}-{index}-{start}", uniform)
         return questions[: self._questions[split]]
 
 
@@ -75,7 +75,7 @@ def _passages(tagged: list[TaggedSentence]) -> Iterator[list[list[TaggedSentence
         yield sentences[start : start + SENTENCES]
 
 
-def _asked(passage: list[list[TaggedSentence]], name: str, uniform: Uniform) -> Iterator[Question]:
+def _questions_on(passage: list[list[TaggedSentence]], name: str, uniform: Uniform) -> Iterator[Question]:
     context = " ".join(word for same in passage for word in same[0].words)
     answers: dict[str, dict[str, list[Answer]]] = defaultdict(lambda: defaultdict(list))  # verb → question → answers
     begin = 0

@@ -127,9 +127,9 @@ class RoleRecorder(Discourse):
         super().fame(place)
         self._open(has, [Chunk("A0", has - 1, has), Chunk("A1", has + 1, self._here - 1)])
 
-    def say(self, *words: str) -> None:
+    def emit_words(self, *words: str) -> None:
         place = self._here
-        super().say(*words)
+        super().emit_words(*words)
         if words[0] == "is":
             self._open(place, [Chunk("A1", place - 1, place), Chunk("A2", place + 1, self._here - 1)])
 

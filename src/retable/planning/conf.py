@@ -58,13 +58,13 @@ class Conf:
         """
         if name in (known := self.names(group)):
             return name
-        found, tasks = near(name, known), near(name, self.names("task")) if group == "corpus" else []
-        if found or len(known) <= _SHOWN:
+        near_names, tasks = near(name, known), near(name, self.names("task")) if group == "corpus" else []
+        if near_names or len(known) <= _SHOWN:
             instead = closest(name, known)
         else:
             similar = get_close_matches(name, known, n=3, cutoff=0.0)
             instead = f"write {', '.join(similar)} or another one of {len(known)} in conf/{group}"
-        task = f" ({tasks[0]} is a task)" if tasks and not found else ""
+        task = f" ({tasks[0]} is a task)" if tasks and not near_names else ""
         raise UsageError(f"{where}: unknown {group} {name!r}{task}; {instead}")
 
     def choice(self, recipe: str) -> str:
@@ -89,20 +89,20 @@ class Conf:
 
         Files whose names begin with an underscore are not listed, but their settings are included.
         """
-        found: dict[str, set[str]] = {}
+        keys_of_recipe: dict[str, set[str]] = {}
         nearer: set[str] = set()
 
         def visit(path: Path) -> None:
             own = read_yaml(path)
             parents = [self._inherited(path, entry) for entry in own.pop("defaults", None) or ()]
             if nearer and self._recipes.get(path.stem) == path:
-                found[self.choice(path.stem)] = {*nearer}
+                keys_of_recipe[self.choice(path.stem)] = {*nearer}
             nearer.update(flat(own))
             for each in reversed([*filter(None, parents)]):
                 visit(each)
 
         visit(self._recipes[recipe])
-        return found
+        return keys_of_recipe
 
     def _inherited(self, path: Path, entry: Any) -> Path | None:
         """Return the file that an entry of the defaults list of `path` inherits from; None for other entries.

@@ -34,7 +34,7 @@ from retable.tasks.base import Task, Text, require_no_predicate, require_spellin
 from retable.tasks.reading import delimiter, ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
-Found = Sequence[int] | str  # first and last word of an answer in the context, or its text
+PredictedAnswer = Sequence[int] | str  # first and last word of an answer in the context, or its text
 SEED = 0  # for the choice of held-out paragraphs; fixed, so that all runs have the same split
 Read = Callable[[Path], list[Question]]
 
@@ -89,7 +89,7 @@ class Source(Protocol):
     def splits(self) -> dict[str, list[Question]]: ...
 
 
-class QuestionTask(Task[QuestionInWords, Found]):
+class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
     """Extractive question answering. A unit is a question, with its exact match and F1.
 
     Three kinds of models answer: reading-comprehension models read question and paragraph separately, in full, by the
@@ -178,7 +178,7 @@ class QuestionTask(Task[QuestionInWords, Found]):
             )
         return super().batches(encoded, batch_size, seed)
 
-    def units(self, examples: Sequence[QuestionInWords], predictions: Sequence[Found]) -> pd.DataFrame:
+    def units(self, examples: Sequence[QuestionInWords], predictions: Sequence[PredictedAnswer]) -> pd.DataFrame:
         right = {each.source.id: [answer.text for answer in each.source.answers] for each in examples}
         scores = answer_scores(answers_of(examples, predictions), right)
         columns = {"unit": range(len(right)), "id": [*right]}
@@ -189,7 +189,7 @@ class QuestionTask(Task[QuestionInWords, Found]):
         return tuple(units["id"])
 
     def write(
-        self, folder: Path, split: str, examples: Sequence[QuestionInWords], predictions: Sequence[Found]
+        self, folder: Path, split: str, examples: Sequence[QuestionInWords], predictions: Sequence[PredictedAnswer]
     ) -> list[str]:
         """Write the predictions of the test split in SQuAD's format."""
         if split == "test":
@@ -229,7 +229,7 @@ def _as_text(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> E
     return Encoded(lengths, partial(pairs.pad, sources, targets), partial(count_weight, sizes))
 
 
-def answers_of(examples: Sequence[QuestionInWords], predictions: Sequence[Found]) -> dict[str, str]:
+def answers_of(examples: Sequence[QuestionInWords], predictions: Sequence[PredictedAnswer]) -> dict[str, str]:
     """Return the answers by question id, as text."""
     predicted = zip(examples, predictions, strict=True)
     return {each.source.id: answer if isinstance(answer, str) else each.text(*answer) for each, answer in predicted}

@@ -19,7 +19,7 @@ from retable.nn.product import use_faster_products
 from retable.objectives.base import Objective, SelfUpdating
 from retable.training.averaging import Average
 from retable.training.blocks import FullySharded, shard
-from retable.training.observers import Handed
+from retable.training.observers import PointLogger
 
 
 class Training(L.LightningModule):
@@ -146,7 +146,7 @@ class Training(L.LightningModule):
     def setup(self, stage: str) -> None:
         if stage == "fit":
             use_faster_products(self.objective)
-        self._has_loggers = not isinstance(self.trainer.logger, Handed)
+        self._has_loggers = not isinstance(self.trainer.logger, PointLogger)
 
     def on_validation_start(self) -> None:
         self._begin("validation")

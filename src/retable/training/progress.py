@@ -149,12 +149,12 @@ class Progress(Checkpoint):
 
     def _save_if_due(self, trainer: L.Trainer, over: bool = False) -> None:
         """Write a checkpoint at its interval, at the end, and before all processes stop because one got a signal."""
-        step, heard = trainer.global_step, self._step_end.heard
-        ends: bool = trainer.strategy.reduce_boolean_decision(heard is not None, all=False)
+        step, received = trainer.global_step, self._step_end.received
+        ends: bool = trainer.strategy.reduce_boolean_decision(received is not None, all=False)
         if over or ends or step % self._checkpoint_every == 0 or step == trainer.max_steps:
             self._save(trainer)
         if ends:
-            raise Stopped(heard or signal.SIGTERM, f" after step {step} of {trainer.max_steps}, with a checkpoint")
+            raise Stopped(received or signal.SIGTERM, f" after step {step} of {trainer.max_steps}, with a checkpoint")
 
     def _sum_pending(self) -> None:
         """Add the sums of all processes to the host's; steps in between need no synchronisation."""
