@@ -129,7 +129,7 @@ def test_a_table_comes_after_the_one_that_it_names(tmp_path):
         (
             [],
             lambda conf: conf.class_attribute("own_mistake.Own", "requires"),
-            r"own_mistake\.py can't be read: invalid",
+            r"own_mistake\.py cannot be read: invalid",
         ),
         (["table/a"], Conf.tables, "unknown table 'b'"),
         (["table/a", "table/b"], Conf.tables, "the `after` of a, b"),
