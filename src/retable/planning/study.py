@@ -388,7 +388,7 @@ class _Expansion:
             raise UsageError(f"{self._where}: {file} has no class; write _target_: module.Name")
         if (kind := self._conf.class_attribute(target, "requires")) is None:
             raise UsageError(
-                f"{self._where}: {target} in {file} has no attribute asks_for; write asks_for = LanguageModel, "
+                f"{self._where}: {target} in {file} has no attribute requires; write requires = LanguageModel, "
                 "or another class of retable.core.systems"
             )
         return str(kind)
