@@ -42,19 +42,19 @@ def record_of(records: Path, cell: Cell) -> Path:
     return records / f"{cell.place}.json"
 
 
-def render(study: Study, tries: dict[str, list[Result]] | None = None) -> Path:
-    """Write the tables, figures and report of a study from its records and `tries`; return the path of its page.
+def render(study: Study, adhoc_results: dict[str, list[Result]] | None = None) -> Path:
+    """Write the report of a study from its records and `adhoc_results`; return the path of its page.
 
     A study that was committed before there were records only gets new figures, from its tables.
     """
-    out = Path("work/report") if tries else Path(f"{files_of_study()}results")
+    out = Path("work/report") if adhoc_results else Path(f"{files_of_study()}results")
     refuse_all_but_a_report(out)
-    if not tries and not Path(f"{files_of_study()}records").exists() and (out / "report.md").exists():
+    if not adhoc_results and not Path(f"{files_of_study()}records").exists() and (out / "report.md").exists():
         for name, figure in figures_of_tables(out, study.reported.get("label_efficiency")).items():
             write_figure(figure, out / f"{name}.svg")
         return out
     with replace(out, WORK / "report.begun", WORK / "report.replaced") as begun:
-        write_results(study, tries or {}, begun)
+        write_results(study, adhoc_results or {}, begun)
     return out / "report.html"
 
 
@@ -64,8 +64,8 @@ def print_latex(study: Study) -> None:
         print("\n".join(map(latex_table, write_results(study, {}, Path(folder)))), end="")
 
 
-def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> list[Table]:
-    """Write the tables, figures and report of a study from its records and `tries` into `out`; return the tables."""
+def write_results(study: Study, adhoc_results: dict[str, list[Result]], out: Path) -> list[Table]:
+    """Write the report, tables and figures of records and `adhoc_results` into `out`; return the tables."""
     root = files_of_study()
     results: dict[str, list[Result]] = {name: [] for name in STAGES}
     for cell in study.cells.values():
@@ -73,7 +73,7 @@ def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> li
     further = _further_seeds(study, root)
     for path, cell in further.items():
         results[cell.stage] += read_results(path)
-    for name, others in tries.items():
+    for name, others in adhoc_results.items():
         results[name] += others
     sections: dict[str, Any] = {key: value for key, value in study.reported.items() if key not in NOT_RENDERED}
     keys = keys_of(study)
@@ -82,7 +82,7 @@ def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> li
     }
     makings |= {cell.place: Making(cell.command, "", cell.set) for cell in further.values()}
     cells = {result.name: result for listed in results.values() for result in listed}
-    present = {name: found for name in cells if (found := read_record(Path("outputs", name)))}
+    present = {name: record for name in cells if (record := read_record(Path("outputs", name)))}
     sections |= {"rates": study.rates, "makings": makings, "remote": remote()}
     if further:
         sections["tuned"] = " ".join(filter(None, (sections.get("tuned"), _seeds_line(study, further.values()))))
