@@ -81,6 +81,7 @@ def write_report(
     question: str = "",
     answer: str = "",
     figure: Mapping[str, str] | None = None,
+    further: str = "",
     present: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, and return the tables.
@@ -111,6 +112,7 @@ def write_report(
         about: the study's purpose.
         question, answer: open the page, see `retable.reporting.answers`.
         figure: the finding that a figure shows, by the name of its file. These figures follow the answer.
+        further: the seeds that come from another study, in words.
         present: records of the cells on this machine, by name. The page shows their runs.
     """
 
@@ -193,14 +195,18 @@ def write_report(
     here = [replace(cell, record=present[cell.name]) if cell.name in present else cell for cell in cells]
     made = entries(here, makings or {}, remote)
     falling = still_falling(cells)
-    summary = " ".join([provenance.summary(here), *(f"{line}." for line in falling)])
     answer = answered(answer, frame)
     again = f"make repro STUDY={study}"
-    page = report_page(f"Study {study}", about, summary, frame, tables, figures, made, again, question, answer, main)
+    facts = [*filter(None, (provenance.summary(here), further))]
+    title = f"Study {study}"
+    page = report_page(title, about, facts, frame, tables, figures, made, again, falling, question, answer, main)
     (out / "report.html").write_text(page, encoding="utf-8")
     write_judged(judged(frame), out)
-    top = [*filter(None, (question and f"**{markdown(question)}** {markdown(answer)}", markdown(about)))]
-    text = report_markdown(study, top, [*provenance.origins(cells), *falling], frame, tables)
+    top = [f"**{markdown(question)}** {markdown(answer)}"] * bool(question)
+    top += [f"![{markdown(claim)}]({file}.svg)" for file, claim in (figure or {}).items()]
+    top += verdict_lines(frame)
+    top += [f"Make it again: `{again}`", *filter(None, [markdown(about)])]
+    text = report_markdown(study, top, [*filter(None, [further]), *falling, *provenance.origins(cells)], tables)
     (out / "report.md").write_text(text, encoding="utf-8")
     return tables
 
@@ -233,12 +239,15 @@ def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
     write_csv(pd.DataFrame(rows, columns=["system", "metric", "value"]), out / "metrics.csv")
 
 
-def report_markdown(
-    study: str, top: Sequence[str], origins: Iterable[str], frame: pd.DataFrame, tables: list[Table]
-) -> str:
-    """Return the report in Markdown: the paragraphs `top`, what made the cells, the verdicts and the tables."""
-    parts = [f"## Study {markdown(study)}", *top]
-    parts += ["\n".join(f"- {markdown(line)}" for line in origins)]
-    parts += [", ".join(f"{count} {meaning}" for _, count, meaning in verdicts(frame)) + "."] * any(verdicts(frame))
-    parts += ["\n".join(f"- {markdown(line)}" for line in failures(frame))] * any(failures(frame))
+def verdict_lines(frame: pd.DataFrame) -> Iterator[str]:
+    """Yield the counts of verdicts and the failures in Markdown, if a row has a verdict."""
+    if counted := verdicts(frame):
+        yield ", ".join(f"{count} {meaning}" for _, count, meaning in counted) + "."
+    if outside := failures(frame):
+        yield "\n".join(f"- {markdown(line)}" for line in outside)
+
+
+def report_markdown(study: str, top: Iterable[str], facts: Iterable[str], tables: Iterable[Table]) -> str:
+    """Return the report in Markdown: the paragraphs `top`, facts on the runs, and the tables."""
+    parts = [f"## Study {markdown(study)}", *top, "\n".join(f"- {markdown(fact)}" for fact in facts)]
     return "\n\n".join([*parts, *(markdown_table(table).rstrip() for table in tables)]) + "\n"
