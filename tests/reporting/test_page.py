@@ -94,8 +94,8 @@ def test_every_link_leads_somewhere_in_the_page():
 def test_notes_and_verdicts_are_counted_over_the_rows_that_can_have_one():
     page = page_of(table())
     judged = (("pass", 2, "within the"), ("pass", 1, "within it, with another"), ("fail", 1, ""), ("unrun", 1, ""))
-    for kind, count, meaning in judged:
-        assert f'<li class="{kind}"><b>{count}</b>{meaning}' in page
+    for kind, count, text in judged:
+        assert f'<li class="{kind}"><b>{count}</b>{text}' in page
     assert "<li>LSTM on ptb, test perplexity_word: 118.00, published 114.5 ± 2 (Zaremba et al. 2014)</li>" in page
     assert "<ul class=verdicts>" not in report_page("s", "", "", frame(("n/a", "n/a")), [table()], {}, {})
     page = page_of(table())
@@ -192,15 +192,8 @@ def test_a_table_in_markdown_has_seven_columns_and_all_below_a_fold():
     wide = replace(table(), lead=())
     first, fold, every = re.split("(<details>)", markdown_table(wide), maxsplit=1)
     assert first.count("---") and fold and "<summary>All 10 columns</summary>" in every
-    heads = [
-        "System",
-        "Validation PPL/word",
-        "Validation bits",
-        "Test PPL/word",
-        "Test 95 % interval",
-        "Test published",
-        "Test verdict",
-    ]
+    tested = [f"Test {title}" for title in ("PPL/word", "95 % interval", "published", "verdict")]
+    heads = ["System", "Validation PPL/word", "Validation bits", *tested]
     shown = [next(line for line in text.splitlines() if line.startswith("| System")) for text in (first, every)]
     columns = [[head.strip() for head in line.strip("| ").split(" | ")] for line in shown]
     assert columns == [heads, [column.name for column in wide.columns]]

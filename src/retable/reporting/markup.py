@@ -60,7 +60,7 @@ def leading(columns: Sequence[Column], lead: Sequence[str] = ()) -> list[int]:
     """
     listed = [place for name in dict.fromkeys(lead) for place in range(1, len(columns)) if columns[place].name == name]
     others = sorted(range(1, len(columns)), key=lambda place: _less(columns[place]))
-    return [0, *(listed or others)][:SHOWN]
+    return [0, *(listed or others)][: min(SHOWN, len(columns))]
 
 
 def _less(column: Column) -> int:
