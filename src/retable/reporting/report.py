@@ -206,7 +206,8 @@ def write_report(
     top += [f"![{markdown(claim)}]({file}.svg)" for file, claim in (figure or {}).items()]
     top += verdict_lines(frame)
     top += [f"Make it again: `{again}`", *filter(None, [markdown(about)])]
-    text = report_markdown(study, top, [*filter(None, [further]), *falling, *provenance.origins(cells)], tables)
+    top += filter(None, [markdown(further)])
+    text = report_markdown(study, top, [*falling, *provenance.origins(cells)], tables)
     (out / "report.md").write_text(text, encoding="utf-8")
     return tables
 
@@ -248,6 +249,7 @@ def verdict_lines(frame: pd.DataFrame) -> Iterator[str]:
 
 
 def report_markdown(study: str, top: Iterable[str], facts: Iterable[str], tables: Iterable[Table]) -> str:
-    """Return the report in Markdown: the paragraphs `top`, facts on the runs, and the tables."""
-    parts = [f"## Study {markdown(study)}", *top, "\n".join(f"- {markdown(fact)}" for fact in facts)]
+    """Return the report in Markdown: the paragraphs `top`, facts on the runs below a fold, and the tables."""
+    parts = [f"## Study {markdown(study)}", *top, "<details>\n<summary>Commits, requirements and machines</summary>"]
+    parts += ["\n".join(f"- {markdown(fact)}" for fact in facts), "</details>"]
     return "\n\n".join([*parts, *(markdown_table(table).rstrip() for table in tables)]) + "\n"
