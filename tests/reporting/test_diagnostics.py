@@ -103,8 +103,8 @@ def test_gradients_table(write):
     ]
     ((table, _),) = of_rows("gradients", diagnostics.gradients_rows(map(read_result, folders)))
     rows = [[value.text for value in row.values] for row in table.panels["ptb"]]
-    assert rows[0] == ["elman", "2", "0.500", "1.0", "0.990", "65", "0.5", "1.5", "20", "12"]
-    assert [row[0] for row in rows] == ["elman", "lstm", "chaos"]
+    assert rows[0] == ["Elman RNN", "2", "0.500", "1.0", "0.990", "65", "0.5", "1.5", "20", "12"]
+    assert [row[0] for row in rows] == ["Elman RNN", "LSTM", "chaos"]
     assert rows[1][3] == f"{math.log(2) / -math.log(0.9):.1f}" and rows[2][3] == "inf"
     spreads = [row.values[2].spread for row in table.panels["ptb"]]
     assert spreads == [f"{math.dist([0.4], [0.6]) / math.sqrt(2):.3f}", "", ""]  # of one seed none
@@ -124,8 +124,8 @@ def test_sampling_table_leaves_out_what_was_not_measured(write):
     ]
     folders.append(write("evaluate", "grammar/noise-1-sampling", "noise", 1, {}, sampling=sampling(float("nan"))))
     ((table, frame),) = of_rows("sampling", diagnostics.sampling_rows(map(read_result, folders)))
-    assert [*table.panels] == ["true distribution (oracle)", "lstm", "noise"]
-    lstm, noise = table.panels["lstm"], table.panels["noise"]
+    assert [*table.panels] == ["true distribution (oracle)", "LSTM", "noise"]
+    lstm, noise = table.panels["LSTM"], table.panels["noise"]
     assert [row.values[0].text for row in lstm] == ["temperature 0.5", "temperature 1"]
     assert [value.text for value in lstm[0].values[1:4]] == ["25.0", "2.50", "30.0"]
     assert noise[0].values[2].text == ""

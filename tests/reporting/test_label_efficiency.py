@@ -59,7 +59,7 @@ def test_the_claim_holds_where_it_does_at_every_number(write, ten_thousand, verd
     claim, finding = notes.split("\n")
     assert claim == f"Claim: {SETTINGS['claim']}"
     assert finding.startswith(f"Sentiment: {verdict}")
-    assert "bert_pretrained_100_labels less bert_100_labels is +10.3 (95 % interval " in finding
+    assert "BERT, pretrained, 100 labels less BERT, 100 labels is +10.3 (95 % interval " in finding
     assert finding.count(" less ") == 2
 
 

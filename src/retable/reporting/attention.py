@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from retable.reporting.fields import filled_table
+from retable.reporting.fields import filled_table, system_value
 from retable.reporting.figures import Figure
 from retable.reporting.heat_map import heat_map
 from retable.reporting.markup import Column, Row, Table, Value
@@ -54,7 +54,7 @@ def heads_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     measured = [result for result in results if "heads" in result.tables]
     for result in sorted(measured, key=lambda result: (result.run["corpus"], result.run["system"], result.run["seed"])):
         own, rows = result.tables["heads"], panels.setdefault(result.run["corpus"], [])
-        name = [Value(result.run["system"]), Value(str(result.run["seed"]))]
+        name = [system_value(result.run["system"]), Value(str(result.run["seed"]))]
         floors = {kind: {share: result.metrics.get(f"attention/{kind}/{share}") for share in SHARES} for kind in FLOORS}
         is_first = True
         for (layer, head), part in own.groupby(["layer", "head"]):

@@ -21,6 +21,7 @@ from retable.reporting.ablations import difference, judged, over_seeds
 from retable.reporting.fields import span
 from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import Look, Scale, line_panel
+from retable.reporting.names import display_name
 from retable.reporting.results import ORACLE
 
 ASIDE = 1.03  # factor on the number of labels, so that the intervals of two systems do not overlap
@@ -58,7 +59,7 @@ def scores_by_labels(settings: Mapping[str, Any], values: pd.DataFrame) -> pd.Da
             verdict, finding = judged({"better": "higher", "holds": pairs}, of_corpus, digits=1)
             for labels, pair in zip(numbers, pairs, strict=True):
                 facts = {"corpus": corpus, "task": task, "metric": metric, "labels": labels}
-                facts |= {"_pretrained": families[0], "_scratch": families[1]}
+                facts |= {"_pretrained": display_name(families[0]), "_scratch": display_name(families[1])}
                 facts |= _compared(of_corpus, *pair) | {"bayes_optimal": optimum}
                 notes = f"Claim: {settings['claim']}\n{task.capitalize()}: {finding}"
                 rows.append(facts | {"verdict": verdict, "_notes": notes})

@@ -9,6 +9,7 @@ import yaml
 
 from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import Look, Scale, line_panel
+from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
 TRAINING, VALIDATION = "train/loss", "validation/loss"
@@ -81,7 +82,7 @@ def still_falling(results: Iterable[Result]) -> list[str]:
         noise = max(NOISE, frame["last"].std() if len(frame) > 1 else 0.0)
         if (fall := frame["fall"].mean()) > noise:
             finding = f"{frame['steps'].max():,} steps; the validation loss was still falling"
-            lines.append(f"{system} on {corpus}: {finding}, by {fall:.2f} nats in the last steps")
+            lines.append(f"{display_name(system)} on {corpus}: {finding}, by {fall:.2f} nats in the last steps")
     return lines
 
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from retable.reporting.fields import SPREAD, filled_table, mean_value, runs_value
+from retable.reporting.fields import SPREAD, filled_table, mean_value, runs_value, system_value
 from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import DOTTED, Look, Scale, line_panel, stacked
 from retable.reporting.markup import Column, Row, Table, Value
@@ -21,7 +21,7 @@ def probes_table(frame: pd.DataFrame) -> Table:
         rows = panels.setdefault(str(corpus), [])
         for system, own in part.groupby("system"):
             for i, (layer, cells) in enumerate(layers_of(own)):
-                values = [Value(str(system)), Value(str(layer)), runs_value(own["n"])]
+                values = [system_value(str(system)), Value(str(layer)), runs_value(own["n"])]
                 for kind in kinds:
                     accuracy, control = cells.get(kind), cells.get(kind + CONTROL)
                     values += [mean_value(accuracy, 1, 100), mean_value(control, 1, 100)]

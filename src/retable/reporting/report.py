@@ -82,6 +82,7 @@ def write_report(
     question: str = "",
     answer: str = "",
     figure: Mapping[str, Mapping[str, Any]] | None = None,
+    further: str = "",
     present: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, and return the tables.
@@ -113,6 +114,7 @@ def write_report(
         question, answer: open the page, see `retable.reporting.answers`.
         figure: the claim that a figure shows, by the name of its file, see `retable.reporting.claims`. These figures
             follow the answer.
+        further: the seeds that come from another study, in words.
         present: records of the cells on this machine, by name. The page shows their runs.
     """
 
@@ -166,6 +168,7 @@ def write_report(
         tables += [write_table(table, rows, out) for table, rows in pairs]
     figures: dict[str, Figure] = {}
     main: dict[str, Figure] = {}
+    pictures: dict[str, str] = {}
     claims, unproven = dict(figure or {}), list[str]()
     for title, name, drawn in (
         ("Test perplexity", "perplexity", perplexities(frame)),
@@ -187,7 +190,8 @@ def write_report(
                 text, drifts = claim["claim"], [line for holds, line in check_tables(out, claim["holds"]) if not holds]
                 unproven += [f"The numbers contradict the claim {text!r}: {line}" for line in drifts]
                 chart = chart if drifts else with_claim(chart, text)
-                main[f"{title}, {key}" if drifts else text] = chart
+                pictures[f"{name}-{key}"] = text = f"{title}, {key}" if drifts else text
+                main[text] = chart
             else:
                 figures[f"{title}, {key}"] = chart
             write_figure(chart, out / f"{name}-{key}.svg")
@@ -198,14 +202,19 @@ def write_report(
     here = [replace(cell, record=present[cell.name]) if cell.name in present else cell for cell in cells]
     made = entries(here, makings or {}, remote)
     falling = [*still_falling(cells), *unproven]
-    summary = " ".join([provenance.summary(here), *(f"{line}." for line in falling)])
     answer = answered(answer, frame)
     again = f"make repro STUDY={study}"
-    page = report_page(f"Study {study}", about, summary, frame, tables, figures, made, again, question, answer, main)
+    facts = [*filter(None, (provenance.summary(here), further))]
+    title = f"Study {study}"
+    page = report_page(title, about, facts, frame, tables, figures, made, again, falling, question, answer, main)
     (out / "report.html").write_text(page, encoding="utf-8")
     write_judged(judged(frame), out)
-    top = [*filter(None, (question and f"**{markdown(question)}** {markdown(answer)}", markdown(about)))]
-    text = report_markdown(study, top, [*provenance.origins(cells), *falling], frame, tables)
+    top = [f"**{markdown(question)}** {markdown(answer)}"] * bool(question)
+    top += [f"![{markdown(text)}]({file}.svg)" for file, text in pictures.items()]
+    top += verdict_lines(frame)
+    top += [f"Make it again: `{again}`", *filter(None, [markdown(about)])]
+    top += filter(None, [markdown(further)])
+    text = report_markdown(study, top, [*falling, *provenance.origins(cells)], tables)
     (out / "report.md").write_text(text, encoding="utf-8")
     return tables
 
@@ -280,12 +289,16 @@ def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
     write_csv(pd.DataFrame(rows, columns=["system", "metric", "value"]), out / "metrics.csv")
 
 
-def report_markdown(
-    study: str, top: Sequence[str], origins: Iterable[str], frame: pd.DataFrame, tables: list[Table]
-) -> str:
-    """Return the report in Markdown: the paragraphs `top`, what made the cells, the verdicts and the tables."""
-    parts = [f"## Study {markdown(study)}", *top]
-    parts += ["\n".join(f"- {markdown(line)}" for line in origins)]
-    parts += [", ".join(f"{count} {meaning}" for _, count, meaning in verdicts(frame)) + "."] * any(verdicts(frame))
-    parts += ["\n".join(f"- {markdown(line)}" for line in failures(frame))] * any(failures(frame))
+def verdict_lines(frame: pd.DataFrame) -> Iterator[str]:
+    """Yield the counts of verdicts and the failures in Markdown, if a row has a verdict."""
+    if counted := verdicts(frame):
+        yield ", ".join(f"{count} {meaning}" for _, count, meaning in counted) + "."
+    if outside := failures(frame):
+        yield "\n".join(f"- {markdown(line)}" for line in outside)
+
+
+def report_markdown(study: str, top: Iterable[str], facts: Iterable[str], tables: Iterable[Table]) -> str:
+    """Return the report in Markdown: the paragraphs `top`, facts on the runs below a fold, and the tables."""
+    parts = [f"## Study {markdown(study)}", *top, "<details>\n<summary>Commits, requirements and machines</summary>"]
+    parts += ["\n".join(f"- {markdown(fact)}" for fact in facts), "</details>"]
     return "\n\n".join([*parts, *(markdown_table(table).rstrip() for table in tables)]) + "\n"
