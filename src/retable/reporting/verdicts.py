@@ -77,7 +77,8 @@ def judged(frame: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
     run of that system it has no verdict. Notes also list differences between our recipe and the published one.
 
     Args:
-        frame: a row per measured system, corpus, task, split and metric, with mean, n, ci_low and ci_high.
+        frame: a row per measured system, corpus, task, split and metric, with mean, n, ci_low and ci_high. Older
+            verdicts are replaced.
         references: of `results.read_references`.
     """
     place, cell = [*COLUMN[1:]], ["system", *COLUMN[1:]]
@@ -87,7 +88,8 @@ def judged(frame: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
     rows = [_judged_column(column, ours) for _, column in near.groupby([*COLUMN], sort=False)]
     names = [*cell, "published", "tolerance", "verdict", "source", "note"]
     known = pd.DataFrame([row for column in rows for row in column], columns=names).astype(dict.fromkeys(cell, object))
-    frame = frame.merge(known, how="left", on=cell)
+    kept = [name for name in frame if name in cell or name not in names]
+    frame = frame[kept].merge(known, how="left", on=cell)
     return frame.fillna({"verdict": UNJUDGED, "source": "", "note": ""})
 
 
