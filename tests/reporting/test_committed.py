@@ -7,7 +7,7 @@ from pipelines.app.rendering import write_results
 from pipelines.config.project import STUDIES, enter_project
 from pipelines.study.compose import set_study
 from retable.reporting.results import CELL
-from retable.reporting.verdicts import NOT_RUN
+from retable.reporting.verdicts import ELSEWHERE, NOT_RUN
 from tests.reporting.specifications import REFERENCES
 
 NOT_COMMITTED = {"report.html", "runs.csv"}
@@ -31,8 +31,8 @@ def test_no_number_is_better_than_the_true_distributions(shown):
 
 
 def test_a_row_that_no_study_runs_says_why(shown):
-    run = set(shown.loc[shown["verdict"] != NOT_RUN, CELL].itertuples(index=False, name=None))
-    alone = set(shown.loc[shown["verdict"] == NOT_RUN, CELL].itertuples(index=False, name=None)) - run
+    run = set(shown.loc[~shown["verdict"].isin([NOT_RUN, ELSEWHERE]), CELL].itertuples(index=False, name=None))
+    alone = set(shown.loc[shown["verdict"].isin([NOT_RUN, ELSEWHERE]), CELL].itertuples(index=False, name=None)) - run
     reasons = REFERENCES.set_index(CELL)["not_run"]
     assert alone and {cell for cell in alone if not reasons[cell]} == set()
     assert {cell for cell in run if cell in reasons.index and reasons[cell]} == set()
