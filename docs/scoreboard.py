@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from math import isnan, log10
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import pandas as pd
@@ -22,6 +23,7 @@ from retable.reporting.verdicts import MEANINGS, NOT_RUN, UNJUDGED, judged, repr
 OF = ["of", *CELL[1:]]  # names a published number; `of` is the system that it was published of
 SHARES = ("accuracy", "precision", "recall", "f1", "matthews", "exact_match", "pearson", "spearman", "rouge")
 LACKS = ("no recipe", "needs", "one person")  # how reasons begin that need more than time on two cores
+WIDTH = 128  # characters of a line
 HEADS = ("system", "number", "verdict", "published", "ours", "seeds", "what differs", "study", "commit", "cost")
 
 
@@ -60,15 +62,15 @@ def counted(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[~frame["memory"] & ~frame["measured"]]
 
 
-def totals() -> str:
-    """Return one line with the number of published numbers by verdict."""
+def totals(more: str = "") -> str:
+    """Return the number of published numbers by verdict, as a sentence, followed by `more`."""
     frame = counted(numbers())
     tables = frame.groupby("table")
-    reproduced = sum(bool(reproduction(table).reproduced) for _, table in tables)
-    return (
-        f"Of {len(frame)} published numbers in {tables.ngroups} tables, {_judged_of(frame).sum()} were run and judged: "
-        f"{_counts(frame)}. Whole tables reproduced: {reproduced}."
+    reproduced = sum(reproduction(table).reproduced for _, table in tables)
+    judged = (
+        f"{_judged_of(frame).sum()} of {len(frame)} published numbers in {tables.ngroups} tables were run and judged"
     )
+    return fill(f"{judged}: {_counts(frame)}. Whole tables reproduced: {reproduced}. {more}".rstrip(), WIDTH)
 
 
 def _judged_of(frame: pd.DataFrame) -> pd.Series:
@@ -116,10 +118,11 @@ def _summary(table: pd.DataFrame) -> str:
     if counts.empty:
         return "Not a published table: it does not count."
     ran, found = int(_judged_of(counts).sum()), reproduction(counts)
-    order = "" if isnan(found.correlation) else f", rank correlation {found.correlation:.2f}"
-    verdict = "The table is reproduced" if found.reproduced else "The table is not reproduced"
-    judged = f"{_counts(counts)}, of {ran} judged and {len(counts)} published{order}." if ran else "No row was judged."
-    return f"{judged} {verdict}." if ran else judged
+    if not ran:
+        return f"None of {len(counts)} published numbers was judged."
+    order = "" if isnan(found.correlation) else f" Rank correlation {found.correlation:.2f}."
+    verdict = "The table is reproduced." if found.reproduced else "The table is not reproduced."
+    return fill(f"{ran} of {len(counts)} published numbers judged: {_counts(counts)}.{order} {verdict}", WIDTH)
 
 
 def _rows(table: pd.DataFrame) -> Iterator[str]:

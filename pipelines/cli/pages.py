@@ -90,7 +90,7 @@ def filled(text: str) -> str:
             from docs import scoreboard
 
             more = "[All numbers](docs/scoreboard.md), [all studies](docs/studies.md)."
-            table = scoreboard.scoreboard() if name == "scoreboard" else f"{scoreboard.totals()} {more}"
+            table = scoreboard.scoreboard() if name == "scoreboard" else scoreboard.totals(more)
         elif name.startswith("systems: "):
             from docs.catalogue import table_of_systems  # missing in an installation without the checkout
 

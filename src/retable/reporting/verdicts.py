@@ -148,7 +148,7 @@ class Reproduction(NamedTuple):
 
     run: float  # share of its numbers that were run by the published recipe and judged
     agreeing: float  # share of these that pass, alone or in a group, or agree
-    correlation: float  # Spearman's, of ours with these, a mean over columns of at least two; NaN without one
+    correlation: float  # Spearman's, of our numbers with these: the mean over columns; NaN if none has two rows
 
     @property
     def reproduced(self) -> bool:
