@@ -81,7 +81,10 @@ def missing_classes(names: Sequence[str], labels: Mapping[str, Iterable[float | 
 
 
 class Scores:
-    """Scores from `low` to `high`."""
+    """Scores from `low` to `high`.
+
+    low, high: both ends of the scale.
+    """
 
     names: tuple[str, ...] = ()
 
