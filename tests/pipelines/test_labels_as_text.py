@@ -70,8 +70,8 @@ GOLDEN = {
         "3.25", "3.2",
     ),
     "wnli": (["sentence1: The stable was roomy. It was old.", "sentence2: The stable was old."], "1", "entailment"),
-    "sentiment": (["sentence: spita is ziblop ."], "negative", "negative"),
-    "acceptability": (["sentence: spita is ."], "unacceptable", "unacceptable"),
+    "sentiment": (["sentence: anna is rude ."], "negative", "negative"),
+    "acceptability": (["sentence: anna is ."], "unacceptable", "unacceptable"),
 }  # fmt: skip
 SMALL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24}
 LINES = ["the cat sees a bird", "a bird sees the cat :", "it is good , it is bad"]

@@ -109,7 +109,8 @@ def test_verdicts_are_counted_and_failures_named(report, results):
     unrun = (others["not_run"] != "").sum()
     elsewhere = len(others) - unrun - 3
     told = "\n0 within the tolerance of the published number, 1 outside the tolerance, 2 outside the tolerance, "
-    told += f"with too few seeds for a verdict, {unrun} published, but not run, {elsewhere} published, and run in another study"
+    told += f"with too few seeds for a verdict, {unrun} published, but not run, "
+    told += f"{elsewhere} published, and run in another study"
     assert told in summary and failure in summary and f'<li class="unrun"><b>{unrun}</b>' in report
     assert "| Kneser–Ney 5-gram (modified) (`kn5`) " in summary
     assert "\n- 1 cell: of an unknown commit\n" in summary

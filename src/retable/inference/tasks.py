@@ -251,7 +251,10 @@ class Reader(TaskSystem):
     """Finds the answer to a question in a paragraph."""
 
     def answer(self, question: str, context: str) -> str:
-        """Return the answer: a span of the paragraph, or a text if the system writes answers."""
+        """Return the answer: a span of the paragraph, or a text if the system writes answers.
+
+        Raises: UsageError: the paragraph has no words.
+        """
         if not context.split():
             raise UsageError("the paragraph has no words; give context= a text")
         context = context.strip()
@@ -263,7 +266,10 @@ class Chooser(TaskSystem):
     """Chooses the best ending of a text."""
 
     def choose(self, context: str, endings: Sequence[str]) -> int:
-        """Return the index of the best ending."""
+        """Return the index of the best ending.
+
+        Raises: UsageError: `endings` is empty.
+        """
         if not endings:
             raise UsageError("choose needs an ending; give one or more")
         return int(self._predict([Choice(context, list(endings), 0)])[0])

@@ -84,28 +84,56 @@ class Task(Measured, Protocol[Example, Prediction]):
         """Restore what `learnt` returned, instead of reading the training examples."""
 
     def objective(self, model: Model, text: Text, **head: Any) -> Objective:
-        """Return the objective to train the model with; `head` are the settings of its head."""
+        """Return the objective to train the model with; `head` are the settings of its head.
+
+        Args:
+            text: the tokenizer or vocabulary of the model.
+        """
         ...
 
     def encode(self, model: Model, text: Text, examples: Sequence[Example]) -> Encoded:
-        """Encode the examples as model inputs."""
+        """Encode the examples as model inputs.
+
+        Args:
+            text: the tokenizer or vocabulary of the model.
+
+        Raises: UsageError: an example does not fit the model.
+        """
         ...
 
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Batches:
-        """Return training batches."""
+        """Return training batches.
+
+        Args:
+            batch_size: examples per batch.
+            seed: seed of the order.
+        """
         return Bucketed(encoded, batch_size, seed)
 
     def predict(self, objective: Objective, encoded: Encoded) -> list[Prediction]:
-        """Predict each example with the objective, in order."""
+        """Predict each example with the objective, in order.
+
+        Args:
+            encoded: result of `encode` for the same model.
+        """
         places = range(len(encoded.lengths))
         return self.read(encoded, places, predict(objective, encoded, self.at_once))
 
     def read(self, encoded: Encoded, places: Sequence[int], rows: list[Any]) -> list[Prediction]:
-        """Convert the objective's results for the examples at `places` to predictions."""
+        """Convert the objective's results for the examples at `places` to predictions.
+
+        Args:
+            places: indices of the examples in `encoded`.
+            rows: the objective's result for each.
+        """
         return rows
 
     def units(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> pd.DataFrame:
-        """Return one row per unit of the metrics with its contribution, for values, intervals and tests."""
+        """Return one row per unit of the metrics with its contribution, for values, intervals and tests.
+
+        Args:
+            predictions: one for each of `examples`, in the same order.
+        """
         ...
 
     @classmethod
@@ -113,6 +141,10 @@ class Task(Measured, Protocol[Example, Prediction]):
         """Return the units of a split; for a task named after a further set, those of that set.
 
         For example, mnli_mismatched selects validation_mismatched.
+
+        Args:
+            units: all rows of `units.csv`, with column `split`.
+            task: name of the task or of a further set of it.
         """
         sets = [name for name in units["split"].unique() if name.startswith(split)]
         sets = [name for name in sets if task.endswith(name.removeprefix(split))]
@@ -124,7 +156,11 @@ class Task(Measured, Protocol[Example, Prediction]):
         return self.values(units, self.metrics or [name for name in numbers if name != "unit"])
 
     def validation(self, examples: Sequence[Example], encoded: Encoded) -> Measure:
-        """Return the measurement of the validation split for the learning curve."""
+        """Return the measurement of the validation split for the learning curve.
+
+        Args:
+            encoded: result of `encode` for `examples`.
+        """
 
         def score(places: list[int], rows: list[Any]) -> dict[str, float]:
             return self.validated(self.units([examples[i] for i in places], self.read(encoded, places, rows)))
@@ -138,7 +174,12 @@ class Task(Measured, Protocol[Example, Prediction]):
     def write(
         self, folder: Path, split: str, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> list[str]:
-        """Write files for external scorers, and return the names of those that are small enough to view."""
+        """Write files for external scorers, and return the names of those that are small enough to view.
+
+        Args:
+            folder: the cell.
+            predictions: one for each of `examples`, in the same order.
+        """
         return []
 
     def facts(self, examples: Mapping[str, Sequence[Example]]) -> dict[str, Any]:

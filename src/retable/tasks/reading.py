@@ -45,6 +45,9 @@ def delimiter(model: Model, text: Text) -> int:
     """Return the token between two texts in one sequence.
 
     It is the model's own delimiter. Without one, it is [SEP] if the tokenizer has it, otherwise the end of a sequence.
+
+    Args:
+        text: the tokenizer or vocabulary of the model.
     """
     if isinstance(model, DelimitedLeftToRight):
         return model.delimiter_id
@@ -79,6 +82,8 @@ def in_tokens(text: Text, words: Sequence[str]) -> WordsInTokens:
     """Encode words, joined by spaces, as tokens; for a Vocabulary each word is one token.
 
     A word without tokens, such as a control character, gets the token after it, which may be the sequence's end.
+
+    Returns: the ids, and the first and last token of each word.
     """
     if isinstance(text, Vocabulary):
         places = [*range(len(words))]

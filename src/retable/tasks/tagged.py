@@ -97,7 +97,10 @@ class LabelledText(Protocol):
 
 
 class TaggedText:
-    """The sentences of a labelled text, such as the grammar's, with one of its labels as tags."""
+    """The sentences of a labelled text, such as the grammar's, with one of its labels as tags.
+
+    label: name of the label, such as `part_of_speech`.
+    """
 
     def __init__(self, text: LabelledText, label: str):
         self._text, self._label = text, label
@@ -246,7 +249,11 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return [self._places.get(tag, 0) for tag in tags]
 
     def read(self, encoded: Encoded, places: Sequence[int], rows: list[Sequence[int]]) -> list[Sequence[int]]:
-        """Return the tags of the words that were read; an example's length is their number."""
+        """Return the tags of the words that were read; an example's length is their number.
+
+        Args:
+            rows: predicted tag indices of each example, padded.
+        """
         return [row[: encoded.lengths[place]] for place, row in zip(places, rows, strict=True)]
 
     def units(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> pd.DataFrame:
@@ -271,6 +278,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
         This is the input of the Perl script conlleval, which would join adjacent spans of one type in IOBES. With
         predicates, a second column repeats the predicate in its line and has a hyphen in others.
+
+        Returns: no names; nothing is small enough to view.
         """
         with (folder / f"{split}.tags.txt").open("w", encoding="utf-8") as file:
             for each, guessed in zip(examples, self.named(examples, predictions), strict=True):
@@ -288,7 +297,11 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return {"tags": len(self.tags)}
 
     def named(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> list[list[str]]:
-        """Return the tags of each sentence, from its padded row; words beyond the row get the most frequent tag."""
+        """Return the tags of each sentence, from its padded row; words beyond the row get the most frequent tag.
+
+        Args:
+            predictions: tag indices for each of `examples`.
+        """
         named = []
         for each, row in zip(examples, predictions, strict=True):
             tags = [self.tags[i] for i in row[: len(each.words)]]
