@@ -180,7 +180,8 @@ def test_settings_that_can_not_be_are_refused(change, message):
 
 
 def test_windows_have_a_mark_between_documents_and_pairs_in_a_wrong_order_take_but_one():
-    ids = original(build(rate=0.01).batch(0))
+    ids = original(batch := build(rate=0.01).batch(0))
+    assert len(batch.places) == len(ids)  # at least one of each row
     assert (ids[:, 1:-1] == MARKS["[SEP]"]).any() and (ids[:, -1] == MARKS["[SEP]"]).all()
     one = build(next_sentence="sentence_order", units=np.array([[len(stream()[0]), 0, 0]]))
     assert set(one.batch(0).is_next.tolist()) == {0, 1}

@@ -61,10 +61,3 @@ def test_positions_that_begin_as_sinusoids_tell_distances():
         along = products.diagonal(distance)
         torch.testing.assert_close(along, along[:1].expand_as(along))
     assert places.square().mean().sqrt().item() == pytest.approx(0.02)
-
-
-def test_the_published_sizes_have_the_published_numbers_of_parameters():
-    for d, layers, heads, published in ((768, 12, 12, 110e6), (1024, 24, 16, 340e6)):
-        with torch.device("meta"):
-            size = sum(p.numel() for p in BERT(30_522, d, layers, heads, 512, 0.1).parameters())
-        assert size == pytest.approx(published, rel=0.02)

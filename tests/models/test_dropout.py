@@ -185,4 +185,6 @@ def test_layers_of_torchs_drop_out_between_them(kind, recwarn):
     for n_layers, between in ((1, 0.0), (2, P)):
         assert kind(V, D, n_layers, P, 0.1).layers.dropout == between
         assert models.CharacterLSTM(WORDS, 3, [(2, 4)], 1, D, n_layers, P, 0.1).layers.dropout == between
+        rnn = models.RNNEncoderDecoder(V, E, D, n_layers, P)
+        assert rnn.encoder.dropout == rnn.decoder.dropout == between
     assert not recwarn.list
