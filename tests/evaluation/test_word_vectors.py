@@ -93,7 +93,7 @@ def test_correlations_equal_scipys_without_unknown_words():
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "EN-A.txt").write_text("W1\tw2\t1\nw3 w4 2.5\nw5\tw6\t0\nw7\t?\t9\n")
+    (tmp_path / "EN-A.txt").write_text("W1\tW2\t1\nw3 w4 2.5\nw5\tw6\t0\nw7\t?\t9\n")
     (tmp_path / "EN-B.txt").write_text("?\t?\t1\n")
     (tmp_path / "README.md").write_text("no pairs")
     return tmp_path
