@@ -37,9 +37,7 @@ def test_held_out_examples_are_held_out_with_all_of_their_context(tmp_path):
     trained, held = ({row.context for row in splits[split]} for split in ("train", "validation"))
     assert not trained & held and 4 <= len(held) <= 7
     assert splits == ChoiceFiles(train, test, held_out=7, **NAMES).splits()
-    with pytest.raises(
-        UsageError, match=r"choices.held_out=40 leaves one split empty, of 40 examples in .*train.jsonl"
-    ):
+    with pytest.raises(UsageError, match=r"choices.held_out=40 leaves one split empty, of 40 examples in"):
         ChoiceFiles(train, test, held_out=40, **NAMES).splits()
 
 

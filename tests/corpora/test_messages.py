@@ -67,9 +67,7 @@ def test_a_sentence_without_an_end_is_named_by_its_line(tmp_path, read):
     assert len(read(path)[0].words) == LONGEST
     with path.open("a") as file:
         file.write(row.format(LONGEST + 1))
-    with pytest.raises(
-        UsageError, match=f"^{path}, line {LONGEST + 1}: the text has {LONGEST + 1} words; write {LONGEST} or"
-    ):
+    with pytest.raises(UsageError, match=f"^{path}, line {LONGEST + 1}: the text has {LONGEST + 1} words; write"):
         read(path)
 
 

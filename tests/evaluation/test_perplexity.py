@@ -1,5 +1,4 @@
 import csv
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,16 +11,11 @@ from tests.evaluation.given import Costs
 UNITS = {"validation": [["a b", "é"], ["c"]], "test": [["b"], ["a a a"], ["c"]]}
 
 
-@pytest.fixture
-def tokens(tmp_path) -> Path:
+def test_scores_are_the_sums_over_each_unit(tmp_path):
     tokenizer = word.train(["a b c é"])  # ids: <unk> 0, <eos> 1, a 2, b 3, c 4, é 5
-    tokenizer.save(tmp_path / "tokenizer.json")
+    tokenizer.save((tokens := tmp_path) / "tokenizer.json")
     for split, units in UNITS.items():
-        write_tokens(tokenizer, units, True, tmp_path / split)
-    return tmp_path
-
-
-def test_scores_are_the_sums_over_each_unit(tokens):
+        write_tokens(tokenizer, units, True, tokens / split)
     metrics = Perplexity(str(tokens), splits=["validation", "test"])(Costs(lambda tokens: tokens + 0.5), tokens)
     with (tokens / "units.csv").open(encoding="utf-8") as file:
         rows = [*csv.reader(file)]

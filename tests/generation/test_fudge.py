@@ -230,7 +230,5 @@ def test_a_stream_is_the_same_text_and_what_cannot_be_is_refused(small):
     with pytest.raises(UsageError, match="top_k=0 is out of range"):
         FUDGE(Greedy(3), found, "a", top_k=0)
     found.require_tokens("digest")
-    with pytest.raises(
-        UsageError, match="outputs/from_scratch/c/d-1 has a different tokenizer from the language model"
-    ):
+    with pytest.raises(UsageError, match="outputs/from_scratch/c/d-1 has a different tokenizer from the language"):
         found.require_tokens("other")

@@ -77,11 +77,6 @@ REFUSED = [
     *((f"{stage} {TINY} {setting}={place}", "; it cannot be created; write another path")
       for stage, setting in (("pretrain", "hydra.run.dir"), ("pretrain -m seed=1,2", "hydra.sweep.dir"))
       for place in ("/proc/1/x", "/dev/null/x", "/dev/null")),
-    *((f"{stage} {name}={value}", f"error: {name}={value} should be a name without /, such as lstm")
-      for stage, name in (("pretrain", "system"), ("finetune", "task_name"), ("finetune", "reported_as"),
-                          ("generate", "strategy")) for value in ("a/b", "..", "/a")),
-    (f"evaluate {TINY} cell=", "error: cell='' should be plain names separated by /, as in corpus/name"),
-    (f"evaluate {TINY} benchmark=[]", "error: no benchmark is set; write one or more, as in"),
     (f"pretrain {TINY} trainer.max_epochs=3", "unknown setting trainer.max_epochs; write epochs; +trainer.max_epo"),
     ("pretrain seed.x=1", "unknown setting seed.x; "),
     ("finetune task=sst2 task.files={train:a,tset:b}", "unknown setting task.files.tset; write task.files.test; "),

@@ -28,12 +28,6 @@ def contents() -> dict[Path, bytes | None]:
 
 
 @pytest.fixture(scope="module")
-def texts(project) -> list[str]:
-    test = project.folder / "outputs/prepare/grammar_tiny/test.txt"
-    return ["\n".join(lines) for lines in read_units(test, "document")]
-
-
-@pytest.fixture(scope="module")
 def arpa(project):
     """An n-gram model's cell, its ARPA file, and the cell that this became."""
     project.succeed("pretrain", CORPUS, "recipe=counted/kn5", "system=counted")
@@ -43,7 +37,9 @@ def arpa(project):
     return project
 
 
-def test_an_arpa_file_of_ours_comes_back_and_scores_the_same(arpa, texts):
+def test_an_arpa_file_of_ours_comes_back_and_scores_the_same(arpa):
+    test = arpa.folder / "outputs/prepare/grammar_tiny/test.txt"
+    texts = ["\n".join(lines) for lines in read_units(test, "document")]
     ours, theirs = (retable.load(arpa.folder / "outputs/pretrain/grammar_tiny" / cell)
                     for cell in ("counted-1", "from_arpa"))  # fmt: skip
     assert theirs.tokenizer.digest == ours.tokenizer.digest and theirs.config["tokens"] == "grammar_tiny/word"

@@ -85,13 +85,6 @@ def test_recipes_inherit_from_two_others_at_most():
         assert len(chain) <= 3, path
 
 
-def test_recipes_need_no_resolver_of_the_project():
-    """Any Hydra application composes them."""
-    for path in (CONF / "recipe").rglob("*.yaml"):
-        named = re.findall(r"\$\{([\w.]+):", path.read_text(encoding="utf-8"))
-        assert all(name == "hydra" or name.startswith("oc.") for name in named), path
-
-
 @pytest.mark.parametrize(
     ("name", "vocab_size", "published", "digit"),
     [

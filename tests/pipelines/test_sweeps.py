@@ -93,13 +93,10 @@ def test_the_metric_of_a_sweep_is_that_of_each_job(sweep):
         return SimpleNamespace(code=code, cell="x-1", metrics={name.replace("_", "/"): 1.0 for name in metrics})
 
     assert sweep.metric_of([job(1), job(0, validation_los=1), job(None)]) == "validation/los"
-    for names, advice in (
-        ({"validation_loss": 1, "steps": 1}, "write validation/loss"),
-        ({}, "sweep the stage evaluate"),
-    ):
-        with pytest.raises(
-            UsageError, match=f"^hydra.sweeper.metric=validation/los: x-1 does not have this metric; {advice}$"
-        ):
+    said = "^hydra.sweeper.metric=validation/los: x-1 does not have this metric; "
+    losses = {"validation_loss": 1, "steps": 1}
+    for names, advice in ((losses, "write validation/loss"), ({}, "sweep the stage evaluate")):
+        with pytest.raises(UsageError, match=f"{said}{advice}$"):
             sweep.metric_of([job(0, validation_los=1), job(0, **names)])
 
 
@@ -415,6 +412,7 @@ def test_the_ends_of_a_space():
 
 
 FACTS = {"state": "complete", "step": None, "seconds": 1.0, "cell": "x"}
+OF_LSTM = ["corpus=grammar_tiny", "recipe=recurrent/lstm"]
 
 
 @pytest.fixture
@@ -462,50 +460,38 @@ def test_the_winner_changes_one_recipe(own, capsys):
     assert not printed.err.strip() and "had them already" in printed.out
 
 
-def adoptable(**settings: list) -> None:
-    """A sweep of recurrent/lstm, whose second trial is the best."""
-    facts = {"state": "complete", "step": None, "seconds": 1.0, "cell": "x"}
-    rows = [
-        {"trial": i, "value": 2.0 - i, **facts, **{name: said[i] for name, said in settings.items()}} for i in (0, 1)
-    ]
-    launcher = SimpleNamespace(folder=Path("multirun/pretrain/rates"), stage="pretrain", recipe="recurrent/lstm",
-                               said=["corpus=grammar_tiny", "recipe=recurrent/lstm"])  # fmt: skip
-    leave(launcher, rows, "validation/loss", True)
-
-
 def test_the_stale_cells_of_the_studies_are_printed(own, capsys):
     systems = [{"of": ["lstm", "kn3"], "seeds": 2}, {"of": "lstm", "as": "fixed", "set": {"optimizer.lr": 0.1}}]
-    said = {"corpus": "grammar_tiny", "systems": systems, "benchmarks": {"perplexity": "all"}}
-    (own.parents[2] / "study.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
-    adoptable(**{"optimizer.lr": [0.1, 0.0123]})
-    adopt("multirun/pretrain/rates", dry_run=True)
+    study = {"corpus": "grammar_tiny", "systems": systems, "benchmarks": {"perplexity": "all"}}
+    (own.parents[2] / "study.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
+    place = swept(OF_LSTM, {"value": 2.0, "optimizer.lr": 0.1}, {"value": 1.0, "optimizer.lr": 0.0123})
+    capsys.readouterr()
+    adopt(place, dry_run=True)
     places = ", ".join(f"pretrain/grammar_tiny/lstm-{seed}" for seed in (1, 2))
-    study = own.parents[2].name
-    printed = capsys.readouterr().out
-    assert printed.endswith(f"2 cells would become stale, and the cells that read them:\n  {study}: {places}\n"), (
-        printed
-    )
-    adopt("multirun/pretrain/rates")
-    assert f"2 cells are now stale, and the cells that read them:\n  {study}: {places}\n" in capsys.readouterr().out
-    adopt("multirun/pretrain/rates")
+    listed = f"stale, and the cells that read them:\n  {own.parents[2].name}: {places}\n"
+    assert capsys.readouterr().out.endswith(f"2 cells would become {listed}")
+    adopt(place)
+    assert f"2 cells are now {listed}" in capsys.readouterr().out
+    adopt(place)
     assert "stale" not in capsys.readouterr().out
 
 
 def test_the_winner_makes_a_recipe_of_its_own(own, capsys):
     """It composes to the one that was swept, with the settings; no file that was there changes."""
-    adoptable(**{"optimizer.lr": [0.1, 0.0123], "model.d_model": [64, 96]})
+    best = {"value": 1.0, "optimizer.lr": 0.0123, "model.d_model": 96}
+    place = swept(OF_LSTM, {"value": 2.0, "optimizer.lr": 0.1, "model.d_model": 64}, best)
     before = {path: path.read_bytes() for path in own.parents[1].rglob("*.yaml")}
-    adopt("multirun/pretrain/rates", dry_run=True, new="lstm_tuned")
+    adopt(place, dry_run=True, new="lstm_tuned")
     assert not (own / "lstm_tuned.yaml").exists()
-    adopt("multirun/pretrain/rates", new="lstm_tuned")
+    adopt(place, new="lstm_tuned")
     printed = capsys.readouterr().out
     assert "conf/recipe/recurrent/lstm_tuned.yaml has these settings now\n" in printed and "stale" not in printed
     assert {path: path.read_bytes() for path in before} == before
-    tuned, swept = (Conf(CONF, own.parents[1]).recipe(name) for name in ("lstm_tuned", "lstm"))
-    assert flat(tuned) == {**flat(swept), "optimizer.lr": 0.0123, "model.d_model": 96}
+    tuned, plain = (Conf(CONF, own.parents[1]).recipe(name) for name in ("lstm_tuned", "lstm"))
+    assert flat(tuned) == {**flat(plain), "optimizer.lr": 0.0123, "model.d_model": 96}
     for name, message in (("lstm", "recipe recurrent/lstm has this name"), ("../x", "letters, digits")):
         with pytest.raises(UsageError, match=message):
-            adopt("multirun/pretrain/rates", new=name)
+            adopt(place, new=name)
 
 
 def test_the_winner_says_null_and_whole_numbers_as_they_were_drawn(own):

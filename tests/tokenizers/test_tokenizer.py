@@ -255,9 +255,7 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path):
         with pytest.raises(UsageError, match=r"tokenizer.json is not a readable tokenizer.json"):
             Tokenizer.load(path)
     tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a")).save(str(path))
-    with pytest.raises(
-        UsageError, match=r"has no mark to begin a stream with; add one of <\|endoftext\|>, <eos>, \[SEP\], </s>"
-    ):
+    with pytest.raises(UsageError, match=r"has no mark to begin .* add one of <\|endoftext\|>, <eos>, \[SEP\], </s>"):
         Tokenizer.load(path).boundary  # noqa: B018
 
 
