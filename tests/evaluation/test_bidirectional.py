@@ -49,7 +49,7 @@ def test_the_benchmark_sums_each_unit_and_averages_the_directions(system, tokeni
     tokenizer.save((folder := tmp_path) / "tokenizer.json")
     write_tokens(tokenizer, DOCUMENTS, True, folder / "test")
     benchmark = Directions(str(folder), ["test"])
-    assert isinstance(system, benchmark.asks_for) and all(path.exists() for path in benchmark.inputs)
+    assert isinstance(system, benchmark.requires) and all(path.exists() for path in benchmark.inputs)
     metrics = benchmark(system, folder)
     tokens, units = np.fromfile(folder / "test.bin", dtype="<u2"), np.load(folder / "test.units.npy")
     scores = {"forward": system.log_prob(tokens), "backward": system.log_prob_backward(tokens)}
