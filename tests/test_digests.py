@@ -109,7 +109,6 @@ def test_a_run_that_is_no_json_is_refused_by_name():
 
 
 def test_a_cell_that_moved_is_checked_where_it_stands(capsys):
-    """But for hidden files, which are the file system's, and what is in no cell."""
     write_digests(cell())
     (CELL / ".nfs01").write_text("")
     Path("data").mkdir()

@@ -42,7 +42,6 @@ def test_held_out_examples_are_held_out_with_all_of_their_context(tmp_path):
 
 
 def test_labels_of_their_own_files(tmp_path):
-    """As PIQA has them."""
     for split, labels in (("train", [0, 1, 1, 0]), ("test", [1])):
         rows = [{"goal": f"{split} {i}", "sol1": f"a{i}", "sol2": f"b{i}"} for i in range(len(labels))]
         (tmp_path / f"{split}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")

@@ -40,7 +40,6 @@ def folder(tmp_path_factory):
 @settings(max_examples=60)
 @given(st.sampled_from(["line", "document"]), LINES, LINES, st.integers(1, 5), st.integers(5, 30))
 def test_shares_are_those_of_sets_of_tuples(folder, unit, train, test, n, block):
-    """Also where the training text comes in several blocks, lines are blank and words have several spaces between."""
     for name, lines, between in (("train", train, " "), ("test", test, "  ")):
         (folder / f"{name}.txt").write_text("".join(between.join(line) + "\n" for line in lines))
     with pytest.MonkeyPatch.context() as patch:

@@ -176,7 +176,6 @@ def test_what_follows_really_follows():
 
 @pytest.mark.parametrize("sizes", [(2, 30), (30, 2), (2, 2, 30)])
 def test_documents_of_any_size_find_another(sizes):
-    """Also where the one that is long enough is the row's own, or no other is."""
     text = [[[100 + d] * 3 for _ in range(size)] for d, size in enumerate(sizes)]
     pairs = Pairs(Documents(*stream(text), END), CLS, SEP, batch_size=2, length=40, seed=1)
     for step in range(30):

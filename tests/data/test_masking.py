@@ -162,18 +162,14 @@ def test_the_same_text_is_masked_anew_in_every_epoch():
     assert max(len(places) for places in seen.values()) > 3
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"masking": "words"}, "batches.masking=words; write one of token, whole_word, span"),
-        ({"next_sentence": "yes"}, "batches.next_sentence=yes; write one of none, next_sentence"),
-        ({"rate": 0.0}, "batches.rate=0.0"),
-        ({"masked": 0.8, "random": 0.3}, "random=0.3"),
-        ({"marks": {"[SEP]": 4}}, r"no \[CLS\], \[MASK\], .*tokenizer=wordpiece_uncased"),
-        ({"units": np.array([[len(stream()[0]), 0, 0]]), "next_sentence": "next_sentence"}, "one document"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"masking": "words"}, "batches.masking=words; write one of token, whole_word, span"),
+    ({"next_sentence": "yes"}, "batches.next_sentence=yes; write one of none, next_sentence"),
+    ({"rate": 0.0}, "batches.rate=0.0"),
+    ({"masked": 0.8, "random": 0.3}, "random=0.3"),
+    ({"marks": {"[SEP]": 4}}, r"no \[CLS\], \[MASK\], .*tokenizer=wordpiece_uncased"),
+    ({"units": np.array([[len(stream()[0]), 0, 0]]), "next_sentence": "next_sentence"}, "one document"),
+], ids=str)  # fmt: skip
 def test_settings_that_can_not_be_are_refused(change, message):
     with pytest.raises(UsageError, match=message):
         build(**change)

@@ -21,12 +21,10 @@ def test_scores_are_the_sums_over_each_unit(tmp_path):
         rows = [*csv.reader(file)]
     assert rows == [
         ["split", "unit", "nats", "tokens", "words", "bytes", "lost"],
-        ["validation", "0", "16.000000", "6", "6", "8", "0"],
-        ["validation", "1", "7.500000", "3", "3", "3", "0"],
-        ["test", "0", "6.500000", "3", "3", "3", "0"],
-        ["test", "1", "10.500000", "5", "5", "7", "0"],
+        ["validation", "0", "16.000000", "6", "6", "8", "0"], ["validation", "1", "7.500000", "3", "3", "3", "0"],
+        ["test", "0", "6.500000", "3", "3", "3", "0"], ["test", "1", "10.500000", "5", "5", "7", "0"],
         ["test", "2", "7.500000", "3", "3", "3", "0"],
-    ]
+    ]  # fmt: skip
     assert metrics["test/nats"] == pytest.approx(24.5)
     assert metrics["test/perplexity_word"] == pytest.approx(np.exp(24.5 / 11))
     assert metrics["validation/bits_per_byte"] == pytest.approx(23.5 / 11 / np.log(2))

@@ -119,7 +119,6 @@ def test_draws_are_of_that_distribution_and_the_best_of_beams_is_its_best(small)
 
 @pytest.mark.parametrize("strategy", ["greedy", "sampling", "beam"])
 def test_a_discriminator_that_knows_nothing_changes_nothing(model, small, strategy):
-    """And none of the prompts' texts depends on its neighbours."""
 
     def made(batch_size):
         settings = {"max_new_tokens": 9, "min_length": 6, "batch_size": batch_size}

@@ -14,7 +14,6 @@ def model(request) -> BERT:
 
 
 def test_the_summary_is_that_of_all_states(model):
-    """Though of the last layer it is the first state alone that is computed."""
     widths = []
     hook = model.blocks[-1].expand.register_forward_pre_hook(lambda _, given: widths.append(given[0].shape[1]))
     found = model.summary(IDS, LENGTHS, SEGMENTS)

@@ -145,7 +145,6 @@ def test_loss_and_logits_equal_transformers(kind):
 
 @pytest.mark.parametrize("kind", ["v1.0", "one stack"])
 def test_the_first_loss_is_that_of_a_guess(kind):
-    """With the weights that the models begin with, of which the softmax is the embedding, scaled."""
     torch.manual_seed(0)
     shape = (500, 64, 2, 4, 256, 0.0)
     trained = PrefixLM(OneStackT5(*shape), 500, True) if kind == "one stack" else TextToText(T5(*shape), 500, True)

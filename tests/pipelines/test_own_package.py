@@ -59,11 +59,10 @@ def own(project, package):
     return project
 
 
-@pytest.mark.parametrize(
-    "command",
-    [PRETRAIN, *(pytest.param(command, marks=pytest.mark.long) for command in (TOKENIZE, FINETUNE))],
-    ids=lambda command: command[0],
-)
+@pytest.mark.parametrize("command", [
+    PRETRAIN,
+    *(pytest.param(command, marks=pytest.mark.long) for command in (TOKENIZE, FINETUNE)),
+], ids=lambda command: command[0])  # fmt: skip
 def test_what_is_not_trusted_is_refused_and_not_imported(own, package, command):
     imported(package)
     for environment in (own.finds, own.finds | {"RETABLE_PACKAGES": "mypkg2, other"}):
@@ -74,13 +73,10 @@ def test_what_is_not_trusted_is_refused_and_not_imported(own, package, command):
     assert not imported(package) and not [*own.folder.glob("outputs/*/refused")]
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "+RETABLE_PACKAGES=mypkg", "+hydra.job.env_set.RETABLE_PACKAGES=mypkg",
-        "+hydra.job.env_set.XDG_CONFIG_HOME=${hydra:runtime.cwd}/packages/xdg",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("setting", [
+    "+RETABLE_PACKAGES=mypkg", "+hydra.job.env_set.RETABLE_PACKAGES=mypkg",
+    "+hydra.job.env_set.XDG_CONFIG_HOME=${hydra:runtime.cwd}/packages/xdg",
+])  # fmt: skip
 def test_a_configuration_trusts_nothing(own, package, setting):
     (file := own.folder / "packages/xdg/retable/packages").parent.mkdir(parents=True, exist_ok=True)
     file.write_text("mypkg\n")

@@ -212,7 +212,6 @@ def test_words_are_tagged_as_by_the_stage_and_new_ones_by_their_letters(moved):
 
 
 def test_a_file_is_tagged_as_by_the_stage(moved, tmp_path, monkeypatch, capsys):
-    """With tags or without; as many lines as the file has, a blank one after each sentence."""
     cell = moved / TAGGER
     lines = [line.split() for line in (cell / "test.tags.txt").read_text().splitlines()]
     for columns in (1, 2):
