@@ -26,12 +26,7 @@ SOURCES, TARGETS = (
     for lengths in ((5, 2, 9, 5, 1, 12), (1, 3, 2, 1, 4, 1))
 )
 ANSWERS, LABELS = [[7, END], [8, 9, 7, END], [8, END]], [0, 1, 2, 1, 0, 2]
-MAKERS = {
-    TextToText: (),
-    AnswerAsText: (str,),
-    SummaryAsText: (str, 5),
-    LabelsAsText: (ANSWERS, lambda ids: ids[0]),
-}
+MAKERS = {TextToText: (), AnswerAsText: (str,), SummaryAsText: (str, 5), LabelsAsText: (ANSWERS, lambda ids: ids[0])}
 
 
 def objective(maker: type[TextToText], kind: str) -> TextToText:

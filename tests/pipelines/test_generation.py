@@ -244,7 +244,5 @@ def test_what_there_is(command):
     shown, _ = command("show", "outputs/pretrain/c/words-1")
     first, can, origin, metric = shown.splitlines()
     assert first == "outputs/pretrain/c/words-1: words on c, seed 1" and origin == "made from  tokenize/c/word"
-    assert can.startswith("can        perplexity, score, choose, generate") and metric.split() == [
-        "validation/loss",
-        "1.25",
-    ]
+    assert can.startswith("can        perplexity, score, choose, generate")
+    assert metric.split() == ["validation/loss", "1.25"]

@@ -47,10 +47,8 @@ def test_what_a_recipe_sets_itself_of_those_that_it_inherits_from(tmp_path):
                 path.write_text(text.replace(f"{key}: {value}", f"{key}: edited"), encoding="utf-8")
                 assert (Conf(tmp_path).recipe(recipe) == before) == (name in found[parent]), (recipe, parent, name)
             path.write_text(text, encoding="utf-8")
-    assert Conf(tmp_path).replaced("newest") == {
-        "x/newer": ["epochs"],
-        "x/old": ["model.d", "model.f", "model.g.h"],
-    }
+    found = Conf(tmp_path).replaced("newest")
+    assert found == {"x/newer": ["epochs"], "x/old": ["model.d", "model.f", "model.g.h"]}
 
 
 @pytest.mark.parametrize(("group", "name", "said"), [

@@ -158,10 +158,8 @@ def test_a_mixture_is_of_its_systems(mixture, made_from, weights):
 def test_a_system_that_goes_on_learning_is_called_after_the_trained_one_and_its_way():
     said = {"corpus": "ptb", "systems": [{"of": ["kn5", "rnn"]}, {"of": "lstm_small", "seeds": 2}]}
     said |= {"adaptations": {"neural_cache": "all", "dynamic_rms": "lstm_small-2"}, "benchmarks": {"perplexity": "all"}}
-    adapted = [
-        *("rnn_neural_cache-1", "lstm_small_neural_cache-1", "lstm_small_neural_cache-2"),
-        "lstm_small_dynamic_rms-2",
-    ]
+    adapted = [f"{name}_neural_cache-{seed}" for name, seed in (("rnn", 1), ("lstm_small", 1), ("lstm_small", 2))]
+    adapted.append("lstm_small_dynamic_rms-2")
     found = places(**said)
     assert [place for place in found if place.startswith("adapt")] == [f"adapt/ptb/{name}" for name in adapted]
     assert {f"evaluate/ptb/{name}" for name in ("kn5-1", "lstm_small-2", *adapted)} <= {*found}

@@ -31,10 +31,8 @@ def build(tmp_path):
 def test_sentences_and_labels_are_read_from_their_columns(build, tmp_path):
     task = build({"train": '1\t "a  \xa0b \tgood\n2\t\u2028é\t bad\n'})
     assert task.examples("train") == [Example(('"a b',), 1), Example(("é",), 0)]
-    assert task.splits == ["train", "validation"] and [path.name for path in task.inputs] == [
-        "train.tsv",
-        "validation.tsv",
-    ]
+    assert task.splits == ["train", "validation"]
+    assert [path.name for path in task.inputs] == ["train.tsv", "validation.tsv"]
     task = build(sentences=["text", "id"])
     assert task.examples("train") == [Example(("a", "1"), 1)]
     task = build({"validation": "id\ttext\tscore\n1\tx\tgood\n"}, label=["score", "label"])
