@@ -57,19 +57,16 @@ def test_it_is_learnt_and_predicted(own):
     assert run["protocol"] == "12 labels" and "of class" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        (
-            "task.label=gold",
-            "mine/train.csv has no column 'gold'; set task.sentences and task.label to its columns: "
-            "'question', 'answer', 'verdict'",
-        ),
-        ("~task.labels.fair", "mine/train.csv, line 4: label 'fair' is not one of 'good', 'bad'"),
-        ("task.files.validation=mine/none.csv", "mine/none.csv does not exist"),
-        ("task.metrics=[pearson]", "task.metrics=['pearson']: for these labels write some of accuracy, matthews, f1"),
-    ],
-)
+@pytest.mark.parametrize(("override", "message"), [
+    (
+        "task.label=gold",
+        "mine/train.csv has no column 'gold'; set task.sentences and task.label to its columns: "
+        "'question', 'answer', 'verdict'",
+    ),
+    ("~task.labels.fair", "mine/train.csv, line 4: label 'fair' is not one of 'good', 'bad'"),
+    ("task.files.validation=mine/none.csv", "mine/none.csv does not exist"),
+    ("task.metrics=[pearson]", "task.metrics=['pearson']: for these labels write some of accuracy, matthews, f1"),
+])  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(own, override, message):
     done = train(own, override)
     assert done.returncode == 2 and done.stderr.strip().startswith("error: ") and message in done.stderr
@@ -77,7 +74,6 @@ def test_what_is_wrong_is_said_in_one_line(own, override, message):
 
 
 def test_a_reserved_word_in_a_row_is_refused_by_file_and_line(own):
-    """Of each split, whatever row it is in; the tokenizer is of a text without the word."""
     for split, place in (("train", 2), ("validation", 25), ("test", 9)):
         rows = [*ROWS]
         rows[place - 2] = ("Who <eos> came?", "No", "bad")
@@ -237,26 +233,23 @@ def test_texts_are_predicted_without_a_file(kinds, command):
     assert command("predict", cell, *texts) == command("predict", cell, "-", given=written(table, "tsv"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "given", "message"),
-    [
-        ([], "", "predict needs either a file or texts; write FILE, - for standard input, or --text TEXT"),
-        (["new.csv", "--text", "a"], "", "predict needs either a file or texts"),
-        (["none.csv"], "", "none.csv does not exist"),
-        (["--text", "a"], "", "labels two texts with a tab between them"),
-        (["-"], "", "input.csv has no column 'question'"),
-        (["-"], "question,text\na,b\n", "input.csv has no column 'answer', which"),
-        (["-"], "question,answer\n", "input.csv has no rows"),
-        (["-"], "question,answer\na\n", "input.csv, line 2: expects 2 fields but got 1"),
-        (["-"], '{"question": "a", "answer": null}\n', "input.jsonl, line 1 has no 'answer'"),
-        (["-"], "question,answer,predicted\na,b,c\n", "has a column 'predicted', which is a column of predictions"),
-        (["-"], b"question,answer\n\xff,b\n", "input.csv, line 2: byte 1 of the line is not UTF-8"),
-        (["mine/new.csv", "--out", "p.xlsx"], "", "--out p.xlsx is not a .csv, .tsv"),
-        (["mine/new.csv", "--out", "none/p.csv"], "", "--out none/p.csv: none does not exist"),
-        (["mine/new.csv", "--out", "mine/new.csv"], "", "is the input file or a folder"),
-        (["-", "--out", "p.tsv"], 'question,answer\n"a\tb",c\n', "row 1 has a tab or a line end in 'question'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "given", "message"), [
+    ([], "", "predict needs either a file or texts; write FILE, - for standard input, or --text TEXT"),
+    (["new.csv", "--text", "a"], "", "predict needs either a file or texts"),
+    (["none.csv"], "", "none.csv does not exist"),
+    (["--text", "a"], "", "labels two texts with a tab between them"),
+    (["-"], "", "input.csv has no column 'question'"),
+    (["-"], "question,text\na,b\n", "input.csv has no column 'answer', which"),
+    (["-"], "question,answer\n", "input.csv has no rows"),
+    (["-"], "question,answer\na\n", "input.csv, line 2: expects 2 fields but got 1"),
+    (["-"], '{"question": "a", "answer": null}\n', "input.jsonl, line 1 has no 'answer'"),
+    (["-"], "question,answer,predicted\na,b,c\n", "has a column 'predicted', which is a column of predictions"),
+    (["-"], b"question,answer\n\xff,b\n", "input.csv, line 2: byte 1 of the line is not UTF-8"),
+    (["mine/new.csv", "--out", "p.xlsx"], "", "--out p.xlsx is not a .csv, .tsv"),
+    (["mine/new.csv", "--out", "none/p.csv"], "", "--out none/p.csv: none does not exist"),
+    (["mine/new.csv", "--out", "mine/new.csv"], "", "is the input file or a folder"),
+    (["-", "--out", "p.tsv"], 'question,answer\n"a\tb",c\n', "row 1 has a tab or a line end in 'question'"),
+])  # fmt: skip
 def test_what_can_not_be_predicted_is_said_in_one_line_and_nothing_is_written(
     arguments, given, message, kinds, own, command
 ):
