@@ -99,7 +99,8 @@ class SentenceTask(Labelled, Task[Example, float]):
         seed: settings.Seed = 0,
     ):
         self.kind = name
-        self._n_folds, self._seed, self._fold = folds, seed, np.empty(0, bool)
+        self._n_folds, self._seed = folds, seed
+        self._of_fold: dict[str, list[Example]] = {}  # the training and the test examples, if this is a fold
         if len(sentences) not in (1, 2):
             raise UsageError(f"task.sentences={list(sentences)} has {len(sentences)} columns; write one or two")
         if (labels is None) == (scores is None):
@@ -277,16 +278,18 @@ class SentenceTask(Labelled, Task[Example, float]):
     def folds(self) -> list[Fold]:
         if not self._n_folds:
             return super().folds()
-        labels = [example.label for example in self._read_examples("train")]
-        order = np.random.default_rng(self._seed).permutation(len(labels))
+        examples = self._read_examples("train")
+        order = np.random.default_rng(self._seed).permutation(len(examples)).tolist()
         if isinstance(self.labels, Classes):  # neighbours of one class go to different folds
-            order = order[np.argsort(np.array(labels, float)[order], kind="stable")]
+            order.sort(key=lambda i: examples[i].label)
         folds = []
         for number in range(self._n_folds):
+            tested = {*order[number :: self._n_folds]}
             fold = copy.copy(self)
-            fold._fold = np.zeros(len(labels), bool)
-            fold._fold[order[number :: self._n_folds]] = True
-            folds.append(Fold(fold, np.flatnonzero(fold._fold).tolist()))
+            fold._of_fold = {"train": [], "test": []}
+            for i, example in enumerate(examples):
+                fold._of_fold["test" if i in tested else "train"].append(example)
+            folds.append(Fold(fold, sorted(tested)))
         return folds
 
     def examples(self, split: str) -> list[Example]:
@@ -295,11 +298,8 @@ class SentenceTask(Labelled, Task[Example, float]):
         Raises: UsageError: a file is missing or damaged, a column or value is missing, a label is unknown, or the split
             is empty.
         """
-        in_train = self._n_folds or (self._held_out and split == "validation")
-        examples = self._read_examples("train" if in_train else split)
-        if self._n_folds:
-            keep = split == "test"
-            examples = [each for each, tested in zip(examples, self._fold, strict=True) if tested == keep]
+        file = "train" if self._held_out and split == "validation" else split
+        examples = self._of_fold[file] if self._of_fold else self._read_examples(file)
         if self._held_out and split in SPLITS[:2]:
             held_out = _drawn([example.label for example in examples], self._held_out, isinstance(self.labels, Classes))
             keep = split == "validation"
