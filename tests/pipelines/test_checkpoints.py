@@ -119,7 +119,7 @@ def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
         (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert sets the model's settings; leave mod"),
         (
             ["recipe=bert/bert", "init=hf:none/of/these"],
-            "none/of/these is not a folder, and can't be downloaded from the hub",
+            "none/of/these is not a folder, and cannot be downloaded from the hub",
         ),
     ],
 )

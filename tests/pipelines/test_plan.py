@@ -204,10 +204,7 @@ TRACED = CELLS | {
         "benchmark.steering.length=4",
     ],
 }  # fmt: skip
-BY_DAY = {
-    "pretrain/grammar_tiny/kn3-1", "pretrain/grammar_tiny/elman-1", "pretrain/grammar_tiny/gpt-1",
-    "evaluate/grammar_tiny/dynamic-1", "evaluate/grammar_tiny/kn3-1",
-}  # fmt: skip
+BY_DAY = {"pretrain/grammar_tiny/kn3-1", "pretrain/grammar_tiny/gpt-1", "evaluate/grammar_tiny/kn3-1"}
 # The first calls one of two functions, which are the roots; the other only lends `import retable` its names.
 DISPATCH = {("pipelines.pretrain", "pretrain"), ("retable", "__getattr__")}
 

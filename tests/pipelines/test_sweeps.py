@@ -547,12 +547,12 @@ ADOPT_AND_SHOW = (adopt, lambda place: show([place]))
 @pytest.mark.parametrize(
     ("text", "uses", "message"),
     [
-        (b"\xff\xfe", ADOPT_AND_SHOW, "trials.csv can't be read"),
-        (b"", ADOPT_AND_SHOW, "trials.csv can't be read"),
+        (b"\xff\xfe", ADOPT_AND_SHOW, "trials.csv cannot be read"),
+        (b"", ADOPT_AND_SHOW, "trials.csv cannot be read"),
         (b"trial,state\n0,complete\n", ADOPT_AND_SHOW,
          "trials.csv has no value, step, seconds, cell, metric, direction; run"),
         (f"{HEAD}\n".encode(), ADOPT_AND_SHOW, "trials.csv has no row; run the sweep again"),
-        (f"{HEAD}\n0,complete,x,,1,x,loss,minimize\n".encode(), ADOPT_AND_SHOW, "can't be read"),
+        (f"{HEAD}\n0,complete,x,,1,x,loss,minimize\n".encode(), ADOPT_AND_SHOW, "cannot be read"),
         *((f"{HEAD},{column}\n0,{state},1.0,,1,x,validation/loss,minimize,1\n".encode(), (adopt,), message)
           for column, state, message in (
             ("seed", "complete", "seed is not a setting of a recipe"),

@@ -125,7 +125,7 @@ def test_a_table_comes_after_the_one_that_it_names(tmp_path):
             r"mine/gpt\.yaml and .*/gpt\.yaml are recipes",
         ),
         (["task/mine"], lambda conf: conf.says("task", "mine"), r"mine\.yaml, defaults: /task_type/sentence"),
-        ([], lambda conf: conf.class_says("own_mistake.Own", "asks_for"), r"own_mistake\.py can't be read: invalid"),
+        ([], lambda conf: conf.class_says("own_mistake.Own", "asks_for"), r"own_mistake\.py cannot be read: invalid"),
         (["table/a"], Conf.tables, "unknown table 'b'"),
         (["table/a", "table/b"], Conf.tables, "the `after` of a, b"),
     ],

@@ -121,9 +121,9 @@ def test_the_figures_have_the_models_the_vertices_and_the_least_loss(frame, foun
 def test_too_few_sizes_and_models_are_told(results):
     models = results["pretrain"]
     alike = [replace(each, metrics=each.metrics | {"flops": 6000 * each.metrics["tokens"]}) for each in models]
-    with pytest.raises(UsageError, match=r"scaling_laws: gpt_\* are of 1 sizes; a law needs 3 or more"):
+    with pytest.raises(UsageError, match=r"scaling_laws: gpt_\* has 1 sizes; a law needs 3 or more"):
         points(results | {"pretrain": alike})
-    with pytest.raises(UsageError, match=r"scaling_laws: 0 models .* called lstm_\*"):
+    with pytest.raises(UsageError, match=r"scaling_laws: lstm_\* matches 0 models of one corpus"):
         points(results, "lstm_*")
     with pytest.raises(UsageError, match="a law of 5 numbers needs as many or more"):
         points(results | {"pretrain": models[:4]})

@@ -110,7 +110,7 @@ def task(untaught: list[int]):
     known = np.setdiff1d(np.arange(len(SEQUENCES)), untaught)
     examples = replace(examples, taught=known if untaught else None)
 
-    def pad(places):  # what can't be trained on has no label
+    def pad(places):  # what cannot be trained on has no label
         labels = [99 if i in untaught else i % 3 for i in range(len(SEQUENCES))]
         return encoded(Inputs(SEQUENCES), labels).pad(places)
 

@@ -217,7 +217,7 @@ def _check_one(value: Any, annotation: Any, name: str, given_else: Collection[st
 
 
 def check(part: Any, name: str, place: Any = None, given: Collection[str] | None = None, within: Within = OWN) -> None:
-    """Raise SettingError if the class or function of `part` can't be called with its settings.
+    """Raise SettingError if the class or function of `part` cannot be called with its settings.
 
     Args:
         part: settings with a `_target_`.
@@ -237,7 +237,7 @@ def check(part: Any, name: str, place: Any = None, given: Collection[str] | None
     except UsageError as error:
         raise SettingError(name, f"{name}: {error}") from error
     if place is not None and not makes(target, place, bool(part.get("_partial_"))):
-        raise SettingError(name, f"{name} can't be {part['_target_']}; it must be {_described(place)}")
+        raise SettingError(name, f"{name} cannot be {part['_target_']}; it must be {_described(place)}")
     every = inspect.signature(target).parameters
     named = {key: each for key, each in every.items() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
     further = next((each for each in every.values() if each.kind == each.VAR_KEYWORD), None)
@@ -246,7 +246,7 @@ def check(part: Any, name: str, place: Any = None, given: Collection[str] | None
             continue
         own = f"{name}.{key}"
         if given is not None and key in given:
-            raise SettingError(own, f"{own}={shown(value)} can't be set: it comes from the data; remove it")
+            raise SettingError(own, f"{own}={shown(value)} cannot be set: it comes from the data; remove it")
         if (parameter := named.get(str(key), further)) is None:
             raise _unknown(target, name, str(key), [each for each in named if each not in (given or ())])
         check_value(value, _annotation(target, parameter.annotation), own)

@@ -366,4 +366,4 @@ def load_task(folder: Path) -> TaskSystem:
     for kind, loaded in _KINDS:
         if isinstance(task, kind):
             return loaded(folder, task)
-    raise UsageError(f"{folder} is a cell of {type(task).__name__}, which can't be used on single texts; use another")
+    raise UsageError(f"{folder} is a cell of {type(task).__name__}, which cannot be used on single texts; use another")
