@@ -31,9 +31,9 @@ def finetune(cfg: DictConfig) -> None:
         warn(line)
     prepared = dict.fromkeys(Path(*path.parts[:3]) for path in task.inputs if path.parts[:2] == ("outputs", "prepare"))
     upstream = [folder for folder in prepared if (folder / "run.json").exists()]
-    with run_folder(cfg, learner.inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name) as (
-        record
-    ):
+    with run_folder(
+        cfg, learner.inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name
+    ) as (record):
         scratch, metrics, units = record.scratch, list[dict[str, float]](), dict[str, list[pd.DataFrame]]()
         for number, fold in enumerate(folds, 1):
             if len(folds) > 1:  # each has its own checkpoints

@@ -1,6 +1,7 @@
 """Taggers without a network: a rule, counts of tags by context, and a log-linear classifier of each word.
 
-The chunkers of chapter 7 of NLTK's book (Bird, Klein and Loper 2009), with the library's treatment of what was not seen.
+The chunkers of chapter 7 of NLTK's book (Bird, Klein and Loper 2009). Contexts and features that were not seen in
+training are treated as in the library.
 
 A word may be followed by its part of speech, as in `dog/NN`. A word without one is its own part of speech.
 

@@ -1,8 +1,8 @@
 """Linear classifiers of sparse features: naive Bayes, the linear SVM, and an SVM on naive Bayes's log ratios.
 
 Wang and Manning 2012, "Baselines and Bigrams: Simple, Good Sentiment and Topic Classification". A feature is the
-presence of a word or of a pair of neighbouring words, in lower case. Marks of the start and the end belong to pairs. The
-linear layer has no bias, except the class prior of naive Bayes. Both facts are from the authors' code (sidaw/nbsvm).
+presence of a word or of a pair of neighbouring words, in lower case. Pairs include marks of the start and the end.
+There is no bias, except the class prior of naive Bayes. The authors' code (sidaw/nbsvm) has these marks and no bias.
 
 Departure: the mean weight of NBSVM is over the features of the training examples. The authors' is over those of all
 examples, tested ones included.

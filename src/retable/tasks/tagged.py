@@ -61,7 +61,9 @@ class TaggedFiles:
         self._paths = {"train": train, "validation": validation, "test": test}
         self.inputs = [Path(path) for path in self._paths.values() if path is not None]
         self._held_out, self._read = held_out, read
-        self.names = [split for split in SPLITS if self._paths[split] is not None or (split == "validation" and held_out)]
+        self.names = [
+            split for split in SPLITS if self._paths[split] is not None or (split == "validation" and held_out)
+        ]
 
     def splits(self) -> dict[str, list[TaggedSentence]]:
         """Return the sentences of train, validation and test.
