@@ -7,7 +7,7 @@ There is no bias, except the class prior of naive Bayes. The authors' code (sida
 Departure: the mean weight of NBSVM is over the features of the training examples. The authors' is over those of all
 examples, tested ones included.
 
-n texts, F features, C classes. System B6 of docs/systems.yaml.
+n texts, F features, C classes. System B8 of docs/systems.yaml.
 """
 
 from collections.abc import Sequence
