@@ -31,9 +31,8 @@ def finetune(cfg: DictConfig) -> None:
         warn(line)
     prepared = dict.fromkeys(Path(*path.parts[:3]) for path in task.inputs if path.parts[:2] == ("outputs", "prepare"))
     upstream = [folder for folder in prepared if (folder / "run.json").exists()]
-    with run_folder(
-        cfg, learner.inputs, upstream, cfg.system, cfg.seed, corpus=cfg.reported_as, task=cfg.task_name
-    ) as (record):
+    facts = {"corpus": cfg.reported_as, "task": cfg.task_name}
+    with run_folder(cfg, learner.inputs, upstream, cfg.system, cfg.seed, **facts) as record:
         scratch, metrics, units = record.scratch, list[dict[str, float]](), dict[str, list[pd.DataFrame]]()
         for number, fold in enumerate(folds, 1):
             if len(folds) > 1:  # each has its own checkpoints
@@ -57,7 +56,7 @@ def finetune(cfg: DictConfig) -> None:
             record.metrics |= {f"{task.cell(split)}/{name}": value for name, value in task.score(of_split).items()}
         record.extra["vocab_size"] = learner.text.vocab_size
         record.extra["examples"] = {split: len(rows) for split, rows in learner.examples.items()}
-        record.extra["shortened"] = {split: rows.shortened for split, rows in learner.encoded.items()}
+        record.extra["shortened"] = {split: rows.truncated for split, rows in learner.encoded.items()}
         if cfg.examples is not None:
             record.extra["protocol"] = f"{len(learner.examples['train'])} labels"
         record.extra |= learner.task.facts(learner.examples)

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from pipelines.app.init_from import initialise, open_checkpoint
 from pipelines.app.run_folder import RunFolder
-from pipelines.app.task_text import draw, open_text
+from pipelines.app.task_text import subsample, text_of_task
 from pipelines.app.training import train
 from pipelines.config.conf import FULL
 from pipelines.config.errors import is_main_process
@@ -46,9 +46,9 @@ def open_learner(cfg: DictConfig, task: Task[Any, Any]) -> Learner:
     kind: Any = resolve(cfg.model._target_)
     examples = {split: task.examples(split) for split in task.splits}
     if cfg.examples is not None:
-        examples["train"] = draw(examples["train"], cfg.examples, cfg.seed)
+        examples["train"] = subsample(examples["train"], cfg.examples, cfg.seed)
     if (checkpoint := open_checkpoint(cfg)) is None:
-        text, vectors, inputs = open_text(cfg, task, kind, examples)
+        text, vectors, inputs = text_of_task(cfg, task, kind, examples)
     else:
         text, vectors, inputs = checkpoint.tokenizer, {}, []
     torch.manual_seed(cfg.seed)
