@@ -20,7 +20,8 @@ def finetune(cfg: DictConfig) -> None:
     from retable.tasks.base import Task
 
     task: Task[Any, Any] = build(cfg.task, "task")
-    task.require(resolve(cfg.model._target_), cfg.model.get("d_predicate", 0))
+    kind: Any = resolve(cfg.model._target_)
+    task.require(kind, cfg.model.get("d_predicate", 0))
     if cfg.patience is not None and (task.selects is None or "validation" not in task.splits):
         raise UsageError(f"task={cfg.task_name} has no metric for choosing the best validation; leave patience= out")
     for path in filter(Path.exists, task.inputs):  # the task has its own message for missing files
