@@ -87,7 +87,7 @@ def failures(frame: pd.DataFrame) -> list[str]:
     return [
         f"{row.system} on {row.corpus}, {row.split} {row.metric}: "
         f"{row.mean:.{2 if row.metric in LIKELIHOODS else 4}f}, published "
-        f"{row.published:g} ± {row.tolerance:g} ({row.source})"
+        f"{row.published:g} ± {row.tolerance:.3g} ({row.source})"
         for row in frame[frame["verdict"].isin(rule.OUTSIDE)].itertuples()
     ]
 
@@ -100,8 +100,11 @@ def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
         for each, meaning in rule.MEANINGS.items()
         if counts[each] or each in (rule.PASS, rule.FAIL)
     ]
-    unrun = [("unrun", counts[rule.NOT_RUN], "published, but not run here")]
-    return judged * any(count for _, count, _ in judged) + unrun * (counts[rule.NOT_RUN] > 0)
+    unrun = [
+        ("unrun", counts[rule.NOT_RUN], "published, but not run"),
+        ("unrun", counts[rule.ELSEWHERE], "published, and run in another study"),
+    ]
+    return judged * any(count for _, count, _ in judged) + [each for each in unrun if each[1]]
 
 
 def _sources(frame: pd.DataFrame) -> Iterable[str]:
@@ -109,7 +112,7 @@ def _sources(frame: pd.DataFrame) -> Iterable[str]:
     for source, rows in frame[frame["published"].notna()].groupby("source", sort=False):
         numbers = [
             f"{row.system}, {row.corpus}, {row.split}: {row.published:g}"
-            + ("" if isnan(row.tolerance) else f" ± {row.tolerance:g}")
+            + ("" if isnan(row.tolerance) else f" ± {row.tolerance:.3g}")
             for row in rows.itertuples()
         ]
         yield f"{source}. {'; '.join(numbers)}."
@@ -150,12 +153,12 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _is_unrun(row: Row) -> bool:
-    return any(value.text == rule.NOT_RUN for value in row.values)
+    return any(value.text in (rule.NOT_RUN, rule.ELSEWHERE) for value in row.values)
 
 
 def _has_text(rows: Sequence[Row], column: int) -> bool:
     """Check whether a column has contents in these rows."""
-    return any(row.values[column].text not in ("", rule.UNJUDGED, rule.NOT_RUN) for row in rows)
+    return any(row.values[column].text not in ("", rule.UNJUDGED, rule.NOT_RUN, rule.ELSEWHERE) for row in rows)
 
 
 def _shown(
