@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import re
+import signal
 import sys
 from types import SimpleNamespace
 
@@ -271,3 +272,57 @@ def test_python_gives_the_same_table(kinds, own, tmp_path):
     assert found["predicted"].tolist() == retable.load(cell).classify(list(map(tuple, table.to_numpy())))
     with pytest.raises(UsageError, match=r"none\.csv does not exist"):
         retable.load(cell).predict("none.csv")
+
+
+@pytest.fixture(scope="module")
+def in_folds(own):
+    """A task of sentences in two files, in three folds."""
+    for name, word in (("bad", "No"), ("good", "Yes")):
+        lines = [f"{word} {other}" for other in ("sea", "Is", "the", "Who", "it")]
+        (own.folder / f"mine/{name}.txt").write_text("\n".join(lines) + "\n")
+    files = ", ".join(f"{name}: mine/{name}.txt" for name in ("bad", "good"))
+    (own.folder / "mine/task/folds.yaml").write_text(
+        f"# @package _global_\ndefaults: [/task_type/sentences, _self_]\n"
+        f"task:\n  files: {{train: {{by_class: {{{files}}}}}}}\n"
+        "  sentences: [sentence]\n  label: label\n  labels: [bad, good]\n  metrics: [accuracy]\n"
+        "  folds: 3\n  seed: ${seed}\n"
+    )
+    return own
+
+
+def test_each_example_is_tested_once_by_models_of_the_other_folds(in_folds):
+    done = in_folds.succeed(
+        "finetune", "--config-dir=mine", "task=folds", "recipe=classifiers/nbsvm_bi", "out=mine/nbsvm"
+    )
+    cell = in_folds.folder / "outputs/from_scratch/mine/nbsvm"
+    units = pd.read_csv(cell / "units.csv")
+    assert units["unit"].tolist() == [*range(10)] and units["label"].tolist() == [0] * 5 + [1] * 5
+    score = (units["label"] == units["prediction"]).mean()
+    assert score > 0.7 and json.loads((cell / "metrics.json").read_text())["folds/test/accuracy"] == pytest.approx(
+        score
+    )
+    assert (
+        json.loads((cell / "run.json").read_text())["folds"] == 3 and f"folds/test/accuracy {score:.5g}" in done.stdout
+    )
+    assert retable.load(cell).classify(["Yes it is", "No"]) == ["good", "bad"]
+
+
+@pytest.mark.long
+def test_a_network_that_is_killed_in_a_fold_and_resumed_equals_an_uninterrupted_one(in_folds):
+    settings = (
+        "--config-dir=mine",
+        "task=folds",
+        "corpus=glue",
+        "tokens=mine/word",
+        "recipe=encoders/bag_of_words",
+    )
+    settings = *settings, "+task.files.validation=0.3", "patience=2", "epochs=4", "checkpoint_every=1"
+    settings = *settings, "+callbacks.mortal._target_=dying.Mortal", "finetuning.batch_size=2"
+    in_folds.succeed("finetune", *settings, "out=mine/whole")
+    killed = in_folds.forked.run("finetune", *settings, "out=mine/killed", DIE_AT="5")
+    assert killed.returncode == -signal.SIGKILL
+    in_folds.succeed("finetune", *settings, "out=mine/killed")
+    for name in ("units.csv", "metrics.json", "model.safetensors"):
+        whole, again = ((in_folds.folder / f"outputs/from_scratch/mine/{cell}/{name}") for cell in ("whole", "killed"))
+        assert whole.read_bytes() == again.read_bytes()
+    assert "validation/accuracy" in json.loads(whole.with_name("metrics.json").read_text())

@@ -166,3 +166,29 @@ def test_the_sentences_of_tasks_are_a_corpus(build, tmp_path):
     }  # fmt: skip
     write_text(tmp_path, {"two": two})
     assert (tmp_path / "test.txt").read_text() == "u\nv w\n"  # validation's again, where no task has a test split
+
+
+def test_each_example_is_tested_in_one_fold_of_equal_size_and_classes(tmp_path):
+    """By the files of two classes, of 9 and 16 lines; a network's early stopping holds out a part of the others."""
+    for name, n in (("bad", 9), ("good", 16)):
+        (tmp_path / name).write_text("".join(f"{name}{i} \n" for i in range(n)) + " \n\n")
+    files = {"train": {"by_class": {name: str(tmp_path / name) for name in ("bad", "good")}}, "validation": 0.2}
+    column = {"sentences": ["sentence"], "label": "label", "labels": ["bad", "good"], "metrics": ["accuracy"]}
+
+    def folds(seed: int):
+        return SentenceTask("mine", files, **column, folds=5, seed=seed).folds()
+
+    task = folds(1)[0].task
+    whole = task._read_examples("train")
+    assert [whole[0], whole[-1]] == [Example(("bad0",), 0), Example(("good15",), 1)]
+    assert [path.name for path in task.inputs] == ["bad", "good"] and task.measured == ["test"]
+    for fold, units in folds(1):
+        train, held_out, test = (fold.examples(split) for split in ("train", "validation", "test"))
+        assert test == [whole[i] for i in units] and len(held_out) == 4
+        assert sorted([*train, *held_out, *test]) == sorted(whole)
+        assert len(test) == 5 and sum(each.label == 0 for each in test) in (1, 2)
+    assert sorted(i for fold in folds(1) for i in fold.units) == [*range(25)]
+    assert [fold.units for fold in folds(1)] == [fold.units for fold in folds(1)]
+    assert [fold.units for fold in folds(1)] != [fold.units for fold in folds(2)]
+    with pytest.raises(UsageError, match=r"task.folds=5 divides the file train; write task.files.test=null"):
+        SentenceTask("mine", {**files, "test": "test.tsv"}, **column, folds=5)
