@@ -45,7 +45,7 @@ OF_A_MODEL = [
 @pytest.mark.parametrize("path", OF_A_MODEL, ids=lambda path: path.stem)
 def test_a_recipe_says_what_it_needs_and_builds(path):
     """What it is for in a comment, all that is instantiated for it, and all that a pretraining asks for."""
-    name, stage = path.stem, Conf(CONF).says("recipe", PATHS[path.stem])["stage"]
+    name, stage = path.stem, Conf(CONF).read("recipe", PATHS[path.stem])["stage"]
     header, reasons = path.read_text(encoding="utf-8").splitlines()[:2]
     assert header == "# @package _global_" and reasons.startswith("# ")
     cfg = composed(stage, name)

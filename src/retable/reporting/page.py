@@ -142,7 +142,7 @@ def _table(table: Table) -> dict[str, Any]:
                 number = len(footnotes) + 1
                 footnotes[text] = {"number": number, "id": f"note-{table.name}-{number}", "text": text}
         own = [i for i in range(len(table.columns)) if i != note]
-        own, unrun_columns = ([i for i in own if i == 0 or _says(part, i)] for part in (run, unrun))
+        own, unrun_columns = ([i for i in own if i == 0 or _has_text(part, i)] for part in (run, unrun))
         lacks = "" if note is None else _common(unrun, note)
         if note is not None and not lacks:
             unrun_columns.append(note)
@@ -164,7 +164,7 @@ def _is_unrun(row: Row) -> bool:
     return any(value.text == NOT_RUN for value in row.values)
 
 
-def _says(rows: Sequence[Row], column: int) -> bool:
+def _has_text(rows: Sequence[Row], column: int) -> bool:
     """Check whether a column has contents in these rows."""
     return any(row.values[column].text not in ("", "n/a", NOT_RUN) for row in rows)
 

@@ -49,8 +49,8 @@ AFTERWARDS = "tolerance set after it had run"
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # columns that come with a published number
 MIX = "model.mix."  # prefix of the names of a scalar mix's weights
 OVERLAP = "overlap_"  # prefix of metrics of the overlap between test and training data
-TOLD = ("source", "other_recipe", "relative_to", "note")  # texts of published numbers, "" if absent
-KNOWN = ("published", "tolerance", *TOLD)
+NOTE_COLUMNS = ("source", "other_recipe", "relative_to", "note")  # texts of published numbers, "" if absent
+KNOWN = ("published", "tolerance", *NOTE_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
     frame["p_best"] = _p_best(frame, units)
     known = references.rename(columns={"value": "published"})[[*CELL, *KNOWN]]
     frame = frame.merge(known, how="left", on=CELL)
-    frame[[*TOLD]] = frame[[*TOLD]].fillna("")
+    frame[[*NOTE_COLUMNS]] = frame[[*NOTE_COLUMNS]].fillna("")
     return _judged(frame)[COLUMNS]
 
 
