@@ -16,11 +16,12 @@ from retable.planning.cell import Cell
 from retable.planning.conf import comment_of
 from retable.planning.graph import keys_of
 from retable.planning.study import Study, folder_of_more_seeds, more_seeds, read_study
+from retable.reporting.figures import write_figure
 from retable.reporting.markup import Table, latex_table
 from retable.reporting.names import display_name
 from retable.reporting.provenance import Making, write_runs
 from retable.reporting.records import read_results, write_record
-from retable.reporting.report import write_report
+from retable.reporting.report import figures_of_tables, write_report
 from retable.reporting.results import Result
 
 NOT_RENDERED = ("bands", "cost", "more_seeds")  # keys of a study that the report's text does not contain
@@ -43,9 +44,16 @@ def record_of(records: Path, cell: Cell) -> Path:
 
 
 def render(study: Study, adhoc_results: dict[str, list[Result]] | None = None) -> Path:
-    """Write the report of a study from its records and `adhoc_results`; return the path of its page."""
+    """Write the report of a study from its records and `adhoc_results`; return the path of its page.
+
+    A study that was committed before there were records only gets new figures, from its tables.
+    """
     out = Path("work/report") if adhoc_results else Path(f"{files_of_study()}results")
     refuse_all_but_a_report(out)
+    if not adhoc_results and not Path(f"{files_of_study()}records").exists() and (out / "report.md").exists():
+        for name, figure in figures_of_tables(out, study.reported.get("label_efficiency")).items():
+            write_figure(figure, out / f"{name}.svg")
+        return out
     with replace(out, WORK / "report.begun", WORK / "report.replaced") as begun:
         write_results(study, adhoc_results or {}, begun)
     return out / "report.html"

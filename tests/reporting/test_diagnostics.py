@@ -11,6 +11,7 @@ from retable.metrics.regression import fit_power
 from retable.reporting import diagnostics
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.markup import markdown_table
+from retable.reporting.names import display_name
 from retable.reporting.results import read_result
 from tests.reporting import charts
 from tests.reporting.specifications import of_rows
@@ -184,16 +185,18 @@ def test_figures_have_the_numbers_of_each_system(diagnosed, phenomena):
         "scaling": ["cpu"],
     }  # fmt: skip
     figures = {kind: next(iter(each.values())) for kind, each in made.items()}
-    named = {kind: ["gru", "lstm"] for kind in ("positions", "gradients", "sampling")}
-    for kind, names in (named | {"phenomena": [*EXCESS], "scaling": ["self-attentive: 2.00"]}).items():
+    named = {kind: ["GRU", "LSTM"] for kind in ("positions", "gradients", "sampling")}
+    for kind, names in (
+        named | {"phenomena": [*map(display_name, EXCESS)], "scaling": ["self-attentive: 2.00"]}
+    ).items():
         assert {*names} <= {*charts.texts(figures[kind])}, kind
-    bars = charts.table(figures["phenomena"], "phenomenon").set_index(["system", "phenomenon"])
+    bars = pd.concat(charts.tables(figures["phenomena"], "phenomenon")).set_index(["system", "phenomenon"])
     for cell in diagnostics.phenomena_frame(by_system(phenomena)).itertuples():
         bar = bars.loc[cell.system, cell.phenomenon]
         numbers = [cell.mean, cell.ci_low, cell.ci_high]
         assert bar[["mean", "ci_low", "ci_high"]].tolist() == pytest.approx(numbers, rel=1e-4)
-    (drawn,) = charts.marks(charts.specified(figures["phenomena"]), "bar")
-    assert drawn["encoding"]["y"]["sort"] == ["kn5", "lstm", "gpt"]  # by their totals
+    drawn = charts.marks(charts.specified(figures["phenomena"]), "bar")
+    assert [each["encoding"]["y"]["sort"] for each in drawn] == [["kn5", "lstm", "gpt"]] * 5  # by their totals
     (sentences,) = figures["positions"].concat
     for system in ("gru", "lstm"):
         assert charts.line(sentences, system) == ([*range(1, 9)], pytest.approx([5 / k for k in range(1, 9)], rel=1e-4))

@@ -99,4 +99,4 @@ def test_the_figure_has_both_lines_and_the_optimum(write):
     # the intervals stand beside each other
     assert line(figure, "bert")[0][0] < 100 < line(figure, "bert_pretrained")[0][0]
     assert ends(figure)["Bayes-optimal"] == pytest.approx(90)
-    assert {"bert", "bert_pretrained", "Bayes-optimal", "100", "10,000"} <= set(texts(figure))
+    assert {"BERT", "BERT, pretrained", "Bayes-optimal", "100", "10,000"} <= set(texts(figure))

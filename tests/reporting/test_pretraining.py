@@ -140,8 +140,8 @@ def test_senses_figure_has_two_lines_a_system(senses):
     assert line(figure, "elmo", "nearest") == ([0, 1, 2], pytest.approx([50, 85, 70]))
     assert line(figure, "elmo", "centroid") == ([0, 1, 2], pytest.approx([40, 75, 60]))
     assert line(figure, "bert", "nearest")[0] == [*range(11)]  # 10 behind 9
-    assert ends(figure) == {"bert": 95, "elmo": 70, "most frequent sense": 50}
-    assert {"bert", "elmo", "most frequent sense"} <= set(charts.texts(figure))
+    assert ends(figure) == {"bert": 95, "elmo": 70, "Most frequent sense": 50}
+    assert {"BERT", "ELMo", "Most frequent sense"} <= set(charts.texts(figure))
     assert senses_figures(senses[senses["task"] == "none"]) == {}
 
 
@@ -168,12 +168,12 @@ def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_
     figures = learning_curves(results)
     assert {name: set(ends(figure)) for name, figure in figures.items()} == {
         "pretrain · grammar": {"gpt", "big"},
-        "pretrain · grammar · masked_lm · grammar/word_marked": {"bert", "bound (grammar)"},
+        "pretrain · grammar · masked_lm · grammar/word_marked": {"bert", "True distribution"},
         "pretrain · grammar · masked_lm · grammar/wordpiece_uncased": {"bert_pieces"},
         "pretrain · grammar · text_to_text": {"t5"},
     }
     bounded = figures["pretrain · grammar · masked_lm · grammar/word_marked"]
-    assert ends(bounded)["bound (grammar)"] == BOUND["masked/corrupted"]
+    assert ends(bounded)["True distribution"] == BOUND["masked/corrupted"]
     assert len(marks(bounded.to_dict(), "rule")) == 2  # with the lines to the names
     assert [*learning_curves([*results[:3], results[-1]])][1] == "pretrain · grammar · masked_lm"
     more = write("bert_more", "grammar/word_marked", "masked_lm", rate=0.3)  # whose bound is another
@@ -198,4 +198,4 @@ def test_targets_have_the_bound_of_their_corruption(write_run, write_curve, obje
     bounds = write_run("evaluate", "grammar/t5-1-spans_bound", "t5", 1, {"spans/loss": 1.5, "prefix/loss": 2.5})
     (bounds.parent / "config.yaml").write_text("tokens: grammar/word_marked\n", encoding="utf-8")
     (figure,) = learning_curves([read_result(trained), read_result(bounds)]).values()
-    assert ends(figure) == {"t5": 2.0} | ({} if bound is None else {"bound (grammar)": bound})
+    assert ends(figure) == {"t5": 2.0} | ({} if bound is None else {"True distribution": bound})

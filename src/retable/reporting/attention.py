@@ -8,6 +8,7 @@ from retable.reporting.fields import filled_table, system_value
 from retable.reporting.figures import Figure
 from retable.reporting.heat_map import heat_map
 from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
 ERRORS = 2  # standard errors by which a head's share must exceed that of trivial attention
@@ -29,10 +30,14 @@ def attention_figures(results: Iterable[Result]) -> dict[str, Figure]:
 
     Squares from verbs to their subjects have a frame.
     """
-    subtitle = "from the word at the left to the words above; framed: from a verb to its subject"
+    subtitle = "from words at the left to words above; darker: more; framed: from a verb to its subject"
     return {
         "{corpus}-{system}-{seed}".format_map(result.run): heat_map(
-            result.tables["attention"], ["sentence", "layer", "head"], subtitle, framed="subject"
+            result.tables["attention"],
+            ["sentence", "layer", "head"],
+            f"Attention of {display_name(result.run['system'])}, seed {result.run['seed']}",
+            subtitle,
+            framed="subject",
         )
         for result in sorted(results, key=lambda result: result.name)
         if len(result.tables.get("attention", ()))

@@ -19,7 +19,7 @@ import pandas as pd
 from retable.core.errors import UsageError
 from retable.reporting.ablations import difference, judged, over_seeds
 from retable.reporting.fields import span
-from retable.reporting.figures import Figure
+from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import Look, Scale, line_panel
 from retable.reporting.names import display_name
 from retable.reporting.results import ORACLE
@@ -92,8 +92,8 @@ def _figure(settings: Mapping[str, Any], rows: pd.DataFrame) -> Figure:
     ]  # fmt: skip
     lines, labels = pd.concat(parts), rows["labels"]
     bounds = [] if isnan(first["bayes_optimal"]) else [("Bayes-optimal", first["bayes_optimal"])]
-    x = Scale("labels to learn from, log scale", min(labels) / 1.3, max(labels) * 1.3, True, labels.tolist(), ",")
-    y = Scale.over(f"test {first['metric']}, times 100", lines[["y", "low", "high"]], [value for _, value in bounds])
+    x = Scale("training labels, log scale", min(labels) / 1.3, max(labels) * 1.3, True, labels.tolist(), ",")
+    y = Scale.over(f"test {first['metric']} × 100", lines[["y", "low", "high"]], [value for _, value in bounds])
     figure = line_panel(lines, x, y, {"": Look(is_marked=True)}, bounds=bounds, has_bars=True)
     subtitle = "bars: 95 % intervals over seeds"
-    return figure.properties(title={"text": f"{first['corpus']}: {first['task']}", "subtitle": subtitle})
+    return titled(figure, "Label efficiency", f"{first['task']}, corpus {first['corpus']}", subtitle)

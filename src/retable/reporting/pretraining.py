@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from retable.reporting.fields import SPREAD, filled_table, mean_value, runs_value, span, system_value
-from retable.reporting.figures import Figure
+from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import DOTTED, Look, Scale, line_panel
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import BOUNDS
@@ -154,11 +154,11 @@ def _senses_figure(corpus: str, frame: pd.DataFrame) -> Figure:
     ]
     lines = pd.DataFrame(rows, columns=["system", "variant", "x", "y"]).sort_values(["variant", "x"], kind="stable")
     shares = sorted(set(frame.loc[frame["metric"] == "majority", "mean"].round(6)))
-    bounds = [("most frequent sense", 100 * share) for share in shares]
-    y = Scale.over("senses told right (%)", lines["y"], [value for _, value in bounds])
+    bounds = [("Most frequent sense", 100 * share) for share in shares]
+    y = Scale.over("accuracy, %", lines["y"], [value for _, value in bounds])
     subtitle = "circles: by the nearest occurrence; squares, dotted: by the nearest mean"
-    figure = line_panel(lines, layers_scale("layer; 0 has no context", lines["x"]), y, ways, bounds=bounds)
-    return figure.properties(title={"text": corpus, "subtitle": subtitle})
+    figure = line_panel(lines, layers_scale("layer (0: without context)", lines["x"]), y, ways, bounds=bounds)
+    return titled(figure, "Senses of ambiguous words by layer", f"corpus {corpus}", subtitle)
 
 
 def layers_scale(title: str, layers: pd.Series) -> Scale:

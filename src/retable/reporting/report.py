@@ -20,8 +20,9 @@ from retable.reporting.ablations import ablation_rows
 from retable.reporting.alignments import alignment_figures
 from retable.reporting.answers import answered
 from retable.reporting.attention import attention_figures, heads_tables
+from retable.reporting.claims import check_tables
 from retable.reporting.comparison import comparison_rows
-from retable.reporting.diagnostic_figures import diagnostic_figures
+from retable.reporting.diagnostic_figures import diagnostic_figures, phenomena_figure, sampling_figure
 from retable.reporting.diagnostics import gradients_rows, phenomena_tables, sampling_rows, scaling_rows
 from retable.reporting.elmo import elmo_rows
 from retable.reporting.figures import Figure, with_claim, write_figure
@@ -41,7 +42,7 @@ from retable.reporting.probes import probes_figures
 from retable.reporting.provenance import Making, entries
 from retable.reporting.published import complete, signed
 from retable.reporting.rates import rates_rows
-from retable.reporting.results import MEASURED, Result, aggregate, read_references, tidy
+from retable.reporting.results import CELL, COLUMNS, MEASURED, Result, aggregate, read_references, tidy
 from retable.reporting.samples import samples_tables
 from retable.reporting.scaling_laws import (
     compute_figures,
@@ -74,13 +75,13 @@ def write_report(
     rates: Mapping[str, Mapping[str, float]] | None = None,
     chosen_by: Mapping[str, str] | None = None,
     scaling_laws: str | None = None,
-    missing_inputs: Mapping[str, Mapping[str, str]] | None = None,
+    lacks: Mapping[str, Mapping[str, str]] | None = None,
     makings: Mapping[str, Making] | None = None,
     remote: str | None = None,
     about: str = "",
     question: str = "",
     answer: str = "",
-    figure: Mapping[str, str] | None = None,
+    figure: Mapping[str, Mapping[str, Any]] | None = None,
     further: str = "",
     present: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> list[Table]:
@@ -106,12 +107,13 @@ def write_report(
         rates: see `retable.reporting.rates`, also for `chosen_by`.
         chosen_by: metrics that choose rates, by task.
         scaling_laws: a pattern of systems, see `retable.reporting.scaling_laws`.
-        missing_inputs: see `retable.reporting.missing_inputs`.
+        lacks: see `retable.reporting.missing_inputs`.
         makings: how each cell is made, by name.
         remote: URL of the repository.
         about: the study's purpose.
         question, answer: open the page, see `retable.reporting.answers`.
-        figure: the finding that a figure shows, by the name of its file. These figures follow the answer.
+        figure: the claim that a figure shows, by the name of its file, see `retable.reporting.claims`. These figures
+            follow the answer.
         further: the seeds that come from another study, in words.
         present: records of the cells on this machine, by name. The page shows their runs.
     """
@@ -161,12 +163,13 @@ def write_report(
         of_rows("scaling", scaling_rows(everything)),
         heads_tables(everything),
         samples_tables(everything),
-        of_rows("lacking", missing_inputs_rows(missing_inputs or {})),
+        of_rows("lacking", missing_inputs_rows(lacks or {})),
     ):
         tables += [write_table(table, rows, out) for table, rows in pairs]
     figures: dict[str, Figure] = {}
     main: dict[str, Figure] = {}
-    claims = dict(figure or {})
+    pictures: dict[str, str] = {}
+    claims, unproven = dict(figure or {}), list[str]()
     for title, name, drawn in (
         ("Test perplexity", "perplexity", perplexities(frame)),
         ("Label efficiency", "label-efficiency", by_labels),
@@ -183,8 +186,12 @@ def write_report(
         *diagnostic_figures(everything),
     ):
         for key, chart in drawn.items():
-            if claim := claims.pop(f"{name}-{key}", ""):
-                main[claim] = chart = with_claim(chart, claim)
+            if claim := claims.pop(f"{name}-{key}", None):
+                text, drifts = claim["claim"], [line for holds, line in check_tables(out, claim["holds"]) if not holds]
+                unproven += [f"The numbers contradict the claim {text!r}: {line}" for line in drifts]
+                chart = chart if drifts else with_claim(chart, text)
+                pictures[f"{name}-{key}"] = text = f"{title}, {key}" if drifts else text
+                main[text] = chart
             else:
                 figures[f"{title}, {key}"] = chart
             write_figure(chart, out / f"{name}-{key}.svg")
@@ -197,19 +204,61 @@ def write_report(
     falling = still_falling(cells)
     answer = answered(answer, frame)
     again = f"make repro STUDY={study}"
-    facts = [*filter(None, (provenance.summary(here), further))]
+    facts = [*unproven, *filter(None, (provenance.summary(here), further))]
     title = f"Study {study}"
     page = report_page(title, about, facts, frame, tables, figures, made, again, falling, question, answer, main)
     (out / "report.html").write_text(page, encoding="utf-8")
     write_judged(judged(frame), out)
     top = [f"**{markdown(question)}** {markdown(answer)}"] * bool(question)
-    top += [f"![{markdown(claim)}]({file}.svg)" for file, claim in (figure or {}).items()]
+    top += [f"![{markdown(text)}]({file}.svg)" for file, text in pictures.items()]
     top += verdict_lines(frame)
     top += [f"Make it again: `{again}`", *filter(None, [markdown(about)])]
-    top += filter(None, [markdown(further)])
+    top += map(markdown, [*unproven, *filter(None, [further])])
     text = report_markdown(study, top, [*falling, *provenance.origins(cells)], tables)
     (out / "report.md").write_text(text, encoding="utf-8")
     return tables
+
+
+def figures_of_tables(folder: Path, label_efficiency: Mapping[str, Any] | None = None) -> dict[str, Figure]:
+    """Return the figures that a study's written tables determine, by the names of their files.
+
+    Studies from before records have only these tables. Figures of curves, attention and vectors are not in them.
+    """
+    tables = {
+        path.stem: pd.read_csv(path, dtype=dict.fromkeys(CELL, str), keep_default_na=False)
+        for path in sorted(folder.glob("*.csv"))
+    }
+    numeric = {
+        name: table.apply(lambda column: column if column.name in CELL else _numeric(column))
+        for name, table in tables.items()
+    }
+    frames = [table for table in numeric.values() if {*COLUMNS} <= {*table}]
+    frame = pd.concat(frames).drop_duplicates(CELL) if frames else pd.DataFrame(columns=COLUMNS)
+    by_labels = [table for name, table in numeric.items() if name.startswith("label-efficiency-")]
+    points = numeric.get("scaling-models")
+    laws = {} if points is None else fitted(points, resamples=0)
+    diagnostics = {
+        name: draw(table["corpus"].iloc[0], table)
+        for kind, draw in (("phenomena", phenomena_figure), ("sampling", sampling_figure))
+        for name, table in numeric.items()
+        if name.startswith(f"{kind}-")
+    }
+    kinds = {
+        "perplexity": perplexities(frame),
+        "label-efficiency": label_efficiency_figures(label_efficiency or {}, pd.concat(by_labels)) if by_labels else {},
+        "shots": shots_figures(frame),
+        "isoflop": isoflop_figures(laws),
+        "compute": compute_figures(laws),
+        "senses": senses_figures(frame),
+        "probes": probes_figures(frame),
+        "scalar-mix": mixes_figures(numeric.get("scalar-mix", pd.DataFrame())),
+    }
+    return diagnostics | {f"{kind}-{key}": chart for kind, drawn in kinds.items() for key, chart in drawn.items()}
+
+
+def _numeric(column: pd.Series) -> pd.Series:
+    numbers = pd.to_numeric(column, errors="coerce")
+    return numbers if (numbers.notna() | (column == "")).all() else column
 
 
 def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
