@@ -75,7 +75,7 @@ def write_report(
     rates: Mapping[str, Mapping[str, float]] | None = None,
     chosen_by: Mapping[str, str] | None = None,
     scaling_laws: str | None = None,
-    missing_inputs: Mapping[str, Mapping[str, str]] | None = None,
+    lacks: Mapping[str, Mapping[str, str]] | None = None,
     makings: Mapping[str, Making] | None = None,
     remote: str | None = None,
     about: str = "",
@@ -107,7 +107,7 @@ def write_report(
         rates: see `retable.reporting.rates`, also for `chosen_by`.
         chosen_by: metrics that choose rates, by task.
         scaling_laws: a pattern of systems, see `retable.reporting.scaling_laws`.
-        missing_inputs: see `retable.reporting.missing_inputs`.
+        lacks: see `retable.reporting.missing_inputs`.
         makings: how each cell is made, by name.
         remote: URL of the repository.
         about: the study's purpose.
@@ -163,7 +163,7 @@ def write_report(
         of_rows("scaling", scaling_rows(everything)),
         heads_tables(everything),
         samples_tables(everything),
-        of_rows("lacking", missing_inputs_rows(missing_inputs or {})),
+        of_rows("lacking", missing_inputs_rows(lacks or {})),
     ):
         tables += [write_table(table, rows, out) for table, rows in pairs]
     figures: dict[str, Figure] = {}
@@ -201,10 +201,10 @@ def write_report(
     cells = [*{result.name: result for result in everything}.values()]  # one per cell, with several benchmarks too
     here = [replace(cell, record=present[cell.name]) if cell.name in present else cell for cell in cells]
     made = entries(here, makings or {}, remote)
-    falling = [*still_falling(cells), *unproven]
+    falling = still_falling(cells)
     answer = answered(answer, frame)
     again = f"make repro STUDY={study}"
-    facts = [*filter(None, (provenance.summary(here), further))]
+    facts = [*unproven, *filter(None, (provenance.summary(here), further))]
     title = f"Study {study}"
     page = report_page(title, about, facts, frame, tables, figures, made, again, falling, question, answer, main)
     (out / "report.html").write_text(page, encoding="utf-8")
@@ -213,7 +213,7 @@ def write_report(
     top += [f"![{markdown(text)}]({file}.svg)" for file, text in pictures.items()]
     top += verdict_lines(frame)
     top += [f"Make it again: `{again}`", *filter(None, [markdown(about)])]
-    top += filter(None, [markdown(further)])
+    top += map(markdown, [*unproven, *filter(None, [further])])
     text = report_markdown(study, top, [*falling, *provenance.origins(cells)], tables)
     (out / "report.md").write_text(text, encoding="utf-8")
     return tables
