@@ -125,7 +125,9 @@ def scaled(trained, factor):
 
 def remade(folder):
     """Another making of the same cell."""
-    write_making(folder, {"git_commit": "ad" * 20, "git_dirty": True, "hardware": "?", "environment": {}, "seconds": 2.5})
+    write_making(
+        folder, {"git_commit": "ad" * 20, "git_dirty": True, "hardware": "?", "environment": {}, "seconds": 2.5}
+    )
 
 
 def test_noise_leaves_a_record_as_it_is(trained, record, mixed):
