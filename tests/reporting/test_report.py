@@ -74,14 +74,14 @@ def test_numbers_lead_to_their_cells_and_those_to_what_made_them(report):
     for part in (
         f"evaluate/ptb/lstm_small-1 Command {COMMAND} Copy",
         "dvc repro --single-item evaluate@lstm_small-1 Copy", "Commit c0ffeec0ff Run",
-        "MLflow a1b2c3", "Made from pretrain/ptb/lstm_small-1 , tokenize/ptb/word Other than its recipe seed=7",
+        "MLflow a1b2c3", "Made from pretrain/ptb/lstm_small-1 , tokenize/ptb/word Differs from its recipe seed=7",
         "12.5 s, 321 MiB at most, <cores> & more", "abababababab", "Versions python 3.12.1",
     ):  # fmt: skip
         assert part in cell, part
     assert 'href="https://github.com/o/retable/commit/c0ffee' in report
     assert "200 steps" in entry(report, "run-pretrain-ptb-lstm_small-1")
     assert "with uncommitted changes" in entry(report, "run-pretrain-ptb-lstm_small-1")
-    assert "Commit not known" in entry(report, "run-evaluate-ptb-kn5-1")
+    assert "Commit unknown" in entry(report, "run-evaluate-ptb-kn5-1")
     told = "3 cells; 2 runs, 25 seconds in all, of commit c0ffeec0ff; 1 of them with uncommitted changes; 1 of the"
     assert told in report
 
@@ -100,18 +100,18 @@ def test_runs_stand_in_a_table_for_programs(results):
 
 def test_verdicts_are_counted_and_failures_named(report, results):
     assert "Study ptb &amp; &lt;co&gt;" in report
-    failure = "lstm_small on ptb, test perplexity_word: 118.00, published 114.5 ± 2 (Zaremba et al. 2014"
+    failure = "LSTM, small on ptb, test perplexity_word: 118.00, published 114.5 ± 2 (Zaremba et al. 2014"
     assert failure in report
     # KN5's test within ±1.5, the LSTM's validation 118 a miss of 120.7 ± 2 too
     summary = (results / "report.md").read_text(encoding="utf-8")
     unrun = ((REFERENCES["corpus"] == "ptb") & (REFERENCES["beside"] != "run")).sum() - 3
-    told = f"\n1 within the tolerance of what was published, 2 outside of it, {unrun} published, but not run"
+    told = f"\n1 within the tolerance of the published number, 2 outside the tolerance, {unrun} published, but not run"
     assert told in summary and failure in summary and f'<li class="unrun"><b>{unrun}</b>' in report
-    assert "| kn5 " in summary
+    assert "| Kneser–Ney 5-gram (modified) (`kn5`) " in summary
     assert "\n- 1 cell: of an unknown commit\n" in summary
     assert "\n- 1 cell: commit c0ffeec0ff with uncommitted changes; python 3.12.1; two cores\n" in summary
     assert "What &lt;a&gt; study shows." in report
-    assert summary.splitlines()[2] == "What &lt;a&gt; study shows."
+    assert "\nWhat &lt;a&gt; study shows.\n" in summary
 
 
 def test_passes_failures_and_tolerances_that_were_set_afterwards_are_counted(write_likelihood, perplexity_of, tmp_path):
@@ -124,12 +124,15 @@ def test_passes_failures_and_tolerances_that_were_set_afterwards_are_counted(wri
         write_report("two", {"evaluate": folders[:n]}, out := tmp_path / str(n), SPECIFICATIONS)
         page = (out / "report.html").read_text(encoding="utf-8")
         assert (f'<li class="fail"><b>{failures}</b>' in page) == (failures > 0)  # no failure is not coloured as one
-        assert ("<li><b>0</b>outside of it" in page) == (failures == 0)
+        assert ("<li><b>0</b>outside the tolerance" in page) == (failures == 0)
         summary = (out / "report.md").read_text(encoding="utf-8")
-        told = "\n2 within the tolerance of what was published (1 by a tolerance set after it had run), "
+        told = "\n2 within the tolerance of the published number (1 by a tolerance set after it had run), "
         assert f"{told}{failures} outside" in summary
         rows = {line.split(" | ")[0].strip("| "): line for line in summary.splitlines() if line.startswith("| ")}
-        assert AFTERWARDS in rows["maxent"] and AFTERWARDS not in rows["kn5"]
+        assert (
+            AFTERWARDS in rows["Maximum-entropy 5-gram (`maxent`)"]
+            and AFTERWARDS not in rows["Kneser–Ney 5-gram (modified) (`kn5`)"]
+        )
 
 
 def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_of, tmp_path):
@@ -281,7 +284,7 @@ def test_every_comparison_and_figure_is_in_the_report(
     assert {f"{name}.{suffix}" for name in names for suffix in ("csv", "md")} <= files.keys()
     text = {name: path.read_text(encoding="utf-8") for name, path in files.items() if not name.endswith(".svg")}
     for name in ("report.html", "report.md", "ablation-pairs.md"):
-        assert "Holds, where higher is better: bert less" in text[name], name
+        assert "Holds, where higher is better: BERT less" in text[name], name
     assert text["report.html"].count("<figure ") == len(figures)
     assert "<figcaption>Label efficiency, grammar-sentiment <" in text["report.html"]
     assert "finetune/grammar/cola-bert-1 finetune/grammar/cola-bert-2" in text["ablation-pairs.csv"]
