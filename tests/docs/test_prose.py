@@ -108,17 +108,14 @@ def test_numbers_stand_where_the_page_says(path):
             assert stands_in(number, lines), f"{number} in: {' '.join(paragraph.split())[:300]}"
 
 
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [
-        ("The GPT-2 of 2019 (table 3), T5, SQuAD v1.1, word2vec, `lr=0.1` and Python 3.11.", []),
-        ("The 95 % interval is 8.88 to 9.16, or 1,000 of 2.", ["8.88", "9.16", "1,000", "2"]),
-        ("1. first\n2. second, +10.9 or −3 %", ["+10.9", "−3"]),
-        ("[88.7](studies/history/results/gains.csv) of 100.", ["88.7", "100"]),
-        ("```\n3\n```\n  ```yaml\n  4\n  ```\n5", ["5"]),
-        ("<!-- lineage -->\n6\n<!-- end lineage --> 7", ["7"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "numbers"), [
+    ("The GPT-2 of 2019 (table 3), T5, SQuAD v1.1, word2vec, `lr=0.1` and Python 3.11.", []),
+    ("The 95 % interval is 8.88 to 9.16, or 1,000 of 2.", ["8.88", "9.16", "1,000", "2"]),
+    ("1. first\n2. second, +10.9 or −3 %", ["+10.9", "−3"]),
+    ("[88.7](studies/history/results/gains.csv) of 100.", ["88.7", "100"]),
+    ("```\n3\n```\n  ```yaml\n  4\n  ```\n5", ["5"]),
+    ("<!-- lineage -->\n6\n<!-- end lineage --> 7", ["7"]),
+])  # fmt: skip
 def test_what_is_a_claim(text, numbers):
     assert claims(prose(text)) == numbers
 
@@ -151,9 +148,13 @@ def test_a_piece_is_of_the_table(piece):
     assert len(rows) == sum(line.startswith("|") for line in whole.splitlines()) - 2
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", *(path for path in WRITTEN if "docs" in path.parts)], ids=name)
-def test_a_page_has_at_most_150_lines(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 150
+PAGES = [ROOT / "README.md", *(path for path in WRITTEN if path.is_relative_to(ROOT / "docs"))]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_a_page_has_at_most_150_lines_besides_generated_tables(path):
+    text = re.sub(r"<!-- ([\w: -]+) -->\n.*?<!-- end \1 -->\n", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len(text.splitlines()) <= 150
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
@@ -222,7 +223,6 @@ def commands(text: str) -> set[tuple[str, ...]]:
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
 def test_commands_compose(path):
-    """With the first of each setting that is swept, and without what a search draws."""
     with composing():
         for stage, *words in sorted(commands(path.read_text(encoding="utf-8"))):
             config = stage.removeprefix("pipelines.").removesuffix("_text")  # as that of tokenize_text is called

@@ -3,7 +3,7 @@
 n examples in a split; `places` are indices of examples.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,11 @@ class Encoded:
     weigh: Callable[[Any, np.ndarray, np.ndarray, int], Any] = mean_weight
     truncated: int = 0  # the number of examples that were truncated to fit the model
     trainable: np.ndarray | None = None  # the places of the examples to train on; None: all
+
+
+def at_once(texts: Sequence[Any]) -> Encoded:
+    """Prepare texts that a rule or an estimated model reads unchanged; a batch is a list of them."""
+    return Encoded(np.array([len(text) for text in texts]), lambda places: [texts[place] for place in places])
 
 
 class Bucketed:

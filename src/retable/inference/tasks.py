@@ -31,6 +31,7 @@ from retable.inference.build import build_model
 from retable.inference.loaded import Loaded, listed, warn_of_cut, warn_of_unknown
 from retable.inference.systems import read_config
 from retable.inference.texts import read_text
+from retable.models.base import Estimated
 from retable.objectives.base import Objective
 from retable.objectives.classification import Classification
 from retable.objectives.regression import Regression
@@ -61,7 +62,11 @@ class TaskSystem(Loaded):
         if (learnt := folder / "learnt.json").exists():
             task.recall(read_json(learnt))
         super().__init__(folder, self._objective(config))
-        load_weights(self._module, require(folder / "model.safetensors"))
+        weights = require(folder / "model.safetensors")
+        if isinstance(model := self._module.model, Estimated):
+            model.load(weights)
+        else:
+            load_weights(self._module, weights)
 
     @property
     def objective(self) -> Objective:
@@ -82,7 +87,7 @@ class TaskSystem(Loaded):
             json.dumps(examples, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise UsageError("the text contains a lone surrogate, half a character; read it as UTF-8") from None
-        if isinstance(self._text, Vocabulary):
+        if isinstance(self._text, Vocabulary) and not isinstance(self._module.model, Estimated):
             self._learn_to_spell(word for sentence in self.task.words(examples) for word in sentence)
         return self.task.predict(self._module, self._encoded(examples)) if examples else []
 

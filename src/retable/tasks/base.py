@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pandas as pd
 
@@ -23,6 +23,13 @@ Prediction = TypeVar("Prediction")
 Text = Tokenizer | Vocabulary  # encodes text as ids of tokens, or of words
 
 
+class Fold(NamedTuple):
+    """A part of a cross-validation: the task of which this part is the test split, and the rest the training split."""
+
+    task: "Task[Any, Any]"
+    units: Sequence[int] | None = None  # the numbers of its units among those of all folds; None without folds
+
+
 class Task(Measured, Protocol[Example, Prediction]):
     """A kind of task with its data. Methods here are defaults; each kind overrides some."""
 
@@ -35,6 +42,10 @@ class Task(Measured, Protocol[Example, Prediction]):
     in_words: bool = False  # texts are split into words, for models that read spelling
     has_no_text: bool = False  # examples are not texts
     at_once: int = 64  # examples per batch of predictions
+
+    def folds(self) -> list[Fold]:
+        """Return the folds of a cross-validation, each trained and tested separately; without one, the task itself."""
+        return [Fold(self)]
 
     @property
     def measured(self) -> Sequence[str]:
@@ -64,6 +75,10 @@ class Task(Measured, Protocol[Example, Prediction]):
 
     def words(self, examples: Sequence[Example]) -> Iterable[Sequence[str]]:
         """Return the texts of examples as lists of words, for models that read spelling."""
+        raise NotImplementedError
+
+    def labelled(self, examples: Sequence[Example]) -> tuple[Sequence[Sequence[str]], Sequence[Any]]:
+        """Return the texts of examples as lists of words, and their labels, for models that are estimated at once."""
         raise NotImplementedError
 
     def answered(self, example: Example) -> Answered:

@@ -22,14 +22,15 @@ class WordsInTokens(NamedTuple):
     last: list[int]  # index of its last token
 
 
-def pack(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
+def pack(model: Model, text: Text, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
     """Encode the examples in the layout of `model`, see `templates`.
 
     Args:
         symmetric: whether the order of a pair has no meaning.
     """
-    ids = [tuple(tokenizer.encode(sentence) for sentence in sentences) for sentences in examples]
-    first, last = ends_of_sequences(model, tokenizer)
+    encode = text.encode if isinstance(text, Tokenizer) else lambda sentence: text.encode(sentence.split())
+    ids = [tuple(encode(sentence) for sentence in sentences) for sentences in examples]
+    first, last = ends_of_sequences(model, text)
     match model.layout:
         case "as text":
             return templates.as_text(ids, last)
@@ -38,7 +39,7 @@ def pack(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ...]]
         case "in segments":
             return templates.in_segments(ids, first, last, model.max_length)
         case "left to right":
-            return templates.left_to_right(ids, first, delimiter(model, tokenizer), last, model.max_length, symmetric)
+            return templates.left_to_right(ids, first, delimiter(model, text), last, model.max_length, symmetric)
 
 
 def delimiter(model: Model, text: Text) -> int:
