@@ -75,7 +75,7 @@ def write_report(
     rates: Mapping[str, Mapping[str, float]] | None = None,
     chosen_by: Mapping[str, str] | None = None,
     scaling_laws: str | None = None,
-    missing_inputs: Mapping[str, Mapping[str, str]] | None = None,
+    lacks: Mapping[str, Mapping[str, str]] | None = None,
     makings: Mapping[str, Making] | None = None,
     remote: str | None = None,
     about: str = "",
@@ -107,7 +107,7 @@ def write_report(
         rates: see `retable.reporting.rates`, also for `chosen_by`.
         chosen_by: metrics that choose rates, by task.
         scaling_laws: a pattern of systems, see `retable.reporting.scaling_laws`.
-        missing_inputs: see `retable.reporting.missing_inputs`.
+        lacks: see `retable.reporting.missing_inputs`.
         makings: how each cell is made, by name.
         remote: URL of the repository.
         about: the study's purpose.
@@ -163,7 +163,7 @@ def write_report(
         of_rows("scaling", scaling_rows(everything)),
         heads_tables(everything),
         samples_tables(everything),
-        of_rows("lacking", missing_inputs_rows(missing_inputs or {})),
+        of_rows("lacking", missing_inputs_rows(lacks or {})),
     ):
         tables += [write_table(table, rows, out) for table, rows in pairs]
     figures: dict[str, Figure] = {}
