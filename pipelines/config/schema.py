@@ -257,6 +257,8 @@ class Scaling:
     length: PositiveInt
     batch_size: PositiveInt
     repeats: PositiveInt
+    corpus: Corpus
+    resamples: PositiveInt
     out: Name
 
 

@@ -147,8 +147,13 @@ class _Expansion:
                         tokenizer=cell.tokenizer,
                     )
                 )
-        for device in _listed(self._said.get("scaling")):
-            self._add(Cell("scaling", f"layers/{device}", {"device": device}))
+        for name in _listed(self._said.get("scaling")):
+            if name in self._conf.names("corpus"):  # of points that the scaling law is fitted to
+                self._prepare(name)
+                reads = (f"prepare/{name}",)
+                self._add(Cell("scaling", f"laws/{name}", {"scaling": "law", "corpus": name}, reads=reads, corpus=name))
+            else:
+                self._add(Cell("scaling", f"layers/{name}", {"device": name}))
         reported = {key: self._said[key] for key in REPORTED if key in self._said}
         systems = dict.fromkeys(cell.settings["system"] for cell in self._cells.values() if "system" in cell.settings)
         require_systems(reported, systems, self._where)
