@@ -11,17 +11,21 @@ from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
-def train(lines: Iterable[str], vocabulary: Iterable[str] = ()) -> Tokenizer:
+def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = False) -> Tokenizer:
     """Build a character tokenizer: the mark, the 256 bytes, then all characters of `lines` by falling frequency.
 
     Ties are ordered by code point. The characters of `vocabulary`, the words of a closed vocabulary, are always
-    included.
+    included. With `closed` there are no other tokens: the line end is the boundary, and other characters are lost.
     """
     counts = Counter(dict.fromkeys("".join(vocabulary), 0) | {"\n": 0})
     for line in lines:
         counts.update(line)
         counts["\n"] += 1
     characters = sorted(counts, key=lambda character: (-counts[character], character))
+    if closed:
+        tokenizer = HuggingFaceTokenizer(models.BPE({character: i for i, character in enumerate(characters)}, merges=[]))
+        tokenizer.decoder = decoders.Fuse()
+        return Tokenizer(tokenizer)
     ids = {token: i for i, token in enumerate([END_OF_TEXT, *BYTES, *characters])}
     tokenizer = HuggingFaceTokenizer(
         models.BPE(ids, merges=[], byte_fallback=True)
