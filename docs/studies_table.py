@@ -10,7 +10,8 @@ from retable.core.escaping import markdown
 from retable.planning.conf import Conf
 from retable.planning.study import Study, read_study
 from retable.reporting.answers import answered
-from retable.reporting.results import CELL, FAIL, ORACLE, PASS, PASS_OTHER
+from retable.reporting.results import CELL, ORACLE, read_references
+from retable.reporting.verdicts import MEANINGS, judged
 
 ROOT = Path(__file__).parent.parent
 STUDIES = ROOT / "studies"
@@ -92,5 +93,5 @@ def _seeds(study: Study) -> str:
 
 
 def _verdicts(frame: pd.DataFrame) -> str:
-    counts = Counter(frame[frame["system"] != ORACLE]["verdict"])
-    return ", ".join(f"{counts[each]} {each}" for each in (PASS, PASS_OTHER, FAIL) if counts[each])
+    counts = Counter(judged(frame[frame["system"] != ORACLE], read_references())["verdict"])
+    return ", ".join(f"{counts[each]} {each}" for each in MEANINGS if counts[each])

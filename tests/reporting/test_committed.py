@@ -6,8 +6,8 @@ import pytest
 from pipelines.app.rendering import write_results
 from pipelines.config.project import STUDIES, enter_project
 from pipelines.study.compose import set_study
-from retable.reporting.published import NOT_RUN
 from retable.reporting.results import CELL
+from retable.reporting.verdicts import NOT_RUN
 from tests.reporting.specifications import REFERENCES
 
 NOT_COMMITTED = {"report.html", "runs.csv"}

@@ -3,8 +3,9 @@ import math
 import pandas as pd
 import pytest
 
-from retable.reporting.published import NOT_RUN, complete
+from retable.reporting.published import complete
 from retable.reporting.results import CELL, COLUMNS, aggregate, read_result
+from retable.reporting.verdicts import NOT_RUN
 from tests.reporting.specifications import REFERENCES, heads, made
 
 

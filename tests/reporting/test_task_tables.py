@@ -9,8 +9,8 @@ import pytest
 
 from retable.core.errors import UsageError
 from retable.metrics.coreference import COLUMNS, coreference_counts, coreference_metrics
-from retable.reporting.published import NOT_RUN
 from retable.reporting.tables import write_tables
+from retable.reporting.verdicts import NOT_RUN
 from tests.reporting.conftest import SPLITS
 from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, framed, made, shown, texts
 from tests.reporting.specifications import lines as rows_of

@@ -19,18 +19,12 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from retable.metrics.likelihood import LIKELIHOODS
+from retable.reporting import verdicts as rule
 from retable.reporting.figures import Figure
 from retable.reporting.markup import Row, Table, Value, anchor, groups
 from retable.reporting.provenance import Entry
-from retable.reporting.published import NOT_RUN
-from retable.reporting.results import AFTERWARDS, FAIL, PASS, PASS_OTHER
 
 NOTE = "Note"  # title of the column that becomes footnotes
-MEANINGS = {
-    PASS: "within the tolerance of what was published",
-    PASS_OTHER: "within it, by another recipe than the published one",
-    FAIL: "outside of it",
-}
 
 
 def report_page(
@@ -94,21 +88,20 @@ def failures(frame: pd.DataFrame) -> list[str]:
         f"{row.system} on {row.corpus}, {row.split} {row.metric}: "
         f"{row.mean:.{2 if row.metric in LIKELIHOODS else 4}f}, published "
         f"{row.published:g} ± {row.tolerance:g} ({row.source})"
-        for row in frame[frame["verdict"] == FAIL].itertuples()
+        for row in frame[frame["verdict"].isin(rule.OUTSIDE)].itertuples()
     ]
 
 
 def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
     """Return each verdict with the number of its rows and its meaning; empty without judged rows."""
     counts = Counter(frame["verdict"])
-    late = Counter(row.verdict for row in frame.itertuples() if AFTERWARDS in row.note)
     judged = [
-        (each, counts[each], meaning + f" ({late[each]} by a {AFTERWARDS})" * bool(late[each]))
-        for each, meaning in MEANINGS.items()
-        if counts[each] or each != PASS_OTHER
+        (each, counts[each], meaning)
+        for each, meaning in rule.MEANINGS.items()
+        if counts[each] or each in (rule.PASS, rule.FAIL)
     ]
-    unrun = [("unrun", counts[NOT_RUN], "published, but not run here")]
-    return judged * any(count for _, count, _ in judged) + unrun * (counts[NOT_RUN] > 0)
+    unrun = [("unrun", counts[rule.NOT_RUN], "published, but not run here")]
+    return judged * any(count for _, count, _ in judged) + unrun * (counts[rule.NOT_RUN] > 0)
 
 
 def _sources(frame: pd.DataFrame) -> Iterable[str]:
@@ -157,12 +150,12 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _is_unrun(row: Row) -> bool:
-    return any(value.text == NOT_RUN for value in row.values)
+    return any(value.text == rule.NOT_RUN for value in row.values)
 
 
 def _says(rows: Sequence[Row], column: int) -> bool:
     """Check whether a column has contents in these rows."""
-    return any(row.values[column].text not in ("", "n/a", NOT_RUN) for row in rows)
+    return any(row.values[column].text not in ("", rule.UNJUDGED, rule.NOT_RUN) for row in rows)
 
 
 def _shown(

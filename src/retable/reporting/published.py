@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from retable.reporting.results import CELL, COLUMNS, ORACLE, Result
+from retable.reporting.verdicts import NOT_RUN
 
-NOT_RUN = "not run"  # verdict of a published row without a run
 ELSEWHERE = "not in this study"  # reason if another study has it
 
 
