@@ -64,7 +64,7 @@ def write_shuffled_lines(folder: Path, source: str, train: Share, test: Share, s
     Raises: UsageError: the file is missing or not UTF-8, or a split gets no line.
     """
     lines = [line for line in read_lines(Path(source)) if line.strip()]
-    random.Random(seed).shuffle(lines)
+    random.Random(seed).shuffle(lines)  # noqa: S311
     cuts = [0, int(len(lines) * train), int(len(lines) * (1 - test)), len(lines)]
     counts: dict[str, float] = {}
     for split, (start, stop) in zip(SPLITS, pairwise(cuts), strict=True):

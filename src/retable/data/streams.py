@@ -13,6 +13,10 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegative, PositiveInt, Seed, Share
 
+DRAWN = (
+    1000  # batches that are drawn together; a new generator per batch takes longer than a small model's forward pass
+)
+
 
 class TokenBatch(NamedTuple):
     """A batch for a left-to-right language model."""
@@ -170,11 +174,16 @@ class SampledWindows:
         padded = np.concatenate([np.full(context, boundary, np.int64), tokens])
         self._windows = np.lib.stride_tricks.sliding_window_view(padded, context + 1)
         self._batch_size, self._seed = batch_size, seed
+        self._drawn: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
         """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
-        places = np.random.default_rng((self._seed, step)).integers(len(self._windows), size=self._batch_size)
-        window = torch.from_numpy(self._windows[places[share_of_rows(self._batch_size, rank, world)]])
+        draw, number = divmod(step, DRAWN)
+        if self._drawn[0] != draw:
+            generator = np.random.default_rng((self._seed, draw))
+            self._drawn = draw, generator.integers(len(self._windows), size=(DRAWN, self._batch_size))
+        places = self._drawn[1][number][share_of_rows(self._batch_size, rank, world)]
+        window = torch.from_numpy(self._windows[places])
         return TokenBatch(window[:, -2:-1], window[:, -1:], fresh=True, before=window[None, :, :-2])
 
 

@@ -23,7 +23,9 @@ def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = F
         counts["\n"] += 1
     characters = sorted(counts, key=lambda character: (-counts[character], character))
     if closed:
-        tokenizer = HuggingFaceTokenizer(models.BPE({character: i for i, character in enumerate(characters)}, merges=[]))
+        tokenizer = HuggingFaceTokenizer(
+            models.BPE({character: i for i, character in enumerate(characters)}, merges=[])
+        )
         tokenizer.decoder = decoders.Fuse()
         return Tokenizer(tokenizer)
     ids = {token: i for i, token in enumerate([END_OF_TEXT, *BYTES, *characters])}
