@@ -11,7 +11,7 @@ from retable.data.streams import SampledWindows
 from retable.models.window_tree import WindowTree
 from retable.objectives.causal_lm import CausalLM
 
-LINES = ["emma", "ava", "", "mia"]
+LINES = ["emma", "ava", "", "mia", "alexandria", "maximilian"]
 LETTERS = sorted({*"".join(LINES)})
 V, BOUNDARY = len(LETTERS) + 1, 0
 STREAM = torch.tensor([i for line in LINES for i in [*(LETTERS.index(c) + 1 for c in line), BOUNDARY]])
@@ -58,7 +58,7 @@ def test_two_hundred_steps_equal_the_plain_loop(context, join, momentum, by_posi
     X, Y = examples(context)
     places = np.random.default_rng((2, 0)).integers(len(Y), size=(1000, 32))
     optimizer = torch.optim.SGD(objective.parameters(), lr=0.1)
-    for step in range(60 if by_position else 200):
+    for step in range(200):
         batch = batches.batch(step)
         optimizer.zero_grad()
         loss, _, _ = objective.loss(batch, None, step)
@@ -75,7 +75,7 @@ def test_two_hundred_steps_equal_the_plain_loop(context, join, momentum, by_posi
         plain.backward()
         for p in copies.values():
             p.data += -0.1 * p.grad
-        assert loss.item() == pytest.approx(plain.item(), abs=1e-4)
+        assert loss.item() == pytest.approx(plain.item(), abs=2e-5)
 
 
 def test_contexts_end_at_the_line_also_in_a_text():
