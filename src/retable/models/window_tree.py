@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from retable.core.settings import NonNegative, PositiveInt, Rate
 from retable.models.base import LeftToRight
 from retable.nn.batch_norm import BatchNorm
+from retable.nn.dropout import Dropout
 
 
 class WindowTree(LeftToRight):
@@ -31,6 +32,7 @@ class WindowTree(LeftToRight):
             those of embeddings have 1. hidden_std=None: 1 / √inputs.
         momentum: weight of a batch in the running averages of batch normalisation; None: no normalisation.
         by_position: normalise each position of a layer by separate statistics.
+        dropout: of embeddings and hidden layers.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class WindowTree(LeftToRight):
         head_bias_std: NonNegative,
         momentum: Rate | None = None,
         by_position: bool = False,
+        dropout: Rate = 0.0,
     ):
         super().__init__()
         self.boundary, self.context, self.join, self.d_model = boundary, context, join, d_hidden
         self._head_std = head_std, head_bias_std
         self.embedding = nn.Embedding(vocab_size, d_embedding)  # torch draws it from the standard normal distribution
         self.layers, self.norms = nn.ModuleList(), nn.ModuleList()
+        self.dropout = Dropout(dropout)
         width, positions = d_embedding, context
         while positions > 1 or not len(self.layers):
             if positions % join or join == 1 < positions:
@@ -79,10 +83,10 @@ class WindowTree(LeftToRight):
         """
         before = input_ids.new_full((len(input_ids), self.context - 1), self.boundary) if state is None else state[0]
         ids = torch.cat([before, input_ids], dim=1)
-        hidden = self.embedding(self._within_lines(ids.unfold(1, self.context, 1)))  # (B, T, N, E)
+        hidden = self.dropout(self.embedding(self._within_lines(ids.unfold(1, self.context, 1))))  # (B, T, N, E)
         for number, layer in enumerate(self.layers):
             hidden = layer(hidden.unflatten(2, (-1, self.join)).flatten(3))  # (B, T, P, J·D) to (B, T, P, D)
-            hidden = (self.norms[number](hidden) if self.norms else hidden).tanh()
+            hidden = self.dropout((self.norms[number](hidden) if self.norms else hidden).tanh())
         return hidden.flatten(2), ids[None, :, input_ids.shape[1] :]
 
     def _within_lines(self, windows: Tensor) -> Tensor:
