@@ -95,7 +95,7 @@ def test_a_law_of_points_is_judged_by_a_published_fit(tmp_path):
     ((table, _),) = of_rows("scaling-laws", scaling_laws.laws_rows({}, frame))
     row = dict(zip((head.name for head in table.columns), texts(table, "points")[1], strict=True))
     assert row["Number"] == "A" and row["Fitted"] == "40.0" and row["Hoffmann et al. 2022"] == "406.4"
-    assert row["Published fit value"] == "40.3" and row["Published fit verdict"] == "pass"
+    assert row["Published fit value"].startswith("40.3") and row["Published fit verdict"] == "pass"
     assert row["Standard error"] == "1.4" and row["Published error verdict"] == "fail"
 
 
