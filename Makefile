@@ -88,7 +88,7 @@ check: env
 	mypy
 
 # The scanners have an environment of their own. Digests in hexadecimal are no secrets, and results are numbers. A package
-# that the service does not know, as where it can't be reached, is a failure: pip-audit passes it over unless --strict.
+# that the service does not know, as where it cannot be reached, is a failure: pip-audit passes it over unless --strict.
 AUDIT := $(VENV)/audit
 audit: $(AUDIT)/bin/pip-audit
 	@git ls-files -z -- . ':!studies' ':!dvc.lock' ':!docs/images' \

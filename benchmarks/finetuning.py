@@ -28,7 +28,7 @@ from benchmarks.language_models import WARMING, autocast, times
 from benchmarks.ratio import Ratio, at_least_one, command_line, precisions, show
 from retable.data.bucketed import Bucketed
 from retable.data.examples import Inputs, encoded
-from retable.data.layouts import in_segments
+from retable.data.templates import in_segments
 from retable.evaluation.prediction import predict
 from retable.models.bert import BERT
 from retable.objectives.classification import Classification

@@ -48,14 +48,14 @@ STAGES = [
 RARE = 2_000_000  # bytes per occurrence of a word that is not unknown, which are about 20,000 words
 
 
-def spelt(rank: int) -> str:
+def spelling(rank: int) -> str:
     rest, last = divmod(rank, len(SYLLABLES))
-    return (spelt(rest - 1) if rest else "") + SYLLABLES[last]
+    return (spelling(rest - 1) if rest else "") + SYLLABLES[last]
 
 
 def text() -> Iterator[bytes]:
     """Yield lines without end, some megabytes at a time."""
-    words = [spelt(rank).encode() for rank in range(TYPES)]
+    words = [spelling(rank).encode() for rank in range(TYPES)]
     shares = np.cumsum(1 / (np.arange(TYPES) + 2.7))
     generator = np.random.default_rng(1)
     while True:

@@ -158,7 +158,7 @@ def settled(mutants: Iterable[Mutant], folder: Path, again: Again) -> list[Mutan
     return results
 
 
-def alone(name: str, folder: Path, tests: Sequence[str], limit: float) -> str:
+def run_mutant(name: str, folder: Path, tests: Sequence[str], limit: float) -> str:
     """Return the status of a mutant whose tests run in a separate process with `limit` seconds."""
     environment = os.environ | {"MUTANT_UNDER_TEST": name, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "--rootdir=.", "-p", "no:cacheprovider", *tests]
@@ -241,7 +241,7 @@ def main() -> None:
         if not arguments.results:
             copy_tree(folder)
             run(folder, digits, arguments.processes)
-        mutants, reasons = settled(read(folder, digits), folder, alone), read_reasons()
+        mutants, reasons = settled(read(folder, digits), folder, run_mutant), read_reasons()
     PAGE.write_text(page(mutants, reasons, digits, arguments.processes), encoding="utf-8")
     print(table(mutants, reasons))
 

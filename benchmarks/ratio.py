@@ -13,19 +13,19 @@ HEAD = "| work | peer | unit | ours | peer's | ratio | beside |\n|---|---|---|--
 
 
 class Ratio(NamedTuple):
-    """Speeds of both sides, medians of one run; higher is better. `beside` is the last column."""
+    """Speeds of both sides, medians of one run; higher is better. `remark` is the last column."""
 
     work: str
     peer: str
     unit: str
     ours: float
     theirs: float
-    beside: str = ""
+    remark: str = ""
 
     def __str__(self) -> str:
         return (
             f"| {self.work} | {self.peer} | {self.unit} | {self.ours:,.0f} | {self.theirs:,.0f} | "
-            f"{self.ours / self.theirs:.2f} | {self.beside} |"
+            f"{self.ours / self.theirs:.2f} | {self.remark} |"
         )
 
 

@@ -23,7 +23,7 @@ from retable.planning.study import read_study
 ROOT = Path(__file__).parent.parent
 GROUPS = ("recipe", "tokenizer", "objective", "corruption", "task", "benchmark", "decoding", "adaptation")
 STAGES = ("mix", "scaling")  # root files whose comments name an id
-_BESIDE = ("corpora", "data", "grammar", "training")  # packages that configurations name for many systems
+_SHARED_PACKAGES = ("corpora", "data", "grammar", "training")  # packages that configurations name for many systems
 _IDS = re.compile(r"[A-J]\d+[a-z]?(?:(?:, | with )[A-J]\d+[a-z]?)*(?=\W)")
 _SYSTEMS = re.compile(r"Systems?\s(.*?)\sof\sdocs/systems\.yaml", re.DOTALL)
 
@@ -95,7 +95,7 @@ class Number:
 class System:
     """A row of docs/systems.yaml, with what the project has of it."""
 
-    said: Mapping[str, Any]
+    entry: Mapping[str, Any]
     settings: list[Setting] = field(default_factory=list)
     code: list[str] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
@@ -104,12 +104,12 @@ class System:
 
     @property
     def id(self) -> str:
-        return str(self.said["id"])
+        return str(self.entry["id"])
 
     @property
     def shown(self) -> list[str]:
         """Return the result files in docs/systems.yaml, for results without a headline number."""
-        shown = (each.partition("/") for each in self.said.get("shown", ()))
+        shown = (each.partition("/") for each in self.entry.get("shown", ()))
         return [f"studies/{study}/results/{name}" for study, _, name in shown]
 
     @property
@@ -130,12 +130,12 @@ def read_systems() -> list[dict[str, Any]]:
 def read_checks() -> list[Check]:
     """Read the checks of docs/systems.yaml: first those of systems, then the others."""
     systems = [system for family in read_systems() for system in family["systems"]]
-    listed = [(said, [system["id"]]) for system in systems for said in system.get("checks", ())]
-    listed += [(said, []) for said in _listed()["checks"]]
+    listed = [(entry, [system["id"]]) for system in systems for entry in system.get("checks", ())]
+    listed += [(entry, []) for entry in _listed()["checks"]]
     made = []
-    for said, own in listed:
-        ((kind, claim),) = ((key, value) for key, value in said.items() if key not in ("tests", "also"))
-        made.append(Check(kind, claim, tuple(said["tests"]), (*own, *said.get("also", ()))))
+    for entry, own in listed:
+        ((kind, claim),) = ((key, value) for key, value in entry.items() if key not in ("tests", "also"))
+        made.append(Check(kind, claim, tuple(entry["tests"]), (*own, *entry.get("also", ()))))
     return made
 
 
@@ -190,7 +190,7 @@ class Catalogue:
         self.conf = Conf(ROOT / "conf")
         self.families = read_systems()
         self.checks = read_checks()
-        self.systems = {said["id"]: System(said) for family in self.families for said in family["systems"]}
+        self.systems = {entry["id"]: System(entry) for family in self.families for entry in family["systems"]}
         self._kinds: dict[str, str | None] = {}
         self._read: dict[str, Mapping[tuple[str, str, str], list[Number]]] = {}
         self._studies = {name: read_study(self.conf, STUDIES / name / STUDY) for name in study_names()}
@@ -201,9 +201,9 @@ class Catalogue:
             system.code = self._code(system)
             system.checks = [check for check in self.checks if system.id in check.systems]
             cells = self._cells(system)
-            system.studies = [study for study, found in cells.items() if found]
+            system.studies = [study for study, own in cells.items() if own]
             system.numbers = sorted(
-                {number for study, found in cells.items() for number in self._numbers(system, study, found)},
+                {number for study, own in cells.items() for number in self._numbers(system, study, own)},
                 key=lambda each: (each.runs == 0, each.study, each.corpus, each.metric, each.system),
             )
 
@@ -216,9 +216,9 @@ class Catalogue:
     def configurations(self) -> list[Setting]:
         return read_settings(self.conf)
 
-    def said(self, setting: Setting) -> dict[str, Any]:
+    def content(self, setting: Setting) -> dict[str, Any]:
         """Return the content of a configuration and of those that it inherits from."""
-        return self.conf.says(setting.group or ".", setting.choice)
+        return self.conf.read(setting.group or ".", setting.choice)
 
     def ran_in(self, setting: Setting) -> list[str]:
         """Return the studies that have run a cell of a configuration."""
@@ -233,7 +233,7 @@ class Catalogue:
     @cached_property
     def _cells_run(self) -> dict[str, list[Cell]]:
         """Return, by study with results, the cells in its committed `dvc.lock` or with systems in its tables."""
-        found: dict[str, list[Cell]] = defaultdict(list)
+        by_name: dict[str, list[Cell]] = defaultdict(list)
         for name, study in self._studies.items():
             tables = [_rows(path) for path in (STUDIES / name / "results").glob("*.csv")]
             systems = {row["system"] for rows in tables for row in rows if "system" in row}
@@ -242,15 +242,15 @@ class Catalogue:
                 system = cell.settings.get("system") or cell.out.rpartition("/")[2].partition("-")[0]
                 by_tokenizer = cell.stage == "tokenize" and cell.tokenizer in systems
                 if system in systems or by_tokenizer or f"{cell.stage}@{keys[place]}" in locked:
-                    found[name].append(cell)
-        return found
+                    by_name[name].append(cell)
+        return by_name
 
-    def lacks(self, setting: Setting) -> str:
+    def missing_input(self, setting: Setting) -> str:
         """Return what a configuration needs to run, from study gallery; "" if it lacks nothing."""
-        return str(self.lacking.get(setting.group, {}).get(setting.choice.rpartition("/")[2], ""))
+        return str(self.missing_inputs.get(setting.group, {}).get(setting.choice.rpartition("/")[2], ""))
 
     @property
-    def lacking(self) -> Mapping[str, Mapping[str, str]]:
+    def missing_inputs(self) -> Mapping[str, Mapping[str, str]]:
         """Return what configurations need to run, by group and name, from study gallery."""
         return self._studies["gallery"].reported["lacks"]
 
@@ -258,25 +258,27 @@ class Catalogue:
         """List modules whose docstrings name the id, what its configurations name, and what docs/systems.yaml adds."""
         named = {name for name, ids in self._modules.items() if system.id in ids}
         for setting in system.settings:
-            said = self.said(setting)
+            entry = self.content(setting)
             if setting.group == "recipe":
-                chosen = {group: said["choices"].get(group) for group in ("model", "objective")}
-                said = {group: self.conf.says(group, choice) for group, choice in chosen.items() if choice}
-            named |= {target for target in _targets(said) if target.startswith("retable.")}
-        named = {name for name in named if name.split(".")[1] not in _BESIDE} | set(system.said.get("code", ()))
+                chosen = {group: entry["choices"].get(group) for group in ("model", "objective")}
+                entry = {group: self.conf.read(group, choice) for group, choice in chosen.items() if choice}
+            named |= {target for target in _targets(entry) if target.startswith("retable.")}
+        named = {name for name in named if name.split(".")[1] not in _SHARED_PACKAGES} | set(
+            system.entry.get("code", ())
+        )
         return sorted(name for name in named if not any(other.startswith(f"{name}.") for other in named))
 
     @cached_property
     def _modules(self) -> dict[str, tuple[str, ...]]:
-        found = {}
+        by_name = {}
         for path in sorted((ROOT / "src/retable").rglob("*.py")):
             docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            found[".".join(path.relative_to(ROOT / "src").with_suffix("").parts)] = ids_of(docstring)
-        return found
+            by_name[".".join(path.relative_to(ROOT / "src").with_suffix("").parts)] = ids_of(docstring)
+        return by_name
 
     def _cells(self, system: System) -> dict[str, list[Cell]]:
         """Return, by study, the cells that a configuration of the system makes."""
-        keep = system.said.get("stages", ())
+        keep = system.entry.get("stages", ())
 
         def is_of(cell: Cell) -> bool:
             return (not keep or cell.stage in keep) and any(_makes(setting, cell) for setting in system.settings)
@@ -306,20 +308,20 @@ class Catalogue:
 
     def _kind(self, task: str) -> str:
         """Return the name of a task in tables: its kind if that has its own table, otherwise its name."""
-        target = self.conf.says("task", task)["task"]["_target_"]
+        target = self.conf.read("task", task)["task"]["_target_"]
         if target not in self._kinds:
-            self._kinds[target] = self.conf.class_says(target, "kind")
+            self._kinds[target] = self.conf.class_attribute(target, "kind")
         return self._kinds[target] or task
 
     def _tables(self, study: str) -> Mapping[tuple[str, str, str], list[Number]]:
         """Return the headline numbers of a study by task ("" without a task), corpus and system."""
         if study not in self._read:
-            found: dict[tuple[str, str, str], list[Number]] = defaultdict(list)
+            by_name: dict[tuple[str, str, str], list[Number]] = defaultdict(list)
             for table, (title, metrics, scale) in HEADLINES.items():
                 if (path := STUDIES / study / "results" / f"{table}.csv").is_file():
                     for key, number in _headlines(study, path, title, metrics, scale):
-                        found[key].append(number)
-            self._read[study] = found
+                        by_name[key].append(number)
+            self._read[study] = by_name
         return self._read[study]
 
 
@@ -330,14 +332,14 @@ def _makes(setting: Setting, cell: Cell) -> bool:
     return cell.stage == setting.choice if not setting.group else setting.choice in cell.choices(setting.group)
 
 
-def _targets(said: Any) -> Iterator[str]:
+def _targets(entry: Any) -> Iterator[str]:
     """Yield the classes in a configuration."""
-    if isinstance(said, dict):
-        yield from (value for key, value in said.items() if key == "_target_" and isinstance(value, str))
-        for value in said.values():
+    if isinstance(entry, dict):
+        yield from (value for key, value in entry.items() if key == "_target_" and isinstance(value, str))
+        for value in entry.values():
             yield from _targets(value)
-    elif isinstance(said, list):
-        for value in said:
+    elif isinstance(entry, list):
+        for value in entry:
             yield from _targets(value)
 
 
@@ -349,18 +351,18 @@ def _headlines(
     for row in _rows(path):
         rows[row["task"], row["corpus"], row["system"]].setdefault(f"{row['split']}/{row['metric']}", row)
     for (task, corpus, system), measured in rows.items():
-        found = [measured[name] for name in metrics if name in measured]
-        if not found:
+        available = [measured[name] for name in metrics if name in measured]
+        if not available:
             continue
-        row = found[0]
-        said = [title or f"{task}: {row['metric']}", row["split"] if row["split"] != "total" else ""]
-        said += [task] if title and task not in (path.stem, "tokenizer") else []
+        row = available[0]
+        labels = [title or f"{task}: {row['metric']}", row["split"] if row["split"] != "total" else ""]
+        labels += [task] if title and task not in (path.stem, "tokenizer") else []
         number = Number(
             study=study,
             table=path.stem,
             corpus=corpus,
             system=system,
-            metric=", ".join(filter(None, said)).replace("_", " "),
+            metric=", ".join(filter(None, labels)).replace("_", " "),
             mean=_shown(row, scale, "{mean} ± {std}"),
             runs=int(row["n"] or 0),
             interval=_shown(row, scale, "{ci_low} to {ci_high}"),

@@ -53,7 +53,7 @@ class Pages:
         index = [INDEX]
         for family in self.catalogue.families:
             page = f"systems/{family['page']}.md"
-            own = [self.catalogue.systems[said["id"]] for said in family["systems"]]
+            own = [self.catalogue.systems[entry["id"]] for entry in family["systems"]]
             body = "\n".join(self._system(page, system) for system in own)
             note = "Shares, accuracies and correlations among the results are times 100."
             write(page, f"# {family['title']}\n\n{family['about']} {note}\n\n{body}")
@@ -62,7 +62,7 @@ class Pages:
             index.append("| --- | --- | ---: | ---: | --- | --- |")
             for system in own:
                 recipes = sum(setting.group == "recipe" for setting in system.settings)
-                link = f"[{system.said['name']}]({family['page']}.md#{system.id})"
+                link = f"[{system.entry['name']}]({family['page']}.md#{system.id})"
                 cells = [system.id, link, *(str(count or "–") for count in (recipes, len(system.checks)))]
                 index.append(f"| {' | '.join([*cells, *self._shown(system)])} |")
         write("systems/index.md", "\n".join(index) + "\n")
@@ -75,20 +75,20 @@ class Pages:
         page = "systems/index.md"
         if system.ran:
             number = min(system.ran, key=lambda each: (not each.published, each.study == "gallery", -each.runs))
-            beside = f", published {number.published}" * bool(number.published)
-            return self._study(page, number.study), f"{number.system}: {number.metric} {number.mean}{beside}"
+            published = f", published {number.published}" * bool(number.published)
+            return self._study(page, number.study), f"{number.system}: {number.metric} {number.mean}{published}"
         if system.shown:
             _, study, _, name = Path(system.shown[0]).parts
             return self._study(page, study), f"[{Path(name).stem}]({self.files.link(page, system.shown[0])})"
-        return "–", plain(system.said.get("lacks") or system.said["missing"])
+        return "–", plain(system.entry.get("lacks") or system.entry["missing"])
 
     def _system(self, page: str, system: System) -> str:
-        said = system.said
-        parts = [f"## {system.id} {said['name']} {{ #{system.id} }}\n", said["definition"], ""]
-        if "source" in said:
-            parts.append(f"**Source:** {said['source']}.\n")
-        if "missing" in said:
-            return "\n".join([*parts, f"**{said['missing']}**\n"])
+        entry = system.entry
+        parts = [f"## {system.id} {entry['name']} {{ #{system.id} }}\n", entry["definition"], ""]
+        if "source" in entry:
+            parts.append(f"**Source:** {entry['source']}.\n")
+        if "missing" in entry:
+            return "\n".join([*parts, f"**{entry['missing']}**\n"])
         code = ", ".join(f"[`{name.removeprefix('retable.')}`][{name}]" for name in system.code)
         parts.append(f"**Code:** {code}.\n")
         parts += ["**Checked:**\n", *self._checks(page, system.checks), ""] if system.checks else []
@@ -114,10 +114,10 @@ class Pages:
         return f"[{words}]({self.files.link(page, f'tests/{path}', function.lineno)})" + " (on real data)" * real
 
     def _setting(self, page: str, setting: Setting) -> str:
-        said = self.catalogue.said(setting)
-        choices = {group: choice for group, choice in said["choices"].items() if choice is not None}
+        entry = self.catalogue.content(setting)
+        choices = {group: choice for group, choice in entry["choices"].items() if choice is not None}
         settings = {"defaults": choices} if choices else {}
-        settings |= {key: value for key, value in said.items() if key != "choices"}
+        settings |= {key: value for key, value in entry.items() if key != "choices"}
         shown = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None)
         lines = [
             f'??? example "{setting.group or "stage"} {setting.choice}"',
@@ -138,7 +138,7 @@ class Pages:
     def _ran(self, page: str, setting: Setting) -> str:
         if studies := self.catalogue.ran_in(setting):
             return f"Has run in {', '.join(self._study(page, name) for name in studies)}."
-        return f"Has not run; it lacks {plain(self.catalogue.lacks(setting))}."
+        return f"Has not run; it lacks {plain(self.catalogue.missing_input(setting))}."
 
     def _study(self, page: str, name: str) -> str:
         if name in self.reports:
@@ -151,7 +151,7 @@ class Pages:
             links = (f"[{path.parts[1]}/{path.name}]({link})" for path, link in parts)
             yield f"**Results:** {', '.join(links)}.\n"
         if not system.numbers:
-            yield "" if system.shown else f"**Results:** in no table. What lacks: {plain(system.said['lacks'])}\n"
+            yield "" if system.shown else f"**Results:** in no table. What lacks: {plain(system.entry['lacks'])}\n"
             return
         table = self._table(page, system.numbers)
         if len(system.numbers) <= FEW:

@@ -32,9 +32,9 @@ def adapt(cfg: DictConfig) -> None:
     weights = require(cell / "model.safetensors")
     require_tokens(cell, cfg.tokens)
     system, adaptation = load_system(cell), build(cfg.adaptation, "adaptation")
-    if not isinstance(system, adaptation.asks_for):
+    if not isinstance(system, adaptation.requires):
         raise UsageError(
-            f"{cell} is not a {adaptation.asks_for.__name__}, which adaptation={chosen('adaptation')} needs; write the "
+            f"{cell} is not a {adaptation.requires.__name__}, which adaptation={chosen('adaptation')} needs; write the "
             "cell of a left-to-right neural model, such as recipe=recurrent/lstm or transformer/gpt"
         )
     tokenizer = require(folder / "tokenizer.json")

@@ -44,9 +44,9 @@ def evaluate(cfg: DictConfig) -> None:
         system = load_system(source)
     benchmarks = {key: build(part, f"benchmark.{key}") for key, part in cfg.benchmark.items()}
     for key, benchmark in benchmarks.items():
-        if not isinstance(system, benchmark.asks_for):
+        if not isinstance(system, benchmark.requires):
             raise UsageError(
-                f"{source} is not a {benchmark.asks_for.__name__}, which benchmark {key} needs; write another benchmark"
+                f"{source} is not a {benchmark.requires.__name__}, which benchmark {key} needs; write another benchmark"
             )
     named = dict.fromkeys(path for benchmark in benchmarks.values() for path in benchmark.inputs)
     cells += sorted({path.parent for path in named if (path.parent / "run.json").exists()})

@@ -17,7 +17,7 @@ def finetune(cfg: DictConfig) -> None:
 
     from pipelines.app import training
     from pipelines.app.init_from import initialise, open_checkpoint
-    from pipelines.app.task_text import draw, open_text
+    from pipelines.app.task_text import subsample, text_of_task
     from pipelines.config.conf import FULL
     from retable.core.artifacts import require, write_json
     from retable.core.errors import UsageError
@@ -41,11 +41,11 @@ def finetune(cfg: DictConfig) -> None:
         require(path)
     examples = {split: task.examples(split) for split in task.splits}
     if cfg.examples is not None:
-        examples["train"] = draw(examples["train"], cfg.examples, cfg.seed)
+        examples["train"] = subsample(examples["train"], cfg.examples, cfg.seed)
     for line in task.warnings(examples):
         _warn(line)
     if (checkpoint := open_checkpoint(cfg)) is None:
-        text, vectors, inputs = open_text(cfg, task, kind, examples)
+        text, vectors, inputs = text_of_task(cfg, task, kind, examples)
     else:
         text, vectors, inputs = checkpoint.tokenizer, {}, []
 
@@ -85,7 +85,7 @@ def finetune(cfg: DictConfig) -> None:
             record.files += task.write(record.folder, split, examples[split], predictions)
         record.extra["vocab_size"] = text.vocab_size
         record.extra["examples"] = {split: len(rows) for split, rows in examples.items()}
-        record.extra["shortened"] = {split: rows.shortened for split, rows in encoded.items()}
+        record.extra["shortened"] = {split: rows.truncated for split, rows in encoded.items()}
         if cfg.examples is not None:
             record.extra["protocol"] = f"{len(examples['train'])} labels"
         record.extra |= task.facts(examples)

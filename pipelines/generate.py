@@ -69,20 +69,20 @@ def write(cfg: DictConfig, cell: Path, system: System, path: Path, computed: dic
         cells.append(strategy.discriminator.cell)
     with run_folder(cfg, inputs, cells, run["system"], run["seed"], corpus=run["corpus"]) as record:
         record.costs |= computed
-        found = [
+        completions = [
             (prompt, begun, completion)
             for prompt, begun, several in zip(prompts, ids, strategy(writer.model, ids, writer.end), strict=True)
             for completion in several
         ]
-        texts = [writer.read(begun, completion.ids) for _, begun, completion in found]
+        texts = [writer.read(begun, completion.ids) for _, begun, completion in completions]
         with (record.folder / "samples.jsonl").open("w", encoding="utf-8") as file:
-            for (prompt, _, completion), text in zip(found, texts, strict=True):
+            for (prompt, _, completion), text in zip(completions, texts, strict=True):
                 row = {"prompt": prompt, "text": text, "log_prob": round(completion.log_prob, 4)}
                 row |= {"tokens": len(completion.ids), "strategy": cfg.strategy}
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
         with (record.folder / "samples.txt").open("w", encoding="utf-8") as file:
-            file.writelines(f"{prompt} | {text}\n\n" for (prompt, _, _), text in zip(found, texts, strict=True))
-        record.metrics = measure([completion for _, _, completion in found], texts)
+            file.writelines(f"{prompt} | {text}\n\n" for (prompt, _, _), text in zip(completions, texts, strict=True))
+        record.metrics = measure([completion for _, _, completion in completions], texts)
         record.files += ["samples.jsonl", "samples.txt"]
         record.extra["strategy"] = cfg.strategy
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipelines.config.errors import one_line_errors
 from pipelines.config.project import CODE
-from pipelines.study.code_reached import code, reached_by
+from pipelines.study.code_reached import code, entry_points_of
 from pipelines.study.compose import as_yaml, composing, conf, mistakes_of, plan_of, set_study
 from pipelines.study.dvc_project import MEASURED
 from retable.core.digests import digest, digest_of
@@ -37,9 +37,9 @@ def report_plan(study: Study) -> str:
     """
     tables = conf().tables()
     chosen = {(group, name) for cell in study.cells.values() for group in MEASURED for name in cell.choices(group)}
-    measured = [conf().says(*each) for each in sorted(chosen)]
+    measured = [conf().read(*each) for each in sorted(chosen)]
     content = {"study": study.name, "cells": sorted(study.cells), "said": dict(study.reported), "tables": tables}
-    content["code"] = code().fingerprint(reached_by("report", tables, measured))
+    content["code"] = code().fingerprint(entry_points_of("report", tables, measured))
     texts = CODE["retable"] / "reporting"  # published numbers and templates are not Python code
     files = [texts / "references.yaml", *texts.glob("templates/*")]
     content["texts"] = digest_of({path.name: digest(path) for path in files})

@@ -13,7 +13,7 @@ from pipelines.config.conf import build_task, chosen
 from pipelines.executors.executor import workers
 from retable.core.settings import build
 from retable.corpora.overlap import text_overlap
-from retable.inference.build import asks
+from retable.inference.build import takes_setting
 
 # Control characters in UTF-8: ASCII's without white space and separators, and U+0080 to U+009F without NEL.
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1b\x7f]|\xc2[\x80-\x84\x86-\x9f]")
@@ -31,8 +31,8 @@ def prepare(cfg: DictConfig) -> None:
         workers(record.scratch) as spread,
     ):
         given: dict[str, Any] = {"tasks": tasks} if tasks else {}
-        given |= {"spread": spread} if asks(cfg.corpus.write, "spread") else {}
-        given |= {"unit": cfg.corpus.unit} if asks(cfg.corpus.write, "unit") else {}
+        given |= {"spread": spread} if takes_setting(cfg.corpus.write, "spread") else {}
+        given |= {"unit": cfg.corpus.unit} if takes_setting(cfg.corpus.write, "unit") else {}
         record.metrics = build(cfg.corpus.write, "corpus.write", folder=record.folder, **given)
         train, test = (record.folder / f"{split}.txt" for split in ("train", "test"))
         if train.exists() and test.exists():
@@ -43,7 +43,7 @@ def prepare(cfg: DictConfig) -> None:
             _warn_of_control_characters(path, Path("outputs/prepare", cfg.out, path.name))
 
 
-def _warn_of_control_characters(path: Path, called: Path) -> None:
+def _warn_of_control_characters(path: Path, display_name: Path) -> None:
     """Print the number of lines with control characters, which are rarely intended, and the first such line.
 
     The characters stay in the text, so that it is the same as for other programs.
@@ -53,7 +53,7 @@ def _warn_of_control_characters(path: Path, called: Path) -> None:
     if numbers:
         lines = f"{len(numbers)} lines have" if len(numbers) > 1 else "1 line has"
         kinds = "control characters, such as NUL or a terminal's escapes"
-        print(f"warning: {called}: {lines} {kinds}, first line {numbers[0]}; they are kept", file=sys.stderr)
+        print(f"warning: {display_name}: {lines} {kinds}, first line {numbers[0]}; they are kept", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pipelines.config.conf import chosen
 from retable.core.artifacts import require
 from retable.core.errors import UsageError
 from retable.core.settings import build
-from retable.inference.build import asks, build_batches, build_counted, build_model, build_objective
+from retable.inference.build import build_batches, build_counted, build_model, build_objective, takes_setting
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 
@@ -64,7 +64,7 @@ def learn(cfg: DictConfig) -> None:
     if cfg.compile:
         model.compile()
     batches = build_batches(cfg, tokenizer, folder, "train", cfg.seed)
-    if asks(cfg.batches, "units"):
+    if takes_setting(cfg.batches, "units"):
         inputs += [require(folder / f"{split}.units.npy") for split in ("train", "validation")]
 
     if cfg.get("validation_scorer"):

@@ -30,7 +30,7 @@ from retable.tokenizers.tokenizer import Lost, Tokenizer, read_tokens
 def tokenize(cfg: DictConfig) -> None:
     text = Path("outputs/prepare", cfg.text)
     if cfg.tokenizer.train is None:
-        return take_over(cfg, text)
+        return copy_tokens(cfg, text)
     splits = {split: require(text / f"{split}.txt") for split in SPLITS}
     closed = [require(text / cfg.corpus.vocabulary)] if cfg.corpus.get("vocabulary") else []
     files = [Path(value) for value in cfg.tokenizer.train.values() if isinstance(value, str) and Path(value).is_file()]
@@ -59,7 +59,7 @@ def tokenize(cfg: DictConfig) -> None:
         record.extra["tokenizer_digest"] = tokenizer.digest
 
 
-def take_over(cfg: DictConfig, text: Path) -> None:
+def copy_tokens(cfg: DictConfig, text: Path) -> None:
     """Copy the tokens and the tokenizer that a corpus of token ids came with."""
     names = ["tokenizer.json", *(f"{split}{end}" for split in SPLITS for end in (".bin", ".units.npy"))]
     files = [require(require(text) / "train.txt").with_name(name) for name in names]

@@ -86,8 +86,8 @@ def test_a_part_is_built_with_what_is_given():
         ({"_partial_": "maybe"}, "model._partial_=maybe"),
         ({"d_cell": {"_target_": "os.system"}}, "model.d_cell: _target_=os.system is not in retable.*"),
         ({"d_cell": [{"_target_": "os.system"}]}, "model.d_cell contains a _target_ but only plain values are allowed"),
-        ({"d_cell": CARRIED}, "model.d_cell can't be retable.evaluation.likelihood.Carried"),
-        ({"init_range": 0.2}, "model.init_range=0.2 can't be set: it comes from the data"),
+        ({"d_cell": CARRIED}, "model.d_cell cannot be retable.evaluation.likelihood.Carried"),
+        ({"init_range": 0.2}, "model.init_range=0.2 cannot be set: it comes from the data"),
         ({"d_model": None}, "model.d_model"),
     ],
 )  # fmt: skip

@@ -83,4 +83,4 @@ def test_a_system_is_what_the_plan_takes_it_for(name):
 def test_each_asks_for_a_kind(group):
     files = [*(CONF / group).glob("*.yaml")]
     targets = {target for file in files if (target := OmegaConf.load(file).get("_target_"))}
-    assert targets and {get_class(target).asks_for for target in targets} <= {*KINDS.values()}
+    assert targets and {get_class(target).requires for target in targets} <= {*KINDS.values()}

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines.app.run_folder import loaded_from
-from pipelines.study.code_reached import code, reached_by
+from pipelines.study.code_reached import code, entry_points_of
 from retable.core.artifacts import read_json, require
 from retable.core.digests import DIGESTS, digest, digest_of, write_digests
 from retable.core.errors import UsageError, require_file
@@ -19,7 +19,7 @@ def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], c
     """Return a digest of all that a benchmark's scores depend on: settings, data, system and code."""
     settings = OmegaConf.to_container(cfg.benchmark[name], resolve=True)
     digests = {str(path): digest(path) for path in (*inputs, *map(require_input, benchmark.inputs))}
-    reached = reached_by("evaluate", {"benchmark": settings}, *loaded_from(cells))
+    reached = entry_points_of("evaluate", {"benchmark": settings}, *loaded_from(cells))
     return digest_of([settings, cfg.trainer.precision, digests, code().fingerprint(reached)])
 
 

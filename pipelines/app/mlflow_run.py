@@ -29,7 +29,7 @@ _HEADLINE = (
 
 
 def run_spec(
-    key: str, place: str, config: Any, said: Mapping[str, Any], digests: Mapping[str, str], upstream: Sequence[Path]
+    key: str, place: str, config: Any, facts: Mapping[str, Any], digests: Mapping[str, str], upstream: Sequence[Path]
 ) -> RunSpec:
     """Return the specification of a cell's run.
 
@@ -37,25 +37,25 @@ def run_spec(
         key: digest of the cell's configuration, inputs and code.
         place: the cell's place without its stage.
         config: its configuration.
-        said: facts for tags; stage, task, study and git_commit are required.
+        facts: facts for tags; stage, task, study and git_commit are required.
         digests: digests of the files that it reads, by path.
         upstream: the cells that it is made from.
     """
-    tags = {f"retable.{k}": str(v) for k, v in said.items() if v is not None}
-    tags |= {"mlflow.source.name": module_of(said["stage"]), "mlflow.note.content": _note(said["stage"])}
+    tags = {f"retable.{k}": str(v) for k, v in facts.items() if v is not None}
+    tags |= {"mlflow.source.name": module_of(facts["stage"]), "mlflow.note.content": _note(facts["stage"])}
     tags["retable.data_digest"] = digest_of(digests)[:16]
-    if said["git_commit"]:
-        tags["mlflow.source.git.commit"] = said["git_commit"]
-    measures = said["stage"] in MEASURING and upstream
+    if facts["git_commit"]:
+        tags["mlflow.source.git.commit"] = facts["git_commit"]
+    measures = facts["stage"] in MEASURING and upstream
     return RunSpec(
-        _name(said["stage"], place, said["task"]),
+        _name(facts["stage"], place, facts["task"]),
         key,
         {name: str(value) for name, value in headline(config).items()},
         tags,
         [*data_sets(digests)],
         [str(cell) for cell in upstream],
         _measures(place, config) if measures else None,
-        _study(said["study"]) if said["study"] else None,
+        _study(facts["study"]) if facts["study"] else None,
         environment.parent_run(),
         monitored="trainer" in config,
     )

@@ -23,12 +23,12 @@ def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable
     if not made:
         yield []
         return
-    from retable.training.observers import handed_to
+    from retable.training.observers import point_log
 
     for logger in made.values():
         logger.log_hyperparams(settings)
     try:
-        yield [handed_to(logger) for logger in made.values()]
+        yield [point_log(logger) for logger in made.values()]
     finally:
         for logger in made.values():
             logger.finalize("finished")
@@ -42,7 +42,7 @@ def callbacks(cfg: DictConfig) -> list[Any]:
     from retable.training.callbacks import Minutes, Rates, ValidationLoss
 
     made = [_made("callbacks", name, each) for name, each in (cfg.get("callbacks") or {}).items()]
-    made += [Minutes(), Rates(), ValidationLoss(taught)]
+    made += [Minutes(), Rates(), ValidationLoss(trainable_rows)]
     if path := environment.progress():
         from retable.training.observers import Steps
 
@@ -54,8 +54,8 @@ def callbacks(cfg: DictConfig) -> list[Any]:
     return made
 
 
-def taught(measure: Any, piece: Any) -> Any:
-    """Return the places and batch of those examples in a piece of validation that have a training loss.
+def trainable_rows(measure: Any, batch: Any) -> Any:
+    """Return the places and batch of those examples in a batch of validation that have a training loss.
 
     Returns None without such examples, or if the measure has its own loss.
     """
@@ -66,9 +66,9 @@ def taught(measure: Any, piece: Any) -> Any:
     if not isinstance(measure, Predictions):
         return None
     # A private name: a public one would change the fingerprint of all tasks' cells.
-    places, encoded = piece[0], measure._encoded
-    if encoded.taught is None or (kept := np.isin(places, encoded.taught)).all():
-        return piece
+    places, encoded = batch[0], measure._encoded
+    if encoded.trainable is None or (kept := np.isin(places, encoded.trainable)).all():
+        return batch
     return (places[kept], encoded.pad(places[kept])) if kept.any() else None
 
 

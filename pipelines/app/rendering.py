@@ -41,12 +41,12 @@ def record_of(records: Path, cell: Cell) -> Path:
     return records / f"{cell.place}.json"
 
 
-def render(study: Study, tries: dict[str, list[Result]] | None = None) -> Path:
-    """Write the tables, figures and report of a study from its records and `tries`; return the path of its page."""
-    out = Path("work/report") if tries else Path(f"{files_of_study()}results")
+def render(study: Study, adhoc_results: dict[str, list[Result]] | None = None) -> Path:
+    """Write the report of a study from its records and `adhoc_results`; return the path of its page."""
+    out = Path("work/report") if adhoc_results else Path(f"{files_of_study()}results")
     refuse_all_but_a_report(out)
     with replace(out, WORK / "report.begun", WORK / "report.replaced") as begun:
-        write_results(study, tries or {}, begun)
+        write_results(study, adhoc_results or {}, begun)
     return out / "report.html"
 
 
@@ -56,8 +56,8 @@ def print_latex(study: Study) -> None:
         print("\n".join(map(latex_table, write_results(study, {}, Path(folder)))), end="")
 
 
-def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> list[Table]:
-    """Write the tables, figures and report of a study from its records and `tries` into `out`; return the tables."""
+def write_results(study: Study, adhoc_results: dict[str, list[Result]], out: Path) -> list[Table]:
+    """Write the report, tables and figures of records and `adhoc_results` into `out`; return the tables."""
     root = files_of_study()
     results: dict[str, list[Result]] = {name: [] for name in STAGES}
     for cell in study.cells.values():
@@ -65,7 +65,7 @@ def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> li
     further = _further_seeds(study, root)
     for path, cell in further.items():
         results[cell.stage] += read_results(path)
-    for name, others in tries.items():
+    for name, others in adhoc_results.items():
         results[name] += others
     sections: dict[str, Any] = {key: value for key, value in study.reported.items() if key not in NOT_RENDERED}
     keys = keys_of(study)
@@ -74,7 +74,7 @@ def write_results(study: Study, tries: dict[str, list[Result]], out: Path) -> li
     }
     makings |= {cell.place: Making(cell.command, "", cell.set) for cell in further.values()}
     cells = {result.name: result for listed in results.values() for result in listed}
-    present = {name: found for name in cells if (found := read_record(Path("outputs", name)))}
+    present = {name: record for name in cells if (record := read_record(Path("outputs", name)))}
     sections |= {"rates": study.rates, "makings": makings, "remote": remote()}
     if further:
         sections["tuned"] = " ".join(filter(None, (sections.get("tuned"), _seeds_line(study, further.values()))))

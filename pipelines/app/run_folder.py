@@ -24,7 +24,7 @@ from pipelines.config.conf import debugging, in_mlflow, of_result, overrides, st
 from pipelines.config.environment import ENGINE
 from pipelines.config.errors import ThereAlready, is_main_process
 from pipelines.study.adhoc import difference
-from pipelines.study.code_reached import LOADED, code, own_part, reached_by
+from pipelines.study.code_reached import LOADED, code, entry_points_of, own_part
 from retable.core import artifacts
 from retable.core.digests import FORMAT, digest, digest_of
 from retable.core.publishing import (
@@ -126,7 +126,7 @@ def run_folder(
     with _held(stage, place, facts):
         making = _making(stage, place, config, facts, inputs, upstream)
         if not is_main_process():
-            with _thrown_away(making) as record:
+            with _discarded(making) as record:
                 yield record
             return
         if environment.is_job() and artifacts.read_record(making.out).get("key") == making.key:
@@ -189,14 +189,14 @@ def _making(
 ) -> Making:
     digests = {str(path): digest(artifacts.require(path)) for path in inputs}
     own = own_part(stage, config)
-    reached = code().fingerprint(reached_by(stage, own, *loaded_from(upstream)))
+    reached = code().fingerprint(entry_points_of(stage, own, *loaded_from(upstream)))
     key = digest_of([stage, str(output_folder(stage, place)), own, digests, reached])
     holding = [path.parent for path in inputs if (path.parent / "run.json").exists()]
     return Making(stage, place, config, facts, digests, [*dict.fromkeys([*upstream, *holding])], key)
 
 
 @contextlib.contextmanager
-def _thrown_away(making: Making) -> Iterator[RunFolder]:
+def _discarded(making: Making) -> Iterator[RunFolder]:
     """Yield an open cell whose files are discarded, for processes other than the main one."""
     making.scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as nowhere:
@@ -235,7 +235,7 @@ def _run(tracked: bool, making: Making, made: Mapping[str, Any]) -> Iterator["Ru
     from retable.tracking.run import start
 
     project = os.path.relpath(artifacts.project_folder(), artifacts.root())
-    tags = {"cell": _called(making.out), "folder": project, **making.facts, **made}
+    tags = {"cell": _display_name(making.out), "folder": project, **making.facts, **made}
     run = start(run_spec(making.key, making.place, making.config, tags, making.digests, making.cells))
     try:
         yield run
@@ -278,7 +278,7 @@ def _written(making: Making, log: Callable[[Any], None]) -> Iterator[RunFolder]:
         yield record
         OmegaConf.save(OmegaConf.create(making.config), folder / "config.yaml")
         artifacts.write_metrics(folder, record.metrics)
-        origins = {"made_from": [*map(_called, making.cells)], "digests": making.digests, "format": FORMAT}
+        origins = {"made_from": [*map(_display_name, making.cells)], "digests": making.digests, "format": FORMAT}
         if (
             threads := record.costs.get("threads", 1)
         ) != 1:  # the order of additions, so the last digits, depends on it
@@ -338,7 +338,7 @@ def _same_threads(scratch: Path) -> Iterator[None]:
             kept.unlink(missing_ok=True)
 
 
-def _called(cell: Path) -> str:
+def _display_name(cell: Path) -> str:
     """Return a cell's place, such as `pretrain/grammar/lstm-1`; outside of `outputs/` its whole path."""
     return str(cell).removeprefix("outputs/")
 

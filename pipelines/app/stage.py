@@ -29,7 +29,7 @@ from retable.core import trust
 from retable.core.errors import UsageError, show_warnings_in_one_line
 from retable.core.publishing import check_owner, check_path
 from retable.core.stages import STAGES
-from retable.training.signals import go_quietly, listen
+from retable.training.signals import listen, reset_handlers
 
 ASKING = {"--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc"}  # flags that run nothing
 
@@ -76,7 +76,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
                     refuse_foreign_nodes(function.__name__, sys.argv[1:])
                 application()
         finally:
-            go_quietly()
+            reset_handlers()
 
     return main
 

@@ -19,7 +19,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 Vectors = dict[str, np.ndarray]
 
 
-def open_text(
+def text_of_task(
     cfg: DictConfig, task: Task[Example, Any], model: type[Model], examples: Mapping[str, Sequence[Example]]
 ) -> tuple[Text, Vectors, list[Path]]:
     """Open the tokenizer or build the vocabulary that turns a task's texts into ids.
@@ -33,9 +33,9 @@ def open_text(
     Returns: the tokenizer, or the vocabulary of the examples' words (empty for a task without words); the vectors of
         its words in `cfg.embedding`; and the files read.
     """
-    if task.wordless:
+    if task.has_no_text:
         return Vocabulary([], []), {}, []
-    if not (task.in_words and model.spelt):
+    if not (task.in_words and model.reads_words):
         path = require(Path("outputs/tokenize", cfg.tokens, "tokenizer.json"))
         return Tokenizer.load(path), {}, [path]
     texts = {split: list(task.words(rows)) for split, rows in examples.items()}
@@ -48,7 +48,7 @@ def open_text(
     return Vocabulary.of_texts(texts["train"], others, vectors), vectors, inputs
 
 
-def draw(examples: Sequence[Example], number: int, seed: int) -> list[Example]:
+def subsample(examples: Sequence[Example], number: int, seed: int) -> list[Example]:
     """Draw `number` examples without replacement and return them in their original order.
 
     With the same seed, a smaller sample is a subset of a larger one.

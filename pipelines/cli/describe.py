@@ -28,7 +28,7 @@ def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str 
     conf = configurations()
     conf.require("tokenizer", tokenizer_name, "TOKENIZER")
     units = {
-        name: conf.says("corpus", conf.require("corpus", name, where))["unit"]
+        name: conf.read("corpus", conf.require("corpus", name, where))["unit"]
         for where, name in (("CORPUS", corpus), ("--other", other))
         if name is not None
     }

@@ -140,4 +140,4 @@ def _tokens(corpus: str, tokenizer: Tokenizer) -> str:
 
 
 def _unit(corpus: str) -> str:
-    return str(conf().says("corpus", corpus)["unit"])
+    return str(conf().read("corpus", corpus)["unit"])

@@ -137,7 +137,7 @@ def graph(study: Study = None) -> None:
         from pipelines.config.project import enter_project
         from pipelines.study.dvc_project import graph
 
-        enter_project(study, say=True)
+        enter_project(study, show_folder=True)
         graph()
 
 
@@ -262,19 +262,19 @@ def show(cell: Cell) -> None:
     _report_changed([folder], "the cell was made from the earlier text")
     run = read_run(folder)
     seed = "imported" if "imported" in run else f"seed {run['seed']}"
-    _say(f"{folder}: {run['system']} on {run['corpus']}, {seed}")
+    _print(f"{folder}: {run['system']} on {run['corpus']}, {seed}")
     if run["stage"] in SYSTEM_STAGES:
         print(f"can        {', '.join(retable.load(folder).can)}")
-    _say(f"made from  {', '.join(run['made_from']) or run.get('imported', 'nothing')}")
+    _print(f"made from  {', '.join(run['made_from']) or run.get('imported', 'nothing')}")
     for name, value in sorted(read_json(folder / "metrics.json").items()):
-        _say(f"{name:31} {value:.6g}")
+        _print(f"{name:31} {value:.6g}")
     *_, outputs = folder.resolve().parents[:3]
     place = folder.resolve().relative_to(outputs).as_posix()
     for path in sorted(outputs.glob("evaluate/*/*/run.json")):
         if place in read_run(path.parent)["made_from"]:
-            _say(f"measured   {os.path.relpath(path.parent)}")
+            _print(f"measured   {os.path.relpath(path.parent)}")
             for name, value in main_scores(read_json(path.with_name("metrics.json")), 8).items():
-                _say(f"{name:31} {value:.6g}")
+                _print(f"{name:31} {value:.6g}")
 
 
 @app.command()
@@ -344,13 +344,13 @@ def generate(
     settings["special_tokens"] = special_tokens
     if strategy == "beam" or n > 1:
         for text, log_prob in system.alternatives(prompt, strategy, max_new_tokens=max_new_tokens, n=n, **settings):
-            _say(f"{log_prob:9.3f}  {text}")
+            _print(f"{log_prob:9.3f}  {text}")
         return
     pieces = system.stream(prompt, strategy, max_new_tokens=max_new_tokens, **settings)
-    _say(prompt if system.goes_on else "", end="")
+    _print(prompt if system.continues_prompt else "", end="")
     empty = True
     for piece in pieces:
-        _say(piece, end="")
+        _print(piece, end="")
         empty = False
     print()
     if empty:
@@ -397,13 +397,13 @@ def tag(cell: Cell, texts: Texts) -> None:
     Words are separated by spaces.
     """
     for words in _able(cell, "tag").tag(texts):
-        _say(" ".join(f"{word}/{label}" for word, label in words))
+        _print(" ".join(f"{word}/{label}" for word, label in words))
 
 
 @app.command()
 def answer(cell: Cell, question: str, context: str) -> None:
     """Answer a question from a paragraph."""
-    _say(_able(cell, "answer").answer(question, context))
+    _print(_able(cell, "answer").answer(question, context))
 
 
 @app.command()
@@ -423,7 +423,7 @@ def translate(
     if strange := unknown_words(system.tokenizer, texts):
         raise UsageError(f"{system.folder}: unknown words {', '.join(strange)}; use words of its training text")
     if attention is None:
-        _say("\n".join(system.translate(texts)))
+        _print("\n".join(system.translate(texts)))
         return
     if "attend" not in system.can:
         raise UsageError(f"{system.folder} has no attention to the source; leave --attention out")
@@ -435,7 +435,7 @@ def translate(
     from retable.reporting.figures import write_figure
 
     for number, translation in enumerate(system.attend(texts), 1):
-        _say(translation.text)
+        _print(translation.text)
         place = attention.with_stem(f"{attention.stem}-{number}") if len(texts) > 1 else attention
         write_figure(alignment_map(translation.source, translation.written, translation.weights), place)
 
@@ -453,7 +453,7 @@ def neighbours(
     system = _able(cell, "neighbours")
     for word in words:
         near = ", ".join(f"{other} {cosine:.3f}" for other, cosine in system.neighbours(word, k))
-        _say(f"{word}: {near}")
+        _print(f"{word}: {near}")
 
 
 @app.command()
@@ -536,7 +536,7 @@ def register(
     print(f"registered {system.folder} as {model}; mlflow models predict -m {model} --env-manager local -i input.json")
 
 
-def _say(text: str, end: str = "\n") -> None:
+def _print(text: str, end: str = "\n") -> None:
     """Print text from a cell with control characters escaped, since an imported cell could send terminal commands."""
     print(visible(text), end=end, flush=True)
 

@@ -27,7 +27,7 @@ from pipelines.config.conf import chosen
 from pipelines.config.project import CONF
 from retable.core.errors import UsageError, closest
 from retable.core.escaping import in_one_line
-from retable.training.signals import PARTNER_LOST, Pruned, Stopped, go_quietly
+from retable.training.signals import PARTNER_LOST, Pruned, Stopped, reset_handlers
 
 
 class ThereAlready(BaseException):
@@ -45,7 +45,7 @@ def one_line_errors() -> Iterator[None]:
     except (ThereAlready, Pruned):
         sys.exit(0)
     except Stopped as stopped:
-        go_quietly()  # a second signal must not raise an error here
+        reset_handlers()  # a second signal must not raise an error here
         if not is_main_process():  # for any code except 0 Lightning assumes a crash and kills the main process
             sys.exit(0)
         print(stopped, file=sys.stderr)

@@ -45,12 +45,12 @@ def refuse_foreign_nodes(stage: str, arguments: Sequence[str]) -> None:
         if folders:
             overrides.append(f"{SEARCH_PATH}[{','.join(map(_quoted, folders))}]")
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            found = GlobalHydra.instance().config_loader().compute_defaults_list(stage, overrides, mode).defaults
+            defaults = GlobalHydra.instance().config_loader().compute_defaults_list(stage, overrides, mode).defaults
     except HydraException:
         return
     except yaml.YAMLError as error:  # a tag, such as !!python/object, which Hydra does not catch
         raise UsageError(f"a configuration file cannot be read: {' '.join(str(error).split())}") from None
-    for each in found:
+    for each in defaults:
         for folder in filter(None, (own_conf(), *folders, CONF)):
             file = folder / f"{each.config_path}.yaml"
             if file.exists():
@@ -83,10 +83,10 @@ def _searched(override: str) -> Iterator[Path]:
     """Yield the folders of `hydra.searchpath=[…]`. UsageError for one in a Python package, whose files stay unseen."""
     values: Any = OverridesParser.create().parse_override(override).value()
     for each in values if isinstance(values, list) else [values]:
-        scheme, found, path = str(each).partition("://")
-        if found and scheme != "file":
+        scheme, separator, path = str(each).partition("://")
+        if separator and scheme != "file":
             raise UsageError(f"hydra.searchpath={each} is not a folder; write the path of a folder")
-        yield Path(path if found else scheme).absolute()
+        yield Path(path if separator else scheme).absolute()
 
 
 def _quoted(folder: Path) -> str:

@@ -76,14 +76,14 @@ def _in_place(text: str, head: str, notes: str) -> str:
 
     Returns "" if the last section of `text` is not the section `head`, with one item per indented line.
     """
-    _, found, stages = text.rpartition(f"\n{head}")
-    if not found or re.search(r"^(?! {2})", stages.removesuffix("\n"), re.MULTILINE):
+    _, separator, stages = text.rpartition(f"\n{head}")
+    if not separator or re.search(r"^(?! {2})", stages.removesuffix("\n"), re.MULTILINE):
         return ""
     name = notes[: notes.index("\n") + 1]
     begin = f"\n{stages}".find(f"\n{name}")
     if begin < 0:
         return text + notes
-    behind = re.compile(r"^ {2}(?![ :])", re.MULTILINE).search(stages, begin + len(name))
-    end = behind.start() if behind else len(stages)
+    next_key = re.compile(r"^ {2}(?![ :])", re.MULTILINE).search(stages, begin + len(name))
+    end = next_key.start() if next_key else len(stages)
     before = text[: len(text) - len(stages)]
     return before + stages[:begin] + notes + stages[end:]

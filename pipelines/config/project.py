@@ -110,18 +110,18 @@ def _project_of(folder: Path) -> Path:
     return CHECKOUT if CHECKOUT is not None and folder == CHECKOUT / "studies" / DEFAULT else folder
 
 
-def enter_project(study: str | None = None, say: bool = False) -> None:
+def enter_project(study: str | None = None, show_folder: bool = False) -> None:
     """Change to a study's folder, and complete its links and DVC's settings.
 
     Args:
         study: name or folder of the study; None for the working folder's.
-        say: print the folder if it is outside the working folder, for commands that write there.
+        show_folder: print the folder if it is outside the working folder, for commands that write there.
 
     Raises: UsageError: the study does not exist.
     """
     require_own_checkout()
     here, folder = Path.cwd(), folder_of(study)
-    if say and not folder.is_relative_to(here):
+    if show_folder and not folder.is_relative_to(here):
         print(f"in {folder}", file=sys.stderr)
     os.chdir(folder)
     complete(folder)

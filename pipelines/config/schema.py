@@ -284,25 +284,25 @@ def check_names(stage: str, cfg: Mapping[str, Any]) -> None:
             require(cfg[name], annotation, name)
 
 
-def check_settings(stage: str, cfg: Mapping[str, Any], raw: Mapping[str, Any], said: Collection[str]) -> None:
+def check_settings(stage: str, cfg: Mapping[str, Any], raw: Mapping[str, Any], overridden: Collection[str]) -> None:
     """Raise UsageError for a setting of a stage that nothing reads, or that has a wrong type or value.
 
     Args:
         stage: name of the root config.
         cfg: the composed configuration, resolved.
         raw: the same, unresolved.
-        said: names that the command line sets.
+        overridden: names that the command line sets.
     """
     schema = get_type_hints(STAGES[stage], include_extras=True)
     referred = {word for text in _texts(raw) if "${" in text for word in re.findall(r"\w+", text)}
     for name in cfg:
         read = name in schema or name in referred
-        if not read and (name in _OF_FILES and name not in said):
+        if not read and (name in _OF_FILES and name not in overridden):
             continue
         if not read:
             raise UsageError(f"{stage} has no setting {shown(name)}; {closest(name, sorted(schema))}")
 
-    unread = sorted({*schema} & {*said} - READ_TO_COUNT)
+    unread = sorted({*schema} & {*overridden} - READ_TO_COUNT)
     if stage == "pretrain" and cfg.get("objective") is None and unread:
         raise UsageError(f"{unread[0]} has no effect on this recipe, a count-based model; leave {unread[0]} out")
     try:

@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
 from pipelines.config.project import CONF, STUDIES, STUDY, TEMPLATE, files_of_study, own_conf
-from pipelines.execute.grid import SAID, read_texts, read_trials, sweep_folder
+from pipelines.execute.grid import SWEEP_FILE, read_texts, read_trials, sweep_folder
 from pipelines.study.code_reached import own_part
 from pipelines.study.compose import conf, configuration
 from retable.core.artifacts import read_json
@@ -40,24 +40,24 @@ OF_A_CELL = ("seed", "system", "init", "embedding", "budget", "out", "cell", "ce
 SHOWN = 8  # largest number of stale cells listed per study
 
 
-def adopt(said: str, dry_run: bool = False, new: str | None = None) -> None:
+def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> None:
     """Write the settings of a sweep's best trial into its recipe, and print the changes and stale cells.
 
     Args:
-        said: the sweep's folder.
+        folder_name: the sweep's folder.
         dry_run: print, but write nothing.
         new: name of a new recipe to write, which inherits from the swept one.
 
     Raises: UsageError: no trial has a value, or the sweep has no setting of a recipe.
     """
-    folder = sweep_folder(said)
-    sweep, trials = read_json(folder / SAID), read_trials(folder)
+    folder = sweep_folder(folder_name)
+    sweep, trials = read_json(folder / SWEEP_FILE), read_trials(folder)
     if (best := best_of(trials)) is None:
         raise UsageError(f"no trial of {folder} has a value; run the sweep's command again")
     if (recipe := best.get("recipe", sweep["recipe"])) is None:
         raise UsageError(f"{folder}: the swept stage has no recipe; write the settings on the stage's command line")
     if not re.fullmatch(r"[\w-]+(\.[\w-]+)*(/[\w-]+(\.[\w-]+)*)*", str(recipe)):  # the folder may be from elsewhere
-        raise UsageError(f"{folder / SAID}: recipe {recipe!r} is not a file in conf/recipe; correct it there")
+        raise UsageError(f"{folder / SWEEP_FILE}: recipe {recipe!r} is not a file in conf/recipe; correct it there")
     texts = read_texts(folder).loc[best.name]
     best_values = {name.lstrip("+"): value(texts[name]) for name in settings_of(trials) if name != "recipe"}
     for name in best_values:
@@ -172,9 +172,9 @@ def written_at(stage: str, overrides: Sequence[str], names: Sequence[str]) -> di
     return places
 
 
-def value(said: Any) -> Any:
+def value(text: Any) -> Any:
     """Parse a setting's text as YAML; floats are rounded to four digits, more than a search can distinguish."""
-    read = YAML(typ="safe").load(str(said))
+    read = YAML(typ="safe").load(str(text))
     return float(f"{read:.4g}") if isinstance(read, float) else read
 
 

@@ -28,7 +28,7 @@ from retable.core.errors import UsageError, closest, reading
 if TYPE_CHECKING:
     import pandas as pd
 
-LEDGER, SAID = "trials.csv", "sweep.json"
+LEDGER, SWEEP_FILE = "trials.csv", "sweep.json"
 LOWER = ("loss", "perplexity", "bits", "error")  # words in names of metrics for which lower is better
 
 
@@ -87,10 +87,10 @@ class Grid(Sweep):
         if open_ := next((each for each in parsed if each.is_sweep_override() and not each.is_discrete_sweep()), None):
             raise UsageError(f"{open_.input_line} is an interval; write a list of values, or hydra/sweeper=optuna")
         settings = [each.get_key_element() for each in parsed if each.is_sweep_override()]
-        jobs = self.launcher.checked([*combinations(parsed)], swept=settings)
+        jobs = self.launcher.checked([*combinations(parsed)], swept_settings=settings)
         self.launcher.folder.mkdir(parents=True, exist_ok=True)
         with parent_run(self.settings, self.launcher, settings), self.launcher.running(len(jobs)):
-            in_parallel(self._run, jobs, self.launcher.devices.jobs, self.launcher.goes_on)
+            in_parallel(self._run, jobs, self.launcher.devices.jobs, self.launcher.refresh)
         metric = self.metric_of(jobs)
         rows = [row_of(job, settings, metric) for job in jobs]
         leave(self.launcher, rows, metric, self.lower_is_better(metric))
@@ -141,7 +141,7 @@ def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, l
 
     folder, stage = launcher.folder, launcher.stage
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / SAID, {"stage": stage, "overrides": launcher.said, "recipe": launcher.recipe})
+    write_json(folder / SWEEP_FILE, {"stage": stage, "overrides": launcher.overrides, "recipe": launcher.recipe})
     trials = pd.DataFrame(rows, dtype=object)  # object: pandas would convert integers with a gap to floats
     trials = trials.astype({"value": float, "step": float, "seconds": float})
     trials = trials.assign(metric=metric, direction="minimize" if lower else "maximize")

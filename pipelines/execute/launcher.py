@@ -33,7 +33,7 @@ from pipelines.config.errors import one_line
 from pipelines.execute.progress import StudyProgress
 from pipelines.execute.repro import require_processors
 from pipelines.executors.executor import Engine, engine
-from pipelines.study.adhoc import called
+from pipelines.study.adhoc import cell_suffix
 from retable.core.artifacts import read_json
 from retable.core.errors import UsageError
 
@@ -47,7 +47,7 @@ class Job:
     Attributes:
         suffix: the end of its cell's name.
         code: the exit code; None until it ends.
-        told: the facts that it reported: its cell, and the step at which it was pruned.
+        report: the facts that it reported: its cell, and the step at which it was pruned.
     """
 
     number: int
@@ -59,7 +59,7 @@ class Job:
     suffix: str = ""
     code: int | None = None
     seconds: float = 0.0
-    told: dict[str, Any] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:  # this and the next two are for StudyProgress
@@ -75,7 +75,7 @@ class Job:
 
     @property
     def cell(self) -> Path | None:
-        return Path(self.told["cell"]) if "cell" in self.told else None
+        return Path(self.report["cell"]) if "cell" in self.report else None
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -139,7 +139,7 @@ class Processes(Launcher):
         self._loader = hydra_context.config_loader
         self.stage = str(config.hydra.job.config_name)
         self.folder = Path(os.path.relpath(str(config.hydra.sweep.dir)))
-        self.said = [*map(str, config.hydra.overrides.task)]
+        self.overrides = [*map(str, config.hydra.overrides.task)]
         self.recipe = config.hydra.runtime.choices.get("recipe")
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
@@ -155,30 +155,34 @@ class Processes(Launcher):
             returns.append(done)
         return returns
 
-    def checked(self, job_overrides: Sequence[Sequence[str]], first: int = 0, swept: Sequence[str] = ()) -> list[Job]:
+    def checked(
+        self, job_overrides: Sequence[Sequence[str]], first: int = 0, swept_settings: Sequence[str] = ()
+    ) -> list[Job]:
         """Check that each job can begin, and return the jobs.
 
         Args:
             job_overrides: the overrides of each job.
             first: number of the first job.
-            swept: settings that come first in the cells' names.
+            swept_settings: settings that come first in the cells' names.
 
         Raises: UsageError: a job's settings are wrong, or two jobs would make the same cell.
         """
-        jobs = [self.check(overrides, first + i, swept) for i, overrides in enumerate(job_overrides)]
+        jobs = [self.check(overrides, first + i, swept_settings) for i, overrides in enumerate(job_overrides)]
         places: dict[str, Job] = {}
         for job in jobs:
             if (other := places.setdefault(job.label, job)) is not job:
                 raise UsageError(f"jobs {other.number} and {job.number} are the same, {job.label}; leave one out")
         return jobs
 
-    def check(self, overrides: Sequence[str], number: int, swept: Sequence[str] = (), suffix: str | None = None) -> Job:
+    def check(
+        self, overrides: Sequence[str], number: int, swept_settings: Sequence[str] = (), suffix: str | None = None
+    ) -> Job:
         """Check that a job can begin, and return it.
 
         Args:
             overrides: the job's overrides.
             number: the job's number.
-            swept: settings that come first in the cell's name.
+            swept_settings: settings that come first in the cell's name.
             suffix: end of the cell's name; None for all overrides that the name does not contain already.
 
         Raises: UsageError: its settings are wrong, or it needs more GPUs than this machine has.
@@ -196,10 +200,10 @@ class Processes(Launcher):
                 raise UsageError(f"job {number}, {' '.join(overrides)}: {one_line(error)}") from error
             finally:
                 HydraConfig.instance().cfg = before
-        place = _behind("out", raw)
+        place = _interpolated_names("out", raw)
         named = [each for each in overrides if _key(each) not in place and _key(each) not in _NOT_OF_THE_CELL]
         if suffix is None:
-            suffix = "".join(called({}, part, [*map(_key, part)]) for part in _parted(named, swept))
+            suffix = "".join(cell_suffix({}, part, [*map(_key, part)]) for part in _split_swept(named, swept_settings))
         gpus, processes = self._needs(composed.get("trainer") or {})
         if self._on == "local" and gpus > len(self._gpus):
             available = len(self._gpus)
@@ -248,14 +252,14 @@ class Processes(Launcher):
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Run jobs in parallel, as devices become free."""
-        in_parallel(self.run_one, jobs, self.devices.jobs, self.goes_on)
+        in_parallel(self.run_one, jobs, self.devices.jobs, self.refresh)
 
-    def goes_on(self) -> None:
+    def refresh(self) -> None:
         """Update the progress of running jobs."""
-        self._progress.goes_on()
+        self._progress.refresh()
 
-    def run_one(self, job: Job, told: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Run a job to its end; its code stays None if this process is stopped. `told` adds environment variables."""
+    def run_one(self, job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Run a job to its end; its code stays None if this process is stopped. `variables` go to its environment."""
         assert self._engine is not None
         # An engine that allocates devices makes the job wait for them itself.
         required = (0, 0) if self._engine.allocates else (job.gpus, job.processes)
@@ -266,7 +270,7 @@ class Processes(Launcher):
             report = job.log.with_suffix(".json")
             report.unlink(missing_ok=True)
             for_all = {"OMP_NUM_THREADS": "1", **os.environ, PROGRESS: str(job.steps.resolve())}
-            environment = for_all | self.environment | own | dict(told)
+            environment = for_all | self.environment | own | dict(variables)
             environment |= {JOB_SUFFIX: job.suffix, JOB_REPORT: str(report.resolve())}
             self._progress.begins(job)
             began = time.monotonic()
@@ -278,16 +282,16 @@ class Processes(Launcher):
                 job.code = None
                 return
             job.seconds = time.monotonic() - began
-            job.told = read_json(report) if report.exists() else {}
+            job.report = read_json(report) if report.exists() else {}
             report.unlink(missing_ok=True)
             self._progress.ends(job, job.seconds, self._remark(job))
 
     def _remark(self, job: Job) -> str:
         if job.code != 0:
             return f"failed: {job.problem().removeprefix('error: ')}; log: {job.log}"
-        if "pruned" in job.told:
-            return f"pruned at step {job.told['pruned']}"
-        return "exists already" if job.told.get("there") else ""
+        if "pruned" in job.report:
+            return f"pruned at step {job.report['pruned']}"
+        return "exists already" if job.report.get("there") else ""
 
 
 def in_parallel(work: Any, items: Sequence[Any], at_a_time: int, now_and_then: Any = lambda: None) -> None:
@@ -312,13 +316,13 @@ def _key(override: str) -> str:
     return override.lstrip("+~").partition("=")[0]
 
 
-def _parted(overrides: Sequence[str], swept: Sequence[str]) -> tuple[list[str], list[str]]:
+def _split_swept(overrides: Sequence[str], swept_settings: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the overrides of swept settings, and the others."""
-    first = [each for each in overrides if _key(each) in swept]
+    first = [each for each in overrides if _key(each) in swept_settings]
     return first, [each for each in overrides if each not in first]
 
 
-def _behind(name: str, raw: Mapping[str, Any]) -> set[str]:
+def _interpolated_names(name: str, raw: Mapping[str, Any]) -> set[str]:
     """Return the settings and groups that a setting's interpolations refer to, directly or indirectly."""
     keys, waiting = set[str](), [name]
     while waiting:
@@ -333,7 +337,7 @@ def _behind(name: str, raw: Mapping[str, Any]) -> set[str]:
     return keys
 
 
-def swept(overrides: Sequence[str]) -> list[str]:
+def swept_keys(overrides: Sequence[str]) -> list[str]:
     """Return the settings that a command line sweeps over."""
     parsed = OverridesParser.create().parse_overrides([*overrides])
     return [each.key_or_group for each in parsed if each.is_sweep_override()]

@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipelines.config.environment import TRIAL
 from pipelines.execute.grid import Sweep, leave, parent_run
 from pipelines.execute.launcher import Job, in_parallel
-from pipelines.study.adhoc import called
+from pipelines.study.adhoc import cell_suffix
 from retable.core.digests import digest_of
 from retable.core.errors import UsageError
 
@@ -54,7 +54,7 @@ class Search(Sweep):
             raise UsageError(f"hydra.sweeper.n_trials={n_trials} must be at least 1; write 1 or more")
         self._n_trials, self._name, self._storage, self._seed = n_trials, study_name, storage, seed
         self._sampler, self._pruner = sampler, pruner
-        self._asking = threading.Lock()
+        self._ask_lock = threading.Lock()
         self._claims: dict[int, TextIO] = {}
 
     def sweep(self, arguments: list[str]) -> Any:
@@ -77,7 +77,7 @@ class Search(Sweep):
         left = self._n_trials - len(self._study.trials) + failed
         with parent_run(self.settings, launcher, [*self._space]), launcher.running(max(left, 0)):
             workers = min(launcher.devices.jobs, self._n_trials)
-            in_parallel(self._work, range(workers), workers, launcher.goes_on)
+            in_parallel(self._work, range(workers), workers, launcher.refresh)
         leave(launcher, [self._row(each) for each in self._study.trials], str(self._metric), lower)
         if running := self._of(TrialState.RUNNING):
             print(f"{len(running)} trials are still running in other workers", file=sys.stderr)
@@ -92,7 +92,7 @@ class Search(Sweep):
         Raises: UsageError: the study has another space, metric or other settings, or its database does not answer.
         """
         self._url = self._storage or f"sqlite:///{self.launcher.folder / 'trials.db'}"
-        with self._alone():
+        with self._exclusive():
             try:
                 self._study = optuna.create_study(
                     study_name=self._name, storage=self._url, direction="minimize" if lower else "maximize",
@@ -124,7 +124,7 @@ class Search(Sweep):
             try:
                 values = trial.params
                 overrides = [f"{key}={value}" for key, value in values.items()]
-                suffix = f"+{self._name}.{trial.number}{called({}, [*map(rounded, overrides)], [*values])}"
+                suffix = f"+{self._name}.{trial.number}{cell_suffix({}, [*map(rounded, overrides)], [*values])}"
                 try:
                     job = self.launcher.check([*self._fixed, *overrides], trial.number, suffix=suffix)
                 except UsageError as error:  # the drawn values do not fit together
@@ -141,13 +141,13 @@ class Search(Sweep):
                 self.launcher.run_one(job, {TRIAL: json.dumps(known)})
                 if job.code is None:  # stopped; the trial can be resumed
                     return
-                self._tell(trial, job)
+                self._report(trial, job)
             finally:
                 self._release(trial.number)
 
     def _next(self) -> optuna.Trial | None:
         """Return a trial left by a killed worker, or a new one; None if there are enough, including failed ones."""
-        with self._asking, self._alone():
+        with self._ask_lock, self._exclusive():
             for left in self._of(TrialState.RUNNING):
                 if self._claim(left.number):
                     if left.number not in {each.number for each in self._of(TrialState.RUNNING)}:
@@ -173,12 +173,12 @@ class Search(Sweep):
             suggested(trial, key, each)
         return trial
 
-    def _tell(self, trial: optuna.Trial, job: Job) -> None:
+    def _report(self, trial: optuna.Trial, job: Job) -> None:
         trial.set_user_attr("cell", str(job.cell or ""))
         trial.set_user_attr("seconds", round(job.seconds + trial.user_attrs.get("seconds", 0.0), 1))
         if job.code != 0:
             self._study.tell(trial, state=TrialState.FAIL)
-        elif "pruned" in job.told:
+        elif "pruned" in job.report:
             self._study.tell(trial, state=TrialState.PRUNED)
         else:
             self._study.tell(trial, job.metrics[self.metric_of([job])])
@@ -192,7 +192,7 @@ class Search(Sweep):
         return facts | {"cell": trial.user_attrs.get("cell", "")} | trial.params
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         """Hold the lock that all workers of this search share."""
         with (self.launcher.folder / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

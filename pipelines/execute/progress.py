@@ -54,7 +54,7 @@ class StudyProgress:
             task = self._bars.add_task(f"  {stage.name}", total=None, figures="")
             self._stages[stage.address] = stage.steps, task
 
-    def goes_on(self) -> None:
+    def refresh(self) -> None:
         with self._lock:
             for steps, task in self._stages.values():
                 if steps.exists() and (match := re.fullmatch(r"(\d+)/(\d+)", steps.read_text(encoding="utf-8"))):

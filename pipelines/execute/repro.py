@@ -96,7 +96,7 @@ def repro(study: str | None, jobs: int | None = None, on: str = "local") -> int:
     Returns: the exit code, 1 if a stage failed.
     """
     working_folder = Path.cwd()
-    enter_project(study, say=True)
+    enter_project(study, show_folder=True)
     runner = engine(on, jobs)
     started = time.monotonic()
     current = study_here()
@@ -164,7 +164,7 @@ def stages_of(study: Study) -> list[Stage]:
 
 def _devices(cell: Cell, conf: Conf) -> str:
     """Return the devices that a cell's training needs, as `resources` writes them."""
-    trainer = conf.says("trainer", cell.settings.get("trainer", "cpu"))
+    trainer = conf.read("trainer", cell.settings.get("trainer", "cpu"))
     trainer = trainer | {key.rpartition(".")[2]: value for key, value in cell.settings.items() if "trainer." in key}
     devices, nodes = (str(trainer.get(name, 1)) for name in ("devices", "num_nodes"))
     n = int(devices) if devices.isdigit() else 1  # auto: all that the engine gives it
@@ -248,7 +248,7 @@ def run(
                     done.add(stage.address)
                 else:
                     failed.append(stage)
-            progress.goes_on()
+            progress.refresh()
     return failed, ran
 
 

@@ -61,11 +61,13 @@ def on_node(job: dict[str, Any]) -> int:
     """Run a job in a Ray process, by its fork server, and return the exit code. The server ends with the process."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # Ray cancels tasks by SIGINT, which may be ignored here
     own = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
-    return submit(_forks(job["environment"].get("OMP_NUM_THREADS")), **job | {"environment": job["environment"] | own})
+    return submit(
+        _fork_server(job["environment"].get("OMP_NUM_THREADS")), **job | {"environment": job["environment"] | own}
+    )
 
 
 @functools.cache
-def _forks(threads: str | None) -> str:
+def _fork_server(threads: str | None) -> str:
     """Start the fork server once and return its address; its libraries use that many threads."""
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = threads

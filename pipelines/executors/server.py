@@ -109,11 +109,11 @@ def answer(cluster: Cluster, connection: socket.socket, engine: str, ended: thre
             print(code, file=stream, flush=True)
 
 
-def wait(running: Running, asks: socket.socket, ended: threading.Event) -> int:
+def wait(running: Running, client: socket.socket, ended: threading.Event) -> int:
     """Wait for a job and return its exit code; stop it if the client or the server ends."""
     until: float | None = None  # time of the kill, once the job was asked to end
     while (code := running.poll()) is None:
-        gone = asks in select.select([asks] if until is None else [], [], [], 0.1)[0] or ended.is_set()
+        gone = client in select.select([client] if until is None else [], [], [], 0.1)[0] or ended.is_set()
         if gone and until is None:
             running.end()
             until = time.monotonic() + PATIENCE

@@ -51,7 +51,7 @@ def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Seq
     # Compared as text: in Python 1.0 == 1, but the cell's configuration contains another text.
     differing = {key: value for key, value in differing.items() if repr(value) != repr(other.get(key, _ABSENT))}
     of_cell = [f"{key}={value}" for key, value in cell.settings.items()]
-    return called(differing, [override for override in overrides if override not in of_cell])
+    return cell_suffix(differing, [override for override in overrides if override not in of_cell])
 
 
 def _tracked(stage: str, place: str) -> Cell | None:
@@ -64,7 +64,7 @@ def _tracked(stage: str, place: str) -> Cell | None:
     return next((Cell(stage, place, settings_of(entry)) for entry in matching), None)
 
 
-def called(differing: Mapping[str, Any], overrides: Sequence[str], named: Sequence[str] = ()) -> str:
+def cell_suffix(differing: Mapping[str, Any], overrides: Sequence[str], named: Sequence[str] = ()) -> str:
     """Return the end of a cell's name: differing settings, those of the command line first; `named` ones always."""
     parts, left = {}, dict(differing)
     for key, _, text in sorted(override.lstrip("+~").partition("=") for override in overrides):

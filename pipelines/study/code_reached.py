@@ -33,7 +33,7 @@ def own_part(stage: str, configuration: dict[str, Any]) -> dict[str, Any]:
     return configuration | {"corpus": read}
 
 
-def reached_by(stage: str, own: Mapping[str, Any], *others: Any) -> list[str]:
+def entry_points_of(stage: str, own: Mapping[str, Any], *others: Any) -> list[str]:
     """Return the full names at which a stage's code starts: the stage's function and each `_target_`.
 
     Args:

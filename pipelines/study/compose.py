@@ -23,7 +23,7 @@ from pipelines.config.conf import of_result
 from pipelines.config.environment import DATA
 from pipelines.config.errors import no_setting, one_line
 from pipelines.config.project import CONF, STUDY, files_of_study, own_conf
-from pipelines.study.code_reached import LOADED, code, own_part, reached_by, targets
+from pipelines.study.code_reached import LOADED, code, entry_points_of, own_part, targets
 from retable.core.errors import UsageError
 from retable.core.settings import OWN
 from retable.core.trust import require_trusted
@@ -75,7 +75,10 @@ def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
     own, loaded, tasks = _parts(cell, every)
     _require_trusted(own, loaded, tasks)
     plan: dict[str, Any] = {"settings": dict(cell.settings)}
-    plan |= {"code": code().fingerprint(reached_by(cell.stage, own, loaded, tasks)), "configuration": _by_name(own)}
+    plan |= {
+        "code": code().fingerprint(entry_points_of(cell.stage, own, loaded, tasks)),
+        "configuration": _by_name(own),
+    }
     plan |= {"loads": _by_name(loaded)} if loaded else {}
     plan |= {"tasks": _by_name(tasks)} if tasks else {}
     return as_yaml(plan)
@@ -89,7 +92,7 @@ def _require_trusted(own: Mapping[str, Any], *others: Any) -> None:
 
 def entry_points(cell: Cell, every: Mapping[str, Cell]) -> list[str]:
     """Return the full names at which the code of a cell starts."""
-    return reached_by(cell.stage, *_parts(cell, every))
+    return entry_points_of(cell.stage, *_parts(cell, every))
 
 
 def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -97,7 +100,7 @@ def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[
     own = own_part(cell.stage, configuration(cell))
     own |= {"init": opened_by(own["init"])} if "init" in own else {}
     loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
-    tasks = {name: conf().says("task", name)["task"] for name in own.get("corpus", {}).get("tasks", ())}
+    tasks = {name: conf().read("task", name)["task"] for name in own.get("corpus", {}).get("tasks", ())}
     return own, loaded, tasks
 
 

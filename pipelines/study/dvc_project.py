@@ -85,7 +85,7 @@ def new(folder: str, settings: Sequence[str]) -> None:
     configurations = Conf(CONF, own if (own := Path(folder, "conf")).is_dir() else None)
     content = keys | {"systems": [{"of": of}], "benchmarks": benchmarks}
     expand(configurations, name, content)  # reports mistakes before a text is read
-    size = training_bytes(configurations.says("corpus", keys["corpus"]), Path(folder)) if "corpus" in keys else None
+    size = training_bytes(configurations.read("corpus", keys["corpus"]), Path(folder)) if "corpus" in keys else None
     trained = [each for each in of if configurations.recipe(each).get("epochs") == 1]
     if size is not None and trained:
         epochs = min(max(round(READ / size), 1), MOST)
@@ -135,15 +135,15 @@ def _naming(cell: Cell) -> Iterator[Any]:
     if cell.stage == "prepare":
         corpus = _container(f"corpus/{cell.corpus}")["corpus"]
         yield corpus
-        yield from (conf().says("task", task) for task in corpus.get("tasks", ()))
+        yield from (conf().read("task", task) for task in corpus.get("tasks", ()))
     if cell.stage == "tokenize":
-        yield conf().says("tokenizer", cell.tokenizer)
+        yield conf().read("tokenizer", cell.tokenizer)
     set_by_hand = {key.lstrip("+~").partition(".")[0] for key in cell.settings if "." in key}
     for group in MEASURED:  # reading the files is far faster than composing
         if group in set_by_hand:
             yield configuration(cell).get(group)
         else:
-            yield from (conf().says(group, name) for name in cell.choices(group))
+            yield from (conf().read(group, name) for name in cell.choices(group))
 
 
 @cache

@@ -25,7 +25,7 @@ from retable.data.pairs import BucketedPairs, PairBatch
 from retable.data.shards import Shards
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeBatch, OppositeStreams, ShuffledWindows
 from retable.data.streams import TokenBatch as Window
-from retable.data.text_to_text import TaskExamples, TasksBeside
+from retable.data.text_to_text import MultitaskMixture, TaskExamples
 from retable.data.windows import Windows, WindowSlice
 from retable.tokenizers import character
 from retable.tokenizers.tokenizer import Tokenizer
@@ -61,7 +61,7 @@ def of_questions() -> Any:
 
 def of_passages() -> Any:
     rows = [questions.PassageExample([1, *row], 1, [*range(1, 1 + len(row))], [2] * len(row), 0, 0) for row in ROWS]
-    return questions.encoded_passages(rows, shortened=0)
+    return questions.encoded_passages(rows, truncated=0)
 
 
 def of_documents() -> Any:
@@ -126,7 +126,7 @@ def tasks(folder: Any, seed: int) -> Any:
 
 def beside(folder: Any, seed: int) -> Any:
     tokens = np.memmap(folder / "train.bin", "<u2", "r")
-    return TasksBeside(tokens=tokens, seed=seed, unsupervised=partial(Corrupted, corruption=RandomSpans()),
+    return MultitaskMixture(tokens=tokens, seed=seed, unsupervised=partial(Corrupted, corruption=RandomSpans()),
                        tasks=[str(folder / "task")], batch_size=4, length=10, **FACTS)  # fmt: skip
 
 
@@ -141,7 +141,7 @@ KINDS: dict[str, Callable[[Any, int], Any]] = {
        for name, make in BUCKETED.items()},
     "BucketedPairs": partial(pairs, 60), "BucketedPairs, few": partial(pairs, 15), "Windows": windows,
     "Cooccurrences": cells, "Mixture": parts_of_a_mixture, "MixedCorpora": corpora, "TaskExamples": tasks,
-    "TasksBeside": beside,
+    "MultitaskMixture": beside,
 }  # fmt: skip
 
 

@@ -178,8 +178,8 @@ def test_passages_are_padded_and_taught_where_their_answer_fits():
         PassageExample([1, 5, 2, 6, 2], 3, [3], [3], first=0, last=1),  # the answer ends behind what fits
         PassageExample([1, 5, 5, 2, 8, 9, 9, 2], 4, [4, 5], [4, 6], first=1, last=1),
     ]
-    found = encoded_passages(examples, shortened=1)
-    assert found.lengths.tolist() == [6, 5, 8] and found.taught.tolist() == [0, 2] and found.shortened == 1
+    found = encoded_passages(examples, truncated=1)
+    assert found.lengths.tolist() == [6, 5, 8] and found.trainable.tolist() == [0, 2] and found.truncated == 1
     batch = found.pad([2, 1])
     assert batch.input_ids.tolist() == [[1, 5, 5, 2, 8, 9, 9, 2], [1, 5, 2, 6, 2, 0, 0, 0]]
     assert batch.segments.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1, 1]]

@@ -7,7 +7,7 @@ import torch
 from retable.core.errors import UsageError
 from retable.data.corruption import Corrupted, RandomSpans
 from retable.data.mixture import proportional
-from retable.data.text_to_text import TaskExamples, TasksBeside
+from retable.data.text_to_text import MultitaskMixture, TaskExamples
 from retable.tokenizers import unigram, word
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
@@ -33,9 +33,9 @@ def corpus(tmp_path_factory):
     return folder, tokenizer
 
 
-def beside(corpus, split: str = "train", **settings) -> TasksBeside:
+def beside(corpus, split: str = "train", **settings) -> MultitaskMixture:
     folder, tokenizer = corpus
-    return TasksBeside(
+    return MultitaskMixture(
         tokens=read_tokens(folder / f"{split}.bin", tokenizer.vocab_size),
         marks=tokenizer.special_ids,
         vocab_size=tokenizer.vocab_size,

@@ -32,9 +32,9 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = dict(attrs)
-        self.links += [said[key] or "" for key in ("href", "src") if key in said]
-        self.anchors |= {said[key] or "" for key in ("id", "name") if key in said}
+        entry = dict(attrs)
+        self.links += [entry[key] or "" for key in ("href", "src") if key in entry]
+        self.anchors |= {entry[key] or "" for key in ("id", "name") if key in entry}
 
     def handle_data(self, data: str) -> None:
         self.text.append(data)
@@ -113,18 +113,18 @@ def test_every_recipe_stands_on_the_page_of_its_systems(site, pages, catalogue):
     assert shown.keys() == {conf.choice(name) for name in conf.names("recipe")}, "a recipe's comment begins with its id"
     for family in read_systems():
         text = "".join(pages[page_of(site, family)].text)
-        ids = {said["id"] for said in family["systems"]}
+        ids = {entry["id"] for entry in family["systems"]}
         assert all(f"recipe {choice}\n" in text for choice, setting in shown.items() if ids & set(setting.ids))
 
 
 def test_every_system_has_its_place(site, pages):
     for family in read_systems():
-        assert {said["id"] for said in family["systems"]} <= pages[page_of(site, family)].anchors
+        assert {entry["id"] for entry in family["systems"]} <= pages[page_of(site, family)].anchors
 
 
 def test_what_is_said_of_a_system_is_known():
     """Ids are unique, and no check or comment names one that is not listed."""
-    ids = [said["id"] for family in read_systems() for said in family["systems"]]
+    ids = [entry["id"] for family in read_systems() for entry in family["systems"]]
     assert len(ids) == len(set(ids))
     named = {each for check in read_checks() for each in check.systems}
     assert named <= set(ids)
@@ -132,13 +132,13 @@ def test_what_is_said_of_a_system_is_known():
 
 def test_every_system_that_is_built_has_code_and_a_check(catalogue):
     for system in catalogue.systems.values():
-        assert "missing" in system.said or (system.code and system.checks), system.id
-        assert "missing" not in system.said or not (system.code or system.settings), system.id
+        assert "missing" in system.entry or (system.code and system.checks), system.id
+        assert "missing" not in system.entry or not (system.code or system.settings), system.id
 
 
 def test_every_system_is_shown_by_a_result_or_lacks_something(catalogue):
     for system in catalogue.systems.values():
-        lacking = "missing" in system.said or "lacks" in system.said
+        lacking = "missing" in system.entry or "lacks" in system.entry
         assert bool(system.ran or system.shown) is not lacking, system.id
         assert all((ROOT / path).is_file() for path in system.shown), system.id
 
@@ -146,8 +146,8 @@ def test_every_system_is_shown_by_a_result_or_lacks_something(catalogue):
 def test_every_configuration_has_run_or_lacks_something(catalogue):
     """Of a system or not: study gallery is to run it, or to say what it lacks."""
     for setting in catalogue.configurations:
-        assert bool(catalogue.ran_in(setting)) is not bool(catalogue.lacks(setting)), setting.path
-    for group, lacking in catalogue.lacking.items():
+        assert bool(catalogue.ran_in(setting)) is not bool(catalogue.missing_input(setting)), setting.path
+    for group, lacking in catalogue.missing_inputs.items():
         assert {*lacking} <= {*catalogue.conf.names(group)}
 
 
@@ -157,11 +157,11 @@ def test_every_kind_of_check_is_on_the_page_of_checks():
 
 
 def test_what_people_wrote_families_and_packages_are_in_the_navigation():
-    said = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("nav:")[2])
+    linked = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("nav:")[2])
     written = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     packages = {f"api/{path.parent.name}/index.md" for path in (ROOT / "src/retable").glob("*/__init__.py")}
     families = {f"systems/{family['page']}.md" for family in read_systems()}
-    assert written | packages | families <= set(said)
+    assert written | packages | families <= set(linked)
 
 
 @pytest.mark.parametrize(

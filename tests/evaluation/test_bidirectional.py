@@ -55,7 +55,7 @@ def test_each_direction_predicts_every_token_from_all_of_its_own_side(system, to
 
 def test_the_benchmark_sums_each_unit_and_averages_the_directions(system, folder):
     benchmark = Directions(str(folder), ["test"])
-    assert isinstance(system, benchmark.asks_for) and all(path.exists() for path in benchmark.inputs)
+    assert isinstance(system, benchmark.requires) and all(path.exists() for path in benchmark.inputs)
     metrics = benchmark(system, folder)
     tokens, units = np.fromfile(folder / "test.bin", dtype="<u2"), np.load(folder / "test.units.npy")
     scores = {"forward": system.log_prob(tokens), "backward": system.log_prob_backward(tokens)}

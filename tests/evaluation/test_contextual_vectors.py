@@ -259,7 +259,7 @@ def test_senses_are_told_apart_where_a_layer_knows_the_context(tmp_path):
         ([*ROWS, ("bank", "a bank", 0, "shore")], HEADER, "line 10: 'bank' is not at position '0'"),
         ([("bank", "a bank", "1")], HEADER, "line 2: '' is not at position ''"),
         (ROWS[-2:], HEADER, "no word with two senses"),
-        ([("caf\udce9", "a caf\udce9", 1, "x")], HEADER, r"senses\.tsv can't be read"),  # é in Latin-1
+        ([("caf\udce9", "a caf\udce9", 1, "x")], HEADER, r"senses\.tsv cannot be read"),  # é in Latin-1
     ],
 )
 def test_files_of_another_form_are_refused(tmp_path, rows, header, message):

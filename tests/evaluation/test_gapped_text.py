@@ -171,6 +171,7 @@ def test_a_stream_has_the_grammars_probability(grammar):
     assert text.log_probability([*first, "nonsense"]) == -np.inf
 
 
+@pytest.mark.long
 def test_one_hidden_word_of_the_grammar(grammar):
     """The sum is p(document) / p(word | the rest), which is known exactly."""
     masked, text = MaskedWords(grammar), GappedText(grammar, Discourse, 60, 1500)

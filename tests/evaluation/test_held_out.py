@@ -66,5 +66,5 @@ def test_the_benchmark_names_its_split(tmp_path):
     benchmark = HeldOut("outputs/tokenize/c/word_marked", split="validation")
     metrics = benchmark(system, tmp_path)
     assert metrics["held_out/loss"] == 2.0 and set(metrics) == {"held_out/loss", "held_out/draw", "held_out/state"}
-    assert asked == ["validation"] and isinstance(system, benchmark.asks_for)
+    assert asked == ["validation"] and isinstance(system, benchmark.requires)
     assert [path.name for path in benchmark.inputs] == ["tokenizer.json", "validation.bin", "validation.units.npy"]

@@ -491,7 +491,7 @@ def test_what_ours_lack_is_named(name, changed, said, tmp_path):
 
 
 def test_broken_folders_are_told_in_one_line(tmp_path, monkeypatch):
-    with pytest.raises(UsageError, match=r"config\.json can't be read .*; give a folder that save_pretrained has"):
+    with pytest.raises(UsageError, match=r"config\.json cannot be read .*; give a folder that save_pretrained has"):
         Checkpoint(str(tmp_path))
     made_by_transformers("BertForMaskedLM", tmp_path)
     with pytest.raises(UsageError, match=r"has no tokenizer\.json, no vocab\.json with merges\.txt, and no vocab\.txt"):
@@ -502,7 +502,7 @@ def test_broken_folders_are_told_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(UsageError, match="has no weights; it needs one of"):
         Checkpoint(str(tmp_path)).weights  # noqa: B018
-    with pytest.raises(UsageError, match=r"^/none/of/these is not a folder, and can't be downloaded") as told:
+    with pytest.raises(UsageError, match=r"^/none/of/these is not a folder, and cannot be downloaded") as told:
         Checkpoint("/none/of/these")
     assert "\n" not in str(told.value)
 

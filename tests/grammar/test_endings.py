@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retable.grammar import Grammar, endings
-from retable.grammar.endings import Example, GrammarEndings, starts_behind
+from retable.grammar.endings import Example, GrammarEndings, starts_after_sentences
 from retable.grammar.lexicon import PRONOUNS
 from retable.grammar.tables import LINE_END, N_LATENTS
 
@@ -73,7 +73,7 @@ def test_the_posterior_by_enumeration(grammar, monkeypatch):
         each for each in language.examples(1, "test") if any(e.split()[0] in PRONOUNS.values() for e in each.endings)
     )
     n_before = len(given.beginning)
-    starts = starts_behind(grammar)[n_before]
+    starts = starts_after_sentences(grammar)[n_before]
 
     def told(sentences, start):
         def part(discourse):
@@ -94,7 +94,7 @@ def test_the_posterior_by_enumeration(grammar, monkeypatch):
 
 def test_what_cannot_be_wrong_is_right(grammar, monkeypatch):
     """Where no wrong ending opens with a pronoun, one that does is right."""
-    monkeypatch.setattr(endings, "starts_behind", lambda grammar: {1: [(None, "past")]})
+    monkeypatch.setattr(endings, "starts_after_sentences", lambda grammar: {1: [(None, "past")]})
     noun, rest = grammar.lexicon.nouns["person"][0], grammar.lexicon.verbs["rest"][0]
     end = f"{rest.past} {rest.particle or ''}".strip() + " ."
     sentences = [f"the {noun.singular} {end}", f"he {end}"]

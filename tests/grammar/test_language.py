@@ -33,7 +33,7 @@ def test_the_next_token_probabilities_sum_to_one(small: Grammar):
     """By scoring every continuation of a prefix; the prefixes come from all states that documents reach."""
     candidates = [*small.vocabulary, LINE_END]
     pick = uniforms(2, "prefixes", 0)
-    for document in islice(small.documents(seed=2, split="prefixes"), 7):
+    for document in islice(small.documents(seed=2, split="prefixes"), 4):
         tokens = tokens_of(document)
         prefix = tokens[: int(pick() * min(len(tokens), 45))]
         total = sum(np.exp(small.score_tokens([*prefix, token])[-1]) for token in candidates)

@@ -20,13 +20,13 @@ N_DRAWN = 1000
 
 
 @pytest.fixture(scope="module")
-def alone(grammar: Grammar) -> LoneSentences:
+def lone_sentences(grammar: Grammar) -> LoneSentences:
     return LoneSentences(grammar)
 
 
-def sentence_probability(alone: LoneSentences, sentence: str) -> float:
+def sentence_probability(lone_sentences: LoneSentences, sentence: str) -> float:
     """From documents of no sentence and of one, of which the language has none: lines are independent."""
-    return math.exp(alone.log_probability([sentence]) - alone.log_probability([])) / (1 - END)
+    return math.exp(lone_sentences.log_probability([sentence]) - lone_sentences.log_probability([])) / (1 - END)
 
 
 def drawn(grammar: Grammar, places: list, pronoun: str | None) -> list[tuple[str, float]]:
@@ -53,7 +53,9 @@ def drawn(grammar: Grammar, places: list, pronoun: str | None) -> list[tuple[str
 
 
 @pytest.mark.long
-def test_the_probabilities_of_all_sentences_sum_to_what_begins_like_them(grammar: Grammar, alone: LoneSentences):
+def test_the_probabilities_of_all_sentences_sum_to_what_begins_like_them(
+    grammar: Grammar, lone_sentences: LoneSentences
+):
     """Σ p(s) is the mean of p(s) / q(s) over s drawn from q. By the words that they open with it must be what is
     counted in documents, and so sum to one over all."""
     documents = islice(grammar.documents(seed=9, split="count"), 1000)
@@ -65,7 +67,7 @@ def test_the_probabilities_of_all_sentences_sum_to_what_begins_like_them(grammar
         antecedents = [Referent(kind, agreement, "") for kind in kinds] if agreement else [None]
         places = [(antecedent, tense) for antecedent in antecedents for tense in ("open", "past", "present")]
         share = 0.25 if pronoun else 1  # of the draws, that open so
-        ratios = [sentence_probability(alone, sentence) / q for sentence, q in drawn(grammar, places, pronoun)]
+        ratios = [sentence_probability(lone_sentences, sentence) / q for sentence, q in drawn(grammar, places, pronoun)]
         summed = share * np.mean(ratios)
         counted = counts[pronoun] if pronoun else sum(counts.values()) - sum(counts[p] for p in PRONOUNS.values())
         assert summed == pytest.approx(counted / counts.total(), rel=0.2 if pronoun else 0.05), pronoun
@@ -73,12 +75,12 @@ def test_the_probabilities_of_all_sentences_sum_to_what_begins_like_them(grammar
     assert total == pytest.approx(1, abs=0.05)
 
 
-def test_lines_are_independent_of_each_other(grammar: Grammar, alone: LoneSentences):
+def test_lines_are_independent_of_each_other(grammar: Grammar, lone_sentences: LoneSentences):
     document = next(grammar.documents(seed=1, split="train"))
-    assert alone.log_probability(document[::-1]) == pytest.approx(alone.log_probability(document))
-    by_hand = sum(math.log(sentence_probability(alone, each) * (1 - END)) for each in document) + math.log(END)
-    assert alone.log_probability(document) == pytest.approx(by_hand)
-    assert alone.log_probability(["the the ."]) == -math.inf
+    assert lone_sentences.log_probability(document[::-1]) == pytest.approx(lone_sentences.log_probability(document))
+    by_hand = sum(math.log(sentence_probability(lone_sentences, each) * (1 - END)) for each in document) + math.log(END)
+    assert lone_sentences.log_probability(document) == pytest.approx(by_hand)
+    assert lone_sentences.log_probability(["the the ."]) == -math.inf
 
 
 def test_documents_close_as_often_as_lines_say(grammar: Grammar):

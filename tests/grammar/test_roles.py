@@ -7,7 +7,7 @@ import pytest
 from retable.grammar.interpreters import Rejected, Scorer
 from retable.grammar.language import LOG_PRIOR
 from retable.grammar.lexicon import PRONOUNS
-from retable.grammar.roles import GrammarRoles, Teller
+from retable.grammar.roles import GrammarRoles, RoleRecorder
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END
 from retable.metrics.spans import Chunk, chunks, write_tags
@@ -49,11 +49,11 @@ def readings(grammar, words):
     kinds |= {(kind, "plural") for kind, _ in kinds}
     subjects = [Referent(kind, agreement, "") for kind, agreement in sorted(kinds) if PRONOUNS[agreement] == words[0]]
     for subject in subjects or [None]:
-        teller = Teller(grammar.tables, Reader(grammar, [*words, LINE_END]))
-        teller.antecedent = subject
+        recorder = RoleRecorder(grammar.tables, Reader(grammar, [*words, LINE_END]))
+        recorder.antecedent = subject
         with suppress(Rejected):
-            teller.sentence()
-            yield teller.told
+            recorder.sentence()
+            yield recorder.sentences
 
 
 def test_every_verb_has_its_proposition(grammar, sentences):

@@ -17,7 +17,7 @@ from retable.models.gpt import GPT
 from retable.models.gpt_special_tokens import GPTWithSpecialTokens
 from retable.objectives.classification import Classification
 from retable.objectives.multiple_choice import MultipleChoice
-from retable.tasks.reading import lay_out
+from retable.tasks.reading import pack
 from retable.tokenizers import byte_bpe, character, word, wordpiece
 
 transformers = pytest.importorskip("transformers")
@@ -59,10 +59,10 @@ def test_a_pair_stands_between_tokens_that_the_tokenizer_lacks(name):
     first, second = (tokenizer.encode(text) for text in PAIRS[0])
     assert {*first, *second} < {*range(size)}
     model = marked(size, max_length=64)
-    inputs = lay_out(model, tokenizer, PAIRS[:1], symmetric=True)
+    inputs = pack(model, tokenizer, PAIRS[:1], symmetric=True)
     assert inputs.sequences == [[size, *first, size + 1, *second, size + 2]]
     assert inputs.others == [[size, *second, size + 1, *first, size + 2]]
-    assert lay_out(model, tokenizer, [("it",)], False).sequences == [[size, *tokenizer.encode("it"), size + 2]]
+    assert pack(model, tokenizer, [("it",)], False).sequences == [[size, *tokenizer.encode("it"), size + 2]]
     assert model.input_embedding.num_embeddings == size + 3
 
 
@@ -109,14 +109,14 @@ def test_transformers_classifier_gives_the_same_logits():
         objective.head.bias.zero_()  # theirs has none
     its = resized("GPT2ForSequenceClassification", given, theirs, num_labels=3)
     its.score.weight = objective.head.weight
-    inputs = lay_out(given, WORDS, PAIRS, symmetric=False)
+    inputs = pack(given, WORDS, PAIRS, symmetric=False)
     batch = encoded(inputs, [0, 1, 2]).pad(np.arange(3))
     inside = torch.arange(batch.input_ids.shape[1]) < batch.lengths[:, None]
     logits = its(batch.input_ids, attention_mask=inside.long()).logits
     torch.testing.assert_close(objective(batch), logits, atol=1e-5, rtol=1e-5)
 
-    both = encoded(lay_out(given, WORDS, PAIRS, symmetric=True), [0, 1, 2]).pad(np.arange(3))
-    turned = encoded(lay_out(given, WORDS, [pair[::-1] for pair in PAIRS], False), [0, 1, 2]).pad(np.arange(3))
+    both = encoded(pack(given, WORDS, PAIRS, symmetric=True), [0, 1, 2]).pad(np.arange(3))
+    turned = encoded(pack(given, WORDS, [pair[::-1] for pair in PAIRS], False), [0, 1, 2]).pad(np.arange(3))
     inside = torch.arange(turned.input_ids.shape[1]) < turned.lengths[:, None]
     torch.testing.assert_close(
         objective(both), logits + its(turned.input_ids, attention_mask=inside.long()).logits, atol=1e-5, rtol=1e-5
@@ -129,7 +129,7 @@ def assert_same_scores_and_next_tokens(given: GPTWithSpecialTokens, its: nn.Modu
     with torch.no_grad():
         its.multiple_choice_head.summary.weight.copy_(objective.head.weight)
         its.multiple_choice_head.summary.bias.zero_()
-    inputs = lay_out(given, WORDS, PAIRS[:2], symmetric=False)
+    inputs = pack(given, WORDS, PAIRS[:2], symmetric=False)
     batch = encoded_choices(Choices(inputs, np.array([2]), [1])).pad(np.arange(1))
     rows = batch.rows
     found = its(rows.input_ids[None], mc_token_ids=rows.lengths[None] - 1)
@@ -182,7 +182,7 @@ def test_the_embeddings_of_its_own_tokens_learn(auxiliary):
     are predicted, too."""
     given, _ = begun()
     objective = Classification(given.train(), 3, 0.0, auxiliary=auxiliary, pairs=True)
-    batch = encoded(lay_out(given, WORDS, PAIRS, symmetric=True), [0, 1, 2]).pad(np.arange(3))
+    batch = encoded(pack(given, WORDS, PAIRS, symmetric=True), [0, 1, 2]).pad(np.arange(3))
     objective.loss(batch, None, 0)[0].backward()
     gradient = given.embedding.weight.grad
     assert (gradient[V:].abs().sum(dim=1) > 0).all()

@@ -110,7 +110,7 @@ def test_it_starts_as_an_independent_softmax():
 
 
 def test_a_tag_out_of_reach_leaves_no_nan():
-    """I-y can't be reached without a B-y, as where the training data has none."""
+    """I-y cannot be reached without a B-y, as where the training data has none."""
     tags = ["O", "B-x", "I-x", "I-y"]
     crf = CRF(4, allowed_transitions(tags, "IOB2"))
     given = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()

@@ -20,13 +20,13 @@ pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason
 def taken(monkeypatch) -> list[tuple[int, int]]:
     """By oneDNN however small, and on any processor; the sizes of the matrices that it laid out."""
     found: list[tuple[int, int]] = []
-    laid_out = products.laid_out
+    prepacked = products.prepacked
 
     def record(weight: torch.Tensor, n_rows: int) -> products.Times:
         found.append(tuple(weight.shape))
-        return laid_out(weight, n_rows)
+        return prepacked(weight, n_rows)
 
-    for name, value in {"ROWS": 1, "PRODUCTS": 1, "_amd": lambda: True, "laid_out": record}.items():
+    for name, value in {"ROWS": 1, "PRODUCTS": 1, "_amd": lambda: True, "prepacked": record}.items():
         monkeypatch.setattr(products, name, value)
     return found
 

@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 from omegaconf import OmegaConf
 
 import retable
-from pipelines.app.task_text import draw
+from pipelines.app.task_text import subsample
 from pipelines.config.checkpoint import use_checkpoint_config
 from pipelines.config.project import CONF
 from retable.core.artifacts import read_json, write_json
@@ -119,7 +119,7 @@ def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
         (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert sets the model's settings; leave mod"),
         (
             ["recipe=bert/bert", "init=hf:none/of/these"],
-            "none/of/these is not a folder, and can't be downloaded from the hub",
+            "none/of/these is not a folder, and cannot be downloaded from the hub",
         ),
     ],
 )
@@ -287,7 +287,7 @@ def test_fine_tuning_is_that_of_transformers_own_trainer(labelled, bert, data, r
     )
     theirs.classifier.load_state_dict(drawn.head.state_dict())
     examples, rows = read_by_both(root / "glue/SST-2/train.tsv", reader)
-    some = draw([*zip(examples, rows, strict=True)], labels, seed=1)
+    some = subsample([*zip(examples, rows, strict=True)], labels, seed=1)
     batches = Bucketed(encoded(Inputs([ids for _, ids in some]), [label for (_, label), _ in some]), 16, seed=1)
     arguments = transformers.TrainingArguments(  # its own AdamW and linear schedule
         output_dir=str(tmp_path), max_steps=epochs * batches.steps_per_epoch, learning_rate=1e-3, weight_decay=0.01,

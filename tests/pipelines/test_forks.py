@@ -18,7 +18,7 @@ from pipelines.executors import client, local
 from pipelines.executors.client import submit
 from pipelines.executors.local import SERVER, answer, forked, serve, server
 from retable.core.errors import UsageError
-from retable.training.signals import Stopped, deliver, go_quietly, held, leave, listen
+from retable.training.signals import Stopped, deliver, held, leave, listen, reset_handlers
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_a_signal_before_the_server_is_ready_leaves_nothing(number, monkeypatch,
     listen()
     with pytest.raises(Stopped), client.started([str(script), str(tmp_path / "server")]):
         pytest.fail("the server is not ready")
-    go_quietly()
+    reset_handlers()
     server, session = map(int, (tmp_path / "server").read_text(encoding="utf-8").split())
     assert session == server
     with contextlib.suppress(ChildProcessError):  # otherwise its end is taken

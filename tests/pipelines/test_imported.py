@@ -102,7 +102,7 @@ def test_what_an_arpa_file_lacks_is_said_in_one_line(project, n, more, said):
     assert not (project.folder / "outputs/pretrain/grammar_tiny/odd").exists()
 
 
-@pytest.mark.parametrize("positions", ["learnt", "rotary"])
+@pytest.mark.parametrize("positions", [pytest.param("learnt", marks=pytest.mark.long), "rotary"])
 def test_a_gpt_exported_and_imported_is_the_same(positions, project):
     """In windows as long as it reads, which is what it was trained with here."""
     goes, comes, place = (f"{name}_{positions}" for name in ("goes", "comes", "as"))

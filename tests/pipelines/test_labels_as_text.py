@@ -12,12 +12,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from pipelines.config.project import CONF
 from retable.core.errors import UsageError
-from retable.data.layouts import prompt
+from retable.data.templates import prompt
 from retable.inference.build import build_model
 from retable.models.bilstm import BiLSTM
 from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.text_to_text import TextToText
-from retable.tasks.reading import lay_out
+from retable.tasks.reading import pack
 from retable.tasks.sentences import Example, SentenceTask
 from retable.tasks.written import Answers
 from retable.tokenizers import byte_bpe, unigram, word, wordpiece
@@ -119,11 +119,11 @@ def test_every_task_of_glue_has_its_prompt():
 
 def test_it_reads_a_prompt_and_an_end():
     model = build_model(recipe("t5_text"), WORDS)
-    inputs = lay_out(model, WORDS, [("the cat sees",), ("bird",)], symmetric=True)
+    inputs = pack(model, WORDS, [("the cat sees",), ("bird",)], symmetric=True)
     assert [" ".join(WORDS.words[i] for i in ids) for ids in inputs.sequences] == ["the cat sees <eos>", "bird <eos>"]
-    assert inputs.others is None and inputs.segments is None and inputs.shortened == 0
+    assert inputs.others is None and inputs.segments is None and inputs.truncated == 0
     pieces = unigram.train([*LINES, "positive negative"], 170)
-    inputs = lay_out(model, pieces, [("a bird",)], symmetric=False)
+    inputs = pack(model, pieces, [("a bird",)], symmetric=False)
     assert inputs.sequences[0][-1] == pieces.special_ids["</s>"] and pieces.decode(inputs.sequences[0][:-1]) == "a bird"
 
 

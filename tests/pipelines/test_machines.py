@@ -1,4 +1,4 @@
-"""What a machine has and does changes no number: its threads, its clock; a folder that can't be written loses none."""
+"""What a machine has and does changes no number: its threads, its clock; a folder that cannot be written loses none."""
 
 import errno
 import math

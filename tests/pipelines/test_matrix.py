@@ -162,7 +162,7 @@ def test_it_learns_and_predicts(kind, system, data):
     task, cfg = make(data), of_recipe(system)
     task.require(model_class := get_class(cfg.model._target_), cfg.model.get("d_predicate", 0))
     examples = {split: task.examples(split) for split in task.splits}
-    spelt = task.in_words and model_class.spelt
+    spelt = task.in_words and model_class.reads_words
     text = Vocabulary.of_texts(*([*task.words(examples[split])] for split in ("train", "test"))) if spelt else TOKENIZER
     torch.manual_seed(0)
     model = build_model(cfg, text, dropout=0.0)

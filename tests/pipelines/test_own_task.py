@@ -1,6 +1,7 @@
 """A task of one's own, from files of one's own, by one YAML: as docs/howto/add-a-task.md has it."""
 
 import io
+import itertools
 import json
 import re
 import sys
@@ -186,9 +187,9 @@ def read(text: str, form: str) -> pd.DataFrame:
 
 
 FORMS = ["csv", "tsv", "jsonl", "parquet", "stdin csv", "stdin tsv", "stdin jsonl"]
-# Each form into each; a tsv of the scores has quotes, and a file of one column is csv.
+# Each form, into one of the others; a tsv of the scores has quotes, and a file of one column is csv.
 READ = [
-    *(("pairs", form, out) for form in FORMS for out in ("csv", "tsv", "jsonl", None)),
+    *(("pairs", form, out) for form, out in zip(FORMS, itertools.cycle(["tsv", "jsonl", None, "csv"]), strict=False)),
     *(("score", form, None) for form in ["own", *FORMS] if form != "tsv"),
     *(("lines", form, None) for form in ["own", *FORMS] if form != "stdin tsv"),
 ]

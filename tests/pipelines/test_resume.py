@@ -77,10 +77,10 @@ def test_a_training_outlasts_its_terminal_where_it_was_told_to():
     with StepEnd() as step_end:
         step_end.begin()
         os.kill(os.getpid(), signal.SIGHUP)
-        assert step_end.heard is None
+        assert step_end.received is None
         os.kill(os.getpid(), signal.SIGTERM)
-        assert step_end.heard == signal.SIGTERM
-        step_end.heard = None
+        assert step_end.received == signal.SIGTERM
+        step_end.received = None
 
 
 def test_asked_to_end_before_the_first_step(project):

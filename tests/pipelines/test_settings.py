@@ -1,4 +1,4 @@
-"""Settings of stages that can't be, each in one line by the name that the user gave it; nothing is read before."""
+"""Settings of stages that cannot be, each in one line by the name that the user gave it; nothing is read before."""
 
 from typing import get_type_hints
 
@@ -47,7 +47,7 @@ REFUSED = [
     (LSTM, "+experiment=foo", "pretrain has no setting experiment; write one of averaging, batches"),
     (LSTM, "+epoch=3", "pretrain has no setting epoch; write epochs"),
     (LSTM, "+finetuning.lr=1", "pretrain has no setting finetuning"),
-    (LSTM, "+batches.seed=3", "batches.seed=3 can't be set: it comes from the data"),
+    (LSTM, "+batches.seed=3", "batches.seed=3 cannot be set: it comes from the data"),
     (LSTM, "+model.n_layer=3", "LSTM takes no model.n_layer; write n_layers"),
     (LSTM, "model._target_=torch.load", "model: _target_=torch.load is not in retable.models.*"),
     (LSTM, "model._target_=retable.models.recurrent.Lstm", "there is no retable.models.recurrent.Lstm"),
@@ -58,8 +58,8 @@ REFUSED = [
     (LSTM, "trainer.devices=0", "trainer.devices=0 should be"),
     (LSTM, "+trainer.accumulate_grad_batches=0", "trainer.accumulate_grad_batches=0 should be"),
     (LSTM, "+trainer.acumulate=2", "Lightning's Trainer"),
-    (LSTM, "+callbacks.mine._target_=pathlib.Path", "callbacks.mine can't be pathlib.Path; it must be Callback"),
-    (LSTM, "+logger.mine._target_=pathlib.Path", "logger.mine can't be pathlib.Path; it must be Logger"),
+    (LSTM, "+callbacks.mine._target_=pathlib.Path", "callbacks.mine cannot be pathlib.Path; it must be Callback"),
+    (LSTM, "+logger.mine._target_=pathlib.Path", "logger.mine cannot be pathlib.Path; it must be Logger"),
     (GPT, "finetuning.lr=1", "pretrain has no setting finetuning"),
     (GPT, "+model.norm=middle", "model.norm=middle should be 'p"),
     (GPT, "batches.length=1.5", "batches.length=1.5 should be a whole number"),

@@ -119,7 +119,7 @@ def test_a_line_of_code_makes_its_cells_and_what_loads_them_stale(copied, stale_
     code = copied / "src/retable"
     stale = stale_after(
         (code / "models/bert.py", "super().__init__()", "super().__init__()\n        self.edited = 1"),
-        (code / "evaluation/analogies.py", "asks_for = WordVectors", "asks_for = WordVectors\n    edited = 1"),
+        (code / "evaluation/analogies.py", "requires = WordVectors", "requires = WordVectors\n    edited = 1"),
         (code / "grammar/corpus.py", "    folder, grammar =", "    edited = 1\n    folder, grammar ="),
     )
     assert stale == {"pretrain/grammar_tiny/bert-1", "evaluate/grammar_tiny/bert-1", "evaluate/grammar_tiny/skipgram-1",

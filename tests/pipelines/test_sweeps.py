@@ -215,7 +215,7 @@ def test_a_trial_that_another_worker_has_told_of_meanwhile_is_not_run_again(tmp_
     search = Search.__new__(Search)
     search._study, search._n_trials, search._failed, search._claims = study, 2, 0, {}
     search._space, search._seed, search._sampler = {}, 1, optuna.samplers.RandomSampler
-    search._asking, search._alone = threading.Lock(), nullcontext
+    search._ask_lock, search._exclusive = threading.Lock(), nullcontext
 
     def claim(number: int) -> bool:
         if number == told.number and number not in search._claims:
@@ -236,7 +236,7 @@ def test_a_trial_that_was_left_undrawn_has_the_values_of_an_undisturbed_search()
         search._study = optuna.create_study(storage=storage, study_name=name)
         search._n_trials, search._failed, search._seed, search._sampler = 4, 0, 1, optuna.samplers.RandomSampler
         search._space = {"lr": FloatDistribution(1e-3, 1e-2, log=True), "width": IntDistribution(8, 512)}
-        search._asking, search._alone, search._claim = threading.Lock(), nullcontext, lambda number: True
+        search._ask_lock, search._exclusive, search._claim = threading.Lock(), nullcontext, lambda number: True
         while True:
             if len(search._study.trials) == left:
                 search._study.ask()
@@ -364,10 +364,10 @@ def test_a_job_may_begin_while_it_is_shown_how_far_others_are(tmp_path):
 
     first = SimpleNamespace(name="a", address="a", steps=Steps())
     progress.begins(first)
-    progress.goes_on()
+    progress.refresh()
     first.steps.thread.join()
     progress.ends(first, 1.0, "")
-    progress.goes_on()
+    progress.refresh()
 
 
 def test_what_fails_in_one_thread_ends_them_all():
@@ -547,12 +547,12 @@ ADOPT_AND_SHOW = (adopt, lambda place: show([place]))
 @pytest.mark.parametrize(
     ("text", "uses", "message"),
     [
-        (b"\xff\xfe", ADOPT_AND_SHOW, "trials.csv can't be read"),
-        (b"", ADOPT_AND_SHOW, "trials.csv can't be read"),
+        (b"\xff\xfe", ADOPT_AND_SHOW, "trials.csv cannot be read"),
+        (b"", ADOPT_AND_SHOW, "trials.csv cannot be read"),
         (b"trial,state\n0,complete\n", ADOPT_AND_SHOW,
          "trials.csv has no value, step, seconds, cell, metric, direction; run"),
         (f"{HEAD}\n".encode(), ADOPT_AND_SHOW, "trials.csv has no row; run the sweep again"),
-        (f"{HEAD}\n0,complete,x,,1,x,loss,minimize\n".encode(), ADOPT_AND_SHOW, "can't be read"),
+        (f"{HEAD}\n0,complete,x,,1,x,loss,minimize\n".encode(), ADOPT_AND_SHOW, "cannot be read"),
         *((f"{HEAD},{column}\n0,{state},1.0,,1,x,validation/loss,minimize,1\n".encode(), (adopt,), message)
           for column, state, message in (
             ("seed", "complete", "seed is not a setting of a recipe"),

@@ -7,7 +7,7 @@ from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from pipelines.app.init_from import freeze, load_pretrained
-from pipelines.app.task_text import draw
+from pipelines.app.task_text import subsample
 from pipelines.config.project import CONF, STUDIES
 from retable.core.errors import UsageError
 from retable.core.stages import TASK_STAGES
@@ -18,7 +18,7 @@ from retable.objectives.classification import Classification
 from retable.objectives.regression import Regression
 from retable.planning.conf import Conf
 from retable.planning.study import read_study
-from retable.tasks.reading import ends_of_sequences, lay_out
+from retable.tasks.reading import ends_of_sequences, pack
 from retable.tasks.sentences import Example
 from retable.tokenizers import word, wordpiece
 from retable.tokenizers.tokenizer import Tokenizer
@@ -127,7 +127,7 @@ IN_SEGMENTS = ["[CLS] the cat sees [SEP] it sees [SEP]", "0 0 0 0 0 1 1 1"]
     ],
 )  # fmt: skip
 def test_a_pair_is_read_as_the_model_reads_pairs(model, tokenizer, symmetric, expected):
-    inputs = lay_out(finetuned(model, tokenizer), tokenizer, PAIR, symmetric)
+    inputs = pack(finetuned(model, tokenizer), tokenizer, PAIR, symmetric)
     parts = [inputs.sequences[0], *([] if inputs.others is None else [inputs.others[0]])]
     lines = [" ".join(tokenizer.words[i] for i in part) for part in parts]
     if inputs.segments is not None:
@@ -137,9 +137,9 @@ def test_a_pair_is_read_as_the_model_reads_pairs(model, tokenizer, symmetric, ex
 
 def test_a_sentence_too_long_for_the_model_is_shortened():
     cfg = recipe("finetune", "gpt", "model.max_length=6")
-    inputs = lay_out(build_model(cfg, MARKED), MARKED, PAIR, False)
+    inputs = pack(build_model(cfg, MARKED), MARKED, PAIR, False)
     assert " ".join(MARKED.words[i] for i in inputs.sequences[0]) == "<eos> the cat [SEP] it <eos>"
-    assert inputs.shortened == 1
+    assert inputs.truncated == 1
 
 
 def build_head(cfg: DictConfig):
@@ -169,18 +169,18 @@ EXAMPLES = [Example((f"sentence {i}",), i % 2) for i in range(200)]
 
 
 def test_labels_are_drawn_by_the_seed_without_replacement():
-    few, more = draw(EXAMPLES, 50, seed=1), draw(EXAMPLES, 120, seed=1)
-    assert len(few) == len(set(few)) == 50 and few == draw(EXAMPLES, 50, seed=1) != draw(EXAMPLES, 50, seed=2)
+    few, more = subsample(EXAMPLES, 50, seed=1), subsample(EXAMPLES, 120, seed=1)
+    assert len(few) == len(set(few)) == 50 and few == subsample(EXAMPLES, 50, seed=1) != subsample(EXAMPLES, 50, seed=2)
     assert set(few) < set(more) and more == sorted(more, key=EXAMPLES.index)
-    assert draw(EXAMPLES, 200, seed=1) == EXAMPLES  # so that all of them are the same training as null
-    counts = [sum(example in draw(EXAMPLES, 20, seed) for seed in range(400)) for example in EXAMPLES[::20]]
+    assert subsample(EXAMPLES, 200, seed=1) == EXAMPLES  # so that all of them are the same training as null
+    counts = [sum(example in subsample(EXAMPLES, 20, seed) for seed in range(400)) for example in EXAMPLES[::20]]
     assert all(abs(count - 40) < 5 * 6 for count in counts)  # binomial: 40 expected, a deviation of 6
 
 
 @pytest.mark.parametrize("number", [0, -1, 201, 0.5, "all"])
 def test_more_labels_than_there_are_and_none_are_refused(number):
     with pytest.raises(UsageError, match=f"^examples={number}, but the training split has 200; write 1 to 200, or"):
-        draw(EXAMPLES, number, seed=1)
+        subsample(EXAMPLES, number, seed=1)
 
 
 @pytest.mark.parametrize(("labels", "steps"), [(100, 160), (1000, 384), (10000, 1878)])

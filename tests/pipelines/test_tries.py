@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.study.adhoc import called
+from pipelines.study.adhoc import cell_suffix
 from retable.core.publishing import exclusive
 from retable.planning.cell import Cell
 from tests.pipelines.conftest import Project, track
@@ -150,10 +150,12 @@ def test_a_try_is_read_by_its_name(tracked):
 def test_names_say_what_differs_and_stay_short():
     differing = {"optimizer._target_": "torch.optim.SGD", "optimizer.lr": 0.1, "epochs": 2}
     said = ["optimizer=sgd", "epochs=2e0", "corpus=ptb"]
-    assert called(differing, said) == called(differing, said[::-1]) == "+epochs-2+optimizer-sgd"
-    assert called({"a/b": [1, "c"]}, []) == "+a_b-_1_c_"
-    one, two = (called({"prompts": prompts}, []) for prompts in (["the old"], ["the", "old"]))
+    assert cell_suffix(differing, said) == cell_suffix(differing, said[::-1]) == "+epochs-2+optimizer-sgd"
+    assert cell_suffix({"a/b": [1, "c"]}, []) == "+a_b-_1_c_"
+    one, two = (cell_suffix({"prompts": prompts}, []) for prompts in (["the old"], ["the", "old"]))
     assert one.startswith("+prompts-_the_old_-") and two == "+prompts-_the_old_"
-    assert called({"model.dropout": "absent"}, ["~model.dropout"]) == "+model.dropout-absent"
+    assert cell_suffix({"model.dropout": "absent"}, ["~model.dropout"]) == "+model.dropout-absent"
     many = {f"model.setting_{i}": i for i in range(30)}
-    assert len(called(many, [])) == 100 and called(many, []) != called(many | {"model.setting_29": 0}, [])
+    assert len(cell_suffix(many, [])) == 100 and cell_suffix(many, []) != cell_suffix(
+        many | {"model.setting_29": 0}, []
+    )

@@ -153,7 +153,7 @@ def test_what_reads_first_has_its_prompt_as_in_training(writers, name, command):
         assert [
             " ".join(text.split()) for text in system.continue_(prompts, strategy=strategy, max_new_tokens=6, **more)
         ] == expected
-    assert not system.goes_on
+    assert not system.continues_prompt
     assert (
         command("generate", f"{name}-1", prompts[0], "--max-new-tokens", "6").strip()
         == system.continue_(prompts[0], max_new_tokens=6)[0]

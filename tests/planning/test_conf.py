@@ -12,7 +12,7 @@ def test_what_a_benchmarks_variant_inherits_is_its_own(tmp_path):
     folder.mkdir()
     (folder / "pairs.yaml").write_text("# @package benchmark.pairs\n_target_: a.B\nfolder: data/pairs\nlower: false\n")
     (folder / "mine.yaml").write_text("# @package benchmark.mine\ndefaults: [pairs@_here_, _self_]\nlower: true\n")
-    said = Conf(tmp_path).says("benchmark", "mine")
+    said = Conf(tmp_path).read("benchmark", "mine")
     assert said == {"choices": {}, "_target_": "a.B", "folder": "data/pairs", "lower": True}
 
 
@@ -86,7 +86,7 @@ from retable.evaluation.perplexity import Perplexity as Base
 from .near import Near
 
 class Annotated:
-    asks_for: type = systems.WordVectors
+    requires: type = systems.WordVectors
 
 class Inherited(Base):
     pass
@@ -97,13 +97,14 @@ class Nearby(Near):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("Annotated", "WordVectors"), ("Inherited", "LanguageModel"), ("Nearby", None), ("Absent", None)]
+    ("name", "value"),
+    [("Annotated", "WordVectors"), ("Inherited", "LanguageModel"), ("Nearby", None), ("Absent", None)],
 )
-def test_what_a_class_of_ones_own_says_is_found_in_its_bases(tmp_path, monkeypatch, name, says):
+def test_an_attribute_of_ones_own_class_is_found_in_its_bases(tmp_path, monkeypatch, name, value):
     (tmp_path / "own_classes.py").write_text(CLASSES)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("RETABLE_PACKAGES", "own_classes")
-    assert Conf(tmp_path).class_says(f"own_classes.{name}", "asks_for") == says
+    assert Conf(tmp_path).class_attribute(f"own_classes.{name}", "requires") == value
 
 
 def test_a_table_comes_after_the_one_that_it_names(tmp_path):
@@ -124,8 +125,12 @@ def test_a_table_comes_after_the_one_that_it_names(tmp_path):
             lambda conf: None,
             r"mine/gpt\.yaml and .*/gpt\.yaml are recipes",
         ),
-        (["task/mine"], lambda conf: conf.says("task", "mine"), r"mine\.yaml, defaults: /task_type/sentence"),
-        ([], lambda conf: conf.class_says("own_mistake.Own", "asks_for"), r"own_mistake\.py can't be read: invalid"),
+        (["task/mine"], lambda conf: conf.read("task", "mine"), r"mine\.yaml, defaults: /task_type/sentence"),
+        (
+            [],
+            lambda conf: conf.class_attribute("own_mistake.Own", "requires"),
+            r"own_mistake\.py cannot be read: invalid",
+        ),
         (["table/a"], Conf.tables, "unknown table 'b'"),
         (["table/a", "table/b"], Conf.tables, "the `after` of a, b"),
     ],

@@ -84,7 +84,7 @@ PLACES = [
 def test_the_study_of_these_tests_has_every_key_and_can_be_read():
     assert STUDY.keys() == {*schema.keys_of(schema.StudyKeys)}
     study = expand(CONF, "mine", STUDY)
-    assert study.reported == {key: STUDY[key] for key in schema.REPORTED}
+    assert study.reported == {key: STUDY[key] for key in schema.REPORT_KEYS}
 
 
 @settings(max_examples=200)

@@ -110,10 +110,10 @@ def test_questions(write_run, tmp_path):
     piqa = "piqa, 0 shots (validation)"
     assert {key: value for key, value in rows["gpt"].items() if key.startswith(piqa)} == {
         f"{piqa} questions": "4", f"{piqa} accuracy": "75.0",  # four questions have no interval
-        f"{piqa} a token": "50.0", f"{piqa} a byte": "25.0",
+        f"{piqa} per token": "50.0", f"{piqa} per byte": "25.0",
     }  # fmt: skip
     assert rows["gpt"]["sst2, 1 shot, generated (validation) accuracy"] == "25.0"
     assert rows["lstm"]["lambada (test) perplexity"] == "123.46" and rows["lstm"][f"{piqa} accuracy"] == ""
     published = cells(table, "WebText")["GPT-2 (124M)"]
-    assert (published[f"{piqa} a byte"], published["lambada (test) perplexity"]) == ("62.5", "40.06")
+    assert (published[f"{piqa} per byte"], published["lambada (test) perplexity"]) == ("62.5", "40.06")
     assert published["Runs"] == ""

@@ -107,7 +107,7 @@ def test_a_row_holds_the_papers_metrics_and_the_means_of_them(folders):
 def test_published_rows_stand_apart_with_averages_over_the_tasks_that_were_run(folders):
     table, _ = tables_of(folders, notes={"glue": {"bilstm": "a smaller one"}})["glue"]
     assert fields(table)["bilstm"]["Note"].text == "a smaller one"
-    assert fields(table)["ST BiLSTM"]["Note"].text == "wants vectors of 840 billion words (GloVe)"
+    assert fields(table)["ST BiLSTM"]["Note"].text == "needs vectors of 840 billion words (GloVe)"
     names = [row.values[0].text for row in table.panels["glue"]]
     assert names[:3] == ["bilstm", "bilstm_attention", "bilstm_elmo"]
     assert [row.apart for row in table.panels["glue"]] == [False] * 3 + [True] + [False] * (len(names) - 4)
@@ -182,7 +182,7 @@ def test_the_note_has_what_the_most_frequent_label_is_worth(data_dir):
         shares[task] = (labels[1] == labels[0].mode()[0]).mean()
     f1_of_all = 2 * shares["MRPC"] / (1 + shares["MRPC"])
     assert SPECIFICATIONS["glue"]["notes"][2]["text"] == (
-        "Who always says what the training split has most of has 0.0 on CoLA, "  # a constant has a Matthews of 0
+        "The majority class of the training split scores 0.0 on CoLA, "  # a constant has a Matthews of 0
         f"{100 * shares['SST-2']:.1f} on SST-2, {100 * shares['MRPC']:.1f} and {100 * f1_of_all:.1f} on MRPC, "
         f"{100 * shares['RTE']:.1f} on RTE and {100 * shares['WNLI']:.1f} on WNLI."
     )

@@ -138,7 +138,7 @@ def test_too_few_sizes_and_models_are_told(results):
     alike = [replace(each, metrics=each.metrics | {"flops": 6000 * each.metrics["tokens"]}) for each in models]
     with pytest.raises(UsageError, match=r"scaling_laws: gpt_\* has 1 sizes; a law needs 3 or more"):
         points(results | {"pretrain": alike})
-    with pytest.raises(UsageError, match=r"scaling_laws: lstm_\* matches 0 models"):
+    with pytest.raises(UsageError, match=r"scaling_laws: lstm_\* matches 0 models of one corpus"):
         points(results, "lstm_*")
     with pytest.raises(UsageError, match="a law of 5 numbers needs as many or more"):
         points(results | {"pretrain": models[:4]})

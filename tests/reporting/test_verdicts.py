@@ -177,3 +177,16 @@ def test_bases_have_what_they_need():
     assert (basis[has_deviation] != "").all()
     unknown = set(REFERENCES) - {*ABSENT, *CELL, "value", "source", "table", "configuration", "given"}
     assert unknown == set()
+
+
+def test_a_table_is_reproduced_by_its_shares_and_its_order():
+    rows = pd.DataFrame({"value": range(10), "mean": range(10), "verdict": "pass", "other_recipe": ""})
+    table = rows.assign(**dict.fromkeys(verdicts.COLUMN, "x"))
+    assert verdicts.reproduction(table) == pytest.approx((1, 1, 1)) and verdicts.reproduction(table).reproduced
+    two, three = table.index < 2, table.index < 3
+    for spoilt in ({"verdict": "not run"}, {"verdict": "open"}, {"other_recipe": "another"}):
+        assert verdicts.reproduction(table.assign(**{k: table[k].mask(two, v) for k, v in spoilt.items()})).reproduced
+        found = verdicts.reproduction(table.assign(**{k: table[k].mask(three, v) for k, v in spoilt.items()}))
+        assert not found.reproduced
+    assert not verdicts.reproduction(table.assign(mean=-table["mean"])).reproduced
+    assert verdicts.reproduction(table[:1]).reproduced  # one row has no order

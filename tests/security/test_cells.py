@@ -66,7 +66,7 @@ def test_a_package_that_a_cell_names_is_not_imported(cell, tmp_path_factory, mon
     with pytest.raises(UsageError, match=f"if you trust its code, set RETABLE_PACKAGES={trusted}.*pkg_of_cell$"):
         load(cell)
     with pytest.raises(UsageError, match="package pkg_of_cell is not trusted"):
-        Conf(cell).class_says("pkg_of_cell.models.Tiny", "spelt")
+        Conf(cell).class_attribute("pkg_of_cell.models.Tiny", "reads_words")
 
 
 def test_a_part_is_bounded(cell):
@@ -77,10 +77,10 @@ def test_a_part_is_bounded(cell):
 
 
 def test_code_is_sought_once_in_each_part():
-    from pipelines.study.code_reached import reached_by
+    from pipelines.study.code_reached import entry_points_of
 
     own = yaml.load(bomb("x"), yaml.CSafeLoader) | {"objective": None, "model": LSTM}
-    assert reached_by("pretrain", own) == ["pipelines.pretrain.count", LSTM["_target_"]]
+    assert entry_points_of("pretrain", own) == ["pipelines.pretrain.count", LSTM["_target_"]]
 
 
 @pytest.mark.parametrize("name", ["../text8", "/text8", "a/text8", "..\\text8", None, "text8"])

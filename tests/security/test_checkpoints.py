@@ -134,7 +134,7 @@ def test_code_that_a_checkpoint_brings(checkpoint, canary):
 def test_a_tokenizer_that_is_none(tmp_path, file, text):
     (tmp_path / "vocab.txt").write_text("a\nb\n")
     (tmp_path / file).write_text(text)
-    with pytest.raises(UsageError, match="can't be read"):
+    with pytest.raises(UsageError, match="cannot be read"):
         read_tokenizer(tmp_path)
 
 

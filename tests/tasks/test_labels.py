@@ -56,5 +56,11 @@ def test_a_line_for_each_part_of_one_class_and_each_class_that_another_part_lack
     assert len(lines) == len(single) + sum(map(bool, absent.values()))
 
 
+def test_of_many_absent_classes_the_first_have_a_line_and_the_rest_are_counted():
+    lines = missing_classes([str(i) for i in range(400)], {"train": range(400), "test": range(300)})
+    assert [line.split("class ")[1].split(";")[0] for line in lines[:-1]] == [repr(str(i)) for i in range(300, 305)]
+    assert lines[-1] == "95 more classes have no row in one part or another"
+
+
 def test_one_class_in_all_is_no_fault():
     assert missing_classes(["only"], {"train": [0, 0], "test": [0]}) == []

@@ -56,7 +56,7 @@ def test_a_text_stands_between_boundaries(build, tokenizer):
     for row, length, own in zip(batch.input_ids.tolist(), batch.lengths.tolist(), ids, strict=True):
         assert row[:length] == [tokenizer.boundary, *own, tokenizer.boundary]
     short = task.encode(GPT(9, 4, 1, 1, 5, dropout=0.0), tokenizer, task.examples("train"))
-    assert short.shortened == 1 and short.lengths.max() == 5
+    assert short.truncated == 1 and short.lengths.max() == 5
 
 
 @pytest.mark.parametrize("world", [2, 3])

@@ -55,7 +55,7 @@ def test_a_model_reads_so_many_tokens_and_learns_as_many(tmp_path):
     batch = encoded.pad(np.arange(2))
     assert batch.source_lengths.tolist() == [6, 6] and batch.target_lengths.tolist() == [3, 3]
     assert tokenizer.decode(batch.source_ids[0, :-1].tolist()) == "summarize: It rains . Nobody"
-    assert batch.source_ids[0, -1] == batch.labels[0, -1] and encoded.shortened == 2
+    assert batch.source_ids[0, -1] == batch.labels[0, -1] and encoded.truncated == 2
     assert tokenizer.decode(batch.labels[1, :-1].tolist()).split() == ["A", "dog"]
 
 

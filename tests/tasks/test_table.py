@@ -102,7 +102,7 @@ def test_gold_comes_from_a_second_file(write):
         ("a.jsonl", '{"x": 1}\n{"x": \n', {}, "line 2: not JSON"),
         ("a.jsonl", "[1]\n", {}, "line 1: not a JSON object"),
         ("a.txt", "a b\n", {"pattern": "(?P<x>c)"}, r"line 1 does not match task.form.pattern=\(\?P<x>c\)"),
-        ("a.parquet", "no", {}, "a.parquet can't be read"),
+        ("a.parquet", "no", {}, "a.parquet cannot be read"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(write, name, content, form, message):

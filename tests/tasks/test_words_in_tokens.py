@@ -62,7 +62,7 @@ def test_a_word_is_told_by_its_first_token_between_the_ends(model):
     rows = [[MARKED.words[i] for i in row[:n]] for row, n in zip(batch.input_ids, batch.lengths, strict=True)]
     start, end = ("[CLS]", "[SEP]") if isinstance(model, BERT) else ("[SEP]", "[SEP]")
     assert rows[1] == [start, "cats", end] and rows[0][0] == start and rows[0][-1] == end
-    assert encoded.shortened == 0
+    assert encoded.truncated == 0
 
 
 def test_to_a_model_that_reads_from_the_left_a_word_is_told_by_its_last_token():
@@ -73,7 +73,7 @@ def test_to_a_model_that_reads_from_the_left_a_word_is_told_by_its_last_token():
     assert n > 2 and whole.pad(np.arange(1)).words.tolist() == [[1, 1 + n, 2 + n]]
     for room, words in ((2 + n, [1]), (3 + n, [1, 1 + n])):
         cut = task(sentences).encode(GPT(99, 8, 1, 1, room, 0.0), MARKED, sentences)
-        assert cut.shortened == 1 and cut.pad(np.arange(1)).words.tolist() == [words]
+        assert cut.truncated == 1 and cut.pad(np.arange(1)).words.tolist() == [words]
 
 
 def test_words_behind_a_cut_get_the_commonest_tag():
@@ -81,7 +81,7 @@ def test_words_behind_a_cut_get_the_commonest_tag():
     torch.manual_seed(0)
     tagging, model = task(SENTENCES), BERT(99, 8, 1, 1, 4, 0.0)
     encoded = tagging.encode(model, MARKED, SENTENCES)
-    assert encoded.shortened == 1 and encoded.lengths.tolist() == [2, 1]
+    assert encoded.truncated == 1 and encoded.lengths.tolist() == [2, 1]
     batch = encoded.pad(np.arange(2))
     assert batch.input_ids.shape == (2, 4) and batch.tags.tolist() == [[1, 0], [1, 0]]
     objective = tagging.objective(model, MARKED, **HEAD)
@@ -117,7 +117,7 @@ def test_a_question_and_its_passage_are_one_sequence(model, start, end):
     questions = [" ".join(MARKED.words[i] for i in MARKED.encode(each.source.question)) for each in QUESTIONS]
     expected = [f"{start} {q} [SEP] {p} {end}" for q, p in zip(questions, passages, strict=True)]
     assert sequences(batch, MARKED.words) == expected
-    assert encoded.shortened == 0 and batch.context_lengths.tolist() == [7, 2]
+    assert encoded.truncated == 0 and batch.context_lengths.tolist() == [7, 2]
     assert batch.first.tolist() == batch.last.tolist() == [5, 0]
     for row, (q, p) in enumerate(zip(questions, passages, strict=True)):
         begins = len(q.split()) + 2
@@ -138,7 +138,7 @@ def test_a_passage_is_cut_and_an_answer_behind_the_cut_is_not_trained_on():
     question = len(MARKED.encode("see?"))
     model = BERT(99, 8, 1, 1, 3 + question + 4, 0.0)
     encoded = ANSWERS.encode(model, MARKED, QUESTIONS)
-    assert encoded.shortened >= 1 and encoded.taught.tolist() == [1]
+    assert encoded.truncated >= 1 and encoded.trainable.tolist() == [1]
     batch = encoded.pad(np.arange(1))
     assert batch.input_ids.shape == (1, model.max_length) and batch.context_lengths.item() < 7
     assert batch.lasts.max() < model.max_length - 1

@@ -107,7 +107,7 @@ def test_what_is_no_usable_file_is_refused(tmp_path):
     for path, said in {
         None: "path=None does not exist; write tokenizer.train.path=FOLDER/tokenizer.json",
         "nowhere.json": "nowhere.json does not exist",
-        "empty.json": "empty.json can't be read",
+        "empty.json": "empty.json cannot be read",
         "markless.json": r"has no mark to begin a stream with; add one of <\|endoftext\|>",
     }.items():
         with pytest.raises(UsageError, match=said):

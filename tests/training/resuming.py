@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from retable.data.batches import Pieces
+from retable.data.batches import LazyBatches
 from retable.data.bucketed import Bucketed
 from retable.data.cooccurrences import Cooccurrences
 from retable.data.corruption import Corrupted, Prefix, RandomSpans
@@ -56,13 +56,13 @@ class Whole:
     def __init__(self, validate: Callable[[nn.Module], dict[str, float]]):
         self._validate = validate
 
-    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
-        return Pieces(1, lambda _: "all")
+    def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
+        return LazyBatches(1, lambda _: "all")
 
-    def measuring(self, objective: nn.Module) -> Callable[[str], dict[str, float]]:
+    def step(self, objective: nn.Module) -> Callable[[str], dict[str, float]]:
         return lambda _: self._validate(objective)
 
-    def total(self, measured: Sequence[Sequence[dict[str, float]]]) -> dict[str, float]:
+    def compute(self, measured: Sequence[Sequence[dict[str, float]]]) -> dict[str, float]:
         return measured[0][0]
 
 

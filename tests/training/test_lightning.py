@@ -71,13 +71,13 @@ def test_processes_measure_a_share_each_and_find_what_one_finds(name, world):
     with torch.no_grad():
         expected = measured(measure, objective)
         for rank in range(world):
-            measure_piece, pieces = measure.measuring(objective), list(measure.pieces(rank, world))
+            measure_piece, pieces = measure.step(objective), list(measure.batches(rank, world))
             found.append([None if piece is None else measure_piece(piece) for piece in pieces])
             done.append(sum(piece is not None for piece in pieces))
-    assert measure.total(found) == pytest.approx(expected, rel=1e-6)
+    assert measure.compute(found) == pytest.approx(expected, rel=1e-6)
     assert len({len(pieces) for pieces in found}) == 1
     if name not in ("carried in one row", "one window"):
-        assert min(done) > 0 and len(measure.pieces()) <= sum(done)
+        assert min(done) > 0 and len(measure.batches()) <= sum(done)
 
 
 class Watched(L.Callback):
@@ -122,7 +122,7 @@ def test_callbacks_see_what_is_logged_where_lightning_says(tmp_path):
     assert [step for step, _ in losses] == [2, 4, 6, 8, 10, 12]
     assert watched.validations == [(step, pytest.approx(loss, rel=1e-6)) for step, loss in losses]
     assert watched.training == [pytest.approx(p.value, rel=1e-6) for p in points if p.metric == "train/loss"]
-    assert watched.epochs == 3 and watched.pieces == 6 * len(MEASURES["windows"][1].pieces())
+    assert watched.epochs == 3 and watched.pieces == 6 * len(MEASURES["windows"][1].batches())
 
 
 def test_loggers_are_told_the_curve_once_and_what_callbacks_log(tmp_path):
@@ -186,7 +186,7 @@ def test_a_loaded_checkpoint_is_validated_tested_and_predicts(checkpoint, tmp_pa
     assert last.metric == "validation/loss" and found == {last.metric: pytest.approx(last.value, rel=1e-6)}
     assert trainer.test(training, datamodule=data, verbose=False) == [{"test/loss": found["validation/loss"]}]
     log_probs = trainer.predict(training, datamodule=data)
-    assert measure.total([log_probs])["loss"] == last.value
+    assert measure.compute([log_probs])["loss"] == last.value
     trainer.logger.save()
     assert "validation/loss" in next(tmp_path.rglob("metrics.csv")).read_text()
 
@@ -244,7 +244,7 @@ def test_the_trainer_obeys_lightnings_flags(flags, seen, pieces, tmp_path):
     watched.on_validation_epoch_end = lambda *_: None
     examples = encoded(Inputs(SEQUENCES[:6]), LABELS[:6])
     measure = Predictions(examples, 1, lambda places, _: {"loss": float(len(places))})
-    measure.measuring = lambda _: lambda piece: [(int(piece[0][0]), 0)]
+    measure.step = lambda _: lambda piece: [(int(piece[0][0]), 0)]
     fitted = fit(
         objective, Numbers(10), seed=1, epochs=3, optimizer=partial(sgd, lr=0.1), schedule=constant, clip_norm=None,
         trainer=CPU | flags, scratch=tmp_path, checkpoint_every=7, validations=2, validation=measure,

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.app.observers import taught
+from pipelines.app.observers import trainable_rows
 from retable.data.bucketed import Bucketed
 from retable.data.examples import Inputs, encoded
 from retable.evaluation.prediction import Predictions
 from retable.training import callbacks
 from retable.training.callbacks import Minutes, Rates, ValidationLoss
 from retable.training.curve import Point
-from retable.training.observers import handed_to
+from retable.training.observers import point_log
 from tests.training.resuming import SEQUENCES, SYSTEMS, assert_same, classifier, kill, lstm, run, weights
 
 
@@ -33,7 +33,7 @@ class Listed:
 def test_a_point_is_logged_once():
     """A resumed run hands on its curve from the start."""
     logger = Listed()
-    log = handed_to(logger)
+    log = point_log(logger)
     first = [Point(1, "a", 1.0), Point(1, "b", 2.0), Point(2, "a", 3.0)]
     log(first)
     log([*first, Point(2, "b", 4.0)])
@@ -108,9 +108,9 @@ def task(untaught: list[int]):
     system = classifier()
     examples = encoded(Inputs(SEQUENCES), [i % 3 for i in range(len(SEQUENCES))])
     known = np.setdiff1d(np.arange(len(SEQUENCES)), untaught)
-    examples = replace(examples, taught=known if untaught else None)
+    examples = replace(examples, trainable=known if untaught else None)
 
-    def pad(places):  # what can't be trained on has no label
+    def pad(places):  # what cannot be trained on has no label
         labels = [99 if i in untaught else i % 3 for i in range(len(SEQUENCES))]
         return encoded(Inputs(SEQUENCES), labels).pad(places)
 
@@ -125,7 +125,10 @@ def test_a_task_has_a_validation_loss_in_the_log_alone(untaught, tmp_path):
     (plain, _, _), (watched, examples, known) = task(untaught), task(untaught)
     expected = run(plain, tmp_path / "plain")
     logged = []
-    assert run(watched, tmp_path / "watched", logged.extend, callbacks=[ValidationLoss(taught), Rates()]) == expected
+    assert (
+        run(watched, tmp_path / "watched", logged.extend, callbacks=[ValidationLoss(trainable_rows), Rates()])
+        == expected
+    )
     assert_same(weights(watched), weights(plain))
     found = [point for point in logged if point.metric == "validation/loss"]
     assert {point.step for point in found} == {p.step for p in expected if p.metric == "validation/accuracy"}
@@ -140,5 +143,5 @@ def test_a_task_has_a_validation_loss_in_the_log_alone(untaught, tmp_path):
 
 def test_a_measure_that_has_a_loss_is_left_alone(tmp_path):
     logged = []
-    points = run(lstm(), tmp_path, logged.extend, callbacks=[ValidationLoss(taught)])
+    points = run(lstm(), tmp_path, logged.extend, callbacks=[ValidationLoss(trainable_rows)])
     assert set(logged) == set(points)

@@ -95,7 +95,7 @@ def check(path: Path) -> None:
         return
     if not (cell / DIGESTS).exists():
         if _run(cell).get("format", 1) >= FORMAT:
-            raise UsageError(f"{cell / DIGESTS} is missing, so the cell can't be checked; {remedy(cell)}")
+            raise UsageError(f"{cell / DIGESTS} is missing, so the cell cannot be checked; {remedy(cell)}")
         if not _unchecked:
             print(f"warning: {cell} was made before cells had digests; it is read unchecked, as all cells of that time",
                   file=sys.stderr)  # fmt: skip

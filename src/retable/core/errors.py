@@ -27,7 +27,7 @@ class UsageError(Exception):
 
 
 class TextError(UsageError):
-    """A text that can't be read. `retable.tasks.table.placed` adds its file and line.
+    """A text that cannot be read. `retable.tasks.table.placed` adds its file and line.
 
     text: the whole text.
     part: the faulty part, as a file may contain it.
@@ -79,7 +79,7 @@ def reading(path: str | PathLike[str], *kinds: type[Exception]) -> Iterator[None
             raise
         raise UsageError(f"{path}: {error}") from None
     except kinds as error:
-        raise UsageError(f"{path} can't be read: {str(error) or type(error).__name__}") from None
+        raise UsageError(f"{path} cannot be read: {str(error) or type(error).__name__}") from None
 
 
 def require_file(path: str | PathLike[str], missing: str = "") -> None:

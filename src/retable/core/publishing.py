@@ -130,7 +130,7 @@ def recover(out: Path, aside: Path) -> None:
 
 
 def require_one_mount(scratch: Path, out: Path) -> None:
-    """Raise UsageError if a folder can't be renamed from `scratch` to `out`.
+    """Raise UsageError if a folder cannot be renamed from `scratch` to `out`.
 
     Called before training, so that hours are not lost. A bind mount of one file system has the same device number, so a
     file is renamed to find out.

@@ -177,22 +177,22 @@ def parameters(part: Any, name: str) -> Mapping[str, inspect.Parameter]:
 
 
 def check_all(
-    values: Mapping[str, Any], schema: Mapping[str, Any], given_else: Collection[str], prefix: str = ""
+    values: Mapping[str, Any], schema: Mapping[str, Any], added_by_caller: Collection[str], prefix: str = ""
 ) -> None:
     """Raise SettingError for the first value that does not fit its annotation in `schema`.
 
     Args:
         values: settings by name; those that `schema` does not contain are not checked.
         schema: annotations by name: a type, a `Takes` or a `Schema`.
-        given_else: arguments that a configuration may set although the caller of the part usually adds them.
+        added_by_caller: arguments that a configuration may set although the caller of the part usually adds them.
         prefix: put before each name in messages.
     """
     for key, value in values.items():
         if key in schema:
-            _check_one(value, schema[key], f"{prefix}{key}", given_else)
+            _check_one(value, schema[key], f"{prefix}{key}", added_by_caller)
 
 
-def _check_one(value: Any, annotation: Any, name: str, given_else: Collection[str]) -> None:
+def _check_one(value: Any, annotation: Any, name: str, added_by_caller: Collection[str]) -> None:
     takes = next((each for each in get_args(annotation) if isinstance(each, Takes)), None)
     if inspect.isclass(annotation) and issubclass(annotation, Schema):
         require(value, Mapping[str, Any], name)
@@ -201,23 +201,23 @@ def _check_one(value: Any, annotation: Any, name: str, given_else: Collection[st
         if unknown is not None:
             own = f"{name}.{unknown}"
             raise SettingError(own, f"no task has a setting {own}; {closest(unknown, schema)}")
-        check_all(value, schema, given_else, f"{name}.")
+        check_all(value, schema, added_by_caller, f"{name}.")
     elif takes is None:
         require(value, annotation, name)
     elif takes.several:
         require(value, Mapping[str, Any], name)
         for key, each in value.items():
-            _check_one(each, Annotated[Any, takes._replace(several=False)], f"{name}.{key}", given_else)
+            _check_one(each, Annotated[Any, takes._replace(several=False)], f"{name}.{key}", added_by_caller)
     elif value is not None:
         keys = [*value] if isinstance(value, Mapping) else []
-        given = [each for each in takes.given if each not in keys or each not in given_else]
+        given = [each for each in takes.given if each not in keys or each not in added_by_caller]
         check(value, name, None, given, takes.within)
         if value.get("_partial_", False) != takes.partial:
             raise SettingError(name, f"{name}._partial_ should be {str(takes.partial).lower()}")
 
 
 def check(part: Any, name: str, place: Any = None, given: Collection[str] | None = None, within: Within = OWN) -> None:
-    """Raise SettingError if the class or function of `part` can't be called with its settings.
+    """Raise SettingError if the class or function of `part` cannot be called with its settings.
 
     Args:
         part: settings with a `_target_`.
@@ -237,7 +237,7 @@ def check(part: Any, name: str, place: Any = None, given: Collection[str] | None
     except UsageError as error:
         raise SettingError(name, f"{name}: {error}") from error
     if place is not None and not makes(target, place, bool(part.get("_partial_"))):
-        raise SettingError(name, f"{name} can't be {part['_target_']}; it must be {_described(place)}")
+        raise SettingError(name, f"{name} cannot be {part['_target_']}; it must be {_described(place)}")
     every = inspect.signature(target).parameters
     named = {key: each for key, each in every.items() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
     further = next((each for each in every.values() if each.kind == each.VAR_KEYWORD), None)
@@ -246,7 +246,7 @@ def check(part: Any, name: str, place: Any = None, given: Collection[str] | None
             continue
         own = f"{name}.{key}"
         if given is not None and key in given:
-            raise SettingError(own, f"{own}={shown(value)} can't be set: it comes from the data; remove it")
+            raise SettingError(own, f"{own}={shown(value)} cannot be set: it comes from the data; remove it")
         if (parameter := named.get(str(key), further)) is None:
             raise _unknown(target, name, str(key), [each for each in named if each not in (given or ())])
         check_value(value, _annotation(target, parameter.annotation), own)

@@ -128,7 +128,7 @@ class _Reader:
         self._sentences: list[list[str]] = [[]]
         self._n_words = 0
         self._open: dict[str, list[int]] = defaultdict(list)  # first words of open mentions, by cluster
-        self._found: dict[str, list[Mention]] = defaultdict(list)
+        self._mentions: dict[str, list[Mention]] = defaultdict(list)
 
     def read(self, row: Row) -> None:
         require_columns(self._path, row, word=self._word, clusters=self._clusters)
@@ -148,7 +148,7 @@ class _Reader:
             if opens:
                 self._open[cluster].append(self._n_words)
             if closes:
-                self._found[cluster].append((self._open[cluster].pop(), self._n_words + 1))
+                self._mentions[cluster].append((self._open[cluster].pop(), self._n_words + 1))
         self._sentences[-1].append(row.fields[self._word])
         self._n_words += 1
 
@@ -162,5 +162,5 @@ class _Reader:
 
     def end(self, line: int) -> Document:
         self.end_sentence(line)
-        clusters = sorted(sorted(mentions) for mentions in self._found.values())
+        clusters = sorted(sorted(mentions) for mentions in self._mentions.values())
         return Document(self._name, self._part, self._sentences[:-1], clusters)

@@ -55,7 +55,7 @@ def text_overlap(train: Path, test: Path, unit: str, n: int = N) -> dict[str, fl
     if tested:
         shares["overlap_lines"] = sum(tested[line] for line in seen) / tested.total()
     if grams.total:
-        shares[f"overlap_{n}grams"] = grams.found / grams.total
+        shares[f"overlap_{n}grams"] = grams.n_shared / grams.total
     return shares
 
 
@@ -98,15 +98,15 @@ class _Grams:
         )  # one per place in the n-gram
         self._vocabulary = vocabulary
         self._known, self._counts = np.unique(self._hashes(ids), return_counts=True)
-        self._found = np.zeros(len(self._known), bool)
+        self._is_shared = np.zeros(len(self._known), bool)
 
     @property
     def total(self) -> int:
         return int(self._counts.sum())
 
     @property
-    def found(self) -> int:
-        return int(self._counts[self._found].sum())
+    def n_shared(self) -> int:
+        return int(self._counts[self._is_shared].sum())
 
     def find(self, words: list[str]) -> None:
         """Mark the n-grams that occur in a list of words of another text."""
@@ -114,7 +114,7 @@ class _Grams:
         hashes = self._hashes(ids)
         if self.total and len(hashes):
             places = np.searchsorted(self._known, hashes).clip(max=len(self._known) - 1)
-            self._found[places[self._known[places] == hashes]] = True
+            self._is_shared[places[self._known[places] == hashes]] = True
 
     def _hashes(self, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the hashes of the n-grams within units; words that the test text lacks also end a unit."""

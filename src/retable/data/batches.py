@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-Piece = TypeVar("Piece")
-Found = TypeVar("Found")
+Input = TypeVar("Input")
+Result = TypeVar("Result")
 
 
 class Batches(Protocol):
@@ -40,8 +40,8 @@ class Scaled(Protocol):
         ...
 
 
-class Pieces:
-    """A sequence of `number` pieces of data; `make(i)` builds piece i on demand, or returns None for padding."""
+class LazyBatches:
+    """A sequence of `number` batches; `make(i)` builds batch i on demand, or returns None for padding."""
 
     def __init__(self, number: int, make: Callable[[int], Any]):
         self._number, self._make = number, make
@@ -54,32 +54,32 @@ class Pieces:
 
 
 class Measure(Protocol):
-    """A measurement of an objective on held-out data, computed piece by piece and shared among processes."""
+    """A measurement of an objective on held-out data, computed batch by batch and shared among processes."""
 
-    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
-        """Return the pieces of process `rank` of `world`; every process gets the same number, padded with None."""
+    def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
+        """Return the batches of process `rank` of `world`; every process gets the same number, padded with None."""
         ...
 
-    def measuring(self, objective: Any) -> Callable[[Any], Any]:
-        """Return a function that measures one piece; it is called on the pieces of a share in order."""
+    def step(self, objective: Any) -> Callable[[Any], Any]:
+        """Return a function that measures one batch; it is called on the batches of a share in order."""
         ...
 
-    def total(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
+    def compute(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
         """Return the metrics from the results of all processes, a sequence of results per process.
 
-        A sequence may cover only the beginning of a share. Padding pieces have the result None.
+        A sequence may cover only the beginning of a share. Padding batches have the result None.
         """
         ...
 
 
-def share(pieces: Sequence[Any], make: Callable[[Any], Any], rank: int, world: int) -> Pieces:
-    """Return every `world`-th piece from piece `rank` on, padded with None to the same number for all processes."""
-    own = pieces[rank::world]
-    return Pieces(-(-len(pieces) // world), lambda i: make(own[i]) if i < len(own) else None)
+def share(inputs: Sequence[Any], make: Callable[[Any], Any], rank: int, world: int) -> LazyBatches:
+    """Return batches of every `world`-th input from `rank` on, padded with None to the same number everywhere."""
+    own = inputs[rank::world]
+    return LazyBatches(-(-len(inputs) // world), lambda i: make(own[i]) if i < len(own) else None)
 
 
 def in_order(measured: Sequence[Sequence[Any]]) -> list[Any]:
-    """Merge the processes' results into the order of the pieces that `share` distributed."""
+    """Merge the processes' results into the order of the inputs that `share` distributed."""
     return [result for turn in zip(*measured, strict=True) for result in turn if result is not None]
 
 
@@ -100,43 +100,43 @@ def measured_by(run: Run) -> Iterator[None]:
         _RUN.reset(token)
 
 
-def found(measure: Measure, objective: Any) -> Sequence[Sequence[Any]]:
-    """Measure all pieces, and return a sequence of results per process.
+def all_results(measure: Measure, objective: Any) -> Sequence[Sequence[Any]]:
+    """Measure all batches, and return a sequence of results per process.
 
-    Without `measured_by`, the current process measures all pieces.
+    Without `measured_by`, the current process measures all batches.
     """
     if (run := _RUN.get()) is not None:
         return run(measure, objective)
-    measure_piece = measure.measuring(objective)
-    return [[None if piece is None else measure_piece(piece) for piece in measure.pieces()]]
+    step = measure.step(objective)
+    return [[None if batch is None else step(batch) for batch in measure.batches()]]
 
 
 def measured(measure: Measure, objective: Any) -> dict[str, float]:
     """Measure an objective, and return its metrics."""
-    return measure.total(found(measure, objective))
+    return measure.compute(all_results(measure, objective))
 
 
-def mapped(find: Callable[[Piece], Found], pieces: Sequence[Piece]) -> list[Found]:
-    """Apply `find` to each piece, and return the results in order. Processes share the pieces; all get all results."""
-    return in_order(found(_Mapped(find, pieces), None))
+def mapped(find: Callable[[Input], Result], inputs: Sequence[Input]) -> list[Result]:
+    """Apply `find` to each input, and return the results in order. Processes share the inputs; all get all results."""
+    return in_order(all_results(_Mapped(find, inputs), None))
 
 
-def once(find: Callable[[], Found]) -> Found:
+def once(find: Callable[[], Result]) -> Result:
     """Call `find` in the first process only, and return its result in all processes."""
     return mapped(lambda _: find(), [None])[0]
 
 
 class _Mapped:
-    """A function of pieces, as a Measure without metrics."""
+    """A function of inputs, as a Measure without metrics."""
 
-    def __init__(self, find: Callable[[Any], Any], pieces: Sequence[Any]):
-        self._find, self._pieces = find, pieces
+    def __init__(self, find: Callable[[Any], Any], inputs: Sequence[Any]):
+        self._find, self._inputs = find, inputs
 
-    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
-        return share(self._pieces, lambda piece: (piece,), rank, world)
+    def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
+        return share(self._inputs, lambda value: (value,), rank, world)
 
-    def measuring(self, objective: Any) -> Callable[[tuple[Any]], Any]:
-        return lambda piece: self._find(*piece)
+    def step(self, objective: Any) -> Callable[[tuple[Any]], Any]:
+        return lambda batch: self._find(*batch)
 
-    def total(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
+    def compute(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
         return {}

@@ -14,7 +14,7 @@ from torch import Tensor
 from retable.data.buckets import Buckets, by_length
 
 
-def weigh_alike(batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
+def mean_weight(batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
     """Set the `weight` of a batch of the examples `own`, a process's share of the examples `places`.
 
     The weighted mean over examples, averaged over `world` processes, is then the mean over all `places`.
@@ -22,8 +22,8 @@ def weigh_alike(batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> 
     return batch._replace(weight=world * len(own) / len(places))
 
 
-def weigh_by(counts: np.ndarray, batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
-    """Set the `weight` as `weigh_alike` does, for a mean over items of which example i has `counts[i]`, (n,)."""
+def count_weight(counts: np.ndarray, batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
+    """Set the `weight` as `mean_weight` does, for a mean over items of which example i has `counts[i]`, (n,)."""
     return batch._replace(weight=float(world * (counts[own].sum() / counts[places].sum())))
 
 
@@ -33,9 +33,9 @@ class Encoded:
 
     lengths: np.ndarray  # (n,) the length of each example, in tokens; batches are sorted by it
     pad: Callable[[np.ndarray], Any]  # returns the examples at some places as one batch of weight 1
-    weigh: Callable[[Any, np.ndarray, np.ndarray, int], Any] = weigh_alike
-    shortened: int = 0  # the number of examples that were shortened to fit the model
-    taught: np.ndarray | None = None  # the places of the examples to train on; None: all
+    weigh: Callable[[Any, np.ndarray, np.ndarray, int], Any] = mean_weight
+    truncated: int = 0  # the number of examples that were truncated to fit the model
+    trainable: np.ndarray | None = None  # the places of the examples to train on; None: all
 
 
 class Bucketed:
@@ -46,8 +46,8 @@ class Bucketed:
 
     def __init__(self, encoded: Encoded, batch_size: int, seed: int):
         self._encoded = encoded
-        self._taught = np.arange(len(encoded.lengths)) if encoded.taught is None else encoded.taught
-        self._buckets = Buckets(encoded.lengths[self._taught], batch_size, seed)
+        self._trainable = np.arange(len(encoded.lengths)) if encoded.trainable is None else encoded.trainable
+        self._buckets = Buckets(encoded.lengths[self._trainable], batch_size, seed)
         self.steps_per_epoch = self._buckets.steps_per_epoch
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
@@ -55,7 +55,7 @@ class Bucketed:
 
         A process without examples gets the first example of the batch with weight 0.
         """
-        own, places = (self._taught[chosen] for chosen in self._buckets.places(step, rank, world))
+        own, places = (self._trainable[chosen] for chosen in self._buckets.places(step, rank, world))
         return self._encoded.weigh(self._encoded.pad(own if len(own) else places[:1]), own, places, world)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retable.data.bucketed import Encoded, weigh_alike, weigh_by
+from retable.data.bucketed import Encoded, count_weight, mean_weight
 from retable.data.examples import ExampleBatch, Inputs, pad
 
 
@@ -44,13 +44,13 @@ class ChoiceBatch(NamedTuple):
 
 def encoded(choices: Choices) -> Encoded:
     """Encode examples for batching; the length of an example is that of its longest row."""
-    return Encoded(choices.lengths, partial(pad_choices, choices), partial(_weigh, choices), choices.inputs.shortened)
+    return Encoded(choices.lengths, partial(pad_choices, choices), partial(_weigh, choices), choices.inputs.truncated)
 
 
 def _weigh(choices: Choices, batch: ChoiceBatch, own: np.ndarray, places: np.ndarray, world: int) -> ChoiceBatch:
     """Set the weights of the batch, for means over examples, and of its rows, for means over rows."""
-    rows = weigh_by(choices.n_endings, batch.rows, own, places, world)
-    return weigh_alike(batch._replace(rows=rows), own, places, world)
+    rows = count_weight(choices.n_endings, batch.rows, own, places, world)
+    return mean_weight(batch._replace(rows=rows), own, places, world)
 
 
 def pad_choices(choices: Choices, places: np.ndarray) -> ChoiceBatch:

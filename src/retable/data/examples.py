@@ -15,12 +15,12 @@ from retable.data.bucketed import Encoded
 
 
 class Inputs(NamedTuple):
-    """Encoded texts of a split, see `layouts`."""
+    """Encoded texts of a split, see `templates`."""
 
     sequences: Sequence[Sequence[int]]
     others: Sequence[Sequence[int]] | None = None  # a second sequence per example, encoded separately by the model
     segments: Sequence[int] | None = None  # where the second segment of each sequence begins
-    shortened: int = 0  # the number of examples that were shortened to fit the model
+    truncated: int = 0  # the number of examples that were truncated to fit the model
 
     @property
     def lengths(self) -> np.ndarray:
@@ -43,7 +43,7 @@ class ExampleBatch(NamedTuple):
 
 def encoded(inputs: Inputs, labels: Sequence[float]) -> Encoded:
     """Prepare texts with their labels for batching."""
-    return Encoded(inputs.lengths, partial(pad, inputs, labels), shortened=inputs.shortened)
+    return Encoded(inputs.lengths, partial(pad, inputs, labels), truncated=inputs.truncated)
 
 
 def pad(inputs: Inputs, labels: Sequence[float], places: np.ndarray) -> ExampleBatch:

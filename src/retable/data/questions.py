@@ -136,14 +136,14 @@ class PassageBatch(NamedTuple):
     weight: float = 1.0  # scales the mean over these questions; the processes' average is then the mean over all
 
 
-def encoded_passages(examples: Sequence[PassageExample], shortened: int) -> Encoded:
-    """Prepare passages for batching by sequence length; `shortened` is the number of cut passages.
+def encoded_passages(examples: Sequence[PassageExample], truncated: int) -> Encoded:
+    """Prepare passages for batching by sequence length; `truncated` is the number of cut passages.
 
     Questions whose answer does not fit are evaluated, but not used for training.
     """
     lengths = np.array([len(example.input_ids) for example in examples])
-    taught = np.flatnonzero([example.last < len(example.firsts) for example in examples])
-    return Encoded(lengths, partial(pad_passages, examples), shortened=shortened, taught=taught)
+    trainable = np.flatnonzero([example.last < len(example.firsts) for example in examples])
+    return Encoded(lengths, partial(pad_passages, examples), truncated=truncated, trainable=trainable)
 
 
 def pad_passages(examples: Sequence[PassageExample], places: Iterable[int]) -> PassageBatch:

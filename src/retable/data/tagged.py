@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from retable.data.bucketed import Encoded, weigh_by
+from retable.data.bucketed import Encoded, count_weight
 
 
 class TaggedExample(NamedTuple):
@@ -36,10 +36,10 @@ class TaggedBatch(NamedTuple):
     predicates: Tensor | None = None  # (B,) int64, index in its row of the predicate's token
 
 
-def encoded(examples: Sequence[TaggedExample], shortened: int = 0) -> Encoded:
-    """Prepare sentences for batching by their number of words; `shortened` is the number of cut sentences."""
+def encoded(examples: Sequence[TaggedExample], truncated: int = 0) -> Encoded:
+    """Prepare sentences for batching by their number of words; `truncated` is the number of cut sentences."""
     n_words = np.array([len(example.words) for example in examples])
-    return Encoded(n_words, partial(pad_tagged, examples), partial(weigh_by, n_words), shortened=shortened)
+    return Encoded(n_words, partial(pad_tagged, examples), partial(count_weight, n_words), truncated=truncated)
 
 
 def pad_tagged(examples: Sequence[TaggedExample], places: Iterable[int]) -> TaggedBatch:

@@ -12,10 +12,10 @@ from retable.core.errors import UsageError
 from retable.core.settings import Bound, Positive, PositiveInt, Seed
 from retable.corpora.text import read_lines
 from retable.data.corruption import START
-from retable.data.layouts import prompt
 from retable.data.mixture import Mixture, proportional, source
 from retable.data.pairs import PairBatch, pad
 from retable.data.streams import share_of_rows
+from retable.data.templates import prompt
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -75,7 +75,7 @@ class TaskExamples:
         return own._replace(weight=world * int(own.target_lengths.sum()) / labels)
 
 
-class TasksBeside(Mixture):
+class MultitaskMixture(Mixture):
     """A mixture of an unsupervised objective and supervised tasks, with rates by size, see `proportional`.
 
     The attribute `inputs` lists the files of the tasks.

@@ -52,11 +52,11 @@ class Adaptation(Protocol):
         """
         ...
 
-    def adapted(self, model: NeuralLM, found: Mapping[str, Tensor]) -> AdaptedSystem:
+    def adapted(self, model: NeuralLM, fitted: Mapping[str, Tensor]) -> AdaptedSystem:
         """Return `model` adapted by the results of `fit`.
 
         Args:
-            found: the values of the best setting and the measured arrays, by name.
+            fitted: the values of the best setting and the measured arrays, by name.
         """
         ...
 
@@ -85,7 +85,7 @@ def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:
             f"scorer.rows={scorer.rows} reads parts of a text in parallel; take a cell trained with scorer.rows=1"
         )
     left = len(tokens)
-    for number, batch in enumerate(scorer.pieces(tokens, model.boundary, rank=0, world=1)):
+    for number, batch in enumerate(scorer.batches(tokens, model.boundary, rank=0, world=1)):
         first = known if number else 0
         last = min(batch.labels.shape[1], first + left)  # the last window may be longer than the text
         yield Step(batch, slice(first, last))

@@ -45,7 +45,7 @@ class Analogies:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = WordVectors
+    requires = WordVectors
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ class AttentionMaps:
         batch_size: sentences.
     """
 
-    asks_for = TrainedSystem
+    requires = TrainedSystem
 
     def __init__(
         self,

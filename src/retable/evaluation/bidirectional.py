@@ -72,7 +72,7 @@ class Directions:
     `inputs` are the files that the scores depend on.
     """
 
-    asks_for = TwoWayLanguageModel
+    requires = TwoWayLanguageModel
 
     def __init__(self, tokens: str, splits: Sequence[str]):
         self.folder, self.splits = Path(tokens), splits

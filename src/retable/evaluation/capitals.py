@@ -29,7 +29,7 @@ class Capitals:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = WordVectors
+    requires = WordVectors
 
     def __init__(self, questions: str, section: str, pairs: PositiveInt = 12, lowercase: bool = False) -> None:
         self.inputs = [Path(questions)]

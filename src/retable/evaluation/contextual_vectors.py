@@ -155,7 +155,7 @@ class UnseenWords:
     Raises: UsageError: `words` is a string, or both `words` and `lexicon` are missing.
     """
 
-    asks_for = Contextual
+    requires = Contextual
 
     def __init__(
         self,
@@ -270,7 +270,7 @@ class Senses:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = Contextual
+    requires = Contextual
 
     def __init__(self, senses: str):
         self.inputs = [Path(senses)]

@@ -51,7 +51,7 @@ class DynamicEvaluation:
         tokens: fit on this many of the first tokens of the validation text. None uses all.
     """
 
-    asks_for = NeuralLM
+    requires = NeuralLM
     splits: Sequence[str] = ("validation",)
 
     def __init__(
@@ -81,8 +81,8 @@ class DynamicEvaluation:
         """Return the arrays that learning needs in addition to its settings, by name."""
         return {}
 
-    def adapted(self, model: NeuralLM, found: Mapping[str, Tensor]) -> "LearningLM":
-        return self._learning(model, float(found["rate"]), float(found["decay"]), found)
+    def adapted(self, model: NeuralLM, fitted: Mapping[str, Tensor]) -> "LearningLM":
+        return self._learning(model, float(fitted["rate"]), float(fitted["decay"]), fitted)
 
     def _learning(self, model: NeuralLM, rate: float, decay: float, results: Mapping[str, Tensor]) -> "LearningLM":
         return LearningLM(model, self.segment, rate, decay)
@@ -201,7 +201,7 @@ def gradient_roots(model: NeuralLM, tokens: np.ndarray, rows: int, segment: int)
     whole = tokens[: len(tokens) // unit * unit]
     weights, state, n_batches = dict(learnt(model.objective)), None, 0
     squares = {name: torch.zeros_like(weight) for name, weight in weights.items()}
-    for batch in reader.pieces(whole, model.boundary, rank=0, world=1):
+    for batch in reader.batches(whole, model.boundary, rank=0, world=1):
         log_probs, state = _read(model.objective, batch, state)
         slopes = torch.autograd.grad(-log_probs.mean(), [*weights.values()], allow_unused=True)
         for square, slope in zip(squares.values(), slopes, strict=True):

@@ -66,7 +66,7 @@ class GappedText:
 
     def __init__(self, grammar: Any, program: Callable[[Any, Any], Any], particles: PositiveInt, tries: PositiveInt):
         self.grammar, self._program = grammar, program
-        self._tables, self._n, self._tries = grammar.tables, particles, tries
+        self._tables, self._n, self._attempts = grammar.tables, particles, tries
         n_latents = self._tables.probabilities.shape[1]
         self._start = State(None, 0, (), np.full(n_latents, -np.log(n_latents)))
         self._governors = defaultdict[str, set[str]](set)  # word: the words that make it likely
@@ -82,41 +82,41 @@ class GappedText:
             return -np.inf
 
     def log_sum(
-        self, pieces: Sequence[Sequence[str]], gaps: Sequence[Sequence[str]], uniform: Uniform, above: bool = False
+        self, visible: Sequence[Sequence[str]], gaps: Sequence[Sequence[str]], uniform: Uniform, above: bool = False
     ) -> float:
         """Estimate log Σ p(sizes of the gaps) p(text) over all contents of the gaps, in nats.
 
         Args:
-            pieces: the visible text: before the first gap, between the first two, …, after the last.
+            visible: the visible text: before the first gap, between the first two, …, after the last.
             gaps: the true words of each gap. The sum is over contents with the same total number of words, of which
                 each gap has at least one; all ways to share them among the gaps are equally likely.
             uniform: returns random numbers from [0, 1).
             above: estimate from above instead of from below.
         """
-        log_sum, _, state = self._read(self._start, [], pieces[0], Related(()), uniform)
+        log_sum, _, state = self._read(self._start, [], visible[0], Related(()), uniform)
         particles, cumulative = [(state, sum(map(len, gaps)))], np.ones(1)
-        for gap, (truth, seen) in enumerate(zip(gaps, pieces[1:], strict=True)):
+        for gap, (truth, seen) in enumerate(zip(gaps, visible[1:], strict=True)):
             if not seen:  # a gap at the end of the text: the sum over its contents is 1
                 break
-            related = self._governing(word for piece in pieces[gap + 1 :] for word in piece)
+            related = self._governing(word for piece in visible[gap + 1 :] for word in piece)
             likely = Related(related if above else related.union(truth))
             fitting: list[tuple[State, int]] = []
             log_weights: list[float] = []
-            n_tried, n_behind = 0, len(gaps) - 1 - gap
-            while n_tried < self._tries and len(fitting) < self._n:
+            n_tried, n_after = 0, len(gaps) - 1 - gap
+            while n_tried < self._attempts and len(fitting) < self._n:
                 keeps = above and n_tried == 0
                 place = 0 if keeps else np.searchsorted(cumulative[:-1], uniform(), side="right")
                 state, left = particles[place]
-                led = not above and len(truth) <= left - n_behind and uniform() < LED
-                size = len(truth) if keeps or led else draw_size(left, n_behind, uniform)
+                led = not above and len(truth) <= left - n_after and uniform() < LED
+                size = len(truth) if keeps or led else draw_size(left, n_after, uniform)
                 hidden = truth if keeps else [None] * size
                 n_tried += 1
                 with suppress(Rejected):
                     log_weight, log_ratio, state = self._read(
                         state, hidden, seen, likely, uniform, () if above else truth, led
                     )
-                    if not above and len(truth) <= left - n_behind:
-                        same = exp(log_ratio) / share_of_size(size, left, n_behind) if size == len(truth) else 0.0
+                    if not above and len(truth) <= left - n_after:
+                        same = exp(log_ratio) / share_of_size(size, left, n_after) if size == len(truth) else 0.0
                         log_weight -= log(1 - LED + LED * same)
                     fitting.append((state, left - size))
                     log_weights.append(log_weight)
@@ -344,17 +344,17 @@ class Reader:
         return np.log(p).sum(axis=0)
 
 
-def draw_size(left: int, n_behind: int, uniform: Uniform) -> int:
-    """Draw the size of a gap, if it and `n_behind` later gaps share `left` words.
+def draw_size(left: int, n_after: int, uniform: Uniform) -> int:
+    """Draw the size of a gap, if it and `n_after` later gaps share `left` words.
 
     All ways to share them are equally likely.
     """
-    if not n_behind:
+    if not n_after:
         return left
-    ways = accumulate(comb(left - size - 1, n_behind - 1) for size in range(1, left - n_behind + 1))
-    return bisect(list(ways), uniform() * comb(left - 1, n_behind)) + 1
+    ways = accumulate(comb(left - size - 1, n_after - 1) for size in range(1, left - n_after + 1))
+    return bisect(list(ways), uniform() * comb(left - 1, n_after)) + 1
 
 
-def share_of_size(size: int, left: int, n_behind: int) -> float:
+def share_of_size(size: int, left: int, n_after: int) -> float:
     """Return the probability with which `draw_size` draws this size."""
-    return comb(left - size - 1, n_behind - 1) / comb(left - 1, n_behind) if n_behind else 1.0
+    return comb(left - size - 1, n_after - 1) / comb(left - 1, n_after) if n_after else 1.0

@@ -46,7 +46,7 @@ class Gradients:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = TrainedSystem
+    requires = TrainedSystem
 
     def __init__(
         self,

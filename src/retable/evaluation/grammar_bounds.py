@@ -65,7 +65,7 @@ class MaskedBound:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = System
+    requires = System
 
     def __init__(
         self,
@@ -137,8 +137,8 @@ class MaskedBound:
             drawn = generator.random(len(text)) < RATE * (MASKED + RANDOM)
             hidden = [i for i in np.flatnonzero(drawn).tolist() if text[i] != LINE_END]
             together = self.language.posteriors(text, hidden, self.sweeps, generator.random)
-            alone = [self.language.posterior(text, place) for place in hidden]
-            pairs = zip(together, alone, strict=True)
+            masked = [self.language.posterior(text, place) for place in hidden]
+            pairs = zip(together, masked, strict=True)
             gaps = [corrupted_entropy(p, drawable) - corrupted_entropy(q, drawable) for p, q in pairs]
             sums.append((sum(gaps), len(gaps)))
         return clustered_mean(*zip(*sums, strict=True))
@@ -158,7 +158,7 @@ class SentencePairsBound:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = System
+    requires = System
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from retable.data.batches import Batches, Pieces, measured
+from retable.data.batches import Batches, LazyBatches, measured
 from retable.data.bucketed import on_device
 from retable.objectives.base import Objective
 
@@ -26,10 +26,10 @@ class MeanMetrics:
     def __init__(self, batches: Batches):
         self._batches = batches
 
-    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
-        return Pieces(self._batches.steps_per_epoch, lambda step: self._batches.batch(step, rank, world))
+    def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
+        return LazyBatches(self._batches.steps_per_epoch, lambda step: self._batches.batch(step, rank, world))
 
-    def measuring(self, objective: Objective) -> Callable[[Any], dict[str, float]]:
+    def step(self, objective: Objective) -> Callable[[Any], dict[str, float]]:
         device = next(objective.parameters()).device
         gpus = [device] if device.type == "cuda" else []
         steps, state, drawn = count(), None, None
@@ -50,7 +50,7 @@ class MeanMetrics:
 
         return measure
 
-    def total(self, measured: Sequence[Sequence[dict[str, float]]]) -> dict[str, float]:
+    def compute(self, measured: Sequence[Sequence[dict[str, float]]]) -> dict[str, float]:
         means: list[dict[str, float]] = []
         for of_process in measured:
             sums = dict.fromkeys(of_process[0], 0.0)
@@ -87,7 +87,7 @@ class HeldOut:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = PretrainedObjective
+    requires = PretrainedObjective
 
     def __init__(self, tokens: str, split: str = "test"):
         self.split = split

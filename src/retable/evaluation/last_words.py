@@ -43,7 +43,7 @@ class LastWords(Labelled):
     """
 
     best: ClassVar = {"unknown": None}
-    asks_for = System  # any system: `Scorer` rejects those that are not language models
+    requires = System  # any system: `Scorer` rejects those that are not language models
 
     def __init__(
         self,

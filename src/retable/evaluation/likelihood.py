@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from retable.core.settings import PositiveInt
-from retable.data.batches import Pieces, found, in_order, share
+from retable.data.batches import LazyBatches, all_results, in_order, share
 from retable.data.bucketed import on_device
 from retable.data.streams import TokenBatch
 from retable.objectives.base import LanguageModelling
@@ -30,20 +30,20 @@ class OneDirection(Protocol):
 
 
 class Scorer(Protocol):
-    """A protocol for scoring a stream, in pieces that can be divided among processes."""
+    """A protocol for scoring a stream, in batches that can be divided among processes."""
 
     protocol: str
 
-    def pieces(self, tokens: np.ndarray, boundary: int, rank: int, world: int) -> Pieces:
-        """Return the pieces of process `rank` of `world`."""
+    def batches(self, tokens: np.ndarray, boundary: int, rank: int, world: int) -> LazyBatches:
+        """Return the batches of process `rank` of `world`."""
         ...
 
-    def measuring(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
-        """Return a function that scores the pieces of a process in order, each to float64 (B, T)."""
+    def step(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
+        """Return a function that scores the batches of a process in order, each to float64 (B, T)."""
         ...
 
     def joined(self, measured: Sequence[Sequence[np.ndarray]], n_tokens: int) -> np.ndarray:
-        """Return the scores of the stream's tokens in order, (N,), from the pieces of all processes."""
+        """Return the scores of the stream's tokens in order, (N,), from the results of all processes."""
         ...
 
 
@@ -51,9 +51,9 @@ class _Scorer:
     def log_prob(self: Scorer, objective: OneDirection, tokens: np.ndarray, boundary: int) -> np.ndarray:
         """Return the log-probability of each token, float64 (N,), given the context of the protocol.
 
-        Processes share the pieces.
+        Processes share the batches.
         """
-        return self.joined(found(StreamLoss(self, tokens, boundary), objective), len(tokens))
+        return self.joined(all_results(StreamLoss(self, tokens, boundary), objective), len(tokens))
 
 
 class Carried(_Scorer):
@@ -68,7 +68,7 @@ class Carried(_Scorer):
         self.rows, self.segment = rows, segment
         self.protocol = "carried" if rows == 1 else f"carried, {rows} rows"
 
-    def pieces(self, tokens: np.ndarray, boundary: int, rank: int = 0, world: int = 1) -> Pieces:
+    def batches(self, tokens: np.ndarray, boundary: int, rank: int = 0, world: int = 1) -> LazyBatches:
         row = self._row(len(tokens))
         padding = (0, row * self.rows - len(tokens))
         local_rows = np.array_split(np.arange(self.rows), world)[rank]
@@ -81,9 +81,9 @@ class Carried(_Scorer):
             span = slice(number * self.segment, (number + 1) * self.segment)
             return TokenBatch(inputs[:, span], labels[:, span], fresh=number == 0) if len(local_rows) else None
 
-        return Pieces(-(-row // self.segment), piece)
+        return LazyBatches(-(-row // self.segment), piece)
 
-    def measuring(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
+    def step(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
         device, state = next(objective.parameters()).device, None
 
         @torch.inference_mode()
@@ -117,7 +117,7 @@ class SlidingWindow(_Scorer):
         self.length, self.stride, self.batch_size = length, stride, batch_size
         self.protocol = f"window {length}, stride {stride}"
 
-    def pieces(self, tokens: np.ndarray, boundary: int, rank: int = 0, world: int = 1) -> Pieces:
+    def batches(self, tokens: np.ndarray, boundary: int, rank: int = 0, world: int = 1) -> LazyBatches:
         windows = max(-(-(len(tokens) - self.length) // self.stride), 0) + 1
         padding = (0, (windows - 1) * self.stride + self.length - len(tokens))
         inputs, labels = (
@@ -131,7 +131,7 @@ class SlidingWindow(_Scorer):
 
         return share(range(0, windows, self.batch_size), piece, rank, world)
 
-    def measuring(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
+    def step(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
         device = next(objective.parameters()).device
 
         @torch.inference_mode()
@@ -158,13 +158,13 @@ class StreamLoss:
     def __init__(self, scorer: Scorer, tokens: np.ndarray, boundary: int):
         self._scorer, self._tokens, self._boundary = scorer, tokens, boundary
 
-    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
-        return self._scorer.pieces(self._tokens, self._boundary, rank, world)
+    def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
+        return self._scorer.batches(self._tokens, self._boundary, rank, world)
 
-    def measuring(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
-        return self._scorer.measuring(objective)
+    def step(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
+        return self._scorer.step(objective)
 
-    def total(self, measured: Sequence[Sequence[np.ndarray]]) -> dict[str, float]:
+    def compute(self, measured: Sequence[Sequence[np.ndarray]]) -> dict[str, float]:
         return {"loss": -float(self._scorer.joined(measured, len(self._tokens)).mean())}
 
 

@@ -55,7 +55,7 @@ class MinimalPairs(Labelled):
     """
 
     best: ClassVar = {"equal": None, "known": None}
-    asks_for = System  # any system: `Scorer` rejects those that are not language models
+    requires = System  # any system: `Scorer` rejects those that are not language models
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class Neighbours:
         neighbours: number of neighbours per word.
     """
 
-    asks_for = WordVectors
+    requires = WordVectors
 
     def __init__(self, words: Sequence[str] | None = None, neighbours: PositiveInt = 10) -> None:
         self.inputs: list[Path] = []

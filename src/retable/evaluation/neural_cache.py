@@ -37,7 +37,7 @@ class NeuralCache:
     where the model's own context ends.
     """
 
-    asks_for = NeuralLM
+    requires = NeuralLM
     splits = ("validation",)
 
     def __init__(
@@ -65,8 +65,8 @@ class NeuralCache:
             for weight in self.weights
         ]
 
-    def adapted(self, model: NeuralLM, found: Mapping[str, Tensor]) -> "CachedLM":
-        return CachedLM(model, self.size, float(found["theta"]), float(found["weight"]))
+    def adapted(self, model: NeuralLM, fitted: Mapping[str, Tensor]) -> "CachedLM":
+        return CachedLM(model, self.size, float(fitted["theta"]), float(fitted["weight"]))
 
 
 class CachedLM:

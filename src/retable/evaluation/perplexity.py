@@ -21,7 +21,7 @@ class Perplexity(Likelihoods):
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = LanguageModel
+    requires = LanguageModel
 
     def __init__(self, tokens: str, splits: Sequence[str]):
         self.splits = splits

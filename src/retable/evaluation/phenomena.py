@@ -35,7 +35,7 @@ class Phenomena:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = LanguageModel
+    requires = LanguageModel
 
     def __init__(self, tokens: str, language: Language, split: str = "test"):
         self.folder, self.language, self.split = Path(tokens), language, split

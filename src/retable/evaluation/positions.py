@@ -25,7 +25,7 @@ class Positions:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = LanguageModel
+    requires = LanguageModel
 
     def __init__(self, tokens: str, split: str = "test", window: PositiveInt = 128):
         self.folder, self.split, self.window = Path(tokens), split, window

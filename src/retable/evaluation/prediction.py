@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retable.data.batches import Pieces, in_order, mapped, share
+from retable.data.batches import LazyBatches, in_order, mapped, share
 from retable.data.bucketed import Encoded, on_device
 from retable.data.buckets import by_length
-from retable.generation.packed import packed
+from retable.generation.packed import prepack
 from retable.objectives.base import Objective
 
 Piece = tuple[np.ndarray, Any]  # indices of examples, and their batch
@@ -30,7 +30,7 @@ def predict(objective: Objective, encoded: Encoded, batch_size: int = 256) -> li
 
 def predicting(objective: Objective) -> Callable[[Piece], list[tuple[int, Any]]]:
     """Return a function that predicts the examples of a batch, each with its index."""
-    objective = packed(objective)
+    objective = prepack(objective)
     device = next((weights.device for weights in objective.parameters()), torch.device("cpu"))
 
     @torch.inference_mode()
@@ -52,14 +52,14 @@ class Predictions:
     def __init__(self, encoded: Encoded, batch_size: int, score: Callable[[list[int], list[Any]], dict[str, float]]):
         self._encoded, self._batch_size, self._score = encoded, batch_size, score
 
-    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
+    def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
         places = list(by_length(self._encoded.lengths, self._batch_size))
         return share(places, lambda some: (some, self._encoded.pad(some)), rank, world)
 
-    def measuring(self, objective: Objective) -> Callable[[Piece], list[tuple[int, Any]]]:
+    def step(self, objective: Objective) -> Callable[[Piece], list[tuple[int, Any]]]:
         return predicting(objective)
 
-    def total(self, measured: Sequence[Sequence[list[tuple[int, Any]]]]) -> dict[str, float]:
+    def compute(self, measured: Sequence[Sequence[list[tuple[int, Any]]]]) -> dict[str, float]:
         predictions = dict(pair for piece in in_order(measured) for pair in piece)
         places = sorted(predictions)
         return self._score(places, [predictions[place] for place in places])

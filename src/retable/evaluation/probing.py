@@ -84,7 +84,7 @@ class Probes:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = TrainedSystem
+    requires = TrainedSystem
 
     def __init__(self, tokens: str, text: LabelledText, by_word: bool = False, seed: Seed = 1):
         self._tokenizer = Path(tokens, "tokenizer.json")

@@ -57,7 +57,7 @@ class PromptedWriting(Measured):
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = System  # any system: `Scorer` rejects those that are not language models
+    requires = System  # any system: `Scorer` rejects those that are not language models
     statistics: ClassVar = STATISTICS
 
     def __init__(
@@ -111,10 +111,12 @@ class PromptedWriting(Measured):
         prompts = []
         for number, (text, _) in enumerate(texts):
             drawn = np.random.default_rng((self._seed, number)).choice(len(pool), self._shots, replace=False)
-            prompts.append(([f"{self._asked(pool[place][0])} {pool[place][1]}" for place in drawn], self._asked(text)))
+            prompts.append(
+                ([f"{self._filled(pool[place][0])} {pool[place][1]}" for place in drawn], self._filled(text))
+            )
         return prompts
 
-    def _asked(self, text: str) -> str:
+    def _filled(self, text: str) -> str:
         return self._template.replace("{text}", text)
 
     @classmethod

@@ -46,7 +46,7 @@ class Prompted(Labelled):
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = System  # any system: `Scorer` rejects those that are not language models
+    requires = System  # any system: `Scorer` rejects those that are not language models
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Prompted(Labelled):
         right = np.array([question.answer for question in questions])
         otherwise = {}
         if self.by == "generation":
-            chosen = _begun_with(scorer, contexts, answers, places)
+            chosen = _longest_continued(scorer, contexts, answers, places)
         else:
             log_probs = scorer.log_prob(contexts, answers)
             chosen = _best(log_probs, places)
@@ -149,12 +149,12 @@ class Prompted(Labelled):
         prompts = []
         for number, question in enumerate(questions):
             drawn = np.random.default_rng((self.seed, number)).choice(len(pool), self.shots, replace=False)
-            shown = [f"{self._asked(pool[i])} {pool[i].choices[pool[i].answer]}" for i in drawn]
+            shown = [f"{self._filled(pool[i])} {pool[i].choices[pool[i].answer]}" for i in drawn]
             parts = [self.description] if self.description else []
-            prompts.append(self.separator.join([*parts, *shown, self._asked(question)]))
+            prompts.append(self.separator.join([*parts, *shown, self._filled(question)]))
         return prompts
 
-    def _asked(self, question: Any) -> str:
+    def _filled(self, question: Any) -> str:
         try:
             return self.template.format(**question.fields)
         except (LookupError, AttributeError, ValueError) as error:
@@ -173,7 +173,9 @@ def _best(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
     return np.array([int(part.argmax()) for part in np.split(scores, starts[1:])])
 
 
-def _begun_with(scorer: Scorer, contexts: list[list[int]], answers: list[list[int]], places: np.ndarray) -> np.ndarray:
+def _longest_continued(
+    scorer: Scorer, contexts: list[list[int]], answers: list[list[int]], places: np.ndarray
+) -> np.ndarray:
     """Return per question the index of the longest choice that begins its greedy continuation, or −1."""
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     written = scorer.continue_greedily([contexts[start] for start in starts], max(map(len, answers)))

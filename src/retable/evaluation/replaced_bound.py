@@ -50,7 +50,7 @@ class ReplacedBound:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = TrainedSystem
+    requires = TrainedSystem
 
     def __init__(
         self,
@@ -130,8 +130,8 @@ class ReplacedBound:
         with (folder / "replaced.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("unit", "place", "word", "baseline", "blind", "told"))
-            for (unit, place, word, stays, *_), (blind, told) in zip(rows, judged, strict=True):
-                writer.writerow((unit, place, word, *(f"{value:.6f}" for value in (stays, blind, told))))
+            for (unit, place, word, stays, *_), (blind, informed) in zip(rows, judged, strict=True):
+                writer.writerow((unit, place, word, *(f"{value:.6f}" for value in (stays, blind, informed))))
         shares = {
             "accuracy": (of_words, judged[:, 0]),
             "accuracy_told": (masked, judged[:, 1]),

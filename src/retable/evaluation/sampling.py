@@ -42,7 +42,7 @@ class Samples:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = LanguageModel
+    requires = LanguageModel
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from retable.data.pairs import cut, pad
 from retable.evaluation.mixture import log_average
 from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import NextToken, next_token
-from retable.generation.packed import packed
+from retable.generation.packed import prepack
 from retable.generation.sampling import Greedy
 from retable.nn.cross_entropy import linear_log_prob
 from retable.objectives.base import Likelihood
@@ -184,7 +184,7 @@ def _of_trained(
 
     The softmax is computed for scored tokens only.
     """
-    starts, window, objective = _starts(continuations), objective.model.max_length, packed(objective)
+    starts, window, objective = _starts(continuations), objective.model.max_length, prepack(objective)
     device = next(objective.parameters()).device
     lengths = np.array([len(a) + len(b) for a, b in zip(contexts, continuations, strict=True)], dtype=np.int64)
     firsts = np.array([len(context) for context in contexts], dtype=np.int64)

@@ -26,7 +26,7 @@ class Similarity:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = WordVectors
+    requires = WordVectors
 
     def __init__(self, pairs: str, lowercase: bool = False) -> None:
         self.inputs = sorted(Path(pairs).glob("*.txt"))

@@ -34,7 +34,7 @@ class GappedLanguage(Protocol):
 
     def log_sum(
         self,
-        pieces: Sequence[Sequence[str]],
+        visible: Sequence[Sequence[str]],
         gaps: Sequence[Sequence[str]],
         uniform: Callable[[], float],
         above: bool = False,
@@ -60,7 +60,7 @@ class SpansBound:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = System
+    requires = System
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ class Steering:
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = LanguageModel
+    requires = LanguageModel
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from retable.data.batches import Pieces, in_order, share
+from retable.data.batches import LazyBatches, in_order, share
 from retable.data.bucketed import on_device
 from retable.data.pairs import PairBatch, Sequences, pad, pairs_by_length
 from retable.generation.conditioned import Conditioned
@@ -26,11 +26,11 @@ class NatsPerToken:
     def __init__(self, sources: Sequences, targets: Sequences, max_tokens: int):
         self._sources, self._targets, self._max_tokens = sources, targets, max_tokens
 
-    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
+    def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
         places = pairs_by_length(self._sources, self._targets, self._max_tokens)
         return share(places, partial(pad, self._sources, self._targets), rank, world)
 
-    def measuring(self, objective: Translation) -> Callable[[PairBatch], tuple[float, int]]:
+    def step(self, objective: Translation) -> Callable[[PairBatch], tuple[float, int]]:
         device = next(objective.parameters()).device
 
         @torch.inference_mode()
@@ -41,7 +41,7 @@ class NatsPerToken:
 
         return measure
 
-    def total(self, measured: Sequence[Sequence[tuple[float, int]]]) -> dict[str, float]:
+    def compute(self, measured: Sequence[Sequence[tuple[float, int]]]) -> dict[str, float]:
         nats, n_tokens = zip(*in_order(measured), strict=True)
         return {"loss": float(np.cumsum(nats)[-1]) / sum(n_tokens)}
 

@@ -42,7 +42,7 @@ class UnlabelledAcceptability(Measured):
     `inputs` lists the files that the scores depend on.
     """
 
-    asks_for = LanguageModel
+    requires = LanguageModel
 
     def __init__(self, tokens: str, sentences: Judged, split: str = "test"):
         self.sentences, self.split = sentences, split

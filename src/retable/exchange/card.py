@@ -81,7 +81,7 @@ def write_card(
         )
         written = ModelCard(f"---\n{data.to_yaml()}\n---\n\n{_text(card, architecture, remote)}")
     except (ValueError, TypeError) as error:
-        raise UsageError(f"the model card of {card.name} can't be written: {error}") from None
+        raise UsageError(f"the model card of {card.name} cannot be written: {error}") from None
     written.save(path)
 
 

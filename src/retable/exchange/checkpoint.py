@@ -45,7 +45,7 @@ class Checkpoint:
             self._config: Settings = _read_json(path)
         except OSError as error:
             raise UsageError(
-                f"{path} can't be read ({error}); give a folder that save_pretrained has written"
+                f"{path} cannot be read ({error}); give a folder that save_pretrained has written"
             ) from None
         kind = self._config.get("model_type")
         family = next((family for family in FAMILIES if family.model_type == kind), None)
@@ -255,6 +255,6 @@ def _snapshot(name: str) -> Path:
     except Exception as error:  # the hub, the network and invalid names raise many kinds
         why = str(error).strip().splitlines()[0]
         raise UsageError(
-            f"{name} is not a folder, and can't be downloaded from the hub ({why}); write the folder of a checkpoint, "
+            f"{name} is not a folder, and cannot be downloaded from the hub ({why}); write the folder of a checkpoint, "
             "or with internet access a name such as openai-community/gpt2"
         ) from None

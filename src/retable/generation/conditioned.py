@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from retable.generation.packed import packed
+from retable.generation.packed import prepack
 from retable.generation.states import select_rows
 from retable.models.base import EncoderDecoder
 from retable.objectives.base import Writing
@@ -22,7 +22,7 @@ class Conditioned:
     """
 
     def __init__(self, objective: Writing, *begun: int):
-        self.objective = packed(objective.eval())
+        self.objective = prepack(objective.eval())
         self.device = next(objective.parameters()).device
         self._begun = begun
 

@@ -39,7 +39,7 @@ class FUDGE:
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
         results = self.strategy(self._steered(model), prompts, eos)
         own_prompts = [prompts[place] for place, several in enumerate(results) for _ in several]
-        log_probs = iter(self._alone(model, own_prompts, [each.ids for each in chain(*results)]))
+        log_probs = iter(self._unsteered(model, own_prompts, [each.ids for each in chain(*results)]))
         return [[Completion(each.ids, next(log_probs)) for each in several] for several in results]
 
     def stream(self, model: NextToken, prompt: Sequence[int], eos: int | None) -> Iterator[int]:
@@ -56,7 +56,7 @@ class FUDGE:
     def _steered(self, model: NextToken) -> Steered:
         return Steered(model, self.discriminator, self.label, self.top_k)
 
-    def _alone(
+    def _unsteered(
         self, model: NextToken, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]
     ) -> list[float]:
         """Compute the log-probability of each prompt's completion under the language model only."""

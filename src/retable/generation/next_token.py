@@ -13,7 +13,7 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.systems import MixedSystem, PredictiveModel, System, TrainedSystem
 from retable.generation.conditioned import Conditioned
-from retable.generation.packed import packed
+from retable.generation.packed import prepack
 from retable.generation.states import select_rows
 from retable.objectives.base import Writing
 from retable.objectives.causal_lm import CausalLM
@@ -56,7 +56,7 @@ class Trained:
     """
 
     def __init__(self, objective: CausalLM):
-        self.objective = packed(objective.eval())
+        self.objective = prepack(objective.eval())
         self.device = next(objective.parameters()).device
         self.max_length = objective.model.max_length
 

@@ -22,13 +22,13 @@ _ROWS = 8  # rows of input that the layout is optimised for; results are correct
 class PackedLinear(nn.Linear):
     """A linear layer with a second copy of its weights in oneDNN's layout, from the time of packing."""
 
-    packed: Tensor
+    prepacked_weights: Tensor
 
     def forward(self, input: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(input, self.packed, self.bias, "none", [], "")
+        return torch.ops.mkldnn._linear_pointwise(input, self.prepacked_weights, self.bias, "none", [], "")
 
 
-def packed(module: Module) -> Module:
+def prepack(module: Module) -> Module:
     """Return a copy of the module with packed linear layers, which shares all weights and buffers with the original.
 
     The module is returned unchanged unless its tensors are unsharded and not bfloat16, on a CPU with oneDNN, outside
@@ -44,5 +44,5 @@ def packed(module: Module) -> Module:
     for layer in result.modules():
         if isinstance(layer, nn.Linear) and type(layer) in (nn.Linear, Linear) and layer.weight.dtype == torch.float32:
             layer.__class__ = PackedLinear
-            layer.packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), _ROWS)
+            layer.prepacked_weights = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), _ROWS)
     return result

@@ -76,12 +76,12 @@ class Steered:
             text = torch.full_like(text[:, :1], self._discriminator.boundary)
         scores, own = self.model.extend(ids, own)
         _, read = self._discriminator.extend(text, read)
-        likeliest, candidates = scores.topk(min(self._top_k, scores.shape[1]), dim=1)
+        top_scores, candidates = scores.topk(min(self._top_k, scores.shape[1]), dim=1)
         R, K = candidates.shape
         rows = torch.arange(R, device=text.device).repeat_interleave(K)
         tried = candidates.view(-1, 1).to(text.device)
         label_log_probs, _ = self._discriminator.extend(tried, self._discriminator.select(read, rows))
-        joint = likeliest + label_log_probs[:, self._label].view(R, K).to(scores.device)
+        joint = top_scores + label_log_probs[:, self._label].view(R, K).to(scores.device)
         return torch.full_like(scores, -torch.inf).scatter(1, candidates, joint), (own, read)
 
     def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:

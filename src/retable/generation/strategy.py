@@ -18,7 +18,7 @@ from retable.generation.conditioned import Conditioned
 from retable.generation.next_token import NextToken
 from retable.generation.steered import Steered
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 class Completion(NamedTuple):
@@ -81,10 +81,10 @@ class Strategy:
 
     def of_batches(
         self,
-        find: Callable[[tuple[list[int], Tensor]], Sequence[Found]],
+        find: Callable[[tuple[list[int], Tensor]], Sequence[Result]],
         prompts: Sequence[Sequence[int]],
         device: torch.device,
-    ) -> list[Found]:
+    ) -> list[Result]:
         """Apply `find` to batches of prompts, and return its result for each prompt. Processes share the batches."""
         batches = list(self.batches(prompts, device))
         results = mapped(find, batches)

@@ -58,14 +58,14 @@ class GrammarDocuments:
             if n_words >= self._words[split]:
                 break
             uniform = uniforms(self._seed, f"coreference/{split}", index)
-            teller = _Teller(self._grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)))
-            teller.document()
-            document = Document(f"{split}/{index}", 0, *teller.told())
+            recorder = _MentionRecorder(self._grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)))
+            recorder.document()
+            document = Document(f"{split}/{index}", 0, *recorder.sentences_and_clusters())
             yield document
             n_words += sum(map(len, document.sentences))
 
 
-class _Teller(Discourse):
+class _MentionRecorder(Discourse):
     """Generates a document and records the entity of each mention."""
 
     def __init__(self, tables: Tables, sampler: Sampler):
@@ -76,7 +76,7 @@ class _Teller(Discourse):
         self._known: dict[int, tuple[Referent, Mention]] = {}
         self._subjects: list[Referent] = []  # subjects of the verbs whose complements are being generated
 
-    def told(self) -> tuple[list[list[str]], list[list[Mention]]]:
+    def sentences_and_clusters(self) -> tuple[list[list[str]], list[list[Mention]]]:
         """Return the sentences and the clusters; word positions count from the start of the document."""
         names = {*self.tables.gender_of, *(w for n in self.tables.lexicon.nations for w in (n.country, n.capital))}
         entities = self._entities | {(i, i + 1): word for i, word in enumerate(self.tokens) if word in names}
@@ -104,17 +104,17 @@ class _Teller(Discourse):
     ) -> Referent:
         start = len(self.tokens)
         referent = super().noun_phrase(kind, number, owner, depth, simple, favoured_by)
-        return self._said(referent, start) if self.tokens[start] == "both" else referent
+        return self._first_mention(referent, start) if self.tokens[start] == "both" else referent
 
     def determined_noun(self, kind: str, number: str, owner: str | None, favoured_by: str) -> Referent:
         start = len(self.tokens)
-        referent = self._said(super().determined_noun(kind, number, owner, favoured_by), start)
+        referent = self._first_mention(super().determined_noun(kind, number, owner, favoured_by), start)
         if owner and self.tokens[start] == POSSESSIVES[owner]:
             self._refers(start, self._subjects[-1])
         return referent
 
     def noun(self, kind: str, number: str, favoured_by: str) -> Referent:
-        return self._said(super().noun(kind, number, favoured_by), len(self.tokens) - 1)
+        return self._first_mention(super().noun(kind, number, favoured_by), len(self.tokens) - 1)
 
     def pronoun_sentence(self) -> None:
         place = len(self.tokens)
@@ -130,7 +130,7 @@ class _Teller(Discourse):
             self._refers(len(self.tokens) - 1, subject)
         return is_clause
 
-    def _said(self, referent: Referent, start: int) -> Referent:
+    def _first_mention(self, referent: Referent, start: int) -> Referent:
         """Record the tokens from `start` to the end as the first mention of `referent`."""
         mention = start, len(self.tokens)
         self._known[id(referent)] = referent, mention

@@ -65,14 +65,14 @@ def write_corpus(
     sections = analogies(grammar.lexicon).items()
     questions = (line for name, section in sections for line in (f": {name}", *map(" ".join, section)))
     write_lines(folder / "analogies.txt", questions)
-    alone = LoneSentences(grammar)
+    lone_sentences = LoneSentences(grammar)
     metrics: dict[str, float] = {}
     with (folder / "units.csv").open("w", encoding="utf-8", newline="\n") as scores:
         scores.write("split,unit,nats,tokens,words,bytes,nats_alone\n")
         for split in SPLITS:
             documents = until(words[split], grammar.documents(seed, split))
             if split in SCORED_SPLITS:
-                totals = write_scored(folder / f"{split}.txt", documents, grammar, alone, split, scores)
+                totals = write_scored(folder / f"{split}.txt", documents, grammar, lone_sentences, split, scores)
                 metrics |= {f"{split}/{name}": value for name, value in totals.items()}
             else:
                 write_lines(folder / f"{split}.txt", (line for document in documents for line in (*document, "")))
@@ -100,7 +100,12 @@ def until(n_words: int, documents: Iterator[list[str]]) -> Iterator[list[str]]:
 
 
 def write_scored(
-    path: Path, documents: Iterable[list[str]], grammar: Grammar, alone: LoneSentences, split: str, scores: TextIO
+    path: Path,
+    documents: Iterable[list[str]],
+    grammar: Grammar,
+    lone_sentences: LoneSentences,
+    split: str,
+    scores: TextIO,
 ) -> dict[str, float]:
     """Write the documents to `path` and one row per document to `scores`; return their joint metrics."""
     nats, nats_alone, n_words, n_bytes = 0.0, 0.0, 0, 0
@@ -109,7 +114,7 @@ def write_scored(
             text = "\n".join([*document, "", ""])
             file.write(text)
             loss, words, size = -grammar.log_probability(document), count_words(document), len(text.encode())
-            loss_alone = -alone.log_probability(document)
+            loss_alone = -lone_sentences.log_probability(document)
             # the grammar's tokens are words, so `words` fills both columns
             scores.write(f"{split},{unit},{loss!r},{words},{words},{size},{loss_alone!r}\n")
             nats, nats_alone, n_words, n_bytes = nats + loss, nats_alone + loss_alone, n_words + words, n_bytes + size

@@ -34,7 +34,7 @@ class Discourse(Syntax):
             self.emit(LINE_END)
             return False
         document_tense = self.tense
-        self.said, self.opening = {}, {"time": "day", "place": "place"}.get(opening, "")
+        self.used_forms, self.opening = {}, {"time": "day", "place": "place"}.get(opening, "")
         getattr(self, f"{opening}_sentence")()
         if document_tense != "open":
             self.tense = document_tense
@@ -71,12 +71,12 @@ class Discourse(Syntax):
         self.clause_sentence()
 
     def topic_sentence(self) -> None:
-        self.say("as", "for")
+        self.emit_words("as", "for")
         name = self.name()
         self.emit(",")
         speaker = self.noun_phrase("person")
         self.finite_verb(self.tables.say, speaker)
-        self.say("that", name.word)
+        self.emit_words("that", name.word)
         self.mark("repetition")
         self.clause(name)
         self.emit(".")
@@ -119,11 +119,11 @@ class Discourse(Syntax):
         nation = self.tables.nation_of[capital]
         form = self.choose(self.tables.fact)
         if form == "definition":
-            self.say("is", "the", "capital", "of", nation.country, ".")
+            self.emit_words("is", "the", "capital", "of", nation.country, ".")
         elif form == "fame":
             self.fame(capital)
         else:
-            self.say(",", "the", nation.demonym, "capital", ",")
+            self.emit_words(",", "the", nation.demonym, "capital", ",")
             self.clause(Referent("place", "neuter", capital))
             self.emit(".")
 
@@ -132,11 +132,11 @@ class Discourse(Syntax):
         nation = self.tables.nation_of[country]
         form = self.choose(self.tables.fact)
         if form == "definition":
-            self.say("is", "the", "land", "of", "the", nation.demonym, "people", ".")
+            self.emit_words("is", "the", "land", "of", "the", nation.demonym, "people", ".")
         elif form == "fame":
             self.fame(country)
         else:
-            self.say(",", "the", "home", "of", "the", nation.demonym, "people", ",")
+            self.emit_words(",", "the", "home", "of", "the", nation.demonym, "people", ",")
             self.clause(Referent("place", "neuter", country))
             self.emit(".")
 
@@ -167,6 +167,6 @@ class Discourse(Syntax):
         negated = self.copula(subject)
         self.draw(self.tables.evaluation[subject.kind, negated])
 
-    def say(self, *words: str) -> None:
+    def emit_words(self, *words: str) -> None:
         for word in words:
             self.emit(word)

@@ -51,7 +51,7 @@ class GrammarEndings:
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
-        self._starts = starts_behind(grammar)
+        self._starts = starts_after_sentences(grammar)
         self._log_shares = {n: log_shares(Counter(starts)) for n, starts in self._starts.items()}
         self._log_merged = {n: log_shares(Counter(map(merged, starts))) for n, starts in self._starts.items()}
 
@@ -60,17 +60,17 @@ class GrammarEndings:
         for index in count():
             uniform = uniforms(seed, f"endings/{split}", index)
             latent, n_sentences = int(uniform() * N_LATENTS), 1 + int(uniform() * LONGEST)
-            *beginning, ending = self._tell(uniform, latent, n_sentences + 1)
+            *beginning, ending = self._generate(uniform, latent, n_sentences + 1)
             label = int(uniform() * ENDINGS)
             endings = [self._wrong(uniform, n_sentences) for _ in range(ENDINGS - 1)]
             yield Example(beginning, [*endings[:label], ending, *endings[label:]], label)
 
     def _wrong(self, uniform: Uniform, n_before: int) -> str:
         latent, starts = int(uniform() * N_LATENTS), self._starts[n_before]
-        (sentence,) = self._tell(uniform, latent, 1, starts[int(uniform() * len(starts))])
+        (sentence,) = self._generate(uniform, latent, 1, starts[int(uniform() * len(starts))])
         return sentence
 
-    def _tell(self, uniform: Uniform, latent: int, n_sentences: int, start: Start = (None, "open")) -> list[str]:
+    def _generate(self, uniform: Uniform, latent: int, n_sentences: int, start: Start = (None, "open")) -> list[str]:
         def part(discourse: Discourse) -> None:
             _sentences(discourse, n_sentences, start)
 
@@ -138,7 +138,7 @@ def write_endings(
     return {"choices/test/accuracy": right / examples["test"]}
 
 
-def starts_behind(grammar: Grammar) -> dict[int, list[Start]]:
+def starts_after_sentences(grammar: Grammar) -> dict[int, list[Start]]:
     """Sample the antecedent, without its word, and the tense after n sentences, for each n from 1 to `LONGEST`."""
     starts_after: dict[int, list[Start]] = {n: [] for n in range(1, LONGEST + 1)}
     for index in range(START_DOCUMENTS):

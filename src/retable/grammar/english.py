@@ -94,8 +94,8 @@ class English(Lexicon):
 
     def _verb(self, entry: str, frame: str, topic: int) -> Verb:
         forms, _, particle = entry.partition("+")
-        base, singular, told, participle = inflected(forms, plural, past, past)
-        return Verb(base, singular, told, participle, frame, particle or None, topic)
+        base, singular, past_form, participle = inflected(forms, plural, past, past)
+        return Verb(base, singular, past_form, participle, frame, particle or None, topic)
 
     def _homonym(self, entry: str) -> Homonym:
         word, _, senses = entry.partition("=")

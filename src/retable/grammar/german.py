@@ -139,10 +139,10 @@ class Reading(Discourse):
             self.words.append(Word(place, word, self._german.entries.get(word, word)))
         self._case = CASES.get(word, self._case)
 
-    def _apart(self, tell: Callable[[], Any]) -> tuple[Any, list[Word]]:
-        """Call `tell` and return its result and the words that it adds; remove them from `words`."""
+    def _apart(self, generate: Callable[[], Any]) -> tuple[Any, list[Word]]:
+        """Call `generate` and return its result and the words that it adds; remove them from `words`."""
         before, self.words = self.words, []
-        result = tell()
+        result = generate()
         added, self.words = self.words, before
         return result, added
 
@@ -176,9 +176,9 @@ class Reading(Discourse):
         self.words += [*words[:clause], own.finite, *words[clause:]]
         self._predicate = before
 
-    def say(self, *words: str) -> None:
+    def emit_words(self, *words: str) -> None:
         """Translate a fixed phrase about a nation word by word."""
-        _, translated = self._apart(lambda: super(Reading, self).say(*words))
+        _, translated = self._apart(lambda: super(Reading, self).emit_words(*words))
         for at, word in enumerate(translated):
             after = translated[at + 1].source if at + 1 < len(translated) else ""
             text = word.text

@@ -140,7 +140,7 @@ class Scorer:
         self._probabilities = probabilities
         self._log_prior = log_prior
         self._log_branches = [0.0] * len(self._tokens)
-        self._phenomena = ["local"] * len(tokens)
+        self._phenomenon_of_token = ["local"] * len(tokens)
         # Per draw: position, row, recalled and fresh, with p(token | latent) = recalled + fresh × probabilities[row];
         # fresh is a number or (latents,).
         self._draws: list[tuple[int, int, float, NDArray | float]] = []
@@ -173,11 +173,11 @@ class Scorer:
 
     def mark(self, phenomenon: str) -> None:
         """Set the phenomenon of the last word, one of `PHENOMENA`; the default is "local"."""
-        self._phenomena[self.n_read - 1] = phenomenon
+        self._phenomenon_of_token[self.n_read - 1] = phenomenon
 
     def phenomena(self) -> list[str]:
         """Return the phenomenon that determines each token, one per token."""
-        return list(self._phenomena)
+        return list(self._phenomenon_of_token)
 
     def log_joint(self) -> NDArray:
         """Return log p(latent, tokens read), (latents,), in nats."""

@@ -92,23 +92,23 @@ class GrammarLabels:
         return labelled
 
     def _document(self, uniform: Uniform) -> Iterator[LabelledSentence]:
-        teller = _Teller(self._grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)))
-        teller.document()
+        recorder = _LabelRecorder(self._grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)))
+        recorder.document()
         start = 0
-        for end, token in enumerate(teller.tokens[:-1]):
+        for end, token in enumerate(recorder.tokens[:-1]):
             if token == LINE_END:
-                yield LabelledSentence(teller.tokens[start:end], self._labels(teller, range(start, end)))
+                yield LabelledSentence(recorder.tokens[start:end], self._labels(recorder, range(start, end)))
                 start = end + 1
 
-    def _labels(self, teller: "_Teller", places: range) -> dict[str, list[str]]:
-        verb_tags = dict.fromkeys(teller.infinitives, "VB") | dict.fromkeys(teller.participles, "VBN")
+    def _labels(self, recorder: "_LabelRecorder", places: range) -> dict[str, list[str]]:
+        verb_tags = dict.fromkeys(recorder.infinitives, "VB") | dict.fromkeys(recorder.participles, "VBN")
         return {
-            "part_of_speech": [verb_tags.get(i, self._tags[teller.tokens[i]]) for i in places],
-            "number": [teller.numbers.get(i, "") for i in places],
+            "part_of_speech": [verb_tags.get(i, self._tags[recorder.tokens[i]]) for i in places],
+            "number": [recorder.numbers.get(i, "") for i in places],
         }
 
 
-class _Teller(Discourse):
+class _LabelRecorder(Discourse):
     """Generates a document and records the places of infinitives and participles.
 
     `numbers` maps the place of a verb whose form fits both numbers to the number of its subject.

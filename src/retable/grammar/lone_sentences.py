@@ -75,6 +75,6 @@ class _Counting(Discourse):
 
     def sentence(self, n_before: int = 0) -> bool:
         place = self.antecedent and self.antecedent._replace(word=""), self.tense
-        goes_on = super().sentence(n_before)
-        self._places[place] += goes_on
-        return goes_on
+        continues = super().sentence(n_before)
+        self._places[place] += continues
+        return continues

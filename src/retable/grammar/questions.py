@@ -23,13 +23,13 @@ from retable.corpora.squad import Answer, Question
 from retable.corpora.text import SPLITS
 from retable.grammar.interpreters import Sampler
 from retable.grammar.language import Grammar, Uniform, Words, uniforms
-from retable.grammar.roles import Teller
+from retable.grammar.roles import RoleRecorder
 from retable.grammar.tables import N_LATENTS
 from retable.metrics.spans import Chunk, chunks
 
 SENTENCES = 3  # sentences per passage
 ASKED = {"A0": "who", "A1": "which", "AM-TMP": "when"}  # role → question word, a word of the language
-TOLD = {"A0": ("V", "A1"), "A1": ("A0", "V"), "AM-TMP": ("A0", "V", "A1")}  # role → roles in the question
+GIVEN_ROLES = {"A0": ("V", "A1"), "A1": ("A0", "V"), "AM-TMP": ("A0", "V", "A1")}  # role → roles in the question
 
 
 class GrammarQuestions:
@@ -61,21 +61,21 @@ class GrammarQuestions:
             if len(questions) >= self._questions[split]:
                 break
             uniform = uniforms(self._seed, f"questions/{split}", index)
-            teller = Teller(self._grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)))
-            teller.document()
-            for start, passage in enumerate(_passages(teller.told)):
-                questions += _asked(passage, f"{split}-{index}-{start}", uniform)
+            recorder = RoleRecorder(self._grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)))
+            recorder.document()
+            for start, passage in enumerate(_passages(recorder.sentences)):
+                questions += _questions_on(passage, f"{split}-{index}-{start}", uniform)
         return questions[: self._questions[split]]
 
 
-def _passages(told: list[TaggedSentence]) -> Iterator[list[list[TaggedSentence]]]:
+def _passages(tagged: list[TaggedSentence]) -> Iterator[list[list[TaggedSentence]]]:
     """Yield passages of `SENTENCES` sentences; each sentence is repeated for each of its verbs."""
-    sentences = [list(same) for _, same in groupby(told, key=lambda sentence: id(sentence.words))]
+    sentences = [list(same) for _, same in groupby(tagged, key=lambda sentence: id(sentence.words))]
     for start in range(0, len(sentences), SENTENCES):
         yield sentences[start : start + SENTENCES]
 
 
-def _asked(passage: list[list[TaggedSentence]], name: str, uniform: Uniform) -> Iterator[Question]:
+def _questions_on(passage: list[list[TaggedSentence]], name: str, uniform: Uniform) -> Iterator[Question]:
     context = " ".join(word for same in passage for word in same[0].words)
     answers: dict[str, dict[str, list[Answer]]] = defaultdict(lambda: defaultdict(list))  # verb → question → answers
     begin = 0
@@ -84,8 +84,10 @@ def _asked(passage: list[list[TaggedSentence]], name: str, uniform: Uniform) -> 
         for sentence in same:
             parts = {chunk.type: chunk for chunk in chunks(sentence.tags)}
             for role, question_word in ASKED.items():
-                if role in parts and set(TOLD[role]) - {"A1"} <= set(parts):
-                    asked = sorted((parts[part] for part in TOLD[role] if part in parts), key=lambda part: part.start)
+                if role in parts and set(GIVEN_ROLES[role]) - {"A1"} <= set(parts):
+                    asked = sorted(
+                        (parts[part] for part in GIVEN_ROLES[role] if part in parts), key=lambda part: part.start
+                    )
                     question = " ".join([question_word, *(_text(words, part) for part in asked), "?"])
                     start = begin + len("".join(f"{word} " for word in words[: parts[role].start]))
                     answer = Answer(_text(words, parts[role]), start)

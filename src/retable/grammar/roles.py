@@ -64,15 +64,15 @@ class GrammarRoles:
             if n_words >= self._words[split]:
                 break
             uniform = uniforms(self._seed, f"roles/{split}", index)
-            teller = Teller(self._grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)))
-            teller.document()
-            sentences += teller.told
-            n_words += teller.n_words
+            recorder = RoleRecorder(self._grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)))
+            recorder.document()
+            sentences += recorder.sentences
+            n_words += recorder.n_words
         return sentences
 
 
-class Teller(Discourse):
-    """Generates a text and records the roles of its verbs, sentence by sentence, in `told`.
+class RoleRecorder(Discourse):
+    """Generates a text and records the roles of its verbs, sentence by sentence, in `sentences`.
 
     `n_words` counts the words of the sentences. Token places count from the start of the text.
     """
@@ -80,7 +80,7 @@ class Teller(Discourse):
     def __init__(self, tables: Tables, sampler: Sampler):
         super().__init__(tables, sampler)
         self.tokens = sampler.tokens
-        self.told: list[TaggedSentence] = []
+        self.sentences: list[TaggedSentence] = []
         self.n_words = 0
         self._adverbs = {adjective.adverb for adjective in tables.lexicon.adjectives}
         self._start = 0  # place of the sentence's first token
@@ -107,7 +107,7 @@ class Teller(Discourse):
         for proposition in sorted(self._propositions, key=lambda parts: parts[0].start):
             places = sorted((start - self._start, end - self._start, role) for role, start, end in proposition)
             tags = write_tags([Chunk(role, start, end) for start, end, role in places], len(words), "IOB2")
-            self.told.append(TaggedSentence(words, tags, proposition[0].start - self._start))
+            self.sentences.append(TaggedSentence(words, tags, proposition[0].start - self._start))
         self.n_words += len(words)
         return True
 
@@ -127,9 +127,9 @@ class Teller(Discourse):
         super().fame(place)
         self._open(has, [Chunk("A0", has - 1, has), Chunk("A1", has + 1, self._here - 1)])
 
-    def say(self, *words: str) -> None:
+    def emit_words(self, *words: str) -> None:
         place = self._here
-        super().say(*words)
+        super().emit_words(*words)
         if words[0] == "is":
             self._open(place, [Chunk("A1", place - 1, place), Chunk("A2", place + 1, self._here - 1)])
 

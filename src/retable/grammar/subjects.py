@@ -45,19 +45,21 @@ class GrammarSubjects:
             if n_words >= self._words:
                 break
             uniform = uniforms(self._seed, "subjects", index)
-            teller = _Teller(self._grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)))
-            teller.document()
+            recorder = _SubjectRecorder(self._grammar.tables, Sampler(uniform, latent=int(uniform() * N_LATENTS)))
+            recorder.document()
             start = 0
-            for end, token in enumerate(teller.tokens[:-1]):
+            for end, token in enumerate(recorder.tokens[:-1]):
                 if token == LINE_END:
-                    own = {verb - start: head - start for verb, head in teller.subjects.items() if start <= verb < end}
-                    sentences.append(AgreeingSentence(teller.tokens[start:end], own))
+                    own = {
+                        verb - start: head - start for verb, head in recorder.subjects.items() if start <= verb < end
+                    }
+                    sentences.append(AgreeingSentence(recorder.tokens[start:end], own))
                     n_words += end - start
                     start = end + 1
         return sentences
 
 
-class _Teller(Discourse):
+class _SubjectRecorder(Discourse):
     """Generates a document and records the place of the subject's head for each agreeing verb."""
 
     def __init__(self, tables: Tables, sampler: Sampler):

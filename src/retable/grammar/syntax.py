@@ -46,7 +46,7 @@ class Syntax:
         self.nations: list[str] = []
         self.earlier_nouns: list[str] = []  # nouns of earlier sentences; names likewise
         self.earlier_names: list[str] = []
-        self.said: dict[str, None] = {}  # forms of the sentence's content words, to avoid repetition
+        self.used_forms: dict[str, None] = {}  # forms of the sentence's content words, to avoid repetition
         self.opening = ""  # adjunct at the start of the sentence: "place", "day" or ""
         self.is_condition = False  # whether the clause follows "if" or "when"
 
@@ -117,7 +117,7 @@ class Syntax:
             self.emit("than")
             self.noun_phrase(subject.kind, depth=depth)
         elif form == "passive":
-            verb = tables.verb_of[self.draw(tables.passive[subject.kind], (), self.said)]
+            verb = tables.verb_of[self.draw(tables.passive[subject.kind], (), self.used_forms)]
             self.remember(verb.forms)
             if verb.particle:
                 self.emit(verb.particle)
@@ -235,7 +235,7 @@ class Syntax:
     def noun(self, kind: str, number: str, favoured_by: str) -> Referent:
         tables = self.tables
         known = self.earlier_nouns if tables.lexicon.natural else self.nouns
-        word = self.draw(tables.noun[kind, number], [*known, *tables.associates.get(favoured_by, ())], self.said)
+        word = self.draw(tables.noun[kind, number], [*known, *tables.associates.get(favoured_by, ())], self.used_forms)
         if word in known:
             self.mark("repetition")
         noun = tables.noun_of[word]
@@ -245,7 +245,7 @@ class Syntax:
 
     def name(self) -> Referent:
         known = self.earlier_names if self.tables.lexicon.natural else self.names
-        word = self.draw(self.tables.name, known, self.said)
+        word = self.draw(self.tables.name, known, self.used_forms)
         if word in known:
             self.mark("repetition")
         self.names.append(word)
@@ -253,7 +253,7 @@ class Syntax:
         return Referent("person", self.tables.gender_of[word], word)
 
     def nation_word(self, table: Table) -> str:
-        word = self.draw(table, self.nations, self.said)
+        word = self.draw(table, self.nations, self.used_forms)
         if word in self.nations:
             self.mark("repetition")
         self.nations = [*self.nations[-6:], *self.tables.nation_of[word]]
@@ -296,23 +296,25 @@ class Syntax:
     def remember(self, forms: Sequence[str]) -> None:
         """Add the forms of a content word to those that the sentence avoids to repeat."""
         if self.tables.lexicon.natural:
-            self.said |= dict.fromkeys(forms)
+            self.used_forms |= dict.fromkeys(forms)
 
     def describe(self, table: Table, favoured: Sequence[str] = ()) -> str:
         """Run an adjective or adverb; evaluative ones may be repeated, because each counts for the sentiment."""
-        word = self.draw(table, favoured, self.said)
+        word = self.draw(table, favoured, self.used_forms)
         adjective = self.tables.descriptive_of.get(word)
         self.remember(adjective.forms if adjective else ())
         return word
 
     def verb(self, table: Table, subject: Referent) -> Verb:
-        word = self.draw(table, self.tables.associates.get(subject.word, ()), self.said)
+        word = self.draw(table, self.tables.associates.get(subject.word, ()), self.used_forms)
         verb = self.tables.verb_of[word]
         self.remember(verb.forms)
         return verb
 
     def finite_verb(self, table: dict[tuple[str, str], Table], subject: Referent) -> Verb:
-        word = self.draw(table[subject.number, self.tense], self.tables.associates.get(subject.word, ()), self.said)
+        word = self.draw(
+            table[subject.number, self.tense], self.tables.associates.get(subject.word, ()), self.used_forms
+        )
         self.mark("agreement")
         verb = self.tables.verb_of[word]
         self.remember(verb.forms)

@@ -80,7 +80,7 @@ def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str,
     return _build(cfg["batches"], "batches", Batches, tokenizer, **facts)
 
 
-def asks(part: Settings, name: str) -> bool:
+def takes_setting(part: Settings, name: str) -> bool:
     """Check whether the constructor of the part has a parameter of this name."""
     return name in settings.parameters(part, "a part")
 

@@ -75,9 +75,9 @@ class Language(Loaded):
         return (*names, *(["encode"] if self._model is not None else []))
 
     @property
-    def goes_on(self) -> bool:
+    def continues_prompt(self) -> bool:
         """Whether written texts continue the prompt; a T5 and a prefix LM read the prompt and write a separate text."""
-        return self._writer().goes_on
+        return self._writer().continues_prompt
 
     def perplexity(self, texts: str | Sequence[str], per: Literal["token", "word"] = "word") -> float:
         """Compute the perplexity per token or per word, over the texts as one stream.
@@ -142,7 +142,7 @@ class Language(Loaded):
         """
         lengths = {"max_new_tokens": max_new_tokens, "min_new_tokens": min_new_tokens}
         strategy = _strategy("sample", seed=seed, num_return_sequences=n, **lengths, **sampling)
-        return [text for _, text in self._go_on([""], strategy)[0]]
+        return [text for _, text in self._complete([""], strategy)[0]]
 
     def continue_(
         self,
@@ -168,7 +168,7 @@ class Language(Loaded):
         chosen = self._chosen(strategy, max_new_tokens, **settings)
         if not special_tokens:
             warn_of_unknown(self.tokenizer, prompts := listed(prompts))
-        return [best for ((_, best), *_) in self._go_on(listed(prompts), chosen, special_tokens)]
+        return [best for ((_, best), *_) in self._complete(listed(prompts), chosen, special_tokens)]
 
     def alternatives(
         self,
@@ -210,10 +210,10 @@ class Language(Loaded):
         if not special_tokens:
             warn_of_unknown(self.tokenizer, [prompt])
         (begun,) = writer.encode([prompt], special_tokens)
-        return self._pieces(writer, chosen, begun)
+        return self._text_parts(writer, chosen, begun)
 
     @staticmethod
-    def _pieces(writer: Writer, chosen: TokenByToken | FUDGE, begun: list[int]) -> Iterator[str]:
+    def _text_parts(writer: Writer, chosen: TokenByToken | FUDGE, begun: list[int]) -> Iterator[str]:
         written = list[int]()
         shown = writer.whole(begun, [])
         for token in chosen.stream(writer.model, begun, writer.end):
@@ -291,7 +291,7 @@ class Language(Loaded):
         (steering := load_discriminator(discriminator)).require_tokens(self.tokenizer.digest)
         return FUDGE(strategy, steering, label)
 
-    def _go_on(
+    def _complete(
         self, prompts: Sequence[str], strategy: Strategy | FUDGE, special_tokens: bool = False
     ) -> list[list[tuple[float, str]]]:
         """Return, for each prompt, the log-probabilities and texts of its completions."""

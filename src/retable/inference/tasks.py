@@ -91,7 +91,7 @@ class TaskSystem(Loaded):
             warn_of_unknown(self._text, _strings(examples))
         encoded = self.task.encode(self._module.model, self._text, examples)
         if isinstance(encoded, Encoded):
-            warn_of_cut(encoded.shortened, len(examples), f"the model's max_length={self._module.model.max_length}")
+            warn_of_cut(encoded.truncated, len(examples), f"the model's max_length={self._module.model.max_length}")
         return encoded
 
     def _learn_to_spell(self, words: Iterable[str]) -> None:
@@ -361,4 +361,4 @@ def load_task(folder: Path) -> TaskSystem:
     for kind, loaded in _KINDS:
         if isinstance(task, kind):
             return loaded(folder, task)
-    raise UsageError(f"{folder} is a cell of {type(task).__name__}, which can't be used on single texts; use another")
+    raise UsageError(f"{folder} is a cell of {type(task).__name__}, which cannot be used on single texts; use another")

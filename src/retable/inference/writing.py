@@ -23,14 +23,14 @@ class Writer:
     reads the prompt, with the token that ended inputs in training, and writes a separate text.
 
     model: the system for `retable.generation`.
-    goes_on: whether the written text continues the prompt.
+    continues_prompt: whether the written text continues the prompt.
     end: the token that ends the text; None if `stop` is false, so that no token does.
     """
 
     def __init__(self, system: System, tokenizer: Tokenizer, stop: bool = True):
         self._tokenizer, boundary = tokenizer, tokenizer.boundary
         objective = system.objective if isinstance(system, TrainedSystem) else None
-        self.goes_on = not isinstance(objective, Writing)
+        self.continues_prompt = not isinstance(objective, Writing)
         self.model: NextToken
         if not isinstance(objective, Writing):
             self.model, self._mark = next_token(system), boundary
@@ -47,17 +47,17 @@ class Writer:
         special_tokens: read names of special tokens in a prompt as these tokens, not as text.
         """
         rows = self._tokenizer.encode_batch(list(prompts), special=special_tokens)
-        return [[self._mark, *row] if self.goes_on else [*row, self._mark] for row in rows]
+        return [[self._mark, *row] if self.continues_prompt else [*row, self._mark] for row in rows]
 
     def read(self, prompt: Sequence[int], written: Sequence[int]) -> str:
         """Return the written text without the prompt and the end mark."""
-        before = list(prompt) if self.goes_on else []
+        before = list(prompt) if self.continues_prompt else []
         begun, whole = self._tokenizer.decode_batch([before, [*before, *self._unmarked(written)]])
         return whole.removeprefix(begun).strip()
 
     def whole(self, prompt: Sequence[int], written: Sequence[int]) -> str:
         """Return the written text without the end mark, after the prompt if it continues the prompt."""
-        return self._tokenizer.decode([*(prompt[1:] if self.goes_on else []), *self._unmarked(written)])
+        return self._tokenizer.decode([*(prompt[1:] if self.continues_prompt else []), *self._unmarked(written)])
 
     def _unmarked(self, written: Sequence[int]) -> Sequence[int]:
         return written[:-1] if written and written[-1] == self.end else written

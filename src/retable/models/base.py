@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor, nn
 
-# How one sentence or a pair of sentences is laid out in a model's input: see data/layouts.py.
+# How one sentence or a pair of sentences is laid out in a model's input: see data/templates.py.
 Layout = Literal["apart", "in segments", "left to right", "as text"]
 
 
@@ -20,7 +20,7 @@ class Model(nn.Module):
     """A network that objectives add a head to. `d_model` is the width of its hidden states."""
 
     layout: ClassVar[Layout] = "apart"
-    spelt: ClassVar[bool] = False  # reads the spelling of any word; the constructor takes `words` and `unknown`
+    reads_words: ClassVar[bool] = False  # reads the spelling of any word; the constructor takes `words` and `unknown`
     marks_predicates: ClassVar[bool] = False  # takes the place of a predicate as input, if `d_predicate` is not 0
     d_model: int
     max_length: int | None = None  # longest input, in tokens; None: any length
@@ -43,7 +43,7 @@ class Model(nn.Module):
         """Return the modules that take the weights of a pretrained model, by prefix of the weights' names."""
         return {"": self}
 
-    def leave_pooler(self) -> None:
+    def drop_pooler(self) -> None:
         """Freeze the weights that only the model's own summary uses, for objectives that do not use it.
 
         Distributed training waits for a gradient of every weight that is not frozen.
@@ -167,7 +167,7 @@ class SpanRule(Model):
     Its constructor takes `dropout`, which every task passes to its model, and ignores it.
     """
 
-    spelt = True
+    reads_words = True
     d_model = 0
 
     def find(self, question: Any) -> tuple[int, int]:
@@ -184,7 +184,7 @@ class SentenceRule(Model):
     Its constructor takes `dropout`, which every task passes to its model, and ignores it.
     """
 
-    spelt = True
+    reads_words = True
     d_model = 0
 
     def find(self, document: Any) -> list[int]:

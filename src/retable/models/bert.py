@@ -136,6 +136,6 @@ class BERT(MarkedEncoder):
         first = hidden[:, 0]
         return first if self.pooler is None else torch.tanh(self.pooler(first))
 
-    def leave_pooler(self) -> None:
+    def drop_pooler(self) -> None:
         if self.pooler is not None:
             self.pooler.requires_grad_(False)

@@ -42,7 +42,7 @@ class BiDAF(Reader):
         elmo: called with `words`, creates an ELMo. While `frozen`, its weights are fixed and its dropout is off.
     """
 
-    spelt = True
+    reads_words = True
     d_model: int  # of the states, 5H
 
     def __init__(

@@ -115,7 +115,7 @@ def count(
         opens = bool(words[n - 1] == boundary)
         runs.extend(add_up(sort(rows, np.empty_like(rows))))
         ends.append(runs.length)
-    return tell_apart(merge(np.split(runs.array(), ends[1:-1])), packing, vocab_size + 1, order)
+    return split_orders(merge(np.split(runs.array(), ends[1:-1])), packing, vocab_size + 1, order)
 
 
 class Packing:
@@ -152,7 +152,7 @@ def up_to(rows: np.ndarray, bound: tuple[int, ...]) -> int:
     return int(np.count_nonzero(below))
 
 
-def tell_apart(merged: Iterator[np.ndarray], packing: Packing, radix: int, order: int) -> list[Counts]:
+def split_orders(merged: Iterator[np.ndarray], packing: Packing, radix: int, order: int) -> list[Counts]:
     """Read the n-grams of all orders off sorted rows.
 
     Args:
@@ -282,14 +282,14 @@ def add_up(rows):
 
 
 @compiled
-def grow(rows, bits, per, radix, path, nodes, sums, unigrams, found):
+def grow(rows, bits, per, radix, path, nodes, sums, unigrams, new_ngrams):
     """Find the n-grams of each order from 2 up that are new in these sorted rows.
 
     Args:
         path, nodes, sums: (order,), kept from block to block: last word, number and count so far of each order's last
         n-gram.
         unigrams: (radix,), kept from block to block: counts of all words.
-        found: (2, order, rows), filled with the new n-grams' keys and, for each, the count of the n-gram before it.
+        new_ngrams: (2, order, rows), filled with the new n-grams' keys and the counts of the n-grams before them.
     Returns: number of new n-grams per order, (order,).
     """
     sizes = np.zeros(len(path), np.int64)
@@ -307,8 +307,8 @@ def grow(rows, bits, per, radix, path, nodes, sums, unigrams, found):
                 if n == 0:
                     nodes[0] = word
                 elif word >= 0:
-                    found[0, n, sizes[n]] = nodes[n - 1] * radix + word
-                    found[1, n, sizes[n]] = sums[n]
+                    new_ngrams[0, n, sizes[n]] = nodes[n - 1] * radix + word
+                    new_ngrams[1, n, sizes[n]] = sums[n]
                     sizes[n] += 1
                     nodes[n] += 1
                     sums[n] = 0

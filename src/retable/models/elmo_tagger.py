@@ -33,7 +33,7 @@ class ELMoTagger(Encoder):
         The others: see BiLSTMTagger.
     """
 
-    spelt = marks_predicates = two_ends = True
+    reads_words = marks_predicates = two_ends = True
 
     def __init__(
         self,

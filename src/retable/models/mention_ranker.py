@@ -54,7 +54,7 @@ class MentionRanker(SpanRanker):
         elmo: called with `words`, creates the ELMo. Its weights are fixed, and its dropout is off.
     """
 
-    spelt = True
+    reads_words = True
 
     def __init__(
         self,

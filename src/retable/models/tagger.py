@@ -36,7 +36,7 @@ class BiLSTMTagger(Encoder):
         d_predicate: width of the vectors that mark the predicate; 0 for tags that do not depend on a predicate.
     """
 
-    spelt = marks_predicates = two_ends = True
+    reads_words = marks_predicates = two_ends = True
 
     def __init__(
         self,

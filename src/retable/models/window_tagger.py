@@ -39,7 +39,7 @@ class WindowTagger(Encoder):
         dropout: on the convolution's input and on its output.
     """
 
-    spelt = True
+    reads_words = True
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from retable.nn import fused
 from retable.nn.dropout import drop
-from retable.nn.product import laid_out
+from retable.nn.product import prepacked
 
 NARROW = 256  # below this width torch's LSTM is as fast: calls then take most of a step's time
 
@@ -63,7 +63,7 @@ class _Layer(torch.autograd.Function):
             gates = (inputs.flatten(0, 1) @ narrow_w.mT).view(T, B, 4 * H)
             hiddens, cells = gates.new_empty(T + 1, B, H), torch.empty(T + 1, B, H)
             hiddens[0], cells[0] = h, c
-            recurrent = laid_out(narrow_u, B)
+            recurrent = prepacked(narrow_u, B)
             for t in range(T):
                 fed_back = recurrent(hiddens[t])
                 fused.lstm_step_(gates[t], fed_back, bias, cells[t], cells[t + 1], hiddens[t + 1])
@@ -77,7 +77,7 @@ class _Layer(torch.autograd.Function):
         inputs, gates, hiddens, cells, w, u = ctx.saved_tensors
         gates, d_cell = gates.clone(), d_last.float().clone()
         above, later = d_hidden.bfloat16().contiguous(), torch.zeros_like(hiddens[0])
-        recurrent = laid_out(u.mT.contiguous(), len(later))
+        recurrent = prepacked(u.mT.contiguous(), len(later))
         for t in reversed(range(len(gates))):
             fused.lstm_step_slopes_(gates[t], cells[t], cells[t + 1], above[t], later, d_cell)
             later = recurrent(gates[t])

@@ -21,7 +21,7 @@ PRODUCTS = 1 << 26  # lowest number of multiplications for which they pay
 Times: TypeAlias = Callable[..., Tensor]  # takes rows and, optionally, the tensor `out` for the result
 
 
-def laid_out(weight: Tensor, n_rows: int) -> Times:
+def prepacked(weight: Tensor, n_rows: int) -> Times:
     """Return a function that multiplies about `n_rows` rows (N, I) with weightᵀ, for weight (O, I).
 
     The weight is copied into oneDNN's layout once. For bf16 or fp32 on a CPU with oneDNN; without gradients.
@@ -40,7 +40,7 @@ def times(weight: Tensor, rows: Tensor) -> Times:
 
     The result for rows (N, I) and weight (O, I) is (N, O).
     """
-    return laid_out(weight, len(rows)) if pays(rows, weight) else partial(_plain, weight)
+    return prepacked(weight, len(rows)) if pays(rows, weight) else partial(_plain, weight)
 
 
 def _plain(weight: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:

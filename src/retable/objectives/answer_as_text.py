@@ -35,4 +35,4 @@ class AnswerAsText(TextToText):
 
     def predict(self, batch: PairBatch) -> list[str]:
         """Return the answer written for each row, with the most probable token at each step."""
-        return [self.read(ids) for ids in self.likeliest(batch.source_ids, batch.source_lengths, LONGEST).tolist()]
+        return [self.read(ids) for ids in self.most_likely(batch.source_ids, batch.source_lengths, LONGEST).tolist()]

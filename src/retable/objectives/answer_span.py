@@ -31,7 +31,7 @@ class AnswerSpan(Objective):
     def __init__(self, model: Model, dropout: float):
         super().__init__()
         require_reader(type(model))
-        model.leave_pooler()
+        model.drop_pooler()
         self.model = model
         self.dropout = Dropout(dropout)
         self.start = nn.Linear(model.d_model, 1, bias=False)

@@ -24,8 +24,8 @@ class BlackOut(NoiseLM):
         others = others.masked_fill(labels[:, None] == noise, -torch.inf)
         log_sum = torch.cat([label[:, None], others], dim=1).logsumexp(dim=1, keepdim=True)
         # 1 − p̃ of the most probable word is the sum of the rest, since p̃ may round to 1; no other p̃ exceeds ½.
-        likeliest = others.topk(min(others.shape[1], 1)).indices
-        rest = torch.cat([label[:, None], others.scatter(1, likeliest, -torch.inf)], dim=1).logsumexp(dim=1)
-        p = (others - log_sum).exp().scatter(1, likeliest, 0.0)
+        highest = others.topk(min(others.shape[1], 1)).indices
+        rest = torch.cat([label[:, None], others.scatter(1, highest, -torch.inf)], dim=1).logsumexp(dim=1)
+        p = (others - log_sum).exp().scatter(1, highest, 0.0)
         log_sum = log_sum.squeeze(1)
         return (log_sum - label + log_sum - rest - torch.log1p(-p).sum(dim=1)).mean()

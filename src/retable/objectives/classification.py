@@ -62,7 +62,7 @@ class Classification(Objective):
             _require_softmax(model, auxiliary)
         self.model, self.auxiliary, self.pairs, self.pooling = model, auxiliary, pairs, pooling
         if pooling is not None:
-            model.leave_pooler()
+            model.drop_pooler()
         self.dropout = Dropout(dropout)
         d_summary = 4 * model.d_model if pairs and model.layout == "apart" else model.d_model
         if d_hidden is None:

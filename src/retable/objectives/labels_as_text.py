@@ -59,7 +59,7 @@ class LabelsAsText(TextToText):
 
     def write(self, batch: ExampleBatch) -> Tensor:
         """Return the most probable token at each of U steps, (B, U); a longer text is not an answer."""
-        return self.likeliest(batch.input_ids, batch.lengths, self.answers.shape[1])
+        return self.most_likely(batch.input_ids, batch.lengths, self.answers.shape[1])
 
     def predict(self, batch: ExampleBatch) -> Tensor:
         """Return the label read from each example's text, (B,)."""

@@ -43,7 +43,7 @@ class MaskedLM(Objective):
         self.head = MaskedLMHead(model, vocab_size, tie)
         self.next_sentence = nn.Linear(model.d_model, 2) if next_sentence else None
         if self.next_sentence is None:
-            model.leave_pooler()
+            model.drop_pooler()
         else:
             self.next_sentence.apply(model.initialise)
 

@@ -65,8 +65,8 @@ class ReplacedTokenDetection(Objective):
         self.head = nn.Linear(model.d_model, 1)
         self.dense.apply(model.initialise)
         self.head.apply(model.initialise)
-        model.leave_pooler()
-        self.generator.leave_pooler()
+        model.drop_pooler()
+        self.generator.drop_pooler()
 
     def loss(self, batch: MaskedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
         """Compute the loss of a batch and its metrics; `replaced` is the share of replaced tokens."""

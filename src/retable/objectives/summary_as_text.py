@@ -28,7 +28,9 @@ class SummaryAsText(AnswerAsText):
 
     def predict(self, batch: PairBatch) -> list[str]:
         """Return the summary written for each row, with the most probable token at each step."""
-        return [self.read(ids) for ids in self.likeliest(batch.source_ids, batch.source_lengths, self.longest).tolist()]
+        return [
+            self.read(ids) for ids in self.most_likely(batch.source_ids, batch.source_lengths, self.longest).tolist()
+        ]
 
 
 class SummaryByRule(Objective):

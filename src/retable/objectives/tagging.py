@@ -34,7 +34,7 @@ class Tagging(Objective):
     ):
         super().__init__()
         require_token_states(type(model), "be tagged by")
-        model.leave_pooler()
+        model.drop_pooler()
         if scheme is not None and not crf:
             raise UsageError(f"scheme={scheme} needs a CRF; write crf=true, or leave scheme out")
         self.model = model

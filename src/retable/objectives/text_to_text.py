@@ -71,7 +71,7 @@ class TextToText(Writing):
         """Return each target's hidden state (B, U, D), from the inputs and the targets before it."""
         return self.model(batch.source_ids, batch.source_lengths, batch.target_ids)
 
-    def likeliest(self, source_ids: Tensor, source_lengths: Tensor, length: int) -> Tensor:
+    def most_likely(self, source_ids: Tensor, source_lengths: Tensor, length: int) -> Tensor:
         """Write `length` tokens, (B, length), for inputs (B, T), with the most probable token at each step.
 
         `source_ids` are padded after `source_lengths` (B,).

@@ -58,13 +58,13 @@ class Conf:
         """
         if name in (known := self.names(group)):
             return name
-        found, tasks = near(name, known), near(name, self.names("task")) if group == "corpus" else []
-        if found or len(known) <= _SHOWN:
+        near_names, tasks = near(name, known), near(name, self.names("task")) if group == "corpus" else []
+        if near_names or len(known) <= _SHOWN:
             instead = closest(name, known)
         else:
             similar = get_close_matches(name, known, n=3, cutoff=0.0)
             instead = f"write {', '.join(similar)} or another one of {len(known)} in conf/{group}"
-        task = f" ({tasks[0]} is a task)" if tasks and not found else ""
+        task = f" ({tasks[0]} is a task)" if tasks and not near_names else ""
         raise UsageError(f"{where}: unknown {group} {name!r}{task}; {instead}")
 
     def choice(self, recipe: str) -> str:
@@ -89,20 +89,20 @@ class Conf:
 
         Files whose names begin with an underscore are not listed, but their settings are included.
         """
-        found: dict[str, set[str]] = {}
+        keys_of_recipe: dict[str, set[str]] = {}
         nearer: set[str] = set()
 
         def visit(path: Path) -> None:
             own = read_yaml(path)
             parents = [self._inherited(path, entry) for entry in own.pop("defaults", None) or ()]
             if nearer and self._recipes.get(path.stem) == path:
-                found[self.choice(path.stem)] = {*nearer}
+                keys_of_recipe[self.choice(path.stem)] = {*nearer}
             nearer.update(flat(own))
             for each in reversed([*filter(None, parents)]):
                 visit(each)
 
         visit(self._recipes[recipe])
-        return found
+        return keys_of_recipe
 
     def _inherited(self, path: Path, entry: Any) -> Path | None:
         """Return the file that an entry of the defaults list of `path` inherits from; None for other entries.
@@ -137,16 +137,16 @@ class Conf:
 
     def corpora_of(self, task: str) -> list[str]:
         """Return the corpora in a task's paths, such as `outputs/prepare/grammar_endings/train.jsonl`."""
-        paths = (text for text in strings(self.says("task", task)) if text.startswith("outputs/prepare/"))
+        paths = (text for text in strings(self.read("task", task)) if text.startswith("outputs/prepare/"))
         return sorted({name for path in paths if "$" not in (name := path.split("/")[2])})
 
-    def says(self, group: str, name: str) -> dict[str, Any]:
+    def read(self, group: str, name: str) -> dict[str, Any]:
         """Return the keys of a choice of a group and its bases, with interpolations unresolved."""
         return self._read(self.path(f"{group}/{name}"))
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """Return the table specifications, ordered by their `after`; tables without `after` come last."""
-        tables = {name: self.says("table", name) for name in self.names("table")}
+        tables = {name: self.read("table", name) for name in self.names("table")}
         followers: dict[Any, list[str]] = {}
         for name, specification in tables.items():
             if (after := specification.get("after", _LAST)) not in (None, _LAST):
@@ -163,7 +163,7 @@ class Conf:
         left_out = ("choices", "after")
         return {name: {key: value for key, value in tables[name].items() if key not in left_out} for name in order}
 
-    def class_says(self, target: str, attribute: str) -> Any:
+    def class_attribute(self, target: str, attribute: str) -> Any:
         """Return the value of a class attribute, read from source code without importing the module.
 
         Args:
@@ -199,7 +199,7 @@ class Conf:
                 source = resolve_name("." * each.level + (each.module or ""), spec.parent or "")
                 known = source.partition(".")[0] in (module.partition(".")[0], __name__.partition(".")[0])
                 if known and (own := next((one.name for one in each.names if name == (one.asname or one.name)), "")):
-                    return self.class_says(f"{source}.{own}", attribute)
+                    return self.class_attribute(f"{source}.{own}", attribute)
         return None
 
 

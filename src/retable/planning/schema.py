@@ -158,7 +158,7 @@ class StudyKeys(Reported):
     scaling: Names = key("scaling: cpu")
 
 
-REPORTED = tuple(Reported.model_fields)
+REPORT_KEYS = tuple(Reported.model_fields)
 
 
 def keys_of(model: type[Keys]) -> dict[str, FieldInfo]:

@@ -18,7 +18,7 @@ from retable.core.errors import UsageError, closest
 from retable.core.stages import TASK_STAGES
 from retable.planning.cell import CHECKPOINT, Cell
 from retable.planning.conf import Conf, read_yaml
-from retable.planning.schema import REPORTED, parse, require_systems
+from retable.planning.schema import REPORT_KEYS, parse, require_systems
 
 _NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # `-S` of DVC splits names at . and =
 _PLACE = re.compile(r"[\w./+-]+", re.ASCII)
@@ -90,14 +90,14 @@ def read_study(conf: Conf, file: Path) -> Study:
     return expand(conf, str(content.pop("name", None) or file.resolve().parent.name), content)
 
 
-def expand(conf: Conf, name: str, said: Mapping[str, Any]) -> Study:
-    """Return the study with the cells derived from `said`, the content of its file; raise UsageError for a mistake."""
-    return _Expansion(conf, f"study {name}", said).study(name)
+def expand(conf: Conf, name: str, specification: Mapping[str, Any]) -> Study:
+    """Return the study with the cells derived from the content of its file; raise UsageError for a mistake."""
+    return _Expansion(conf, f"study {name}", specification).study(name)
 
 
 class _Expansion:
-    def __init__(self, conf: Conf, where: str, said: Mapping[str, Any]):
-        self._conf, self._where, self._said = conf, where, parse(said, where)
+    def __init__(self, conf: Conf, where: str, specification: Mapping[str, Any]):
+        self._conf, self._where, self._specification = conf, where, parse(specification, where)
         self._cells: dict[str, Cell] = {}
         self._rates: dict[str, dict[str, float]] = {}
         # Cells that benchmarks can measure, with their kinds of system.
@@ -116,22 +116,22 @@ class _Expansion:
         for corpus, tokenizers in self._tokenizers():
             for tokenizer in tokenizers:
                 self._tokens(corpus, tokenizer)
-        for adaptation, selection in self._said.get("adaptations", {}).items():
+        for adaptation, selection in self._specification.get("adaptations", {}).items():
             where = f"{self._where}, adaptations"
             self._conf.require("adaptation", adaptation, where)
             for cell in self._selected(selection, f"{where}.{adaptation}", self._required("adaptation", adaptation)):
                 self._add_adapted(cell, adaptation)
-        for system, mixture in self._said.get("mixtures", {}).items():
+        for system, mixture in self._specification.get("mixtures", {}).items():
             self._add_mixture(system, mixture)
         by_place: dict[str, list[str]] = {}  # benchmarks by the measured cell, which is loaded once for all of them
-        for benchmark, selection in self._said.get("benchmarks", {}).items():
+        for benchmark, selection in self._specification.get("benchmarks", {}).items():
             self._conf.require("benchmark", benchmark, f"{self._where}, benchmarks")
             where = f"{self._where}, benchmarks.{benchmark}"
             for cell in self._selected(selection, where, self._required("benchmark", benchmark)):
                 by_place.setdefault(cell.place, []).append(benchmark)
         for place, benchmarks in by_place.items():
             self._add_evaluation(self._pretrained[place][0], benchmarks)
-        for decoding, selection in self._said.get("texts", {}).items():
+        for decoding, selection in self._specification.get("texts", {}).items():
             self._conf.require("decoding", decoding, f"{self._where}, texts")
             for cell in self._selected(selection, f"{self._where}, texts.{decoding}"):
                 settings = {"stage": cell.stage, "cell": cell.out, "decoding": decoding}
@@ -147,22 +147,26 @@ class _Expansion:
                         tokenizer=cell.tokenizer,
                     )
                 )
-        for name in _listed(self._said.get("scaling")):
+        for name in _listed(self._specification.get("scaling")):
             if name in self._conf.names("corpus"):  # of points that the scaling law is fitted to
                 self._prepare(name)
                 reads = (f"prepare/{name}",)
                 self._add(Cell("scaling", f"laws/{name}", {"scaling": "law", "corpus": name}, reads=reads, corpus=name))
             else:
                 self._add(Cell("scaling", f"layers/{name}", {"device": name}))
-        reported = {key: self._said[key] for key in REPORTED if key in self._said}
+        reported = {key: self._specification[key] for key in REPORT_KEYS if key in self._specification}
         systems = dict.fromkeys(cell.settings["system"] for cell in self._cells.values() if "system" in cell.settings)
         require_systems(reported, systems, self._where)
         return Study(name, self._cells, reported, self._rates)
 
     def _entries(self) -> Iterator[dict[str, Any]]:
         """Yield an entry per system, recipe and start, completed by the study's shared settings."""
-        shared = {key: self._said[key] for key in ("corpus", "tokenizer", "seeds", "trainer") if key in self._said}
-        for entry in self._said.get("systems", ()):
+        shared = {
+            key: self._specification[key]
+            for key in ("corpus", "tokenizer", "seeds", "trainer")
+            if key in self._specification
+        }
+        for entry in self._specification.get("systems", ()):
             recipes, starts = _listed(entry["of"]), _listed(entry.get("init")) or [None]
             for recipe, start in product(recipes, starts):
                 self._conf.require("recipe", recipe, f"{self._where}, systems")
@@ -244,18 +248,18 @@ class _Expansion:
         if not (tasks := _listed(entry.get("task"))):
             raise UsageError(f"{where}: {entry['of']} needs a task; add one, as in task: sentiment")
         for task in tasks:
-            settings = self._conf.says("task", self._conf.require("task", task, where))
+            settings = self._conf.read("task", self._conf.require("task", task, where))
             if "_target_" not in settings.get("task", {}):
                 raise UsageError(
                     f"{where}: conf/task/{task}.yaml has no type; write defaults: [/task_type/sentences, _self_], or "
                     "another of conf/task_type"
                 )
             target = settings["task"]["_target_"]
-            wordless = self._conf.class_says(target, "wordless")
-            spelt = wordless or (self._conf.class_says(target, "in_words") and self._spells(entry))
+            has_no_text = self._conf.class_attribute(target, "has_no_text")
+            reads_words = has_no_text or (self._conf.class_attribute(target, "in_words") and self._reads_words(entry))
             form = settings.get("out", "${task_name}/${system}-${seed}")
             form = form.replace("${hydra:runtime.choices.corpus}", "${corpus}")
-            for corpus in [""] if spelt and "${corpus}" not in form else self._corpora(entry):
+            for corpus in [""] if reads_words and "${corpus}" not in form else self._corpora(entry):
                 for other in self._conf.corpora_of(task):
                     self._prepare(other)
                 for seed in self._seeds(entry):
@@ -294,17 +298,17 @@ class _Expansion:
             ) from None
         return Cell(stage, out, settings, reads=tuple(reads), corpus=corpus, tokenizer=tokenizer)
 
-    def _spells(self, entry: Mapping[str, Any]) -> bool:
+    def _reads_words(self, entry: Mapping[str, Any]) -> bool:
         """Return whether the recipe's model reads words by their spelling instead of token ids."""
         facts = self._conf.recipe(entry["of"])
         chosen = facts["choices"].get("model")
-        model = self._conf.says("model", chosen) if chosen else facts.get("model") or {}
+        model = self._conf.read("model", chosen) if chosen else facts.get("model") or {}
         if "_target_" not in model:
             raise UsageError(
                 f"conf/recipe/{self._conf.choice(entry['of'])}.yaml chooses no model; write defaults: "
                 "[override /model: lstm], or another of conf/model"
             )
-        return bool(self._conf.class_says(model["_target_"], "spelt"))
+        return bool(self._conf.class_attribute(model["_target_"], "reads_words"))
 
     def _add_adapted(self, trained: Cell, adaptation: str) -> None:
         """Add a cell for dynamic evaluation of `trained`; its name is the system's plus the adaptation's."""
@@ -367,7 +371,7 @@ class _Expansion:
         """Return the places of the discriminators that benchmarks or a decoding use; the study must train them."""
         places = []
         for name in names:
-            if discriminator := self._conf.says(group, name).get("discriminator"):
+            if discriminator := self._conf.read(group, name).get("discriminator"):
                 if not isinstance(discriminator, Mapping) or "cell" not in discriminator:
                     raise UsageError(
                         f"conf/{group}/{name}.yaml, discriminator: {discriminator!r} has no key cell; write it as in "
@@ -383,13 +387,13 @@ class _Expansion:
         return tuple(places)
 
     def _required(self, group: str, name: str) -> str:
-        """Return the kind of system that a benchmark or adaptation needs: the `asks_for` of its class."""
+        """Return the kind of system that a benchmark or adaptation needs: the `requires` of its class."""
         file = f"conf/{group}/{name}.yaml"
-        if (target := self._conf.says(group, name).get("_target_")) is None:
+        if (target := self._conf.read(group, name).get("_target_")) is None:
             raise UsageError(f"{self._where}: {file} has no class; write _target_: module.Name")
-        if (kind := self._conf.class_says(target, "asks_for")) is None:
+        if (kind := self._conf.class_attribute(target, "requires")) is None:
             raise UsageError(
-                f"{self._where}: {target} in {file} has no attribute asks_for; write asks_for = LanguageModel, "
+                f"{self._where}: {target} in {file} has no attribute requires; write requires = LanguageModel, "
                 "or another class of retable.core.systems"
             )
         return str(kind)
@@ -469,17 +473,17 @@ class _Expansion:
 
     def _pairs(self, corpus: str) -> list[str]:
         """Return the place of the corpus, in a list, if it has sentence pairs; otherwise an empty list."""
-        if (written := self._conf.says("corpus", corpus).get("write")) is None:
+        if (written := self._conf.read("corpus", corpus).get("write")) is None:
             raise UsageError(f"conf/corpus/{corpus}.yaml has no key write; add one as in conf/corpus/ptb.yaml")
         paired = written.get("pairs") or any(key.endswith("_source") for key in written)
         return [f"prepare/{corpus}"] if paired else []
 
     def _tokenizers(self) -> Iterator[tuple[str, list[str]]]:
-        tokenizers = self._said.get("tokenizers", {})
+        tokenizers = self._specification.get("tokenizers", {})
         if isinstance(tokenizers, Mapping):
             yield from ((corpus, _listed(names)) for corpus, names in tokenizers.items())
         else:
-            for corpus in self._corpora(self._said):
+            for corpus in self._corpora(self._specification):
                 yield corpus, _listed(tokenizers)
 
     def _corpora(self, entry: Mapping[str, Any]) -> list[str]:

@@ -32,8 +32,8 @@ def answered(template: str, frame: pd.DataFrame) -> str:
         name=names, full=measured["corpus"] + "/" + pd.Series(names, index=measured.index, dtype=str)
     )
 
-    def number(found: re.Match[str]) -> str:
-        system, metric, interval, form = found.groups()
+    def number(match: re.Match[str]) -> str:
+        system, metric, interval, form = match.groups()
         of_system = rows[rows["system"] == system]
         if of_system.empty:
             raise UsageError(f"answer: no system {system!r} in this study; {closest(system, {*rows['system']})}")
@@ -49,4 +49,4 @@ def answered(template: str, frame: pd.DataFrame) -> str:
         except ValueError:
             raise UsageError(f"answer: {form!r} formats no number; write .2f, or .1% for a share") from None
 
-    return _NUMBER.sub(lambda found: number(found).replace("%", " %"), template)
+    return _NUMBER.sub(lambda match: number(match).replace("%", " %"), template)

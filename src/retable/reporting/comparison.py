@@ -184,7 +184,7 @@ def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
             for place, run in _measured(each / stage, pattern)
         }
         cells = [by_place[place] for place in sorted(by_place)]
-        sides = [[place for place, run in cells if _is_called(name, place, run)] for name in names]
+        sides = [[place for place, run in cells if _is_named(name, place, run)] for name in names]
         if all(sides):
             return [[result for place in side for result in _results(place)] for side in sides]
         known |= {run["system"] for _, run in cells}
@@ -209,7 +209,7 @@ def _measured(stage: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any]]
         yield (path, read_json(path)["run"]) if pattern == "*.json" else (path.parent, read_run(path.parent))
 
 
-def _is_called(name: str, place: Path, run: Mapping[str, Any]) -> bool:
+def _is_named(name: str, place: Path, run: Mapping[str, Any]) -> bool:
     """Check whether a name is that of the cell, of its system, or of the cell that it measures."""
     if run["system"] == name:
         return True

@@ -8,7 +8,7 @@ import pandas as pd
 
 from retable.metrics.regression import fit_power
 from retable.reporting.diagnostics import PHENOMENA, phenomena_frame, sampling_frame
-from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, beside
+from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, axis_width
 from retable.reporting.lines import DOTTED, Look, Scale, line_panel, significant, stacked
 from retable.reporting.results import Result, Systems, by_corpus
 
@@ -53,7 +53,7 @@ def _phenomena_figure(corpus: str, systems: Systems) -> Figure:
         rows.mark_rule(color=INK).encode(alt.X("ci_low:Q"), alt.X2("ci_high:Q")),
         rows.mark_text(align="left", dx=4, fontSize=10).encode(alt.X("end:Q"), alt.Text("mean:Q", format=".3f")),
     ]
-    width = (WIDTH - beside(order)) / len(PHENOMENA) - 12
+    width = (WIDTH - axis_width(order)) / len(PHENOMENA) - 12
     panels = alt.layer(*layers, data=significant(frame)).properties(width=width, height=BAR * len(order))
     facet = panels.facet(column=alt.Column("phenomenon:N", sort=list(PHENOMENA)), spacing=12)
     subtitle = "nats per token above the true distribution, 95 % intervals; lower is better"

@@ -53,7 +53,7 @@ def theme() -> alt.theme.ThemeConfig:
 alt.data_transformers.disable_max_rows()
 
 
-def beside(names: Iterable[str]) -> float:
+def axis_width(names: Iterable[str]) -> float:
     """Return the width, in pixels, of an axis with these names."""
     return 50 + LETTER * max(map(len, names), default=0)
 

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, beside
+from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, axis_width
 
 DOTTED = (2, 3)  # a dash
 POINTS = 200  # maximum number of points per line
@@ -166,7 +166,7 @@ def line_panel(
     frame = significant(_thinned(frame, min(POINTS, max(POINTS // 4, ALL_POINTS // len(systems)))))
     is_apart = len(systems) > len(COLOURS)
     names = [*systems, *dict.fromkeys(name for name, _ in bounds)]
-    width = (WIDTH - 50) / ACROSS - 20 if is_apart else width - beside(names)
+    width = (WIDTH - 50) / ACROSS - 20 if is_apart else width - axis_width(names)
     height = height / 2 if is_apart else height
     colour = alt.Color("system:N", legend=None)
     colours = COLOURS[:1] * len(systems) if is_apart else COLOURS[: len(systems)]

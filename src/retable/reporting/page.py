@@ -100,8 +100,11 @@ def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
         for each, meaning in rule.MEANINGS.items()
         if counts[each] or each in (rule.PASS, rule.FAIL)
     ]
-    unrun = [("unrun", counts[rule.NOT_RUN], "published, but not run here")]
-    return judged * any(count for _, count, _ in judged) + unrun * (counts[rule.NOT_RUN] > 0)
+    unrun = [
+        ("unrun", counts[rule.NOT_RUN], "published, but not run"),
+        ("unrun", counts[rule.ELSEWHERE], "published, and run in another study"),
+    ]
+    return judged * any(count for _, count, _ in judged) + [each for each in unrun if each[1]]
 
 
 def _sources(frame: pd.DataFrame) -> Iterable[str]:
@@ -131,7 +134,7 @@ def _table(table: Table) -> dict[str, Any]:
                 number = len(footnotes) + 1
                 footnotes[text] = {"number": number, "id": f"note-{table.name}-{number}", "text": text}
         own = [i for i in range(len(table.columns)) if i != note]
-        own, unrun_columns = ([i for i in own if i == 0 or _says(part, i)] for part in (run, unrun))
+        own, unrun_columns = ([i for i in own if i == 0 or _has_text(part, i)] for part in (run, unrun))
         lacks = "" if note is None else _common(unrun, note)
         if note is not None and not lacks:
             unrun_columns.append(note)
@@ -150,12 +153,12 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _is_unrun(row: Row) -> bool:
-    return any(value.text == rule.NOT_RUN for value in row.values)
+    return any(value.text in (rule.NOT_RUN, rule.ELSEWHERE) for value in row.values)
 
 
-def _says(rows: Sequence[Row], column: int) -> bool:
+def _has_text(rows: Sequence[Row], column: int) -> bool:
     """Check whether a column has contents in these rows."""
-    return any(row.values[column].text not in ("", rule.UNJUDGED, rule.NOT_RUN) for row in rows)
+    return any(row.values[column].text not in ("", rule.UNJUDGED, rule.NOT_RUN, rule.ELSEWHERE) for row in rows)
 
 
 def _shown(

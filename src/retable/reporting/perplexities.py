@@ -3,7 +3,7 @@
 import altair as alt
 import pandas as pd
 
-from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, beside
+from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, axis_width
 from retable.reporting.lines import Scale, significant
 from retable.reporting.results import ORACLE
 
@@ -49,5 +49,5 @@ def _dots(corpus: str, frame: pd.DataFrame) -> Figure:
         line = line.encode(x.x("mean"), tooltip=tooltip[:2])
         layers.append(line.mark_rule(color=COLOURS[1], strokeWidth=1.4, strokeDash=[5, 3]))
         layers.append(line.mark_text(color=COLOURS[1], baseline="bottom", dy=-3).encode(y=alt.value(0), text="label:N"))
-    size = {"width": WIDTH - beside(systems["system"]), "height": ROW * len(systems)}
+    size = {"width": WIDTH - axis_width(systems["system"]), "height": ROW * len(systems)}
     return alt.layer(*layers).properties(title=corpus, **size)

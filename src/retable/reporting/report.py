@@ -27,10 +27,10 @@ from retable.reporting.elmo import elmo_rows
 from retable.reporting.figures import Figure, with_claim, write_figure
 from retable.reporting.glue import glue_averages, glue_differences
 from retable.reporting.label_efficiency import label_efficiency_figures, scores_by_labels
-from retable.reporting.lacking import lacking_rows
 from retable.reporting.learning_curves import learning_curves, still_falling
 from retable.reporting.lineage import gains_rows, lineage_rows
 from retable.reporting.markup import Table, markdown_table
+from retable.reporting.missing_inputs import missing_inputs_rows
 from retable.reporting.mixes import mixes_figures, mixes_frame
 from retable.reporting.neighbours import neighbours_tables, unseen_neighbours_tables
 from retable.reporting.overlap import with_overlap
@@ -74,7 +74,7 @@ def write_report(
     rates: Mapping[str, Mapping[str, float]] | None = None,
     chosen_by: Mapping[str, str] | None = None,
     scaling_laws: str | None = None,
-    lacks: Mapping[str, Mapping[str, str]] | None = None,
+    missing_inputs: Mapping[str, Mapping[str, str]] | None = None,
     makings: Mapping[str, Making] | None = None,
     remote: str | None = None,
     about: str = "",
@@ -105,7 +105,7 @@ def write_report(
         rates: see `retable.reporting.rates`, also for `chosen_by`.
         chosen_by: metrics that choose rates, by task.
         scaling_laws: a pattern of systems, see `retable.reporting.scaling_laws`.
-        lacks: see `retable.reporting.lacking`.
+        missing_inputs: see `retable.reporting.missing_inputs`.
         makings: how each cell is made, by name.
         remote: URL of the repository.
         about: the study's purpose.
@@ -159,7 +159,7 @@ def write_report(
         of_rows("scaling", scaling_rows(everything)),
         heads_tables(everything),
         samples_tables(everything),
-        of_rows("lacking", lacking_rows(lacks or {})),
+        of_rows("lacking", missing_inputs_rows(missing_inputs or {})),
     ):
         tables += [write_table(table, rows, out) for table, rows in pairs]
     figures: dict[str, Figure] = {}

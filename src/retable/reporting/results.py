@@ -227,11 +227,15 @@ def _read_mix(folder: Path) -> pd.DataFrame | None:
 
 
 def read_references() -> pd.DataFrame:
-    """Return the published numbers of `references.yaml`, a row per number.
+    """Return the published numbers of `references.yaml`, a row per number; see `references_of`."""
+    return references_of(resources.files(__package__).joinpath("references.yaml").read_text(encoding="utf-8"))
+
+
+def references_of(text: str) -> pd.DataFrame:
+    """Return the published numbers of a file such as `references.yaml`.
 
     Columns: those of CELL, the keys of the file as in ABSENT, and `given`. An absent `table` is the source.
     """
-    text = resources.files(__package__).joinpath("references.yaml").read_text(encoding="utf-8")
     rows: list[dict[str, Any]] = []
     section: dict[str, Any] = {}
     for part in yaml.load(text, yaml.CSafeLoader):

@@ -98,9 +98,9 @@ KEYS = ("title", "where", "columns", "lead", "notes", "order", "digits", "scale"
 ROW_KEYS = ("title", "each", "panel", "rows", "order", "columns", "lead", "notes", "names", "apart")
 WHOLE = {"context": "Context", "runs": "Runs", "flops": "FLOPs", "note": "Note"}  # columns of a whole row
 TEXTS = ("context", "note", "verdict")
-BESIDE = {"interval": "95 % interval", "published": "published", "verdict": "verdict"}
+EXTRA_COLUMNS = {"interval": "95 % interval", "published": "published", "verdict": "verdict"}
 FACTS = (*CELL, "protocol", "verdict", "source", "note", "signature")  # columns that conditions may name
-SHOWN = ("value", "number", "count", *BESIDE)
+SHOWN = ("value", "number", "count", *EXTRA_COLUMNS)
 SETTINGS = {"digits": 2, "scale": 1, "bold": True, "judged": False}
 MEASURE = ("of", "show", *SETTINGS)
 CELLS, BOLDLY = " ← ", "{_bold}"  # markers in a template, after and before a number
@@ -238,35 +238,37 @@ class _Specified:
     def __init__(self, name: str, spec: Specification, frame: pd.DataFrame):
         for column, values in spec.get("prefer", {}).items():
             frame = _preferred(frame, column, values)
-        self._name, self._said, self._frame = name, spec, frame
+        self._name, self._specification, self._frame = name, spec, frame
         oracle = spec.get("oracle", "true distribution")
         self._oracle: Facts = {"label": oracle} if isinstance(oracle, str) else oracle
 
     def table(self) -> Table:
         columns = [*self._columns()]
-        heads = [Column(self._said.get("row", "System"), numeric=False), *(column for column, _ in columns)]
+        heads = [Column(self._specification.get("row", "System"), numeric=False), *(column for column, _ in columns)]
         corpora = sorted(self._frame.groupby("corpus"), key=lambda item: (not item[1]["n"].any(), item[0]))
         panels = {str(corpus): [*self._rows(part, [shown for _, shown in columns])] for corpus, part in corpora}
-        return filled_table(self._name, self._said["title"], heads, panels, [*self._notes()], self._lead(heads))
+        return filled_table(
+            self._name, self._specification["title"], heads, panels, [*self._notes()], self._lead(heads)
+        )
 
     def _lead(self, columns: list[Column]) -> tuple[str, ...]:
         names = {column.name for column in columns}
-        for name in (lead := tuple(self._said.get("lead", ()))):
+        for name in (lead := tuple(self._specification.get("lead", ()))):
             if name not in names:
                 raise UsageError(f"table {self._name}, lead: unknown column {name!r}; {closest(name, names)}")
         return lead
 
     def _columns(self) -> Iterator[tuple[Column, Shown]]:
-        for entry in self._said["columns"]:
+        for entry in self._specification["columns"]:
             entry = {WHOLE[entry]: entry} if isinstance(entry, str) else entry
             heads = {key: inner for key, inner in entry.items() if key != "each"}
-            for facts in self._found(self._frame, entry["each"]) if "each" in entry else [{}]:
+            for facts in self._combinations(self._frame, entry["each"]) if "each" in entry else [{}]:
                 for head, inner in heads.items():
                     is_group = isinstance(inner, dict) and not set(inner) <= set(MEASURE)
                     group = self._filled(head, facts) if is_group else ""
                     for title, measure in (inner if is_group else {head: inner}).items():
                         for shown in self._measured(measure, facts):
-                            own = BESIDE.get(shown.what) or self._filled(title, facts)
+                            own = EXTRA_COLUMNS.get(shown.what) or self._filled(title, facts)
                             yield Column(own, group, numeric=shown.what not in TEXTS), shown
 
     def _measured(self, entry: Any, facts: Facts) -> Iterator[Shown]:
@@ -278,7 +280,7 @@ class _Specified:
             listed = [entry] if isinstance(entry, str) else [*entry]
             of = "" if listed[0] in SHOWN else listed.pop(0)
             entry = {"of": of, "show": listed if {"value", "number", "count"} & {*listed} else ["value", *listed]}
-        settings = {key: entry.get(key, self._said.get(key, usual)) for key, usual in SETTINGS.items()}
+        settings = {key: entry.get(key, self._specification.get(key, usual)) for key, usual in SETTINGS.items()}
         of = {**facts, **_facts(entry.get("of", "").format_map(facts))}
         for quantity in entry.get("show", ["value"]):
             if quantity not in SHOWN:
@@ -287,12 +289,12 @@ class _Specified:
 
     def _rows(self, part: pd.DataFrame, columns: Sequence[Shown]) -> Iterator[Row]:
         cells = _Cells(part)
-        for block in self._said.get("rows", [{"each": "system"}]):
+        for block in self._specification.get("rows", [{"each": "system"}]):
             if block.get("each") == "system":
                 yield from self._systems(cells, columns)
                 continue
             fixed = {key: value for key, value in block.items() if key in CELL}
-            rows = self._found(part[_matches(part, fixed)], block["each"]) if "each" in block else [{}]
+            rows = self._combinations(part[_matches(part, fixed)], block["each"]) if "each" in block else [{}]
             rows = [facts for facts in rows if {*facts.values()} <= {*block.get("among", facts.values())}]
             rows.sort(key=lambda facts: block.get("last") in facts.values())
             for place, facts in enumerate(rows):
@@ -304,11 +306,11 @@ class _Specified:
     def _systems(self, cells: "_Cells", columns: Sequence[Shown]) -> Iterator[Row]:
         """Yield a row per system, from worst to best, the oracle last."""
 
-        def is_behind(system: str) -> int:
+        def block_of(system: str) -> int:
             was_run = any(cell["n"] for cell in cells.of({"system": system}))
-            return 2 if system == ORACLE else self._said.get("published") == "behind" and not was_run
+            return 2 if system == ORACLE else self._specification.get("published") == "behind" and not was_run
 
-        blocks = groupby(sorted(_ranked(cells, self._said.get("order", ())), key=is_behind), is_behind)
+        blocks = groupby(sorted(_ranked(cells, self._specification.get("order", ())), key=block_of), block_of)
         for block, systems in blocks:
             for place, system in enumerate(systems):
                 own = {key: value for key, value in self._oracle.items() if key in CELL and system == ORACLE}
@@ -351,12 +353,12 @@ class _Specified:
                 tasks[note].append(task)
         return "; ".join(note if every <= {*of} else f"{', '.join(of)}: {note}" for note, of in tasks.items())
 
-    def _found(self, frame: pd.DataFrame, each: str | Sequence[str]) -> list[Facts]:
+    def _combinations(self, frame: pd.DataFrame, each: str | Sequence[str]) -> list[Facts]:
         """Return the values of columns of the aggregates, sorted; systems from worst to best if there is an order."""
         names = [each] if isinstance(each, str) else [*each]
         tuples = sorted(set(frame[names].itertuples(index=False, name=None)))
-        if names == ["system"] and "order" in self._said:
-            tuples = [(system,) for system in _ranked(_Cells(frame), self._said["order"])]
+        if names == ["system"] and "order" in self._specification:
+            tuples = [(system,) for system in _ranked(_Cells(frame), self._specification["order"])]
         return [dict(zip(names, values, strict=True)) for values in tuples]
 
     def _filled(self, text: str, facts: Facts) -> str:
@@ -369,13 +371,13 @@ class _Specified:
             ) from None
 
     def _named(self, value: str) -> str:
-        for pattern, name in self._said.get("names", {}).items():
+        for pattern, name in self._specification.get("names", {}).items():
             value = re.sub(pattern, name, value)
         return value.strip()
 
     def _notes(self) -> Iterator[str]:
         run = self._frame[self._frame["n"] > 0] if "n" in self._frame else self._frame
-        for note in self._said.get("notes", ()):
+        for note in self._specification.get("notes", ()):
             if isinstance(note, str):
                 yield from self._own() if note == "own" else [NOTES.get(note, note)]
                 continue
@@ -396,27 +398,31 @@ class _Rows(_Specified):
     """A table of computed rows."""
 
     def table(self) -> Table:
-        frame = self._frame.assign(_apart=_matches(self._frame, self._said.get("apart", [])))
+        frame = self._frame.assign(_apart=_matches(self._frame, self._specification.get("apart", [])))
         rows = [
             {name: self._named(value) if isinstance(value, str) else value for name, value in row.items()}
             for row in frame.to_dict("records")
         ]
-        columns, ((kind, named),) = dict(self._heads(rows)), self._said["panel"].items()
+        columns, ((kind, named),) = dict(self._heads(rows)), self._specification["panel"].items()
         lines: dict[Any, list[dict[str, Any]]] = defaultdict(list)
         for place, row in enumerate(rows):
-            lines[tuple(row[name] for name in self._said["rows"]) if "rows" in self._said else place].append(row)
+            lines[
+                tuple(row[name] for name in self._specification["rows"]) if "rows" in self._specification else place
+            ].append(row)
         panels: dict[str, list[Row]] = {}
-        for line in sorted(lines.values(), key=lambda line: [line[0][name] for name in self._said.get("order", [])]):
+        for line in sorted(
+            lines.values(), key=lambda line: [line[0][name] for name in self._specification.get("order", [])]
+        ):
             if (of := self._text(named, line[0])) or not named:
                 values = [self._value_of(*each, line) for each in columns.values()]
                 panels.setdefault(of, []).append(Row(values, line[0]["_apart"] and of in panels))
-        title = self._text(self._said["title"], rows[0])
+        title = self._text(self._specification["title"], rows[0])
         table = filled_table(self._name, title, [*columns], panels, [*self._notes()], self._lead([*columns]))
         return replace(table, panel=kind)
 
     def _heads(self, rows: list[dict[str, Any]]) -> Iterator[tuple[Column, tuple[str, Mapping[str, Any]]]]:
         """Yield each column with its template, and the facts that select a row within a line."""
-        for entry in self._said["columns"]:
+        for entry in self._specification["columns"]:
             each = entry.get("each")
             for value in [None] if each is None else sorted({row[each] for row in rows}):
                 facts = {} if each is None else {each: value}

@@ -10,7 +10,7 @@ T is the tolerance of d = |ours − published|, of the basis that `references.ya
 - `pass, other recipe` and `agrees, other recipe`: as above, with a recipe that differs from the published one.
 - `undecidable`: d <= T, but the deviation of the seeds needs a T beyond the 95 % interval of the test.
 - `fail` and `outside, better`: d > T for n >= 3, or for a deterministic row. `open`: d > T for fewer seeds.
-- `not run`; and `n/a` without a tolerance.
+- `not run`; `in another study`, which the scoreboard names (docs/scoreboard.md); and `n/a` without a tolerance.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from retable.metrics.units import Best
 PASS, GROUP, AGREES = "pass", "pass (group)", "agrees"
 PASS_OTHER, AGREES_OTHER = "pass, other recipe", "agrees, other recipe"
 FAIL, BETTER, OPEN, UNDECIDABLE = "fail", "outside, better", "open", "undecidable"
-NOT_RUN, UNJUDGED = "not run", "n/a"
+NOT_RUN, ELSEWHERE, UNJUDGED = "not run", "in another study", "n/a"
 SAME_RECIPE = (PASS, GROUP, AGREES)  # that reproduce a number
 MEANINGS = {
     PASS: "within the tolerance of what was published",
@@ -77,7 +77,8 @@ def judged(frame: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
     run of that system it has no verdict. Notes also list differences between our recipe and the published one.
 
     Args:
-        frame: a row per measured system, corpus, task, split and metric, with mean, n, ci_low and ci_high.
+        frame: a row per measured system, corpus, task, split and metric, with mean, n, ci_low and ci_high. Older
+            verdicts are replaced.
         references: of `results.read_references`.
     """
     place, cell = [*COLUMN[1:]], ["system", *COLUMN[1:]]
@@ -87,7 +88,8 @@ def judged(frame: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
     rows = [_judged_column(column, ours) for _, column in near.groupby([*COLUMN], sort=False)]
     names = [*cell, "published", "tolerance", "verdict", "source", "note"]
     known = pd.DataFrame([row for column in rows for row in column], columns=names).astype(dict.fromkeys(cell, object))
-    frame = frame.merge(known, how="left", on=cell)
+    kept = [name for name in frame if name in cell or name not in names]
+    frame = frame[kept].merge(known, how="left", on=cell)
     return frame.fillna({"verdict": UNJUDGED, "source": "", "note": ""})
 
 
@@ -139,6 +141,30 @@ def _row(record: Mapping[str, Any], ours: Mapping[tuple[str, ...], Mapping[str, 
         beyond,
     )
     return row, "; ".join(filter(None, [*notes, record["note"]]))
+
+
+class Reproduction(NamedTuple):
+    """How much of a published table is reproduced."""
+
+    run: float  # share of its numbers that were run by the published recipe and judged
+    agreeing: float  # share of these that pass, alone or in a group, or agree
+    correlation: float  # Spearman's, of our numbers with these: the mean over columns; NaN if none has two rows
+
+    @property
+    def reproduced(self) -> bool:
+        return self.run >= 0.8 and self.agreeing >= 0.8 and not self.correlation < 0.9
+
+
+def reproduction(table: pd.DataFrame) -> Reproduction:
+    """Return how much of a table is reproduced.
+
+    table: a row per published number, with the columns of the references, `mean` and `verdict`.
+    """
+    run = table[~table["verdict"].isin((NOT_RUN, UNJUDGED)) & (table["other_recipe"] == "")]
+    columns = [column for _, column in run.groupby([*COLUMN]) if column["value"].nunique() > 1]
+    correlations = [column["value"].corr(column["mean"], "spearman") for column in columns]
+    agreeing = run["verdict"].isin(SAME_RECIPE).mean() if len(run) else 0.0
+    return Reproduction(len(run) / len(table), float(agreeing), float(np.mean(correlations)) if correlations else nan)
 
 
 def tolerance_of(reference: Mapping[str, Any], n: int) -> float:

@@ -33,7 +33,7 @@ class Task(Measured, Protocol[Example, Prediction]):
     selects: str | None  # metric for early stopping (`patience`), higher is better; None: not available
     convention: Callable[[str], str] | None = None  # rewrites a word without a vector, to look it up again
     in_words: bool = False  # texts are split into words, for models that read spelling
-    wordless: bool = False  # examples are not texts
+    has_no_text: bool = False  # examples are not texts
     at_once: int = 64  # examples per batch of predictions
 
     @property
@@ -151,7 +151,7 @@ def require_spelling(model: type[Model], instead: str) -> None:
 
     Raises: UsageError: it does not; the message suggests `instead`.
     """
-    if not model.spelt:
+    if not model.reads_words:
         raise UsageError(f"{model.__name__} does not read words by their spelling; write {instead}")
 
 

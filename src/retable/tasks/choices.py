@@ -18,7 +18,7 @@ from retable.models.base import Model
 from retable.objectives.classification import require_summary
 from retable.objectives.multiple_choice import MultipleChoice
 from retable.tasks.base import Task, Text, require_no_predicate
-from retable.tasks.reading import lay_out
+from retable.tasks.reading import pack
 from retable.tokenizers.tokenizer import Tokenizer
 
 
@@ -60,7 +60,7 @@ class ChoiceTask(Labelled, Task[Choice, int]):
         pairs = [(each.context, ending) for each in examples for ending in each.endings]
         n_endings = np.array([len(each.endings) for each in examples])
         labels = [each.label for each in examples if each.label is not None]  # always true here
-        return encoded(Choices(lay_out(model, text, pairs, symmetric=False), n_endings, labels))
+        return encoded(Choices(pack(model, text, pairs, symmetric=False), n_endings, labels))
 
     def units(self, examples: Sequence[Choice], predictions: Sequence[int]) -> pd.DataFrame:
         labels = [each.label for each in examples]

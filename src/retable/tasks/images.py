@@ -40,7 +40,7 @@ class ImageTask(Labelled, Task[Image, int]):
     inputs: list[Path] = []  # noqa: RUF012 - the images come from a library
     metrics = ("accuracy",)
     selects = "accuracy"
-    wordless = True
+    has_no_text = True
     at_once = 256
 
     def __init__(self, name: str, read: Callable[[str], Images]):

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from retable.core.errors import UsageError
 
+MOST_NAMED = 5  # absent classes that have a warning of their own
+
 
 class Classes:
     """The classes of a task, and their labels in a file.
@@ -49,6 +51,8 @@ class Classes:
 def missing_classes(names: Sequence[str], labels: Mapping[str, Iterable[float | None]]) -> list[str]:
     """Return warnings: a line per part whose rows have one class, and per class that a part lacks.
 
+    Of many classes that a part lacks, the first five have a line, and another line counts the rest.
+
     Args:
         labels: classes by name of a part. Parts without labels are skipped.
     """
@@ -62,15 +66,18 @@ def missing_classes(names: Sequence[str], labels: Mapping[str, Iterable[float | 
             f"all {rows} rows of {part} are of class {names[place]!r}, so its scores do not compare classes; add rows "
             "of other classes"
         )
+    absent = []
     for place, name in enumerate(names):
         has = [f"{count[place]} in {part}" for part, count in counts.items() if count[place]]
         lacks = [part for part, count in counts.items() if not count[place] and part not in single]
         if lacks:
             others = f"its rows are {', '.join(has)}" if has else "no part has any"
-            lines.append(
+            absent.append(
                 f"no row of {' or '.join(lacks)} is of class {name!r}; {others}; add some, or leave the class out"
             )
-    return lines
+    if more := absent[MOST_NAMED:]:
+        absent[MOST_NAMED:] = [f"{len(more)} more classes have no row in one part or another"]
+    return lines + absent
 
 
 class Scores:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import partial
 
 from retable.core.errors import UsageError
-from retable.data import layouts
-from retable.data.bucketed import Encoded, weigh_by
+from retable.data import templates
+from retable.data.bucketed import Encoded, count_weight
 from retable.data.examples import encoded
 from retable.models.base import LeftToRight, Model
 from retable.objectives.prefix_classification import PrefixClassification, require_left_to_right
@@ -37,6 +37,6 @@ class PrefixTask(SentenceTask):
     def encode(self, model: Model, text: Text, examples: Sequence[Example]) -> Encoded:
         assert isinstance(text, Tokenizer)
         ids = text.encode_batch([sentence for each in examples for sentence in each.sentences])
-        inputs = layouts.apart([(row,) for row in ids], text.boundary, text.boundary, model.max_length)
+        inputs = templates.apart([(row,) for row in ids], text.boundary, text.boundary, model.max_length)
         encoded_rows = encoded(inputs, [0 if each.label is None else each.label for each in examples])
-        return replace(encoded_rows, weigh=partial(weigh_by, inputs.lengths))
+        return replace(encoded_rows, weigh=partial(count_weight, inputs.lengths))

@@ -13,9 +13,9 @@ from retable.core.errors import UsageError
 from retable.core.settings import NonNegativeInt
 from retable.corpora.overlap import Answered
 from retable.corpora.squad import Question, read_squad
-from retable.data import layouts, pairs
+from retable.data import pairs, templates
 from retable.data.batches import Batches
-from retable.data.bucketed import Encoded, weigh_by
+from retable.data.bucketed import Encoded, count_weight
 from retable.data.questions import (
     PassageExample,
     QuestionExample,
@@ -34,7 +34,7 @@ from retable.tasks.base import Task, Text, require_no_predicate, require_spellin
 from retable.tasks.reading import delimiter, ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
-Found = Sequence[int] | str  # first and last word of an answer in the context, or its text
+PredictedAnswer = Sequence[int] | str  # first and last word of an answer in the context, or its text
 SEED = 0  # for the choice of held-out paragraphs; fixed, so that all runs have the same split
 Read = Callable[[Path], list[Question]]
 
@@ -89,7 +89,7 @@ class Source(Protocol):
     def splits(self) -> dict[str, list[Question]]: ...
 
 
-class QuestionTask(Task[QuestionInWords, Found]):
+class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
     """Extractive question answering. A unit is a question, with its exact match and F1.
 
     Three kinds of models answer: reading-comprehension models read question and paragraph separately, in full, by the
@@ -171,14 +171,14 @@ class QuestionTask(Task[QuestionInWords, Found]):
 
         Raises: UsageError: the model can read no answer.
         """
-        if encoded.taught is not None and not len(encoded.taught):
+        if encoded.trainable is not None and not len(encoded.trainable):
             raise UsageError(
                 "the model's max_length cuts off the answers to all training questions; train a model with a "
                 "greater max_length"
             )
         return super().batches(encoded, batch_size, seed)
 
-    def units(self, examples: Sequence[QuestionInWords], predictions: Sequence[Found]) -> pd.DataFrame:
+    def units(self, examples: Sequence[QuestionInWords], predictions: Sequence[PredictedAnswer]) -> pd.DataFrame:
         right = {each.source.id: [answer.text for answer in each.source.answers] for each in examples}
         scores = answer_scores(answers_of(examples, predictions), right)
         columns = {"unit": range(len(right)), "id": [*right]}
@@ -189,7 +189,7 @@ class QuestionTask(Task[QuestionInWords, Found]):
         return tuple(units["id"])
 
     def write(
-        self, folder: Path, split: str, examples: Sequence[QuestionInWords], predictions: Sequence[Found]
+        self, folder: Path, split: str, examples: Sequence[QuestionInWords], predictions: Sequence[PredictedAnswer]
     ) -> list[str]:
         """Write the predictions of the test split in SQuAD's format."""
         if split == "test":
@@ -204,18 +204,18 @@ class QuestionTask(Task[QuestionInWords, Found]):
 def _in_one_sequence(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
     start, end = ends_of_sequences(model, text)
     between = delimiter(model, text)
-    rows, shortened = [], 0
+    rows, truncated = [], 0
     for each in examples:
         question, context = in_tokens(text, each.question).ids, in_tokens(text, each.context)
-        input_ids, begins = layouts.question_first(question, context.ids, start, between, end, model.max_length)
+        input_ids, begins = templates.question_first(question, context.ids, start, between, end, model.max_length)
         is_cut = len(input_ids) < len(question) + len(context.ids) + 3
         # The end mark replaces the first token that was cut.
         stop = len(input_ids) - is_cut
         firsts = [begins + place for place in context.first if begins + place < stop]
         lasts = [min(begins + place, stop - 1) for place in context.last[: len(firsts)]]
         rows.append(PassageExample(input_ids, begins, firsts, lasts, each.first, each.last))
-        shortened += is_cut
-    return encoded_passages(rows, shortened)
+        truncated += is_cut
+    return encoded_passages(rows, truncated)
 
 
 def _as_text(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
@@ -226,10 +226,10 @@ def _as_text(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> E
     sources, targets = ([[*ids, end] for ids in text.encode_batch(texts)] for texts in (prompts, answers))
     sizes = np.array([len(target) for target in targets])
     lengths = np.array([len(source) for source in sources])
-    return Encoded(lengths, partial(pairs.pad, sources, targets), partial(weigh_by, sizes))
+    return Encoded(lengths, partial(pairs.pad, sources, targets), partial(count_weight, sizes))
 
 
-def answers_of(examples: Sequence[QuestionInWords], predictions: Sequence[Found]) -> dict[str, str]:
+def answers_of(examples: Sequence[QuestionInWords], predictions: Sequence[PredictedAnswer]) -> dict[str, str]:
     """Return the answers by question id, as text."""
     predicted = zip(examples, predictions, strict=True)
     return {each.source.id: answer if isinstance(answer, str) else each.text(*answer) for each, answer in predicted}

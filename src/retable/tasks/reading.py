@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from retable.core.errors import UsageError
-from retable.data import layouts
+from retable.data import templates
 from retable.data.examples import Inputs
 from retable.data.spelling import Vocabulary
 from retable.models.base import DelimitedLeftToRight, MarkedEncoder, Model
@@ -22,8 +22,8 @@ class WordsInTokens(NamedTuple):
     last: list[int]  # index of its last token
 
 
-def lay_out(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
-    """Encode the examples in the layout of `model`, see `layouts`.
+def pack(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
+    """Encode the examples in the layout of `model`, see `templates`.
 
     Args:
         symmetric: whether the order of a pair has no meaning.
@@ -32,13 +32,13 @@ def lay_out(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ..
     first, last = ends_of_sequences(model, tokenizer)
     match model.layout:
         case "as text":
-            return layouts.as_text(ids, last)
+            return templates.as_text(ids, last)
         case "apart":
-            return layouts.apart(ids, first, last, model.max_length)
+            return templates.apart(ids, first, last, model.max_length)
         case "in segments":
-            return layouts.in_segments(ids, first, last, model.max_length)
+            return templates.in_segments(ids, first, last, model.max_length)
         case "left to right":
-            return layouts.left_to_right(ids, first, delimiter(model, tokenizer), last, model.max_length, symmetric)
+            return templates.left_to_right(ids, first, delimiter(model, tokenizer), last, model.max_length, symmetric)
 
 
 def delimiter(model: Model, text: Text) -> int:

@@ -13,7 +13,7 @@ from retable.core.artifacts import require
 from retable.core.errors import UsageError
 from retable.corpora.overlap import Answered
 from retable.corpora.text import SPLITS, require_length
-from retable.data import layouts
+from retable.data import templates
 from retable.data.bucketed import Encoded
 from retable.data.examples import encoded
 from retable.metrics.labelled import OF_CLASSES, OF_SCORES, Labelled
@@ -23,7 +23,7 @@ from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.regression import Regression
 from retable.tasks.base import Task, Text, require_no_predicate
 from retable.tasks.labels import Classes, Scores, missing_classes
-from retable.tasks.reading import ends_of_sequences, lay_out
+from retable.tasks.reading import ends_of_sequences, pack
 from retable.tasks.table import Row, Table, read_table
 from retable.tasks.written import Answers, plain
 from retable.tokenizers.tokenizer import Tokenizer
@@ -209,8 +209,8 @@ class SentenceTask(Labelled, Task[Example, float]):
         if isinstance(model, EncoderDecoder):
             answers = Answers(self.labels, self._answers)
             labels = [0 if each.label is None else answers.place(each.label) for each in examples]
-            sentences = [(layouts.prompt(self.kind, self.named(each)),) for each in examples]
-        return encoded(lay_out(model, text, sentences, self.symmetric), labels)
+            sentences = [(templates.prompt(self.kind, self.named(each)),) for each in examples]
+        return encoded(pack(model, text, sentences, self.symmetric), labels)
 
     def units(self, examples: Sequence[Example], predictions: Sequence[float]) -> pd.DataFrame:
         labels = [each.label for each in examples]

@@ -14,7 +14,7 @@ from retable.corpora.overlap import Answered
 from retable.corpora.summaries import Summarised
 from retable.corpora.text import SPLITS
 from retable.data import pairs
-from retable.data.bucketed import Encoded, weigh_by
+from retable.data.bucketed import Encoded, count_weight
 from retable.data.summaries import InSentences, in_sentences, sentences_of
 from retable.metrics.summaries import METRICS, rouge_library, rouge_scores, signatures
 from retable.models.base import EncoderDecoder, Model, SentenceRule
@@ -139,8 +139,8 @@ class SummaryTask(Task[InSentences, str]):
         targets = [[*ids[: self._max_new_tokens - 1], end] for ids in summaries]
         sizes = np.array([len(target) for target in targets])
         lengths = np.array([len(source) for source in sources])
-        shortened = sum(len(ids) >= room for ids in whole)
-        return Encoded(lengths, partial(pairs.pad, sources, targets), partial(weigh_by, sizes), shortened)
+        truncated = sum(len(ids) >= room for ids in whole)
+        return Encoded(lengths, partial(pairs.pad, sources, targets), partial(count_weight, sizes), truncated)
 
     def units(self, examples: Sequence[InSentences], predictions: Sequence[str]) -> pd.DataFrame:
         written, right = [sentences_of(each) for each in predictions], [each.summary for each in examples]

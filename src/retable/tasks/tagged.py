@@ -14,7 +14,7 @@ from retable.core.settings import NonNegativeInt
 from retable.corpora.columns import TaggedSentence, read_tagged
 from retable.corpora.overlap import Answered
 from retable.corpora.text import SPLITS
-from retable.data import layouts
+from retable.data import templates
 from retable.data.bucketed import Encoded
 from retable.data.tagged import TaggedExample, encoded
 from retable.metrics.roles import role_counts
@@ -226,10 +226,10 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     def _encode_tokens(self, model: Model, tokenizer: Tokenizer, examples: Sequence[TaggedSentence]) -> Encoded:
         start, end = ends_of_sequences(model, tokenizer)
         from_left = isinstance(model, LeftToRight)
-        rows, shortened = [], 0
+        rows, truncated = [], 0
         for each in examples:
             tokens = in_tokens(tokenizer, each.words)
-            input_ids = layouts.between(tokens.ids, start, end, model.max_length)
+            input_ids = templates.between(tokens.ids, start, end, model.max_length)
             is_cut = len(input_ids) < len(tokens.ids) + 2
             # The end mark replaces the first token that was cut.
             tells = tokens.last if from_left else tokens.first
@@ -238,8 +238,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
                 len(input_ids) - 1
             ]  # if even the first word does not fit, its tag is predicted from the end
             rows.append(TaggedExample(input_ids, words, self._ids(each.tags[: len(words)])))
-            shortened += is_cut
-        return encoded(rows, shortened)
+            truncated += is_cut
+        return encoded(rows, truncated)
 
     def _ids(self, tags: Sequence[str]) -> list[int]:
         """Return the ids of tags; a tag unseen in training cannot be predicted, so its id does not matter."""

@@ -38,9 +38,9 @@ def open_store() -> tuple[MlflowClient, str]:
         return (client := _client()), _experiment(client)
 
 
-def concealed(said: str) -> str:
+def concealed(message: str) -> str:
     """Replace the user and password of each address in a message by ***."""
-    return _SECRET.sub("***", said)
+    return _SECRET.sub("***", message)
 
 
 def begun(client: MlflowClient, experiment: str, key: str) -> list[str]:

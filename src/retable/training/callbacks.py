@@ -11,7 +11,7 @@ import torch
 
 from retable.data.bucketed import on_device
 from retable.training.curve import Point
-from retable.training.observers import Handed
+from retable.training.observers import PointLogger
 
 
 class Minutes(L.Callback):
@@ -65,15 +65,15 @@ class Rates(L.Callback):
             self._points.append(Point(step, "train/learning_rate", float(optimizer.param_groups[0]["lr"])))
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self._hand_on(trainer)
+        self._log_collected(trainer)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self._hand_on(trainer)
+        self._log_collected(trainer)
 
     def on_exception(self, trainer: L.Trainer, pl_module: Any, exception: BaseException) -> None:
-        self._hand_on(trainer)
+        self._log_collected(trainer)
 
-    def _hand_on(self, trainer: L.Trainer) -> None:
+    def _log_collected(self, trainer: L.Trainer) -> None:
         log_points(trainer, self._points)
         self._points = []
 
@@ -84,12 +84,12 @@ class ValidationLoss(L.Callback):
 
     The loss goes to the loggers only: it is not in the curve and does not affect the choice of the best validation.
 
-    taught: called with the Measure and a piece; returns the places and the batch of the examples that have a loss, or
+    trainable: called with the Measure and a batch; returns the places and batch of the examples that have a loss, or
         None.
     """
 
-    def __init__(self, taught: Callable[[Any, Any], tuple[np.ndarray, Any] | None]):
-        self._taught = taught
+    def __init__(self, trainable: Callable[[Any, Any], tuple[np.ndarray, Any] | None]):
+        self._trainable = trainable
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._sum, self._examples = 0.0, 0
@@ -99,7 +99,7 @@ class ValidationLoss(L.Callback):
     ) -> None:
         if batch is None or trainer.state.fn != "fit":
             return
-        if (with_loss := self._taught(trainer.datamodule.validation, batch)) is None:
+        if (with_loss := self._trainable(trainer.datamodule.validation, batch)) is None:
             return
         places, examples = with_loss
         with torch.inference_mode(), torch.autocast(pl_module.device.type, enabled=False):
@@ -118,5 +118,5 @@ class ValidationLoss(L.Callback):
 
 def log_points(trainer: L.Trainer, points: Sequence[Point]) -> None:
     """Send points to the loggers of a training by `fit`."""
-    if points and trainer.is_global_zero and isinstance(trainer.logger, Handed):
+    if points and trainer.is_global_zero and isinstance(trainer.logger, PointLogger):
         trainer.logger._log(points)

@@ -13,7 +13,7 @@ from retable.training.blocks import FullySharded
 class Data(L.LightningDataModule):
     """Training batches, and a Measure each for validation, test and prediction; None skips that part.
 
-    With FSDP each process goes through all pieces, because all must take part in each.
+    With FSDP each process goes through all batches, because all must take part in each.
     """
 
     def __init__(
@@ -31,22 +31,22 @@ class Data(L.LightningDataModule):
         return Steps(self.batches, self.trainer)
 
     def val_dataloader(self) -> Any:
-        return self._pieces(self.validation)
+        return self._held_out_batches(self.validation)
 
     def test_dataloader(self) -> Any:
-        return self._pieces(self.test)
+        return self._held_out_batches(self.test)
 
     def predict_dataloader(self) -> Any:
-        return self._pieces(self.prediction)
+        return self._held_out_batches(self.prediction)
 
-    def _pieces(self, measure: Measure | None) -> Any:
+    def _held_out_batches(self, measure: Measure | None) -> Any:
         if measure is None:
             return []
         trainer = self.trainer
         assert trainer is not None
         if isinstance(trainer.strategy, FullySharded):
-            return measure.pieces()
-        return measure.pieces(trainer.global_rank, trainer.world_size)
+            return measure.batches()
+        return measure.batches(trainer.global_rank, trainer.world_size)
 
 
 class Steps:
@@ -56,13 +56,13 @@ class Steps:
     """
 
     def __init__(self, batches: Batches, trainer: Any):
-        self._batches, self._trainer = batches, trainer
+        self._held_out_batches, self._trainer = batches, trainer
 
     def __len__(self) -> int:
-        return self._batches.steps_per_epoch * self._trainer.accumulate_grad_batches
+        return self._held_out_batches.steps_per_epoch * self._trainer.accumulate_grad_batches
 
     def __iter__(self) -> Iterator[Any]:
         trainer, parts = self._trainer, self._trainer.accumulate_grad_batches
         first, world = trainer.global_rank * parts, trainer.world_size * parts
         steps = count(0 if trainer.overfit_batches else trainer.global_step)
-        return (self._batches.batch(step, first + part, world) for step in steps for part in range(parts))
+        return (self._held_out_batches.batch(step, first + part, world) for step in steps for part in range(parts))

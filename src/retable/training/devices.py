@@ -33,5 +33,5 @@ def require_gpus(accelerator: str, devices: int | Sequence[int] = 1) -> None:
     if n_gpus == 0:
         raise UsageError(f"accelerator={accelerator}: torch finds no GPU here; write cpu, or auto")
     if needed > n_gpus:
-        found = f"torch finds {n_gpus} GPU{'s' * (n_gpus > 1)} here"
-        raise UsageError(f"devices={devices}: {found}; write {n_gpus}, or auto")
+        devices_here = f"torch finds {n_gpus} GPU{'s' * (n_gpus > 1)} here"
+        raise UsageError(f"devices={devices}: {devices_here}; write {n_gpus}, or auto")

@@ -30,7 +30,7 @@ from retable.training.checkpoints import latest, require_weights
 from retable.training.curve import Point
 from retable.training.data import Data
 from retable.training.module import Training
-from retable.training.observers import Handed
+from retable.training.observers import PointLogger
 from retable.training.progress import Best, Progress
 from retable.training.signals import PARTNER_LOST, StepEnd
 from retable.training.weights import load_weights
@@ -116,7 +116,7 @@ def fit(
     checkpoint = latest(scratch / "last.ckpt")
     validate_every, log_every = max(round(batches.steps_per_epoch / validations), 1), max(max_steps // 200, 1)
     progress = Progress(
-        scratch, checkpoint_every=checkpoint_every, say_every=validate_every, log_every=log_every, log=log, best=best,
+        scratch, checkpoint_every=checkpoint_every, print_every=validate_every, log_every=log_every, log=log, best=best,
         step_end=(step_end := StepEnd()),
     )  # fmt: skip
     bar = [TQDMProgressBar(refresh_rate=20)] if sys.stderr.isatty() else []
@@ -133,7 +133,7 @@ def fit(
             "log_every_n_steps": log_every,
             "callbacks": [*callbacks, *bar, progress],
             "default_root_dir": scratch,
-            "logger": Handed(log) if callbacks else False,
+            "logger": PointLogger(log) if callbacks else False,
             "enable_model_summary": False,
             "enable_progress_bar": bool(bar),
             "use_distributed_sampler": False,

@@ -19,7 +19,7 @@ from retable.nn.product import use_faster_products
 from retable.objectives.base import Objective, SelfUpdating
 from retable.training.averaging import Average
 from retable.training.blocks import FullySharded, shard
-from retable.training.observers import Handed
+from retable.training.observers import PointLogger
 
 
 class Training(L.LightningModule):
@@ -146,7 +146,7 @@ class Training(L.LightningModule):
     def setup(self, stage: str) -> None:
         if stage == "fit":
             use_faster_products(self.objective)
-        self._has_loggers = not isinstance(self.trainer.logger, Handed)
+        self._has_loggers = not isinstance(self.trainer.logger, PointLogger)
 
     def on_validation_start(self) -> None:
         self._begin("validation")
@@ -157,20 +157,20 @@ class Training(L.LightningModule):
     def on_predict_start(self) -> None:
         self._begin("prediction")
 
-    def validation_step(self, piece: Any, batch_idx: int) -> None:
-        self._found.append(self._measured(piece))
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self._results.append(self._measured(batch))
         if batch_idx + 1 == self.trainer.num_val_batches[0]:
-            self.validation = self._total()
+            self.validation = self._compute()
             self._log("validation", self.validation)
 
-    def test_step(self, piece: Any, batch_idx: int) -> None:
-        self._found.append(self._measured(piece))
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        self._results.append(self._measured(batch))
         if batch_idx + 1 == self.trainer.num_test_batches[0]:
-            self._log("test", self._total())
+            self._log("test", self._compute())
 
-    def predict_step(self, piece: Any, batch_idx: int) -> Any:
-        """Return the Measure's results of a piece, such as predictions or log-probabilities of tokens."""
-        return self._measured(piece)
+    def predict_step(self, batch: Any, batch_idx: int) -> Any:
+        """Return the Measure's results of a batch, such as predictions or log-probabilities of tokens."""
+        return self._measured(batch)
 
     def on_validation_epoch_end(self) -> None:
         self._applied.close()
@@ -197,20 +197,20 @@ class Training(L.LightningModule):
             shared.unshard()  # weights outside blocks: FSDP gathers them only in the registered methods
             self._applied.callback(shared.reshard)
         self._measure = measure
-        self._measure_piece, self._found = measure.measuring(self.objective), list[Any]()
+        self._measure_step, self._results = measure.step(self.objective), list[Any]()
 
-    def _measured(self, piece: Any) -> Any:
-        if piece is None:
+    def _measured(self, batch: Any) -> Any:
+        if batch is None:
             return None
         if self.trainer.state.fn != "fit":
-            return self._measure_piece(piece)
+            return self._measure_step(batch)
         with torch.autocast(self.device.type, enabled=False):  # in full precision, as the benchmarks measure
-            return self._measure_piece(piece)
+            return self._measure_step(batch)
 
-    def _total(self) -> dict[str, float]:
+    def _compute(self) -> dict[str, float]:
         """Compute the metrics from the results of all processes."""
-        results, self._found = self._found, []
-        return self._measure.total([results] if self.sharded else gathered(results))
+        results, self._results = self._results, []
+        return self._measure.compute([results] if self.sharded else all_gather(results))
 
     def _log(self, stage: str, metrics: Mapping[str, Any], **settings: Any) -> None:
         """Log metrics to callbacks, and to loggers unless `fit` runs, whose loggers get the learning curve instead."""
@@ -252,12 +252,12 @@ class Training(L.LightningModule):
             self._average.take(*checkpoint["average"])
 
 
-def gathered(mine: list[Any]) -> list[list[Any]]:
+def all_gather(own_results: list[Any]) -> list[list[Any]]:
     """Return the results of every process, in order of rank."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return [mine]
+        return [own_results]
     results: list[Any] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(results, mine)
+    torch.distributed.all_gather_object(results, own_results)
     return results
 
 

@@ -16,14 +16,14 @@ from retable.training.signals import Pruned
 Log = Callable[[Sequence[Point]], None]
 
 
-def handed_to(logger: Logger) -> Log:
+def point_log(logger: Logger) -> Log:
     """Return a function that logs points to a logger, grouped by step and each only once."""
-    handed: set[tuple[int, str]] = set()
+    logged: set[tuple[int, str]] = set()
 
     def log(points: Sequence[Point]) -> None:
         for step, of_step in groupby(points, key=lambda point: point.step):
-            values = {name: value for _, name, value in of_step if (step, name) not in handed}
-            handed.update((step, name) for name in values)
+            values = {name: value for _, name, value in of_step if (step, name) not in logged}
+            logged.update((step, name) for name in values)
             if values:
                 logger.log_metrics(values, step)
         logger.save()
@@ -31,7 +31,7 @@ def handed_to(logger: Logger) -> Log:
     return log
 
 
-class Handed(Logger):
+class PointLogger(Logger):
     """A logger that passes the values that callbacks log to `fit`'s `log`, as points."""
 
     name, version = "retable", 0

@@ -50,7 +50,7 @@ class Progress(Checkpoint):
         self,
         scratch: Path,
         checkpoint_every: int,
-        say_every: int,
+        print_every: int,
         log_every: int,
         log: Callable[[list[Point]], None],
         best: Best | None,
@@ -60,7 +60,7 @@ class Progress(Checkpoint):
         self.best_weights = scratch / "best.safetensors"
         self._best, self._step_end = best, step_end
         self._checkpoint = scratch / "last.ckpt"
-        self._checkpoint_every, self._say_every, self._log_every = checkpoint_every, say_every, log_every
+        self._checkpoint_every, self._print_every, self._log_every = checkpoint_every, print_every, log_every
         self._log = log
         self.steps, self.seconds = 0, 0.0
         self._logged = 0
@@ -70,7 +70,7 @@ class Progress(Checkpoint):
         self._mean: Callable[[torch.Tensor], Any] = lambda value: value  # over processes
 
     def state_dict(self) -> dict[str, Any]:
-        self._settle()
+        self._sum_pending()
         return {
             "points": [tuple(point) for point in self.points],
             "sums": self._sums,
@@ -114,15 +114,15 @@ class Progress(Checkpoint):
             return
         step, last = trainer.global_step, trainer.global_step == trainer.max_steps
         if step % self._log_every == 0 or last:
-            self._settle()
+            self._sum_pending()
             self._require_finite(step)
             self.points += [Point(step, f"train/{k}", v / self._summed) for k, v in sorted(self._sums.items())]
             self._sums, self._summed = {}, 0
         self._stopped = time.monotonic()
         self.seconds, self.steps = self._stopped - self._started[0] - self._paused, step - self._started[1]
         trainer.should_stop = trainer.should_stop or last  # makes Lightning validate
-        if (step % self._say_every == 0 or last) and not trainer.enable_validation:
-            self._say(trainer)
+        if (step % self._print_every == 0 or last) and not trainer.enable_validation:
+            self._print(trainer)
         loop: Any = trainer.fit_loop
         # Lightning's own test for a validation after this step; the checkpoint must come after the validation.
         if not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):
@@ -141,7 +141,7 @@ class Progress(Checkpoint):
                     save_file(weights, written := self.best_weights.with_suffix(".partial"))
                     keep_weights(written, self.best_weights)
         pl_module.validated(self.losses())
-        self._say(trainer)
+        self._print(trainer)
         over = self._is_over()
         trainer.should_stop = trainer.should_stop or over
         self._save_if_due(trainer, over)
@@ -149,14 +149,14 @@ class Progress(Checkpoint):
 
     def _save_if_due(self, trainer: L.Trainer, over: bool = False) -> None:
         """Write a checkpoint at its interval, at the end, and before all processes stop because one got a signal."""
-        step, heard = trainer.global_step, self._step_end.heard
-        ends: bool = trainer.strategy.reduce_boolean_decision(heard is not None, all=False)
+        step, received = trainer.global_step, self._step_end.received
+        ends: bool = trainer.strategy.reduce_boolean_decision(received is not None, all=False)
         if over or ends or step % self._checkpoint_every == 0 or step == trainer.max_steps:
             self._save(trainer)
         if ends:
-            raise Stopped(heard or signal.SIGTERM, f" after step {step} of {trainer.max_steps}, with a checkpoint")
+            raise Stopped(received or signal.SIGTERM, f" after step {step} of {trainer.max_steps}, with a checkpoint")
 
-    def _settle(self) -> None:
+    def _sum_pending(self) -> None:
         """Add the sums of all processes to the host's; steps in between need no synchronisation."""
         for name, value in sorted(self._pending.items()):
             self._sums[name] = self._sums.get(name, 0.0) + self._mean(value).item()
@@ -179,7 +179,7 @@ class Progress(Checkpoint):
             self._log(self.points[self._logged :])
             self._logged = len(self.points)
 
-    def _say(self, trainer: L.Trainer) -> None:
+    def _print(self, trainer: L.Trainer) -> None:
         if not trainer.is_global_zero:
             return
         seconds, first = time.monotonic() - self._started[0], self._started[1]

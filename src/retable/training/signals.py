@@ -40,7 +40,7 @@ class Pruned(BaseException):
 
 def listen() -> None:
     """Make signals raise Stopped in the main thread."""
-    for number in _heard():
+    for number in _handled_signals():
         signal.signal(number, _end)
 
 
@@ -49,19 +49,19 @@ def end_at_once() -> None:
 
     Used during imports: an exception there leaves modules half initialised, and some libraries replace it by another.
     """
-    for number in _heard():
+    for number in _handled_signals():
         signal.signal(number, _exit)
 
 
 def leave() -> None:
     """Restore Python's default handlers, in a fork with another purpose than the listening process."""
-    for number in _heard():
+    for number in _handled_signals():
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
-def go_quietly() -> None:
+def reset_handlers() -> None:
     """Restore the system's default handlers, in a process that only has to exit."""
-    for number in _heard():
+    for number in _handled_signals():
         signal.signal(number, signal.SIG_DFL)
 
 
@@ -80,7 +80,7 @@ def deliver() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, CODES)
 
 
-def _heard() -> list[signal.Signals]:
+def _handled_signals() -> list[signal.Signals]:
     """Return the handled signals, without SIGHUP if the process ignores it, as under `nohup`."""
     return [each for each in CODES if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
 
@@ -102,10 +102,10 @@ class StepEnd:
     It has no effect in processes that do not listen. A signal after the last step stops the process at the end of the
     block.
 
-    heard: the signal that arrived, or None.
+    received: the signal that arrived, or None.
     """
 
-    heard: int | None = None
+    received: int | None = None
 
     def __enter__(self) -> Self:
         self._listening = signal.getsignal(signal.SIGTERM) is _end
@@ -114,16 +114,16 @@ class StepEnd:
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
         if self._listening:
             listen()
-        if self.heard is not None and failed is None:
-            raise Stopped(self.heard, " after the last step, with a checkpoint")
+        if self.received is not None and failed is None:
+            raise Stopped(self.received, " after the last step, with a checkpoint")
 
     def begin(self) -> None:
         """Install the delaying handlers over Lightning's, which would end a training with exit code 0."""
         if self._listening:
-            for number in _heard():
-                signal.signal(number, self._hear)
+            for number in _handled_signals():
+                signal.signal(number, self._receive)
 
-    def _hear(self, number: int, _: FrameType | None) -> None:
-        if self.heard is not None:
+    def _receive(self, number: int, _: FrameType | None) -> None:
+        if self.received is not None:
             raise Stopped(number)
-        self.heard = number
+        self.received = number

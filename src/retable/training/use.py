@@ -9,10 +9,10 @@ import lightning as L
 import torch
 from torch import nn
 
-from retable.data.batches import Measure, Pieces, measured_by
+from retable.data.batches import LazyBatches, Measure, measured_by
 from retable.training.data import Data
 from retable.training.fit import quiet_lightning
-from retable.training.module import Training, gathered
+from retable.training.module import Training, all_gather
 
 MACHINE = {"accelerator", "devices", "num_nodes", "precision", "strategy"}  # the Trainer's settings of hardware
 
@@ -21,7 +21,7 @@ MACHINE = {"accelerator", "devices", "num_nodes", "precision", "strategy"}  # th
 def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterator[None]:
     """Put trained modules on this process's device, and measure them with a Trainer inside the block.
 
-    The Trainer starts the other processes; they share the pieces, and each has all weights.
+    The Trainer starts the other processes; they share the batches, and each has all weights.
     """
     if trainer.get("strategy") == "fsdp":
         trainer = {**trainer, "strategy": "ddp"}
@@ -41,7 +41,7 @@ def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterato
         with quiet_lightning():
             results = runner.predict(module, datamodule=Data(None, prediction=_Bound(measure, objective)))
         module.to(device)  # Lightning moves it to the CPU
-        return gathered(results or [])
+        return all_gather(results or [])
 
     with measured_by(run):
         yield
@@ -53,12 +53,12 @@ class _Bound:
     def __init__(self, measure: Measure, objective: Any):
         self._measure, self._objective = measure, objective
 
-    def pieces(self, rank: int = 0, world: int = 1) -> Pieces:
-        return self._measure.pieces(rank, world)
+    def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
+        return self._measure.batches(rank, world)
 
-    def measuring(self, objective: Any) -> Callable[[Any], Any]:
+    def step(self, objective: Any) -> Callable[[Any], Any]:
         # Lightning disables gradients in predict, and some measures need them.
-        return torch.enable_grad()(self._measure.measuring(self._objective))
+        return torch.enable_grad()(self._measure.step(self._objective))
 
-    def total(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
-        return self._measure.total(measured)
+    def compute(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
+        return self._measure.compute(measured)

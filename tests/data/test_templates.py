@@ -5,8 +5,8 @@ import doctest
 import pytest
 
 from retable.core.errors import UsageError
-from retable.data import layouts
-from retable.data.layouts import apart, as_text, between, in_segments, left_to_right, question_first
+from retable.data import templates
+from retable.data.templates import apart, as_text, between, in_segments, left_to_right, question_first
 
 WORDS = ["<pad>", "<s>", "</s>", "$", "[CLS]", "[SEP]", "no", "weapons", "were", "found", "a", "man", "is", "dancing"]
 START, END, DELIMITER, CLS, SEP = 1, 2, 3, 4, 5
@@ -44,8 +44,8 @@ IN_SEGMENTS = [f"[CLS] {NO} [SEP] {NO_ONE} [SEP]", f"[CLS] {MAN} [SEP] {MAN_ONE}
 )
 def test_layouts(inputs, sequences, others, seconds):
     """seconds: what is of segment 1."""
-    assert doctest.testmod(layouts).failed == 0
-    assert words(inputs.sequences) == sequences and inputs.shortened == 0
+    assert doctest.testmod(templates).failed == 0
+    assert words(inputs.sequences) == sequences and inputs.truncated == 0
     assert (None if inputs.others is None else words(inputs.others)) == others
     places = inputs.segments
     found = places and words(sequence[place:] for sequence, place in zip(inputs.sequences, places, strict=True))
@@ -89,12 +89,12 @@ def test_the_longer_sentence_is_shortened_first():
         "[CLS] no [SEP] a man is [SEP]",
         "[CLS] no weapons [SEP] a man [SEP]",
     ]
-    assert inputs.shortened == 2 and inputs.segments == [4, 3, 4]
+    assert inputs.truncated == 2 and inputs.segments == [4, 3, 4]
     both = left_to_right(examples, START, DELIMITER, END, max_length=7, both_orders=True)
     assert words(both.others)[1] == "<s> a man is $ no </s>"
     single = apart(ids(PAIRS), START, END, max_length=4)
     assert words(single.sequences) == ["<s> no weapons </s>", "<s> a man </s>"]
-    assert words(single.others) == ["<s> weapons were </s>", "<s> a man </s>"] and single.shortened == 2
+    assert words(single.others) == ["<s> weapons were </s>", "<s> a man </s>"] and single.truncated == 2
     short = left_to_right(ids(ONE), START, DELIMITER, END, max_length=3)
     assert words(short.sequences) == ["<s> no </s>", "<s> a </s>"]
 

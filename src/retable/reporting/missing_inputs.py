@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 
-def lacking_rows(lacks: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+def missing_inputs_rows(missing_inputs: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
     """Return one row per name."""
-    rows = [(group, name, lacking) for group, named in lacks.items() for name, lacking in named.items()]
+    rows = [(group, name, lacking) for group, named in missing_inputs.items() for name, lacking in named.items()]
     return pd.DataFrame(rows, columns=["group", "name", "lacks"])

@@ -23,14 +23,14 @@ Sentences = tuple[list[int], ...]  # the ids of one sentence, or of two
 def apart(examples: Sequence[Sentences], start: int, end: int, max_length: int | None = None) -> Inputs:
     """Lay out each sentence as a separate sequence."""
     room = None if max_length is None else max_length - 2
-    shorter = [tuple(_shortened((sentence,), room)[0] for sentence in sentences) for sentences in examples]
+    shorter = [tuple(_truncated((sentence,), room)[0] for sentence in sentences) for sentences in examples]
     sides = [[[start, *sentence, end] for sentence in side] for side in zip(*shorter, strict=True)]
-    return Inputs(sides[0], sides[1] if len(sides) > 1 else None, shortened=_differ(examples, shorter))
+    return Inputs(sides[0], sides[1] if len(sides) > 1 else None, truncated=_differ(examples, shorter))
 
 
 def between(tokens: Sequence[int], start: int, end: int, max_length: int | None = None) -> list[int]:
     """Lay out one sentence as `start` tokens `end`."""
-    (shorter,) = _shortened((list(tokens),), None if max_length is None else max_length - 2)
+    (shorter,) = _truncated((list(tokens),), None if max_length is None else max_length - 2)
     return [start, *shorter, end]
 
 
@@ -38,10 +38,10 @@ def in_segments(examples: Sequence[Sentences], cls: int, sep: int, max_length: i
     """Lay out sentences for BERT; a single sentence has no second segment."""
     is_pair = len(examples[0]) == 2
     room = None if max_length is None else max_length - 2 - is_pair
-    shorter = [_shortened(sentences, room) for sentences in examples]
+    shorter = [_truncated(sentences, room) for sentences in examples]
     sequences = [[cls, *(i for sentence in sentences for i in (*sentence, sep))] for sentences in shorter]
     segments = [len(sentences[0]) + 2 for sentences in shorter] if is_pair else None
-    return Inputs(sequences, segments=segments, shortened=_differ(examples, shorter))
+    return Inputs(sequences, segments=segments, truncated=_differ(examples, shorter))
 
 
 def left_to_right(
@@ -55,14 +55,14 @@ def left_to_right(
     """Lay out sentences for GPT; with `both_orders`, each pair also gives a second sequence in reverse order."""
     is_pair = len(examples[0]) == 2
     room = None if max_length is None else max_length - 2 - is_pair
-    shorter = [_shortened(sentences, room) for sentences in examples]
+    shorter = [_truncated(sentences, room) for sentences in examples]
 
     def sequence(first: list[int], *second: list[int]) -> list[int]:
         return [start, *first, *(i for sentence in second for i in (delimiter, *sentence)), extract]
 
     others = [sequence(*sentences[::-1]) for sentences in shorter] if is_pair and both_orders else None
     sequences = [sequence(*sentences) for sentences in shorter]
-    return Inputs(sequences, others, shortened=_differ(examples, shorter))
+    return Inputs(sequences, others, truncated=_differ(examples, shorter))
 
 
 def question_first(
@@ -74,8 +74,8 @@ def question_first(
     """
     if max_length is not None:
         room = max_length - 3
-        (question,) = _shortened((question,), max(room // 2, room - len(passage)))
-        (passage,) = _shortened((passage,), room - len(question))
+        (question,) = _truncated((question,), max(room // 2, room - len(passage)))
+        (passage,) = _truncated((passage,), room - len(question))
     return [start, *question, delimiter, *passage, end], len(question) + 2
 
 
@@ -93,7 +93,7 @@ def as_text(examples: Sequence[Sentences], end: int) -> Inputs:
     return Inputs([[*text, end] for (text,) in examples])
 
 
-def _shortened(sentences: Sentences, room: int | None) -> Sentences:
+def _truncated(sentences: Sentences, room: int | None) -> Sentences:
     """Shorten the sentences to at most `room` tokens together."""
     if room is None or sum(map(len, sentences)) <= room:
         return sentences
