@@ -46,9 +46,10 @@ def law(cfg: DictConfig) -> None:
     folder = Path("outputs/prepare", chosen("corpus"))
     points = pd.read_csv(require(folder / POINTS))
     given = points["N"], points["D"], points["loss"]
-    with run_folder(cfg, [folder / POINTS], [folder], "scaling_law", 0, corpus=chosen("corpus")) as record:
+    with run_folder(cfg, [folder / POINTS], [folder], "scaling_law", cfg.seed, corpus=chosen("corpus")) as record:
         # Besiroglu et al. search each resample from the published law.
-        record.metrics = law_metrics(fit_law(*given), resampled_laws(*given, HOFFMANN, cfg.resamples))
+        laws = resampled_laws(*given, HOFFMANN, cfg.resamples, cfg.seed)
+        record.metrics = law_metrics(fit_law(*given), laws)
 
 
 if __name__ == "__main__":

@@ -259,6 +259,7 @@ class Scaling:
     repeats: PositiveInt
     corpus: Corpus
     resamples: PositiveInt
+    seed: Seed
     out: Name
 
 

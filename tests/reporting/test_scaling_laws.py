@@ -14,10 +14,10 @@ from retable.reporting.results import aggregate, read_result, tidy
 from tests.reporting import charts
 from tests.reporting.charts import line, table
 from tests.reporting.conftest import writes_runs
+from retable.reporting.tables import write_tables
 from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, of_rows, texts
 
 LAW = Law(E=2.0, A=40.0, B=200.0, alpha=0.4, beta=0.5)
-NO_LAWS = aggregate([], REFERENCES)
 BUDGETS = {"1e10flops": 1e10, "1e11flops": 1e11, "1e12flops": 1e12}
 
 
@@ -68,7 +68,7 @@ def test_the_law_and_the_parabolas_are_those_of_the_points(frame, found):
 
 
 def test_the_table_says_whether_the_entropy_was_found(found, frame):
-    ((table, laws),) = of_rows("scaling-laws", scaling_laws.laws_rows(found, NO_LAWS))
+    ((table, laws),) = of_rows("scaling-laws", scaling_laws.laws_rows(found))
     ((of_models, models),) = of_rows("scaling-models", scaling_laws.models_rows(found))
     rows = texts(table, "toy")
     names = ["E, nats per word", "A", "B", "α", "β", "γ", "a, by the law", "a, by isoFLOP curves"]
@@ -81,22 +81,19 @@ def test_the_table_says_whether_the_entropy_was_found(found, frame):
     assert table.notes[1] == "toy: 3 of 3 parabolas are least within their sizes."
     assert len(of_models.panels["toy"]) == 15 and models["difference"].abs().max() < 1e-3
     others = {"toy": replace(found["toy"], points=frame.assign(entropy=1.7, alone=1.8))}
-    ((table, _),) = of_rows("scaling-laws", scaling_laws.laws_rows(others, NO_LAWS))
+    ((table, _),) = of_rows("scaling-laws", scaling_laws.laws_rows(others))
     assert " misses what is known, 1.700 to 1.800." in table.notes[0]
 
 
 def test_a_law_of_points_is_judged_by_a_published_fit(tmp_path):
     laws = [LAW._replace(A=39.0), LAW._replace(A=41.0)]
-    cell = writes_runs(tmp_path)("scaling", "laws/points", "scaling_law", 0, law_metrics(LAW, laws), corpus="points")
-    known = {"corpus": "points", "task": "law", "metric": "A", "system": "scaling_law", "source": "them"}
-    published = [known | {"split": "fit", "value": 40.3}, known | {"split": "standard_error", "value": 3.0}]
-    references = pd.DataFrame([REFERENCES.iloc[0].to_dict() | row | {"tolerance": 0.5} for row in published])
-    frame = aggregate([read_result(cell)], references)
-    ((table, _),) = of_rows("scaling-laws", scaling_laws.laws_rows({}, frame))
-    row = dict(zip((head.name for head in table.columns), texts(table, "points")[1], strict=True))
-    assert row["Number"] == "A" and row["Fitted"] == "40.0" and row["Hoffmann et al. 2022"] == "406.4"
-    assert row["Published fit value"].startswith("40.3") and row["Published fit verdict"] == "pass"
-    assert row["Standard error"] == "1.4" and row["Published error verdict"] == "fail"
+    metrics = law_metrics(LAW._replace(A=478.0), laws)
+    cell = writes_runs(tmp_path)("scaling", "laws/chinchilla-1", "scaling_law", 1, metrics, corpus="chinchilla")
+    frame = aggregate([read_result(cell)], REFERENCES)
+    (table,) = write_tables(frame, {name: SPECIFICATIONS[name] for name in ("law", "tasks")}, tmp_path)
+    row = next(row for row in texts(table, "chinchilla") if row[0] == "A")
+    assert row[2:5] == ["478.0000", "477.8400", "pass"] and row[5:8] == ["1.4142", "124.5200", "open"]
+    assert row[8:] == ["39.0500", "40.9500"]
 
 
 def test_models_stand_by_budget_size_and_seed_and_their_mean_in_the_figure(frame, found):

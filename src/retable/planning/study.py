@@ -150,8 +150,10 @@ class _Expansion:
         for name in _listed(self._specification.get("scaling")):
             if name in self._conf.names("corpus"):  # of points that the scaling law is fitted to
                 self._prepare(name)
-                reads = (f"prepare/{name}",)
-                self._add(Cell("scaling", f"laws/{name}", {"scaling": "law", "corpus": name}, reads=reads, corpus=name))
+                for seed in self._seeds(self._specification):
+                    settings = {"scaling": "law", "corpus": name, "seed": str(seed)}
+                    reads = (f"prepare/{name}",)
+                    self._add(Cell("scaling", f"laws/{name}-{seed}", settings, reads=reads, corpus=name))
             else:
                 self._add(Cell("scaling", f"layers/{name}", {"device": name}))
         reported = {key: self._specification[key] for key in REPORT_KEYS if key in self._specification}

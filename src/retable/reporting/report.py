@@ -144,7 +144,7 @@ def write_report(
     first += of_rows("gains", gains_rows(gains or (), values, tuned or ""))
     first += of_rows("compare", comparison_rows(compare or (), values))
     first += of_rows("rates", rates_rows(rates or {}, chosen_by or {}, results.get("pretrain", []), values))
-    first += [*of_rows("scaling-laws", laws_rows(laws, frame)), *of_rows("scaling-models", models_rows(laws))]
+    first += [*of_rows("scaling-laws", laws_rows(laws)), *of_rows("scaling-models", models_rows(laws))]
     shown = with_overlap(signed(pd.concat([frame, averages]), measured), measured)
     tables = write_tables(shown, specifications, out)
     tables[:0] = [write_table(table, rows, out) for table, rows in first]

@@ -5,8 +5,6 @@ A study may select systems by a pattern under `scaling_laws`, in which `*` stand
     scaling_laws: gpt_*
 
 They are models of one corpus. Models with the same `budget` and different sizes form an isoFLOP curve.
-
-The stage scaling fits laws to points from a file; the table shows them next to published fits of the same points.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,13 +39,6 @@ from retable.reporting.results import ORACLE, Result
 COLUMNS = ["system", "corpus", "seed", "budget", "N", "D", "C", "loss", "entropy", "alone", "runs"]
 KNOWN = {"entropy": "test/perplexity_word", "alone": "test/perplexity_word_alone"}  # metrics of the oracle
 # Hoffmann et al. 2022: equation 10, with the γ that follows from it; table 2, approaches 3 and 2.
-DIGITS = {**dict.fromkeys((*NUMBERS, "isoflop"), 3), "A": 1, "B": 1}  # after the point
-_PARTS = {"fit": "fitted", "standard_error": "_error", "low": "ci_low", "high": "ci_high"}  # of a law's metrics
-_JUDGED = ("published", "tolerance", "verdict")
-_LAW = [
-    *("corpus", "number", "fitted", "ci_low", "ci_high", *KNOWN, "published", "_digits", "_notes", "_error", "_runs"),
-    *(f"_{part}_{judged}" for part in ("fit", "standard_error") for judged in _JUDGED),
-]
 PUBLISHED = {**HOFFMANN._asdict(), "decay": 0.154, "exponent": 0.46, "isoflop": 0.49}
 
 
@@ -129,28 +120,9 @@ def fitted(points: pd.DataFrame, resamples: int = 200) -> dict[str, Fitted]:
     return by_corpus
 
 
-def laws_rows(fits: Mapping[str, Fitted], frame: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per corpus and parameter of its law.
-
-    frame: the aggregates, which have the laws that the stage scaling fitted to points.
-    """
-    rows = [row for corpus, each in fits.items() for row in _numbers(corpus, each)]
-    laws = frame[(frame["task"] == "law") & (frame["n"] > 0)]
-    rows += [row for corpus, law in laws.groupby("corpus") for row in _judged(str(corpus), law)]
-    return pd.DataFrame(rows).reindex(columns=_LAW) if rows else pd.DataFrame()
-
-
-def _judged(corpus: str, law: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a law that was fitted to points, with published fits of the same points."""
-    cells = law.set_index(["split", "metric"])
-    for name in NUMBERS:
-        row = {"corpus": corpus, "number": name, "published": PUBLISHED[name], "_digits": DIGITS[name], "_notes": ""}
-        for part, column in _PARTS.items():
-            cell = cells.loc[(part, name)]
-            row |= {column: cell["mean"]}
-            if not isnan(cell["published"]):
-                row |= {f"_{part}_{judged}": cell[judged] for judged in _JUDGED}
-        yield row | {"_runs": cell["runs"]}
+def laws_rows(fits: Mapping[str, Fitted]) -> pd.DataFrame:
+    """Return one row per corpus and parameter of its law."""
+    return pd.DataFrame([row for corpus, each in fits.items() for row in _numbers(corpus, each)])
 
 
 def _numbers(corpus: str, fit: Fitted) -> Iterator[dict[str, Any]]:
@@ -160,7 +132,7 @@ def _numbers(corpus: str, fit: Fitted) -> Iterator[dict[str, Any]]:
         row = {"corpus": corpus, "number": name, "fitted": getattr(fit.law, name), "ci_low": low, "ci_high": high}
         if name == "E":
             row |= known.to_dict()
-        yield row | {"published": PUBLISHED[name], "_digits": DIGITS[name], "_notes": findings}
+        yield row | {"published": PUBLISHED[name], "_digits": 1 if name in "AB" else 3, "_notes": findings}
     if (line := fit.isoflop) is not None:
         row = {"corpus": corpus, "number": "isoflop", "fitted": line.slope, "ci_low": line.low, "ci_high": line.high}
         yield row | {"published": PUBLISHED["isoflop"], "_digits": 3, "_notes": findings}
