@@ -11,10 +11,10 @@ from retable.core.errors import UsageError
 from retable.metrics.scaling_laws import Law, fit_parabola, law_metrics
 from retable.reporting import report, scaling_laws
 from retable.reporting.results import aggregate, read_result, tidy
+from retable.reporting.tables import write_tables
 from tests.reporting import charts
 from tests.reporting.charts import line, table
 from tests.reporting.conftest import writes_runs
-from retable.reporting.tables import write_tables
 from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, of_rows, texts
 
 LAW = Law(E=2.0, A=40.0, B=200.0, alpha=0.4, beta=0.5)
