@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from tokenizers import Regex, decoders, models, normalizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
-from tokenizers import decoders, models
 
 from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
 
@@ -23,9 +23,11 @@ def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = F
         counts["\n"] += 1
     characters = sorted(counts, key=lambda character: (-counts[character], character))
     if closed:
-        tokenizer = HuggingFaceTokenizer(
-            models.BPE({character: i for i, character in enumerate(characters)}, merges=[])
-        )
+        own = {character: i for i, character in enumerate(characters)}
+        tokenizer = HuggingFaceTokenizer(models.BPE(own, merges=[]))
+        # the model would drop other characters too, but shift the offsets of those after them
+        others = "".join(f"\\x{{{ord(character):X}}}" for character in characters)
+        tokenizer.normalizer = normalizers.Replace(Regex(f"[^{others}]"), "")
         tokenizer.decoder = decoders.Fuse()
         return Tokenizer(tokenizer)
     ids = {token: i for i, token in enumerate([END_OF_TEXT, *BYTES, *characters])}
