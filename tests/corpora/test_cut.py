@@ -124,7 +124,7 @@ def test_shuffled_lines_are_all_of_them_in_pythons_order(tmp_path):
     random.shuffle(lines)
     assert "".join(texts(tmp_path)).splitlines() == lines
     assert [counts[f"{split}/lines"] for split in SPLITS] == [6, 2, 2]
-    with pytest.raises(UsageError, match="train=0.8 and test=0.2 of .* leave no line for validation"):
+    with pytest.raises(UsageError, match=r"train=0\.8 and test=0\.2 of .* leave no line for validation"):
         write_shuffled_lines(tmp_path, str(tmp_path / "source"), 0.8, 0.2, seed=42)
 
 
