@@ -24,7 +24,14 @@ OF = ["of", *CELL[1:]]  # names a published number; `of` is the system that it w
 SHARES = ("accuracy", "precision", "recall", "f1", "matthews", "exact_match", "pearson", "spearman", "rouge")
 LACKS = ("no recipe", "needs", "one person")  # how reasons begin that need more than time on two cores
 WIDTH = 128  # characters of a line
-HEADS = ("system", "number", "verdict", "published", "ours", "seeds", "what differs", "study", "commit", "cost")
+HEADS = ("system", "number", "verdict", "published", "ours", "seeds", "study", "commit", "cost", "what differs")
+RULE = "| :--- | :--- | :--- | ---: | ---: | ---: | :--- | :--- | :--- | --- |"  # aligned columns are not broken
+TITLES = {  # of corpora and tasks
+    **{"ptb": "Penn Treebank", "brown": "Brown", "ap_news": "AP News", "lm1b": "One Billion Word", "names": "Names"},
+    **{"tinyshakespeare": "Tiny Shakespeare", "answers": "SQuAD", "summaries": "CNN and Daily Mail"},
+    **{"translation": "Multi30k, 2016", "translation_2017": "Multi30k, 2017", "translation_coco": "Multi30k, MSCOCO"},
+}
+METRICS = {"perplexity_word": "PPL/word", "perplexity_token": "PPL/token", "bits_per_byte": "bits/byte", "bleu": "BLEU"}
 
 
 @cache
@@ -88,7 +95,19 @@ def scoreboard() -> str:
     parts = [totals(), "", "| verdict | numbers | meaning |", "| --- | ---: | --- |"]
     counts = Counter(counted(frame)["verdict"])
     parts += [f"| {each} | {counts[each]} | {meaning} |" for each, meaning in MEANINGS.items()]
-    return "\n".join([*parts, *_tables(frame)])
+    return "\n".join([*parts, "", *_summaries(frame), *_tables(frame)])
+
+
+def _summaries(frame: pd.DataFrame) -> Iterator[str]:
+    """Yield a table with a row per published table of which a number was judged."""
+    yield "| published table | published | judged | verdicts | rank correlation | reproduced |"
+    yield "| --- | ---: | ---: | --- | ---: | --- |"
+    for name, table in counted(frame).groupby("table", sort=False):
+        if judged_rows := _judged_of(table).sum():
+            found = reproduction(table)
+            order = "" if isnan(found.correlation) else f"{found.correlation:.2f}"
+            cells = (markdown(str(name)), len(table), judged_rows, _counts(table), order)
+            yield f"| {' | '.join(map(str, cells))} | {'yes' if found.reproduced else 'no'} |"
 
 
 def _tables(frame: pd.DataFrame) -> Iterator[str]:
@@ -98,9 +117,11 @@ def _tables(frame: pd.DataFrame) -> Iterator[str]:
         shown = of_subject[is_shown[of_subject.index]]
         if shown.empty:
             continue
-        yield f"\n## `{subject}`"
+        yield f"\n## {markdown(TITLES.get(str(subject), str(subject).replace('_', ' ').capitalize()))}"
         for name, table in shown.groupby("table", sort=False):
-            yield f"\n### {markdown(str(name))}\n\n{_summary(of_subject[of_subject['table'] == name])}\n"
+            yield f"\n### {markdown(str(name))}\n"
+            if table["measured"].all():
+                yield "Not a published table: it does not count.\n"
             yield from _rows(table)
     rest = frame[~is_shown]
     yield f'\n## What was not run\n\n<details markdown="1"><summary>{len(rest)} published numbers, with what they '
@@ -113,21 +134,9 @@ def _tables(frame: pd.DataFrame) -> Iterator[str]:
     yield "\n</details>"
 
 
-def _summary(table: pd.DataFrame) -> str:
-    counts = counted(table)
-    if counts.empty:
-        return "Not a published table: it does not count."
-    ran, found = int(_judged_of(counts).sum()), reproduction(counts)
-    if not ran:
-        return f"None of {len(counts)} published numbers was judged."
-    order = "" if isnan(found.correlation) else f" Rank correlation {found.correlation:.2f}."
-    verdict = "The table is reproduced." if found.reproduced else "The table is not reproduced."
-    return fill(f"{ran} of {len(counts)} published numbers judged: {_counts(counts)}.{order} {verdict}", WIDTH)
-
-
 def _rows(table: pd.DataFrame) -> Iterator[str]:
     yield f"| {' | '.join(HEADS)} |"
-    yield f"| {' | '.join('---' for _ in HEADS)} |"
+    yield RULE
     for row in table.to_dict("records"):
         ran = row["study"] != ""
         ours = f"{_number(row, row['mean'], 1)}{_spread(row, row['std'])}" if ran else ""
@@ -136,8 +145,8 @@ def _rows(table: pd.DataFrame) -> Iterator[str]:
         differs = markdown(row["note"] if ran else "; ".join(filter(None, (row["not_run"], row["note"]))))
         published = f"{_number(row, row['value'])}{_spread(row, row['tolerance'])}"
         seeds = f"{row['n']:.0f}" if ran else ""
-        cells = (_system(row["system"]), _metric(row), row["verdict"], published, ours, seeds, differs, report)
-        yield f"| {' | '.join((*cells, commit, cost))} |"
+        cells = (_system(row["system"]), _metric(row), row["verdict"], published, ours, seeds, report, commit, cost)
+        yield f"| {' | '.join((*cells, differs))} |"
 
 
 def _system(key: str) -> str:
@@ -146,7 +155,7 @@ def _system(key: str) -> str:
 
 
 def _metric(row: Mapping[str, Any]) -> str:
-    return f"{row['split']} {row['metric']}".replace("_", " ")
+    return f"{row['split']} {METRICS.get(row['metric'], row['metric'])}".replace("_", " ")
 
 
 def _number(row: Mapping[str, Any], value: float, further: int = 0) -> str:

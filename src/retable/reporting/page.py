@@ -87,7 +87,7 @@ def failures(frame: pd.DataFrame) -> list[str]:
     return [
         f"{row.system} on {row.corpus}, {row.split} {row.metric}: "
         f"{row.mean:.{2 if row.metric in LIKELIHOODS else 4}f}, published "
-        f"{row.published:g} ± {row.tolerance:g} ({row.source})"
+        f"{row.published:g} ± {row.tolerance:.3g} ({row.source})"
         for row in frame[frame["verdict"].isin(rule.OUTSIDE)].itertuples()
     ]
 
@@ -112,7 +112,7 @@ def _sources(frame: pd.DataFrame) -> Iterable[str]:
     for source, rows in frame[frame["published"].notna()].groupby("source", sort=False):
         numbers = [
             f"{row.system}, {row.corpus}, {row.split}: {row.published:g}"
-            + ("" if isnan(row.tolerance) else f" ± {row.tolerance:g}")
+            + ("" if isnan(row.tolerance) else f" ± {row.tolerance:.3g}")
             for row in rows.itertuples()
         ]
         yield f"{source}. {'; '.join(numbers)}."

@@ -51,7 +51,7 @@ class Classes:
 def missing_classes(names: Sequence[str], labels: Mapping[str, Iterable[float | None]]) -> list[str]:
     """Return warnings: a line per part whose rows have one class, and per class that a part lacks.
 
-    Of many classes that a part lacks, the first five have a line, and another line counts the rest.
+    If parts lack more than five classes, the first five have a line each, and one line counts the rest.
 
     Args:
         labels: classes by name of a part. Parts without labels are skipped.
