@@ -35,7 +35,7 @@ export SOURCE_ON_PATH := import sys, sysconfig; open(sysconfig.get_path('purelib
 # order, since the few tests of a file may take the longest, and would come last.
 WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help env data-link repro graph experiments test check audit docs ui clean
+.PHONY: help env data-link repro graph experiments test check audit docs screenshots ui clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -4
@@ -46,6 +46,7 @@ help:
 	@echo 'make check               style, types'
 	@echo 'make audit               known vulnerabilities of requirements.lock, secrets in the tree'
 	@echo 'make docs                the documentation, into site/index.html'
+	@echo 'make screenshots         pictures of reports and the site, into docs/images'
 	@echo 'make ui                  MLflow, on the runs of this project'
 
 env: $(VENV)/installed
@@ -107,6 +108,9 @@ docs: export NO_MKDOCS_2_WARNING := 1
 docs: env
 	@python -m mkdocs build --strict --quiet
 	@echo 'site/index.html'
+
+screenshots: env
+	@python -m docs.screenshots
 
 # Without the address's end MLflow opens on what it has for users of large models, where there are no runs.
 ui: env

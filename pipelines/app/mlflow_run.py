@@ -18,6 +18,7 @@ from retable.core.stages import module_of
 from retable.corpora.text import SPLITS
 from retable.planning.conf import comment_of, flat
 from retable.planning.study import Study
+from retable.reporting.names import display_name
 from retable.tracking.run import DataSet, Group, RunSpec, describe_group
 
 MEASURING = ("evaluate", "generate")  # the stages whose cells are of a trained system
@@ -43,6 +44,8 @@ def run_spec(
     """
     tags = {f"retable.{k}": str(v) for k, v in facts.items() if v is not None}
     tags |= {"mlflow.source.name": module_of(facts["stage"]), "mlflow.note.content": _note(facts["stage"])}
+    if facts.get("system"):
+        tags["retable.name"] = display_name(facts["system"])
     tags["retable.data_digest"] = digest_of(digests)[:16]
     if facts["git_commit"]:
         tags["mlflow.source.git.commit"] = facts["git_commit"]

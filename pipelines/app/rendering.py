@@ -16,10 +16,12 @@ from retable.planning.cell import Cell
 from retable.planning.conf import comment_of
 from retable.planning.graph import keys_of
 from retable.planning.study import Study, folder_of_more_seeds, more_seeds, read_study
+from retable.reporting.figures import write_figure
 from retable.reporting.markup import Table, latex_table
+from retable.reporting.names import display_name
 from retable.reporting.provenance import Making, write_runs
 from retable.reporting.records import read_results, write_record
-from retable.reporting.report import write_report
+from retable.reporting.report import figures_of_tables, write_report
 from retable.reporting.results import Result
 
 NOT_RENDERED = ("bands", "cost", "more_seeds")  # keys of a study that the report's text does not contain
@@ -42,9 +44,16 @@ def record_of(records: Path, cell: Cell) -> Path:
 
 
 def render(study: Study, adhoc_results: dict[str, list[Result]] | None = None) -> Path:
-    """Write the report of a study from its records and `adhoc_results`; return the path of its page."""
+    """Write the report of a study from its records and `adhoc_results`; return the path of its page.
+
+    A study that was committed before there were records only gets new figures, from its tables.
+    """
     out = Path("work/report") if adhoc_results else Path(f"{files_of_study()}results")
     refuse_all_but_a_report(out)
+    if not adhoc_results and not Path(f"{files_of_study()}records").exists() and (out / "report.md").exists():
+        for name, figure in figures_of_tables(out, study.reported.get("label_efficiency")).items():
+            write_figure(figure, out / f"{name}.svg")
+        return out
     with replace(out, WORK / "report.begun", WORK / "report.replaced") as begun:
         write_results(study, adhoc_results or {}, begun)
     return out / "report.html"
@@ -76,8 +85,7 @@ def write_results(study: Study, adhoc_results: dict[str, list[Result]], out: Pat
     cells = {result.name: result for listed in results.values() for result in listed}
     present = {name: record for name in cells if (record := read_record(Path("outputs", name)))}
     sections |= {"rates": study.rates, "makings": makings, "remote": remote()}
-    if further:
-        sections["tuned"] = " ".join(filter(None, (sections.get("tuned"), _seeds_line(study, further.values()))))
+    sections["further"] = _seeds_line(study, further.values()) if further else ""
     sections["about"] = comment_of(Path(f"{root}{STUDY}"))
     tables = write_report(study.name, results, out, conf().tables(), present=present, **sections)
     write_runs(cells.values(), present, out)
@@ -93,7 +101,7 @@ def _further_seeds(study: Study, root: str) -> dict[Path, Cell]:
 
 
 def _seeds_line(study: Study, cells: Iterable[Cell]) -> str:
-    """Return a sentence that lists the seeds of each system that come from the other study."""
+    """Return a sentence per list of seeds that come from the other study, with their systems."""
     systems: dict[str, set[int]] = {}
     for cell in cells:
         if "seed" in cell.settings:
@@ -101,6 +109,10 @@ def _seeds_line(study: Study, cells: Iterable[Cell]) -> str:
     by_seeds: dict[str, list[str]] = {}
     for system, seeds in systems.items():
         by_seeds.setdefault(", ".join(map(str, sorted(seeds))), []).append(system)
-    name = study.reported["more_seeds"]
-    parts = (f"seeds {seeds} of {', '.join(names)}" for seeds, names in by_seeds.items())
-    return f"The committed records of study {name} add {'; '.join(parts)}."
+    every = {cell.settings["system"] for cell in study.cells.values() if "seed" in cell.settings}
+    of = {
+        seeds: "all systems" if {*names} == every else "; ".join(map(display_name, names))
+        for seeds, names in by_seeds.items()
+    }
+    source = f"the committed records of study {study.reported['more_seeds']}"
+    return " ".join(f"Seeds {seeds} of {names} are from {source}." for seeds, names in of.items())

@@ -28,7 +28,7 @@ def print_comparison(a: str, b: str, metric: str | None, study: str | None) -> N
     if not {a, b} & studies and not (is_commit(a) and is_commit(b)):
         rows = compare(a, b, metric, str(STUDIES / study) if study in studies else study)
         for table, _ in rows_tables("compare", conf().tables()["compare"], rows):
-            print(markdown_table(table))
+            print(markdown_table(table, folded=False))
         return
     if metric is not None:
         raise UsageError("--metric applies to systems and cells; leave it out to compare all tables of a study")
@@ -44,5 +44,5 @@ def print_comparison(a: str, b: str, metric: str | None, study: str | None) -> N
     page.write_text(
         report_page(f"Study {title}", "", table.notes[0], pd.DataFrame(columns=COLUMNS), [table], {}, {}), "utf-8"
     )
-    print(markdown_table(table))
+    print(markdown_table(table, folded=False))
     print(f"wrote {page}", file=sys.stderr)

@@ -19,7 +19,7 @@ ROOT = CONF.parent
 
 
 class Piece(NamedTuple):
-    source: str  # a report's table in Markdown; if it has several panels, the first
+    source: str  # a report's table in Markdown
     columns: Mapping[str, str]  # its column heads, with their names on the page
 
 
@@ -53,13 +53,13 @@ _FILE = re.compile(r"(This\s+is\s+`((?:conf|src|studies)/[\w/.-]+)`:\n\n```\w+\n
 
 def table_of(piece: Piece) -> str:
     """Return a piece's columns of its table in Markdown; raise UsageError if the table lacks a column."""
-    lines = (ROOT / piece.source).read_text(encoding="utf-8").splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("|"))
-    rows = []
-    for line in lines[start:]:
-        if not line.startswith("|"):
-            break
-        rows.append([field.strip() for field in re.split(r"(?<!\\)\|", line)[1:-1]])
+    blocks = (ROOT / piece.source).read_text(encoding="utf-8").split("\n\n")
+    tables = [
+        [[field.strip() for field in re.split(r"(?<!\\)\|", line)[1:-1]] for line in block.splitlines()]
+        for block in blocks
+        if block.startswith("|")
+    ]
+    rows = max(tables, key=lambda table: len(table[0]))  # the first panel with all columns
     if missing := [head for head in piece.columns if head not in rows[0]]:
         raise UsageError(f"{piece.source} has no column {missing[0]!r}; it has {', '.join(rows[0])}")
     kept = [rows[0].index(head) for head in piece.columns]

@@ -149,7 +149,7 @@ def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, l
     trials.to_csv(begun, index=False, lineterminator="\n")
     begun.replace(folder / LEDGER)
     page = write_sweep(f"{stage} {folder.name}", {folder.name: trials}, folder)
-    print(markdown_table(sweep_table(trials)))
+    print(markdown_table(sweep_table(trials), folded=False))
     if (best := best_of(trials)) is not None:
         print(f"best: {best['cell']}, {metric} {best['value']:.4f}; write it to its recipe: retable adopt {folder}")
     print(f"report: {page}")
@@ -168,7 +168,7 @@ def show(sweeps: Sequence[str]) -> None:
             f"these sweeps have different metrics, {' and '.join(sorted(metrics))}; write sweeps with the same metric"
         )
     for name, trials in by_name.items():
-        print(markdown_table(sweep_table(trials, name)))
+        print(markdown_table(sweep_table(trials, name), folded=False))
     out = folders[0] if len(folders) == 1 else Path("work/sweeps", "-".join(by_name)[:100])
     print(f"report: {write_sweep(' and '.join(by_name), by_name, out)}")
 

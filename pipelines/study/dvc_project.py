@@ -21,6 +21,7 @@ from retable.planning.cell import CHECKPOINT, Cell
 from retable.planning.conf import Conf, strings
 from retable.planning.graph import params_of, params_text, pipeline_of, pipeline_text
 from retable.planning.study import Study, expand
+from retable.reporting.names import display_name
 
 READ = 8_000_000  # bytes of text that training reads: about 2,000 steps of the recipes for two million words
 MOST = 10  # largest number of epochs: on 200 KB of text a GPT was better after 10 than after 5, and worse after 20
@@ -41,7 +42,7 @@ def graph_files(study: Study, folder: Path, root: str) -> dict[Path, str]:
     `root` is the path in front of `study.yaml`; empty in the study's folder.
     """
     with composing():
-        params = params_of(study, {place: data_of(cell) for place, cell in study.cells.items()})
+        params = params_of(study, {place: data_of(cell) for place, cell in study.cells.items()}, display_name)
     library = "code/retable"
     if CHECKOUT is not None and CHECKOUT in (folder, folder.parent.parent):
         library = os.path.relpath(CHECKOUT / "src/retable", folder)

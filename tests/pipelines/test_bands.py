@@ -10,10 +10,11 @@ import yaml
 
 from pipelines.config.project import CONF, STUDIES
 from pipelines.executors.client import python_of
-from pipelines.study.bounds import check, judged
+from pipelines.study.bounds import check
 from retable.core.errors import UsageError
 from retable.planning.conf import Conf
 from retable.planning.study import expand, read_study
+from retable.reporting.claims import check_rows
 from tests.pipelines.conftest import Project
 
 KEY = ["system", "task", "split", "metric"]
@@ -43,13 +44,45 @@ LINEAGE = pd.DataFrame(
 )
 def test_a_band_is_of_a_mean_or_of_a_verdict(band, holds, found):
     system, *expected = band
-    assert [*judged(LINEAGE, [[system, "", "test", "perplexity_word", *expected]])] == [(holds, found)]
+    assert [*check_rows(LINEAGE, [[system, "", "test", "perplexity_word", *expected]])] == [(holds, found)]
 
 
 def test_a_band_is_of_one_row():
     twice = pd.concat([LINEAGE, LINEAGE])
     with pytest.raises(UsageError, match="several rows match lstm test perplexity_word, but a band needs one"):
-        [*judged(twice, [["lstm", "", "test", "perplexity_word", "better"]])]
+        [*check_rows(twice, [["lstm", "", "test", "perplexity_word", "better"]])]
+
+
+NESTING = pd.DataFrame(
+    [("kn5", 1.9, 1.8, 2.0), ("lstm", 0.3, 0.2, 0.4), ("elman", 1.75, 1.6, 1.9)],
+    columns=["system", "mean", "ci_low", "ci_high"],
+).assign(phenomenon="nesting")
+
+
+@pytest.mark.parametrize(
+    ("row", "holds", "found"),
+    [
+        (["lstm", "nesting", "below", "kn5"], True, "0.2 to 0.4, expected below kn5, 1.8 to 2"),
+        (["kn5", "nesting", "above", "lstm"], True, "1.8 to 2, expected above lstm, 0.2 to 0.4"),
+        (["kn5", "nesting", "below", "lstm"], False, "1.8 to 2, expected below lstm, 0.2 to 0.4"),
+        (["elman", "nesting", "below", "kn5"], False, "1.6 to 1.9, expected below kn5, 1.8 to 2"),  # they overlap
+        (["lstm", "nesting", "below", "gpt"], False, "0.2 to 0.4, expected below gpt, nan to nan"),
+        (["kn5", "nesting", 1.5, 2.5], True, "1.9, band 1.5 to 2.5"),
+    ],
+)
+def test_a_comparison_is_of_whole_intervals(row, holds, found):
+    assert [*check_rows(NESTING, [row])] == [(holds, f"{row[0]} nesting = {found}")]
+
+
+def test_a_claim_that_the_numbers_contradict_drifts(tmp_path, forks):
+    claim = {"claim": "LSTMs nest", "holds": {"nesting": [["lstm", "nesting", "below", "kn5"]]}}
+    said = {"corpus": "ptb", "systems": [{"of": "lstm"}], "figure": {"nesting": claim}}
+    (tmp_path / "study.yaml").write_text(yaml.dump(said), encoding="utf-8")
+    (tmp_path / "results").mkdir()
+    for table, code in ((NESTING, 0), (NESTING.assign(ci_low=0, ci_high=[2, 3, 1]), 1)):
+        table.to_csv(tmp_path / "results/nesting.csv", index=False)
+        checked = Project(tmp_path, forks).run("cli.main", "bands")
+        assert checked.returncode == code and "'LSTMs nest': nesting: lstm nesting" in checked.stdout
 
 
 @pytest.mark.parametrize(

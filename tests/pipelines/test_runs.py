@@ -53,7 +53,8 @@ def test_parameters_are_those_that_are_compared(client, run_of):
 def test_what_differs_comes_first_in_a_name(project, run_of):
     small = ["model.d_embedding=8", "model.d_model=8", "epochs=1"]
     project.succeed("finetune", "corpus=grammar_tiny", "task=sentiment", "recipe=encoders/bilstm", *small)
-    assert run_of("from_scratch/grammar_tiny/sentiment-bilstm-1").info.run_name == "bilstm-1 sentiment"
+    task = run_of("from_scratch/grammar_tiny/sentiment-bilstm-1")
+    assert (task.info.run_name, task.data.tags["retable.name"]) == ("bilstm-1 sentiment", "BiLSTM")
     assert run_of("tokenize/grammar_tiny/word").info.run_name == "tokenize word grammar_tiny"
 
 

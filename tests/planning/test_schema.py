@@ -48,7 +48,7 @@ STUDY = {
     "scaling": "cpu",
     "question": "Is it better?",
     "answer": "Yes, {lstm_2: test/perplexity_word|.2f}.",
-    "figure": {"phenomena-grammar": "It is better"},
+    "figure": {"x": {"claim": "It is better", "holds": {"perplexity": [["lstm_2", "nesting", "below", "kn5"]]}}},
     "cost": "5 minutes",
     "more_seeds": "more",
     "notes": {"grammar": {"lstm_2": "two epochs"}},
@@ -78,6 +78,8 @@ PLACES = [
     *(("label_efficiency", key) for key in STUDY["label_efficiency"]),
     *((key, name) for key in ("adaptations", "benchmarks", "texts", "mixtures") for name in STUDY[key]),
     *(("bands", "perplexity", 0, number) for number in range(6)),
+    *(("figure", "x", key) for key in ("claim", "holds")),
+    *(("figure", "x", "holds", "perplexity", 0, number) for number in range(4)),
 ]
 
 

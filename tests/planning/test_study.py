@@ -209,12 +209,13 @@ def test_settings_are_in_params_as_they_are_said():
     params = yaml.safe_load(params_text(params_of(study, dict.fromkeys(study.cells, ())), "study.yaml"))
     entry = params["pretrain"]["lstm-1"]
     assert settings_of(entry) == study.cells["pretrain/ptb/lstm-1"].settings
-    assert entry["of"] == {"out": "ptb/lstm-1", "reads": ["outputs/tokenize/ptb/word"]}
+    assert entry["of"] == {"out": "ptb/lstm-1", "reads": ["outputs/tokenize/ptb/word"], "name": "lstm"}
     assert entry["model"]["d_model"] == 64
     said = yaml.safe_load(pipeline_text(pipeline_of(study, params, ["code"], "code/retable"), "study.yaml"))
     assert said["stages"]["pretrain"] == {
         "foreach": "${pretrain}",
         "do": {
+            "desc": "${item.of.name}",
             "cmd": "python -m pipelines.pretrain @outputs/plan/pretrain/${item.of.out}.yaml",
             "deps": ["outputs/plan/pretrain/${item.of.out}.yaml", "${item.of.reads[0]}"],
             "outs": ["outputs/pretrain/${item.of.out}"],

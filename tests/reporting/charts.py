@@ -1,7 +1,9 @@
 """The data, marks and texts of a chart."""
 
+import re
 import xml.etree.ElementTree as ElementTree
 
+import numpy as np
 import pandas as pd
 
 from retable.reporting.figures import svg_of
@@ -49,6 +51,10 @@ def ends(figure):
     return dict(zip(rows["system"], rows["y"], strict=True))
 
 
+def subtitle(figure):
+    return " ".join(specified(figure)["title"]["subtitle"])
+
+
 def marks(specification, kind):
     """The parts of a specification that draw marks of a kind."""
     if isinstance(specification, list):
@@ -62,4 +68,47 @@ def marks(specification, kind):
 
 def texts(figure):
     elements = ElementTree.fromstring(drawn(figure)).iter("{http://www.w3.org/2000/svg}text")
-    return ["".join(element.itertext()) for element in elements]
+    return [" ".join(part.strip() for part in element.itertext()) for element in elements]
+
+
+def boxes(svg, font, bold):
+    """The texts of an SVG, each with the corners that its lines have in a font, (4, 2), and the canvas (4,)."""
+    root = ElementTree.fromstring(svg)
+    found: list = []
+    _box(root, np.eye(3), {"normal": font, "bold": bold}, found)
+    return found, np.array(root.get("viewBox").split(), dtype=float)
+
+
+def _box(element, place, fonts, found):
+    for kind, numbers in re.findall(r"(translate|rotate)\(([^)]*)\)", element.get("transform", "")):
+        values = [float(number) for number in numbers.split(",")]
+        turn = np.radians(values[0]) if kind == "rotate" else 0
+        shift = (values[0], values[1]) if kind == "translate" else (0, 0)
+        step = [[np.cos(turn), -np.sin(turn), shift[0]], [np.sin(turn), np.cos(turn), shift[1]], [0, 0, 1]]
+        place = place @ np.array(step)
+    if not element.tag.endswith("}text"):
+        for inner in element:
+            _box(inner, place, fonts, found)
+        return
+    size, y = float(element.get("font-size").removesuffix("px")), 0.0
+    font = fonts[element.get("font-weight") or "normal"]
+    for line in [*element] or [element]:
+        y += float(line.get("dy", 0)) if line is not element else 0
+        text = "".join(line.itertext()).strip()
+        width = size * font.getlength(text) / font.size
+        x = -width * {"middle": 0.5, "end": 1}.get(element.get("text-anchor"), 0)
+        low, high = y - 0.75 * size, y + 0.15 * size
+        corners = np.array([[x, low, 1], [x + width, low, 1], [x + width, high, 1], [x, high, 1]])
+        if text:
+            found.append((text, size, (corners @ place.T)[:, :2]))
+
+
+def overlap(one, other):
+    """Whether two rectangles overlap: no side of either separates them."""
+    for sides in (one, other):
+        for i in (0, 1):
+            axis = sides[i + 1] - sides[i]
+            first, second = one @ axis, other @ axis
+            if first.max() <= second.min() or second.max() <= first.min():
+                return False
+    return True

@@ -42,15 +42,20 @@ def lines(table: Table, panel: str) -> list[dict[str, Value]]:
 
 
 def fields(table: Table, panel: str) -> dict[str, dict[str, Value]]:
-    """Return the fields of each row, by its label, by the columns' names."""
-    return {row[heads(table)[0]].text: row for row in lines(table, panel)}
+    """Return the fields of each row, by its system's key or its label, by the columns' names."""
+    return {of(row[heads(table)[0]]): row for row in lines(table, panel)}
 
 
 def shown(table: Table, panel: str) -> dict[str, dict[str, str]]:
     """Return the texts of `fields`."""
-    return {label: {name: value.text for name, value in row.items()} for label, row in fields(table, panel).items()}
+    return {label: {name: of(value) for name, value in row.items()} for label, row in fields(table, panel).items()}
 
 
 def texts(table: Table, panel: str) -> list[list[str]]:
     """Return the texts of each row."""
-    return [[value.text for value in row.values] for row in table.panels[panel]]
+    return [[of(value) for value in row.values] for row in table.panels[panel]]
+
+
+def of(value: Value) -> str:
+    """Return the key of a value with a display name, otherwise its text."""
+    return value.key or value.text

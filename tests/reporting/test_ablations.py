@@ -66,14 +66,14 @@ def test_equal_seeds_are_pairs(compare):
     margin = stats.t.ppf(0.975, 2) * 0.1 / math.sqrt(3)
     assert rows.loc["bert", ["ci_low", "ci_high"]].tolist() == pytest.approx([0.6 - margin, 0.6 + margin])
     assert [[(value.text, value.spread) for value in row.values] for row in table.panels["grammar"]] == [
-        [("bert", ""), ("3", ""), ("0.6000", "0.1000"), ("0.3516 to 0.8484", ""), ("", ""), ("", "")],
+        [("BERT", ""), ("3", ""), ("0.6000", "0.1000"), ("0.3516 to 0.8484", ""), ("", ""), ("", "")],
         [
             ("no_pairs", ""), ("3", ""), ("0.5500", "0.0990"), ("0.3041 to 0.7959", ""), ("-0.0500", ""),
             (f"{low:+.4f} to {high:+.4f}", ""),
         ],
     ]  # fmt: skip
     assert sentence(table) == (
-        "Holds, where higher is better: bert less no_pairs is +0.0500 "
+        "Holds, where higher is better: BERT less no_pairs is +0.0500 "
         f"(95 % interval {-high:.4f} to {-low:.4f}, over 3 pairs of seeds)."
     )
     assert table.notes[0].endswith(COMPARISON["claim"]) and table.name == "ablation-pairs"
@@ -107,7 +107,7 @@ def test_the_interval_of_the_difference_decides(compare, gain, claim, verdict):
     (told,) = set(rows["verdict"])
     finding = f"differs from no_pairs by {gain:.4f}" if "alike" in claim else f"less no_pairs is {gain:+.4f}"
     start, interval = sentence(table).split(" (95 % interval ")
-    assert start == f"{told}, where {claim.get('better', 'higher')} is better: bert {finding}"
+    assert start == f"{told}, where {claim.get('better', 'higher')} is better: BERT {finding}"
     assert told.startswith(verdict) and "over 3 pairs of seeds)" in interval
     assert "margin" not in claim or interval.endswith(f", and {claim['margin']:g} counts as none.")
     low, high = (float(end) for end in interval.split(",")[0].split(" to "))
@@ -132,13 +132,13 @@ def test_a_claim_of_several_holds_where_each_does(compare, pairs, verdict):
     table, rows = compare(values, systems=[*values], holds=[pair.split(" ") for pair in pairs])
     assert set(rows["verdict"]) == {verdict} and sentence(table).startswith(f"{verdict}, ")
     assert sentence(table).count(" less ") == len(pairs)
-    assert "bert less no_pairs is +0.0520" in sentence(table)
+    assert "BERT less no_pairs is +0.0520" in sentence(table)
     assert rows.loc["same", "difference"] == pytest.approx(-0.001 / 3)  # to the first system, whatever was claimed
 
 
 def test_one_run_decides_nothing(compare):
     table, rows = compare({"bert": {1: 0.9}, "no_pairs": {1: 0.1}})
-    told = "Undecided at this scale, where higher is better: bert less no_pairs is +0.8000 (too few runs)."
+    told = "Undecided at this scale, where higher is better: BERT less no_pairs is +0.8000 (too few runs)."
     assert sentence(table) == told
     assert rows.loc["no_pairs", "difference"] == pytest.approx(-0.8)
     assert rows[["ci_low", "difference_low"]].isna().all(axis=None)

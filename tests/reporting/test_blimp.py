@@ -5,10 +5,12 @@ import math
 import pandas as pd
 import pytest
 
+from retable.reporting.names import display_name
 from retable.reporting.tables import write_tables
 from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, framed
 from tests.reporting.specifications import shown as cells
 
+KN5 = "Kneser–Ney 5-gram (modified)"
 PARADIGMS = {"wh_island": "island_effects", "adjunct_island": "island_effects", "ellipsis_n_bar_1": "ellipsis"}
 
 
@@ -51,21 +53,24 @@ def test_phenomena_beside_the_published(write_blimp, tmp_path):
         *("pairs of known words", "pairs that the vocabulary makes equal"),
     ]
     islands = rows["island effects"]
-    assert [*islands][1:5] == ["kn5 accuracy", "kn5 95 % interval", "lstm accuracy", "lstm 95 % interval"]
-    assert (islands["kn5 accuracy"], islands["lstm accuracy"]) == ("35.0", "75.0")
+    assert [*islands][1:5] == [f"{KN5} accuracy", f"{KN5} 95 % interval", "LSTM accuracy", "LSTM 95 % interval"]
+    assert (islands[f"{KN5} accuracy"], islands["LSTM accuracy"]) == ("35.0", "75.0")
     # three paradigms, which are blocks, tell nothing of others
-    assert (rows["overall"]["kn5 accuracy"], rows["overall"]["kn5 95 % interval"]) == ("33.3", "")
-    assert rows["overall"]["lstm accuracy"] == "83.3"
-    assert rows["pairs of known words"]["kn5 accuracy"] == "26.7"
+    assert (rows["overall"][f"{KN5} accuracy"], rows["overall"][f"{KN5} 95 % interval"]) == ("33.3", "")
+    assert rows["overall"]["LSTM accuracy"] == "83.3"
+    assert rows["pairs of known words"][f"{KN5} accuracy"] == "26.7"
     assert [*islands][5:] == [
-        *("published 5-gram, Gigaword", "published Transformer-XL, WikiText-103", "published LSTM, Wikipedia"),
-        *("published GPT-2, WebText", "published human, people"),
+        f"published {display_name(name)}, {corpus}"
+        for name, corpus in (
+            *(("5-gram", "Gigaword"), ("Transformer-XL", "WikiText-103"), ("LSTM", "Wikipedia")),
+            *(("GPT-2", "WebText"), ("human", "people")),
+        )
     ]
     assert [*rows["overall"].values()][5:] == ["61.2", "69.6", "69.8", "83.0", "88.6"]
     assert [*islands.values()][5:] == ["57.2", "48.3", "46.6", "72.7", "84.9"]
     (row,) = [row for row in table.panels["ptb"] if row.values[0].text == "overall"]
     assert row.apart and not row.values[3].bold and not row.values[1].bold and row.values[3].spread == "4.7"
-    assert {name: row["kn5 accuracy"] for name, row in cells(paradigms, "ptb").items()} == {
+    assert {name: row[f"{KN5} accuracy"] for name, row in cells(paradigms, "ptb").items()} == {
         "adjunct island": "50.0", "ellipsis n bar 1": "30.0", "wh island": "20.0"
     }  # fmt: skip
     wh = pd.read_csv(tmp_path / "blimp-paradigms.csv").set_index(["system", "split"]).loc[("kn5", "wh_island")]

@@ -40,10 +40,10 @@ def test_what_became_of_each_number():
     assert len(aggregates([BEFORE, BEFORE, "system,corpus\na,b\n", "layer,share\n1,0.5\n"])) == 4
     assert aggregates([]).empty
     table = changes_table(changes(aggregates([BEFORE]), aggregates([AFTER])), NAMES)
-    text = markdown_table(table)
+    text = markdown_table(table, folded=False)
     rows = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][2:]
-    assert rows == ["lstm", "gpt", "new", "old"]
-    lstm = next(line for line in text.splitlines() if "| lstm" in line)
+    assert rows == ["LSTM (`lstm`)", "GPT (`gpt`)", "new", "old"]
+    lstm = next(line for line in text.splitlines() if "| LSTM" in line)
     assert [part.strip() for part in lstm.split("|")[4:9]] == ["9.27", "9.10 to 9.40", "9.50", "+0.23", "**moved**"]
     assert "Of 5 numbers: 1 moved, 1 within the interval, 1 new, 1 gone, 1 the same." in text
     same = markdown_table(changes_table(changes(aggregates([BEFORE]), aggregates([BEFORE])), NAMES))

@@ -10,6 +10,8 @@ import pytest
 from pipelines.app.rendering import write_results
 from pipelines.config.project import STUDIES, enter_project
 from pipelines.study.compose import set_study
+from retable.reporting.figures import svg_of
+from retable.reporting.report import figures_of_tables
 from retable.reporting.results import CELL, references_of
 from retable.reporting.verdicts import ELSEWHERE, NOT_RUN
 from tests.reporting.specifications import REFERENCES
@@ -40,6 +42,12 @@ def test_a_row_that_no_study_runs_says_why(shown):
     reasons = REFERENCES.set_index(CELL)["not_run"]
     assert alone and {cell for cell in alone if not reasons[cell]} == set()
     assert {cell for cell in run if cell in reasons.index and reasons[cell]} == set()
+
+
+def test_tables_give_the_committed_figures_of_a_study_without_records():
+    """If they do not, and the change is meant: `retable report ptb`."""
+    (figure,) = figures_of_tables(STUDIES / "ptb/results").items()
+    assert svg_of(figure[1]) == (STUDIES / f"ptb/results/{figure[0]}.svg").read_text(encoding="utf-8")
 
 
 def git(*command):

@@ -11,6 +11,7 @@ from retable.metrics.regression import fit_power
 from retable.reporting import diagnostics
 from retable.reporting.diagnostic_figures import diagnostic_figures
 from retable.reporting.markup import markdown_table
+from retable.reporting.names import display_name
 from retable.reporting.results import read_result
 from tests.reporting import charts
 from tests.reporting.specifications import of_rows
@@ -102,8 +103,8 @@ def test_gradients_table(write):
     ]
     ((table, _),) = of_rows("gradients", diagnostics.gradients_rows(map(read_result, folders)))
     rows = [[value.text for value in row.values] for row in table.panels["ptb"]]
-    assert rows[0] == ["elman", "2", "0.500", "1.0", "0.990", "65", "0.5", "1.5", "20", "12"]
-    assert [row[0] for row in rows] == ["elman", "lstm", "chaos"]
+    assert rows[0] == ["Elman RNN", "2", "0.500", "1.0", "0.990", "65", "0.5", "1.5", "20", "12"]
+    assert [row[0] for row in rows] == ["Elman RNN", "LSTM", "chaos"]
     assert rows[1][3] == f"{math.log(2) / -math.log(0.9):.1f}" and rows[2][3] == "inf"
     spreads = [row.values[2].spread for row in table.panels["ptb"]]
     assert spreads == [f"{math.dist([0.4], [0.6]) / math.sqrt(2):.3f}", "", ""]  # of one seed none
@@ -123,8 +124,8 @@ def test_sampling_table_leaves_out_what_was_not_measured(write):
     ]
     folders.append(write("evaluate", "grammar/noise-1-sampling", "noise", 1, {}, sampling=sampling(float("nan"))))
     ((table, frame),) = of_rows("sampling", diagnostics.sampling_rows(map(read_result, folders)))
-    assert [*table.panels] == ["true distribution (oracle)", "lstm", "noise"]
-    lstm, noise = table.panels["lstm"], table.panels["noise"]
+    assert [*table.panels] == ["true distribution (oracle)", "LSTM", "noise"]
+    lstm, noise = table.panels["LSTM"], table.panels["noise"]
     assert [row.values[0].text for row in lstm] == ["temperature 0.5", "temperature 1"]
     assert [value.text for value in lstm[0].values[1:4]] == ["25.0", "2.50", "30.0"]
     assert noise[0].values[2].text == ""
@@ -184,16 +185,18 @@ def test_figures_have_the_numbers_of_each_system(diagnosed, phenomena):
         "scaling": ["cpu"],
     }  # fmt: skip
     figures = {kind: next(iter(each.values())) for kind, each in made.items()}
-    named = {kind: ["gru", "lstm"] for kind in ("positions", "gradients", "sampling")}
-    for kind, names in (named | {"phenomena": [*EXCESS], "scaling": ["self-attentive: 2.00"]}).items():
+    named = {kind: ["GRU", "LSTM"] for kind in ("positions", "gradients", "sampling")}
+    for kind, names in (
+        named | {"phenomena": [*map(display_name, EXCESS)], "scaling": ["self-attentive: 2.00"]}
+    ).items():
         assert {*names} <= {*charts.texts(figures[kind])}, kind
-    bars = charts.table(figures["phenomena"], "phenomenon").set_index(["system", "phenomenon"])
+    bars = pd.concat(charts.tables(figures["phenomena"], "phenomenon")).set_index(["system", "phenomenon"])
     for cell in diagnostics.phenomena_frame(by_system(phenomena)).itertuples():
         bar = bars.loc[cell.system, cell.phenomenon]
         numbers = [cell.mean, cell.ci_low, cell.ci_high]
         assert bar[["mean", "ci_low", "ci_high"]].tolist() == pytest.approx(numbers, rel=1e-4)
-    (drawn,) = charts.marks(charts.specified(figures["phenomena"]), "bar")
-    assert drawn["encoding"]["y"]["sort"] == ["kn5", "lstm", "gpt"]  # by their totals
+    drawn = charts.marks(charts.specified(figures["phenomena"]), "bar")
+    assert [each["encoding"]["y"]["sort"] for each in drawn] == [["kn5", "lstm", "gpt"]] * 5  # by their totals
     (sentences,) = figures["positions"].concat
     for system in ("gru", "lstm"):
         assert charts.line(sentences, system) == ([*range(1, 9)], pytest.approx([5 / k for k in range(1, 9)], rel=1e-4))

@@ -43,7 +43,7 @@ def test_increase_and_share_of_the_error_with_the_interval_over_seeds(write):
     differences = [b - a for a, b in zip(before, after, strict=True)]
     low, high = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
     assert {name: (value.text, value.spread) for name, value in own.items() if name not in ("Task", "Metric")} == {
-        "Split": ("test", ""), "Baseline": ("bilstm", ""), "With ELMo": ("bilstm_elmo", ""), "Runs": ("3", ""),
+        "Split": ("test", ""), "Baseline": ("BiLSTM", ""), "With ELMo": ("BiLSTM + ELMo", ""), "Runs": ("3", ""),
         "Score baseline": ("81.0", "1.0"), "Score + ELMo": ("85.8", "0.7"), "Increase absolute": ("+4.8", ""),
         "Increase 95 % interval": (f"{100 * low:+.1f} to {100 * high:+.1f}", ""),
         "Increase relative, %": (f"{100 * sum(differences) / 3 / 0.19:+.1f}", ""), "Source": ("", ""),

@@ -9,7 +9,7 @@ from retable.reporting.heat_map import FAINT
 from retable.reporting.learning_curves import DECAY, ENOUGH, NOISE, learning_curves, still_falling
 from retable.reporting.results import read_result
 from retable.reporting.vectors import planes
-from tests.reporting.charts import ends, line, marks, specified, table, tables, texts
+from tests.reporting.charts import ends, line, marks, specified, subtitle, table, tables, texts
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def write_losses(write_run):
 def test_a_loss_that_was_still_falling_is_noted(curves, falls, write_losses):
     runs = [write_losses("lstm", seed, [6.0] * len(each), each) for seed, each in enumerate(curves, 1)]
     runs.append(write_losses("gpt", 1, [6.0] * 3, [4.0, 4.0, 4.0]))
-    said = f"lstm on grammar: {10 * (len(curves[0]) - 1)} steps; the validation loss was still falling"
+    said = f"LSTM on grammar: {10 * (len(curves[0]) - 1)} steps; the validation loss was still falling"
     assert still_falling(runs) == [f"{said}, by {fall:.2f} nats in the last steps" for fall in [falls] if fall]
 
 
@@ -63,7 +63,7 @@ def test_training_losses_are_smoothed_means_in_the_band_of_the_seeds(write_losse
     np.testing.assert_allclose(training["high"], np.max(smooth, axis=1), rtol=1e-4)
     assert validation["y"].tolist() == [4.5, 2.5] and validation["low"].tolist() == [4, 2]
     assert ends(figure) == {"lstm": pytest.approx(np.mean(smooth[-1]), rel=1e-4)}  # of the line, and not of the points
-    assert f"decay {DECAY}" in specified(figure)["title"]["subtitle"]
+    assert f"decay {DECAY}" in subtitle(figure)
     assert len(marks(specified(figure), "area")) == 1
     assert not marks(learning_curves(runs[:1])["pretrain · grammar"].to_dict(), "area")  # of a single seed no band
 
@@ -85,7 +85,7 @@ def test_training_loss_stands_in_and_no_curve_is_no_figure(write_losses, write_r
     frame.to_csv(folder / "curve.csv", index=False)
     figures = learning_curves([write_losses("lstm", 1, [], [6.0, 5.0]), read_result(folder)])
     assert list(figures) == ["embed · grammar", "pretrain · grammar"]
-    assert figures["embed · grammar"].to_dict()["title"]["subtitle"].startswith("line: training loss")
+    assert "line: training loss" in subtitle(figures["embed · grammar"])
     frame.assign(metric="train/accuracy").to_csv(folder / "curve.csv", index=False)
     assert learning_curves([read_result(folder)]) == {}
     folder = write_run("finetune", "grammar/bert-1", "bert", 1, {"cola/test/matthews": 0.5})
@@ -103,7 +103,7 @@ def test_planes_join_their_pairs(write_plane):
     ]
     (figure,) = planes(read_result(folder) for folder in folders).values()
     specification = specified(figure)
-    assert [panel["title"] for panel in specification["concat"]] == ["glove", "skipgram"]
+    assert [panel["title"] for panel in specification["concat"]] == ["GloVe", "Skip-gram"]
     assert [mark["encoding"]["detail"]["field"] for mark in marks(specification, "line")] == ["pair"] * 2
     glove, skipgram = tables(figure, "word")
     for number, pair in glove.groupby("pair"):
@@ -112,7 +112,7 @@ def test_planes_join_their_pairs(write_plane):
     heights = glove.set_index("word")["place"]
     assert abs(heights["word00"] - heights["word10"]) > 0.05  # the dots nearly coincide, their names must not
     assert heights[["word01", "word11"]].tolist() == pytest.approx([2.0, 0.0])
-    assert {"word00", "word11", "glove"} <= set(texts(figure))
+    assert {"word00", "word11", "GloVe"} <= set(texts(figure))
     assert planes([]) == {}
 
 

@@ -108,7 +108,7 @@ def test_published_rows_stand_apart_with_averages_over_the_tasks_that_were_run(f
     table, _ = tables_of(folders, notes={"glue": {"bilstm": "a smaller one"}})["glue"]
     assert fields(table)["bilstm"]["Note"].text == "a smaller one"
     assert fields(table)["ST BiLSTM"]["Note"].text == "needs vectors of 840 billion words (GloVe)"
-    names = [row.values[0].text for row in table.panels["glue"]]
+    names = [row.values[0].key for row in table.panels["glue"]]
     assert names[:3] == ["bilstm", "bilstm_attention", "bilstm_elmo"]
     assert [row.apart for row in table.panels["glue"]] == [False] * 3 + [True] + [False] * (len(names) - 4)
     published = fields(table)["ST BiLSTM"]

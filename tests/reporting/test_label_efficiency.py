@@ -59,7 +59,7 @@ def test_the_claim_holds_where_it_does_at_every_number(write, ten_thousand, verd
     claim, finding = notes.split("\n")
     assert claim == f"Claim: {SETTINGS['claim']}"
     assert finding.startswith(f"Sentiment: {verdict}")
-    assert "bert_pretrained_100_labels less bert_100_labels is +10.3 (95 % interval " in finding
+    assert "BERT, pretrained, 100 labels less BERT, 100 labels is +10.3 (95 % interval " in finding
     assert finding.count(" less ") == 2
 
 
@@ -99,4 +99,4 @@ def test_the_figure_has_both_lines_and_the_optimum(write):
     # the intervals stand beside each other
     assert line(figure, "bert")[0][0] < 100 < line(figure, "bert_pretrained")[0][0]
     assert ends(figure)["Bayes-optimal"] == pytest.approx(90)
-    assert {"bert", "bert_pretrained", "Bayes-optimal", "100", "10,000"} <= set(texts(figure))
+    assert {"BERT", "BERT, pretrained", "Bayes-optimal", "100", "10,000"} <= set(texts(figure))

@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retable.reporting.figures import COLOURS, INK
-from retable.reporting.lines import NAME, POINTS, Look, Scale, apart, line_panel, round_ticks, stacked
+from pipelines.config.project import CONF
+from retable.planning.conf import Conf
+from retable.reporting.figures import COLOURS, FAINT, LINE, SHADES, colours, family, family_colours
+from retable.reporting.lines import POINTS, Look, Scale, apart, line_panel, round_ticks, stacked
 from tests.reporting.charts import drawn as drawn_of
 from tests.reporting.charts import line, marks, specified, table, tables, texts
 
@@ -22,12 +24,12 @@ def lines_of(systems, n=5, **more):
 
 
 def test_names_keep_their_distance_and_stay_near():
-    places = apart([10, 100, 101, 250], 260)
+    places = apart([10, 100, 101, 250], 260, LINE)
     assert places[[0, 3]].tolist() == pytest.approx([10, 250])
-    assert places[2] - places[1] == pytest.approx(NAME) and places[1:3].mean() == pytest.approx(100.5)
-    crowded = apart([259, 260, 258], 260)
+    assert places[2] - places[1] == pytest.approx(LINE) and places[1:3].mean() == pytest.approx(100.5)
+    crowded = apart([259, 260, 258], 260, LINE)
     assert crowded.max() <= 260 and crowded.argsort().tolist() == [2, 0, 1]
-    assert np.diff(np.sort(crowded)).min() >= NAME - 1e-9
+    assert np.diff(np.sort(crowded)).min() >= LINE - 1e-9
 
 
 @pytest.mark.parametrize("is_log", [False, True])
@@ -77,10 +79,13 @@ def test_more_systems_than_colours_have_a_panel_each_before_the_others():
     others = table(figure, "other")
     assert set(others["other"]) == set(names)
     behind, own = marks(specification, "line")
-    assert behind["encoding"]["color"]["value"] == INK and behind["encoding"]["detail"]["field"] == "other"
-    assert "data" not in own and set(own["encoding"]["color"]["scale"]["range"]) == {COLOURS[0], INK}
+    assert behind["encoding"]["color"]["value"] == FAINT and behind["encoding"]["detail"]["field"] == "other"
+    assert "data" not in own and set(own["encoding"]["color"]["scale"]["range"]) == {
+        *family_colours(["system_0"]).values(),
+        FAINT,
+    }
     # each panel has the lines of all others and its own
-    assert len(re.findall(f'stroke="{INK}"[^>]* opacity="0.25"', drawn_of(figure))) == len(names) ** 2
+    assert len(re.findall(f'stroke="{FAINT}"[^>]* opacity="0.25"', drawn_of(figure))) == len(names) ** 2
     assert not tables(figure, "place")
     assert "facet" not in line_panel(lines_of(names[:-1]), X, Y, {"": Look()}).to_dict()
 
@@ -103,3 +108,37 @@ def test_stacked_panels_of_many_systems_tell_numbers_where_the_pointer_is():
     for param, (view,) in watched.items():
         assert hovered[view]["encoding"]["opacity"]["condition"][0]["param"] == param
     assert drawn_of(figure).count("system_0") >= 2
+
+
+def test_families_keep_their_colours_and_shades_tell_their_systems_apart():
+    alone, all_of = colours(["kn5"]), colours(["gpt", "kn3", "kn5", "mine", "other_gpt"])
+    assert all_of["kn3"] == alone["kn5"] and len({*all_of.values()}) == 5
+    assert all_of["gpt"] in family_colours(["gpt_ptb"]).values() and all_of["mine"] not in family_colours(all_of)
+    assert colours(["lstm", "gru", "elman", "rnn"][:SHADES]) and colours(["lstm", "gru", "elman", "rnn"]) is None
+
+
+PACKAGES = {
+    "n-grams": "ngram additive good_turing maximum_entropy sparse_nonnegative_matrix pruning cache interpolated",
+    "feed-forward": "fixed_window log_bilinear gated_convolution bag_of_words convolutional_encoder lenet "
+    "residual_convolutional_encoder window_tagger",
+    "recurrent": "recurrent stacked_recurrent awd_lstm character_lstm elmo bilstm bilstm_attention tagger elmo_tagger "
+    "elmo_features bidaf mention_ranker",
+    "Transformer decoder": "gpt gpt_special_tokens transformer_xl",
+    "Transformer encoder": "bert vit",
+    "encoder–decoder": "t5 transformer_encoder_decoder rnn_encoder_decoder convolutional_encoder_decoder",
+    "word vectors": "skipgram cbow glove fasttext",
+}
+
+
+def test_the_family_of_a_recipe_is_that_of_its_model():
+    """The names, by which a family is chosen, agree with the classes."""
+    expected = {module: name for name, modules in PACKAGES.items() for module in modules.split()}
+    wrong = {}
+    conf = Conf(CONF)
+    for file in CONF.glob("recipe/*/[!_]*.yaml"):
+        model = conf.recipe(file.stem)["choices"].get("model")
+        target = conf.says("model", model)["_target_"] if model else ""
+        module = target.rpartition(".")[0].rpartition(".")[2]
+        if family(file.stem) != expected.get(module, family(file.stem)):
+            wrong[file.stem] = family(file.stem), module
+    assert wrong == {}

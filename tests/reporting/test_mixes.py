@@ -79,7 +79,7 @@ def test_the_figure_has_a_square_a_task_and_layer(folders):
     figures = mixes_figures(frame_of(folders))
     assert [*figures] == ["glue", "grammar_pos"]
     cola = (shares_of(0, 1, 0) + shares_of(0, 2, -1)) / 2
-    squares = table(figures["glue"], "apart").pivot(index="name", columns="column", values="apart")
+    squares = table(figures["glue"], "apart").pivot(index="system", columns="column", values="apart")
     np.testing.assert_allclose(squares.loc["CoLA", ["layer 0", "layer 1", "layer 2"]], cola - 1 / 3, rtol=1e-4)
     np.testing.assert_allclose(squares.loc["sst5", ["layer 0", "layer 1", "layer 2"]], 0, atol=1e-12)
     (square,) = marks(figures["glue"].to_dict(), "rect")

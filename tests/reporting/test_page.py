@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.markup import Column, Row, Table, Value, markdown_table
+from retable.reporting.names import meaning
 from retable.reporting.page import report_page
 from retable.reporting.provenance import Entry, commit_page
 from retable.reporting.results import COLUMNS
@@ -92,14 +93,14 @@ def test_every_link_leads_somewhere_in_the_page():
 
 def test_notes_and_verdicts_are_counted_over_the_rows_that_can_have_one():
     page = page_of(table())
-    judged = (("pass", 2, "within the"), ("pass", 1, "within it, by another"), ("fail", 1, ""), ("unrun", 1, ""))
-    for kind, count, meaning in judged:
-        assert f'<li class="{kind}"><b>{count}</b>{meaning}' in page
-    assert "<li>lstm on ptb, test perplexity_word: 118.00, published 114.5 ± 2 (Zaremba et al. 2014)</li>" in page
+    judged = (("pass", 2, "within the"), ("pass", 1, "within it, with another"), ("fail", 1, ""), ("unrun", 1, ""))
+    for kind, count, text in judged:
+        assert f'<li class="{kind}"><b>{count}</b>{text}' in page
+    assert "<li>LSTM on ptb, test perplexity_word: 118.00, published 114.5 ± 2 (Zaremba et al. 2014)</li>" in page
     assert "<ul class=verdicts>" not in report_page("s", "", "", frame(("n/a", "n/a")), [table()], {}, {})
     page = page_of(table())
     assert page.count(NOTE) == 1 and page.count('href="#note-perplexity-1"') == 2
-    assert "2 published rows that no run here stands beside" in page
+    assert "2 published rows not run here" in page
     run, unrun = page.split("<details class=unrun>")
     assert "published_<wbr>large" not in run and "published_<wbr>large" in unrun
 
@@ -166,13 +167,36 @@ def test_a_heading_sorts_the_filter_filters_and_plus_shows_all_of_a_row(opened):
     assert page.get_by_text("published_medium").is_visible()
 
 
-@pytest.mark.parametrize(("width", "seen"), [(1280, 5), (390, 4)])
-def test_the_first_columns_are_seen_without_scrolling_sideways(opened, width, seen):
+@pytest.mark.parametrize(("width", "seen"), [(1280, 5), (390, 4), (300, 3)])
+def test_the_first_columns_fit_the_page_and_a_button_opens_all(opened, width, seen):
     page = opened(page_of(table()), width)
     heads = page.locator("section.table .sorts").first.locator("thead tr").last.locator("th:visible")
-    right = [box["x"] + box["width"] for box in (heads.nth(i).bounding_box() for i in range(seen))]
-    assert max(right) <= width
-    assert page.evaluate("document.documentElement.scrollWidth") == width
+    box = page.locator(".scroll").first
+    fits, page_fits = "box => box.scrollWidth <= box.clientWidth", f"document.documentElement.scrollWidth == {width}"
+    assert heads.count() == seen and box.evaluate(fits) and page.evaluate(page_fits)
+    assert heads.filter(has_text="PPL/word").first.get_attribute("title") == meaning("PPL/word")
+    every = page.get_by_role("button", name="All 9 columns")
+    every.click()
+    assert heads.count() == 9 and page.evaluate(page_fits) and (width > 390) == box.evaluate(fits)
+    page.get_by_role("button", name="Fewer columns").click()
+    assert heads.count() == seen and every.is_visible()
+
+
+def test_a_display_name_is_followed_by_its_key():
+    shown = replace(table(), panels={"ptb": [Row([Value("Elman RNN", key="elman"), *[Value("1")] * 9])]})
+    assert "Elman RNN <code class=key>elman</code>" in page_of(shown)
+    assert "| Elman RNN (`elman`) |" in markdown_table(shown)
+
+
+def test_a_table_in_markdown_has_seven_columns_and_all_below_a_fold():
+    wide = replace(table(), lead=())
+    first, fold, every = re.split("(<details>)", markdown_table(wide), maxsplit=1)
+    assert first.count("---") and fold and "<summary>All 10 columns</summary>" in every
+    tested = [f"Test {title}" for title in ("PPL/word", "95 % interval", "published", "verdict")]
+    heads = ["System", "Validation PPL/word", "Validation bits", *tested]
+    shown = [next(line for line in text.splitlines() if line.startswith("| System")) for text in (first, every)]
+    columns = [[head.strip() for head in line.strip("| ").split(" | ")] for line in shown]
+    assert columns == [heads, [column.name for column in wide.columns]]
 
 
 def test_a_number_opens_all_runs_that_made_it(opened):

@@ -78,7 +78,7 @@ def test_no_system_owns_a_bound_and_other_tables_see_none(held_out, write_likeli
     out = tmp_path / "results"
     tables = write_report("small", {"evaluate": [*held_out, likelihood]}, out, SPECIFICATIONS)
     assert [table.name for table in tables] == ["perplexity", "held_out"]
-    assert [row.values[0].text for row in tables[0].panels["grammar"]] == ["gpt"]
+    assert [row.values[0].text for row in tables[0].panels["grammar"]] == ["GPT"]
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["oracle"] == pytest.approx(BOUND | PAIRS)
     assert metrics["bert"]["held_out/masked_accuracy"] == 0.4
@@ -112,8 +112,8 @@ def test_senses_by_layer(senses, tmp_path):
     (table,) = write_tables(senses, SPECIFICATIONS, tmp_path / "results")
     rows = [[(value.text, value.spread) for value in row.values] for row in table.panels["grammar"]]
     assert [row[1][0] for row in rows] == [*map(str, range(11)), "0", "1", "2", ""]  # 10 behind 9
-    assert rows[10][0] == ("bert", "") and rows[10][4:] == [("95.0", ""), ("85.0", "")]
-    assert rows[12] == [("elmo", ""), ("1", ""), ("2", ""), ("400", ""), ("85.0", "7.1"), ("75.0", "7.1")]
+    assert rows[10][0] == ("BERT", "") and rows[10][4:] == [("95.0", ""), ("85.0", "")]
+    assert rows[12] == [("ELMo", ""), ("1", ""), ("2", ""), ("400", ""), ("85.0", "7.1"), ("75.0", "7.1")]
     assert [text for text, _ in rows[14]] == ["most frequent sense", "", "", "", "50.0", "50.0"]
     assert [i for i, row in enumerate(table.panels["grammar"]) if row.apart] == [11, 14]
 
@@ -127,12 +127,12 @@ def test_steering_has_a_row_for_each_kind_of_sentences(write_run, tmp_path):
     runs = [write_run("evaluate", f"grammar/lstm-{n}-steering", "lstm", n, metrics | more[n]) for n in more]
     (table,) = write_tables(framed(*runs), SPECIFICATIONS, tmp_path / "results")
     rows = fields(table, "grammar")
-    assert {*rows} == {f"lstm, {kind}" for kind in kinds}
-    assert {name: text for name, text in shown(table, "grammar")["lstm, steered"].items() if text} == {
-        "Sentences": "lstm, steered", "label, %": "96.0", "grammatical, %": "87.5", "Runs": "2",
+    assert {*rows} == {f"LSTM, {kind}" for kind in kinds}
+    assert {name: text for name, text in shown(table, "grammar")["LSTM, steered"].items() if text} == {
+        "Sentences": "LSTM, steered", "label, %": "96.0", "grammatical, %": "87.5", "Runs": "2",
         "By the model nats a sentence": "31.50", "By the true distribution per token": "1.875",
     }  # fmt: skip
-    assert rows["lstm, steered"]["label, %"].spread == "1.4"
+    assert rows["LSTM, steered"]["label, %"].spread == "1.4"
 
 
 def test_senses_figure_has_two_lines_a_system(senses):
@@ -140,8 +140,8 @@ def test_senses_figure_has_two_lines_a_system(senses):
     assert line(figure, "elmo", "nearest") == ([0, 1, 2], pytest.approx([50, 85, 70]))
     assert line(figure, "elmo", "centroid") == ([0, 1, 2], pytest.approx([40, 75, 60]))
     assert line(figure, "bert", "nearest")[0] == [*range(11)]  # 10 behind 9
-    assert ends(figure) == {"bert": 95, "elmo": 70, "most frequent sense": 50}
-    assert {"bert", "elmo", "most frequent sense"} <= set(charts.texts(figure))
+    assert ends(figure) == {"bert": 95, "elmo": 70, "Most frequent sense": 50}
+    assert {"BERT", "ELMo", "Most frequent sense"} <= set(charts.texts(figure))
     assert senses_figures(senses[senses["task"] == "none"]) == {}
 
 
@@ -168,12 +168,12 @@ def test_learning_curves_part_kinds_of_loss_and_know_the_bound(write_run, write_
     figures = learning_curves(results)
     assert {name: set(ends(figure)) for name, figure in figures.items()} == {
         "pretrain · grammar": {"gpt", "big"},
-        "pretrain · grammar · masked_lm · grammar/word_marked": {"bert", "bound (grammar)"},
+        "pretrain · grammar · masked_lm · grammar/word_marked": {"bert", "True distribution"},
         "pretrain · grammar · masked_lm · grammar/wordpiece_uncased": {"bert_pieces"},
         "pretrain · grammar · text_to_text": {"t5"},
     }
     bounded = figures["pretrain · grammar · masked_lm · grammar/word_marked"]
-    assert ends(bounded)["bound (grammar)"] == BOUND["masked/corrupted"]
+    assert ends(bounded)["True distribution"] == BOUND["masked/corrupted"]
     assert len(marks(bounded.to_dict(), "rule")) == 2  # with the lines to the names
     assert [*learning_curves([*results[:3], results[-1]])][1] == "pretrain · grammar · masked_lm"
     more = write("bert_more", "grammar/word_marked", "masked_lm", rate=0.3)  # whose bound is another
@@ -198,4 +198,4 @@ def test_targets_have_the_bound_of_their_corruption(write_run, write_curve, obje
     bounds = write_run("evaluate", "grammar/t5-1-spans_bound", "t5", 1, {"spans/loss": 1.5, "prefix/loss": 2.5})
     (bounds.parent / "config.yaml").write_text("tokens: grammar/word_marked\n", encoding="utf-8")
     (figure,) = learning_curves([read_result(trained), read_result(bounds)]).values()
-    assert ends(figure) == {"t5": 2.0} | ({} if bound is None else {"bound (grammar)": bound})
+    assert ends(figure) == {"t5": 2.0} | ({} if bound is None else {"True distribution": bound})

@@ -56,11 +56,11 @@ def test_the_figure_has_the_accuracies_by_layer(write_probes):
     number, part_of_speech = figure.concat
     assert line(number, "gpt", "probe") == ([0, 1], [50.0, 75.0])
     assert line(number, "gpt", "control") == ([0, 1], [25.0, 50.0])
-    assert ends(number) == {"gpt": 75.0, "most frequent label": 62.5}
+    assert ends(number) == {"gpt": 75.0, "Most frequent label": 62.5}
     assert line(part_of_speech, "elmo", "control") == ([0], [45.0])
     drawn = marks(specified(figure), "line")
-    assert [mark["encoding"]["y"]["axis"]["title"] for mark in drawn] == ["number (%)", "part of speech (%)"]
+    assert [mark["encoding"]["y"]["axis"]["title"] for mark in drawn] == ["number, %", "part of speech, %"]
     colours = [mark["encoding"]["color"]["scale"] for mark in drawn]  # one that a panel lacks keeps its colour
-    assert colours[0] == colours[1] and colours[0]["domain"] == ["elmo", "gpt", "most frequent label"]
+    assert colours[0] == colours[1] and colours[0]["domain"] == ["elmo", "gpt", "Most frequent label"]
     assert drawn[0]["encoding"]["strokeDash"]["scale"]["range"] == [[1, 0], [2, 3]]
-    assert {"gpt", "elmo", "most frequent label", "number (%)"} <= set(texts(figure))
+    assert {"GPT", "ELMo", "Most frequent label", "number, %"} <= set(texts(figure))

@@ -93,7 +93,7 @@ def test_what_was_published_in_bits_stands_beside_bits(write_likelihood, frame_o
     nats = [1.9 * 60] * 2  # units of 60 bytes
     cell = write_likelihood("evaluate", "tinyshakespeare/gpt_shakespeare-1", "gpt_shakespeare", 1, nats)
     table = made("perplexity", frame_of([cell]))
-    rows = {row.values[0].text: row.values for row in table.panels["tinyshakespeare"]}
+    rows = {row.values[0].key: row.values for row in table.panels["tinyshakespeare"]}
     assert list(rows) == ["gpt_shakespeare", "gpt_shakespeare_gpu"]
     place = heads(table).index("Validation bits/byte")
     shown = [(value.text, value.spread) for value in rows["gpt_shakespeare"][place : place + 3]]

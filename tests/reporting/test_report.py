@@ -75,14 +75,14 @@ def test_numbers_lead_to_their_cells_and_those_to_what_made_them(report):
     for part in (
         f"evaluate/ptb/lstm_small-1 Command {COMMAND} Copy",
         "dvc repro --single-item evaluate@lstm_small-1 Copy", "Commit c0ffeec0ff Run",
-        "MLflow a1b2c3", "Made from pretrain/ptb/lstm_small-1 , tokenize/ptb/word Other than its recipe seed=7",
+        "MLflow a1b2c3", "Made from pretrain/ptb/lstm_small-1 , tokenize/ptb/word Differs from its recipe seed=7",
         "12.5 s, 321 MiB at most, <cores> & more", "abababababab", "Versions python 3.12.1",
     ):  # fmt: skip
         assert part in cell, part
     assert 'href="https://github.com/o/retable/commit/c0ffee' in report
     assert "200 steps" in entry(report, "run-pretrain-ptb-lstm_small-1")
     assert "with uncommitted changes" in entry(report, "run-pretrain-ptb-lstm_small-1")
-    assert "Commit not known" in entry(report, "run-evaluate-ptb-kn5-1")
+    assert "Commit unknown" in entry(report, "run-evaluate-ptb-kn5-1")
     told = "3 cells; 2 runs, 25 seconds in all, of commit c0ffeec0ff; 1 of them with uncommitted changes; 1 of the"
     assert told in report
 
@@ -101,21 +101,21 @@ def test_runs_stand_in_a_table_for_programs(results):
 
 def test_verdicts_are_counted_and_failures_named(report, results):
     assert "Study ptb &amp; &lt;co&gt;" in report
-    failure = "lstm_small on ptb, test perplexity_word: 118.00, published 114.5 ± 0 (Zaremba et al. 2014"
+    failure = "LSTM, small on ptb, test perplexity_word: 118.00, published 114.5 ± 0 (Zaremba et al. 2014"
     assert failure in report
     # KN5's 142 is further from 141.2 than counts differ. All units are equal here, so the test's interval has no width.
     summary = (results / "report.md").read_text(encoding="utf-8")
     others = REFERENCES[(REFERENCES["corpus"] == "ptb") & (REFERENCES["beside"] != "run")]
     unrun = (others["not_run"] != "").sum()
     elsewhere = len(others) - unrun - 3
-    told = "\n0 within the tolerance of what was published, 1 outside of it, 2 outside of it, with too few "
-    told += f"seeds for a verdict, {unrun} published, but not run, {elsewhere} published, and run in another study"
+    told = "\n0 within the tolerance of the published number, 1 outside the tolerance, 2 outside the tolerance, "
+    told += f"with too few seeds for a verdict, {unrun} published, but not run, {elsewhere} published, and run in another study"
     assert told in summary and failure in summary and f'<li class="unrun"><b>{unrun}</b>' in report
-    assert "| kn5 " in summary
+    assert "| Kneser–Ney 5-gram (modified) (`kn5`) " in summary
     assert "\n- 1 cell: of an unknown commit\n" in summary
     assert "\n- 1 cell: commit c0ffeec0ff with uncommitted changes; python 3.12.1; two cores\n" in summary
     assert "What &lt;a&gt; study shows." in report
-    assert summary.splitlines()[2] == "What &lt;a&gt; study shows."
+    assert "\nWhat &lt;a&gt; study shows.\n" in summary
 
 
 def test_verdicts_are_counted_by_kind(write_likelihood, perplexity_of, tmp_path):
@@ -128,13 +128,16 @@ def test_verdicts_are_counted_by_kind(write_likelihood, perplexity_of, tmp_path)
         write_report("two", {"evaluate": folders[:n]}, out := tmp_path / str(n), SPECIFICATIONS)
         page = (out / "report.html").read_text(encoding="utf-8")
         assert (f'<li class="fail"><b>{failures}</b>' in page) == (failures > 0)  # no failure is not coloured as one
-        assert ("<li><b>0</b>outside of it" in page) == (failures == 0)
+        assert ("<li><b>0</b>outside the tolerance" in page) == (failures == 0)
         summary = (out / "report.md").read_text(encoding="utf-8")
         counts = ", ".join(f"{count} {verdicts.MEANINGS[each]}" for each, count in
                            (("pass", 1), ("agrees", 1), ("fail", failures)))  # fmt: skip
         assert f"\n{counts}, " in summary
         rows = {line.split(" | ")[0].strip("| "): line for line in summary.splitlines() if line.startswith("| ")}
-        assert AFTERWARDS in rows["maxent"] and AFTERWARDS not in rows["kn5"]
+        assert (
+            AFTERWARDS in rows["Maximum-entropy 5-gram (`maxent`)"]
+            and AFTERWARDS not in rows["Kneser–Ney 5-gram (modified) (`kn5`)"]
+        )
 
 
 def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_of, tmp_path):
@@ -286,7 +289,7 @@ def test_every_comparison_and_figure_is_in_the_report(
     assert {f"{name}.{suffix}" for name in names for suffix in ("csv", "md")} <= files.keys()
     text = {name: path.read_text(encoding="utf-8") for name, path in files.items() if not name.endswith(".svg")}
     for name in ("report.html", "report.md", "ablation-pairs.md"):
-        assert "Holds, where higher is better: bert less" in text[name], name
+        assert "Holds, where higher is better: BERT less" in text[name], name
     assert text["report.html"].count("<figure ") == len(figures)
     assert "<figcaption>Label efficiency, grammar-sentiment <" in text["report.html"]
     assert "finetune/grammar/cola-bert-1 finetune/grammar/cola-bert-2" in text["ablation-pairs.csv"]

@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from retable.reporting.names import display_name
 from retable.reporting.results import aggregate, read_result
 from retable.reporting.shots import shots_figures
 from tests.reporting.charts import line, table, texts
@@ -31,7 +32,7 @@ def test_a_line_a_system_goes_through_its_accuracies_a_figure_a_split(write_run)
     bars = table(figure, "low")
     own = frame[frame["task"].str.fullmatch(r"prompted_toy_\d") & (frame["metric"] == "accuracy")]
     assert sorted(bars["low"]) == pytest.approx(sorted(100 * own["ci_low"]), rel=1e-3)
-    assert {"gpt", "kn5", "0", "1", "4"} <= {*texts(figure)}
+    assert {"GPT", display_name("kn5"), "0", "1", "4"} <= {*texts(figure)}
     for shots in (0, 4):
         metrics = {f"prompted_toy_{shots}/test/accuracy": 0.9}
         folders.append(write_run("evaluate", f"grammar/gpt-1-test_{shots}", "gpt", 1, metrics))

@@ -69,7 +69,7 @@ def test_rows_and_columns_may_be_of_anything_and_a_function_may_make_them(tmp_pa
     said = {"title": "Turned", "where": {"task": "ordering"}, "row": "Split", "rows": [{"each": "split"}],
             "columns": [{"each": ["metric", "system"], "{metric}": {"{system}": ["value"]}}]}  # fmt: skip
     (table,) = write_tables(FRAME, {"turned": said}, tmp_path)
-    assert heads(table)[1:] == ["accuracy bert", "tau bert", "tau gpt"]
+    assert heads(table)[1:] == ["accuracy BERT", "tau BERT", "tau GPT"]
     assert texts(table) == {"tales": [["test", "", "0.50", "0.12"], ["validation", "0.25", "", ""]]}
     monkeypatch.setattr(counted, "__module__", blimp.__name__)
     monkeypatch.setattr(blimp, "counted", counted, raising=False)
@@ -142,7 +142,7 @@ def test_rows_of_a_module_are_shown_by_format_strings():
     danish = tables[0]
     columns = {column.name: column.numeric for column in danish.columns}
     assert columns == {"System": False, "Right": True, "Layer no. 0": True}
-    assert texts(danish) == {"x": [["kn5", "25.0", "0.25"], ["GPT", "50.0", "0.50"]]}
+    assert texts(danish) == {"x": [["kn5", "25.0", "0.25"], ["gpt", "50.0", "0.50"]]}
     kn5, gpt = danish.panels["x"]
     assert kn5.values[2].spread == "0.10" and kn5.values[2].runs == ("a-1", "a-2") and not kn5.values[2].bold
     assert gpt.values[2].bold and gpt.values[2].spread == "" and (kn5.apart, gpt.apart) == (False, True)

@@ -28,8 +28,8 @@ def test_published_analogies_stand_beside_their_system(write_vectors, tmp_path):
     results = [read_result(write_vectors("text8", *cell)) for cell in (("fasttext_text8", 1, 55), ("own", 1, 39))]
     (table,) = write_tables(aggregate(results, REFERENCES), SPECIFICATIONS, tmp_path / "results")
     assert [(column.group, column.title) for column in table.columns] == [
-        ("", "Section"), ("Questions", "asked"), ("Questions", "seen"), ("fasttext_text8", ""),
-        ("fasttext_text8", "published"), ("fasttext_text8", "verdict"), ("own", ""),
+        ("", "Section"), ("Questions", "asked"), ("Questions", "seen"), ("fastText on text8", ""),
+        ("fastText on text8", "published"), ("fastText on text8", "verdict"), ("own", ""),
     ]  # fmt: skip
     (total,) = (row for row in table.panels["text8"] if row.values[0].text == "total")
     assert [value.text for value in total.values[3:]] == ["55.0", "55.7", "pass", "39.0"]
@@ -47,7 +47,7 @@ def test_similarity_says_what_each_kind_of_system_covers(write_run, tmp_path):
                write("fasttext", 1, "unseen words from n-grams", 30, 0.41)]  # fmt: skip
     (table,) = write_tables(aggregate(results, REFERENCES), SPECIFICATIONS, tmp_path / "results")
     assert [column.title for column in table.columns] == [
-        "Set", "Pairs", "fasttext", "skipgram", "one vector a word", "unseen words from n-grams"
+        "Set", "Pairs", "fastText", "Skip-gram", "one vector a word", "unseen words from n-grams"
     ]  # fmt: skip
     assert texts(table, "ptb") == [["EN-A", "30", "41.0", "55.0", "12", "30"], ["EN-B", "9", "", "", "0", "0"]]
 
@@ -65,9 +65,9 @@ def test_neighbours_stand_under_their_words(write_neighbours, tmp_path):
     assert [table.name for table, _ in tables] == ["neighbours-ptb", "neighbours-ptb-2"]
     table, frame = tables[0]
     assert [(column.group, column.title) for column in table.columns] == [("", ""), ("NA", "1"), ("rare|", "90")]
-    assert table.panels.keys() == {"glove", "skipgram"}
-    assert texts(table, "skipgram") == [["1", "b", "c"], ["2", '"', ""]]  # of the first seed
-    assert table.panels["skipgram"][0].values[0].runs == ("evaluate/ptb/skipgram-1",)
+    assert table.panels.keys() == {"GloVe", "Skip-gram"}
+    assert texts(table, "Skip-gram") == [["1", "b", "c"], ["2", '"', ""]]  # of the first seed
+    assert table.panels["Skip-gram"][0].values[0].runs == ("evaluate/ptb/skipgram-1",)
     assert markdown_table(table).count("System: ") == 2
     write_table(table, frame, tmp_path)
     with (tmp_path / "neighbours-ptb.csv").open() as file:

@@ -12,7 +12,7 @@ from retable.metrics.coreference import COLUMNS, coreference_counts, coreference
 from retable.reporting.tables import write_tables
 from retable.reporting.verdicts import ELSEWHERE, NOT_RUN
 from tests.reporting.conftest import SPLITS
-from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, framed, made, shown, texts
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, framed, made, of, shown, texts
 from tests.reporting.specifications import lines as rows_of
 from tests.reporting.written import write_report
 
@@ -98,9 +98,9 @@ def test_a_row_a_system_next_to_what_was_published(write, kind):
     rows = shown(table, corpus)
     values = [scores(8 * seed)[metric] for seed in (1, 2, 3)]
     assert (rows["mine"]["Runs"], rows["mine"][head]) == ("3", f"{100 * np.mean(values):.{digits}f}")
-    assert rows["other"][head] == f"{100 * scores(36)[metric]:.{digits}f}" and other["System"].text == "other"
+    assert rows["other"][head] == f"{100 * scores(36)[metric]:.{digits}f}" and of(other["System"]) == "other"
     published = REFERENCES[(REFERENCES["task"] == kind) & (REFERENCES["corpus"] == corpus)]
-    assert len(published) and {*published["system"]} | {"mine", "other"} == {*rows} - {bound["System"].text}
+    assert len(published) and {*published["system"]} | {"mine", "other"} == {*rows} - {of(bound["System"])}
     for row in published.itertuples():
         (found,) = (each for each in texts(table, corpus) if each[0] == row.system)
         assert f"{100 * row.value:.{digits}f}" in found and not rows[row.system]["Runs"]

@@ -1,21 +1,23 @@
 """A study's `params.yaml` and `dvc.yaml`, which DVC runs: a stage per verb, with `foreach` over the cells of the study.
 
 `params.yaml` lists each cell by stage and key: its choices and overrides, `out`, where its results go below
-`outputs/<stage>/`, and `reads`, its inputs. DVC's templates take no list of variable length (its issues 7151 and 8171).
-So all `reads` of a stage have one length: shorter ones repeat their last entry, which DVC counts once.
+`outputs/<stage>/`, `reads`, its inputs, and `name`, its system's display name, which `dvc stage list` shows. DVC's
+templates take no list of variable length (its issues 7151 and 8171). So all `reads` of a stage have one length: shorter
+ones repeat their last entry, which DVC counts once.
 
 Each cell depends on its plan, a file of the stage `plan`: its resolved configuration and the digest of the code that it
 reaches. It runs again if that file or its inputs change, and for no other reason. Its command and its outputs name no
 study, so DVC's run cache restores what another study has made.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from retable.core.errors import UsageError
 from retable.core.stages import STAGES
+from retable.planning.cell import Cell
 from retable.planning.study import Study, folder_of_more_seeds
 
 REPORT_PLAN = "outputs/plan/report.yaml"
@@ -44,8 +46,14 @@ def keys_of(study: Study) -> dict[str, str]:
     return keys
 
 
-def params_of(study: Study, data: Mapping[str, Sequence[str]]) -> Params:
-    """Return the content of `params.yaml`; `data` lists, by a cell's place, the paths it reads besides other cells."""
+def params_of(study: Study, data: Mapping[str, Sequence[str]], name_of: Callable[[str], str] = str) -> Params:
+    """Return the content of `params.yaml`.
+
+    Args:
+        study: the study.
+        data: by a cell's place, the paths that it reads in addition to other cells.
+        name_of: from the key of a system to its display name.
+    """
     keys, params = keys_of(study), Params()
     for stage in STAGES:
         cells = [cell for cell in study.cells.values() if cell.stage == stage]
@@ -59,8 +67,16 @@ def params_of(study: Study, data: Mapping[str, Sequence[str]]) -> Params:
             padded = reads[cell.place] or [cell.plan] * bool(width)
             padded = [*padded, *padded[-1:] * (width - len(padded))]
             facts: dict[str, Any] = {"out": cell.out} | ({"reads": padded} if padded else {})
+            if system := _system(study, cell):
+                facts["name"] = name_of(system)
             params.setdefault(stage, {})[keys[cell.place]] = entry | {"of": facts}
     return params
+
+
+def _system(study: Study, cell: Cell) -> str:
+    """Return the system of a cell, or of the cell that it measures; "" without one."""
+    measured = study.cells.get(f"{cell.settings.get('stage')}/{cell.settings.get('cell')}")
+    return _system(study, measured) if measured else cell.settings.get("system", "")
 
 
 def _put(entry: dict[str, Any], name: str, value: Any) -> None:
@@ -131,10 +147,12 @@ def pipeline_of(study: Study, params: Params, code: Sequence[str], library: str,
     modules = {cell.stage: cell.module for cell in study.cells.values()}
     for stage, entries in params.items():
         plan = f"outputs/plan/{stage}/${{item.of.out}}.yaml"
-        width = len(next(iter(entries.values()))["of"].get("reads", ()))
+        first = next(iter(entries.values()))["of"]
+        width, named = len(first.get("reads", ())), all("name" in entry["of"] for entry in entries.values())
         stages[stage] = {
             "foreach": f"${{{stage}}}",
             "do": {
+                **({"desc": "${item.of.name}"} if named else {}),  # `dvc stage list` shows it
                 "cmd": f"python -m {modules[stage]} @{plan}",
                 "deps": [plan, *(f"${{item.of.reads[{number}]}}" for number in range(width))],
                 "outs": [f"outputs/{stage}/${{item.of.out}}"],
@@ -184,7 +202,8 @@ def params_text(params: Params, file: str) -> str:
 
 
 def _flow(value: Any) -> str:
-    return yaml.dump(value, default_flow_style=True, sort_keys=False, width=10_000, Dumper=_Dumper).rstrip()
+    text = yaml.dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True, Dumper=_Dumper)
+    return text.rstrip()
 
 
 class _Dumper(yaml.CSafeDumper):

@@ -28,11 +28,24 @@ def _band(band: list[Any]) -> list[Any]:
     raise ValueError(f"{band} is not a band; write system, task, split and metric, then a verdict, or two bounds")
 
 
+def _expected(row: list[Any]) -> list[Any]:
+    match row:
+        case [_, _, "below" | "above", _] | [_, _, _, _, "below" | "above", _]:
+            return row
+        case [_, _, int() | float(), int() | float()]:
+            return row
+    try:
+        return _band(row)
+    except ValueError:
+        raise ValueError(f"{row} proves no claim; write a band, or a row's key, below or above, and a system") from None
+
+
 Name = str | int  # YAML reads a name of digits as a number
 Names = Name | list[Name]
 Seeds = PositiveInt | Annotated[list[PositiveInt], MinLen(1), AfterValidator(_distinct)]
 Pairs = Annotated[list[Annotated[list[Name], Len(2, 2)]], MinLen(1)]
 Band = Annotated[list[Name | float], AfterValidator(_band)]
+Expected = Annotated[list[Name | float], AfterValidator(_expected)]
 
 
 def key(example: str, alias: str | None = None) -> Any:
@@ -121,13 +134,20 @@ class LabelEfficiency(Keys):
     metrics: dict[Name, str] = Field(examples=["metrics: {sentiment: accuracy}"])
 
 
+class Claim(Keys):
+    claim: str
+    holds: dict[Name, Annotated[list[Expected], MinLen(1)]] = Field(
+        examples=["holds: {phenomena-ptb: [[lstm, nesting, below, kn5]]}"]
+    )
+
+
 class Reported(Keys):
     """The keys that only the report reads."""
 
     question: str = key("question: Do language models improve in the order of history?")
     answer: str = key('answer: "Yes, from {kn5: test/perplexity_word|.2f} to {gpt: test/perplexity_word|.2f}."')
     cost: str = key("cost: 5 minutes on two cores")
-    figure: dict[Name, str] = key("figure: {phenomena-grammar_small: LSTMs learn nesting; n-grams do not}")
+    figure: dict[Name, Claim] = key("figure: {phenomena-ptb: {claim: LSTMs learn nesting, holds: {…}}}")
     notes: dict[Name, dict[Name, Name]] = key("notes: {ptb: {lstm: six epochs instead of the paper's 39}}")
     ablations: dict[Name, Ablation] = key("ablations: {pairs: {title: …, claim: …, metric: sst2/test/accuracy, …}}")
     baseline: Name = key("baseline: bilstm")

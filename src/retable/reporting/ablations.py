@@ -26,6 +26,7 @@ import pandas as pd
 
 from retable.core.errors import UsageError
 from retable.metrics.intervals import difference_interval, mean_interval, mean_std
+from retable.reporting.names import display_name
 
 HOLDS, FAILS, UNDECIDED = "Holds", "Does not hold", "Undecided at this scale"
 
@@ -96,7 +97,7 @@ def _rows(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> Itera
     # the same number of decimals for all, so that the largest mean has four digits
     digits = max(0, 3 - floor(log10(max(abs(part["value"].mean()) for part in groups.values()) or 1)))
     verdict, sentence = judged(comparison, runs, digits)
-    shown = {"_title": comparison["title"], "_base": base, "_digits": digits}
+    shown = {"_title": comparison["title"], "_base": display_name(base), "_digits": digits}
     shown["_notes"] = f"Published: {comparison['claim']}\n{sentence}"
     for system in comparison["systems"]:
         own = over_seeds(groups[system])
@@ -115,14 +116,15 @@ def judged(comparison: Mapping[str, Any], runs: pd.DataFrame, digits: int) -> tu
         towards, away = sorted((sign * low, sign * high))[::-1]
         verdicts.append(HOLDS if away > 0 else FAILS if towards < 0 else UNDECIDED)
         evidence = _evidence(runs, better, low, high, paired, digits)
-        evidences.append(f"{better} less {worse} is {mean:+.{digits}f} ({evidence})")
+        evidences.append(f"{display_name(better)} less {display_name(worse)} is {mean:+.{digits}f} ({evidence})")
     for one, other in comparison.get("alike", []):
         mean, low, high, paired = difference(runs, one, other)
         margin = comparison["margin"]
         within, outside = -margin < low and high < margin, low > margin or high < -margin
         verdicts.append(HOLDS if within else FAILS if outside else UNDECIDED)
         evidence = _evidence(runs, one, low, high, paired, digits)
-        evidences.append(f"{one} differs from {other} by {mean:.{digits}f} ({evidence}), and {margin:g} counts as none")
+        names = f"{display_name(one)} differs from {display_name(other)}"
+        evidences.append(f"{names} by {mean:.{digits}f} ({evidence}), and {margin:g} counts as none")
     verdict = FAILS if FAILS in verdicts else UNDECIDED if UNDECIDED in verdicts else HOLDS
     return verdict, f"{verdict}, where {comparison['better']} is better: {'; '.join(evidences)}."
 

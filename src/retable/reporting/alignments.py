@@ -8,6 +8,7 @@ import pandas as pd
 
 from retable.reporting.figures import Figure
 from retable.reporting.heat_map import heat_map
+from retable.reporting.names import display_name
 from retable.reporting.results import Result, by_corpus
 
 SENTENCES = 10  # number of sentences per system
@@ -15,14 +16,16 @@ SENTENCES = 10  # number of sentences per system
 
 def alignment_figures(results: Iterable[Result]) -> dict[str, Figure]:
     """Return a figure per corpus and system with alignments, for the first sentences of the first seed."""
-    subtitle = "from the written word at the left to the words of the source above"
+    subtitle = "rows: written words; columns: words of the source; darker: more attention"
     figures = {}
     for corpus, systems in by_corpus(results, "alignments"):
         for system, runs in systems.items():
             squares = runs[0].tables["alignments"]
             squares = squares.assign(sentence=squares.groupby("sentence").ngroup() + 1)  # numbers without gaps
             shown = squares[squares["sentence"] <= SENTENCES]
-            figures[f"{corpus}-{system}"] = heat_map(shown, ["sentence"], subtitle)
+            figures[f"{corpus}-{system}"] = heat_map(
+                shown, ["sentence"], f"Attention of {display_name(system)}", subtitle
+            )
     return figures
 
 
@@ -32,4 +35,4 @@ def alignment_map(source: Sequence[str], written: Sequence[str], weights: np.nda
     rows = [(1, u, target, s, word, float(weights[u, s])) for (u, target), (s, word) in pairs]
     columns = ["sentence", "target_place", "target", "source_place", "source", "weight"]
     frame = pd.DataFrame(rows, columns=columns)
-    return heat_map(frame, ["sentence"], "from the written word at the left to the source")
+    return heat_map(frame, ["sentence"], "Attention to the source", "rows: written words; darker: more attention")

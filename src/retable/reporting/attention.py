@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from retable.reporting.fields import filled_table
+from retable.reporting.fields import filled_table, system_value
 from retable.reporting.figures import Figure
 from retable.reporting.heat_map import heat_map
 from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
 ERRORS = 2  # standard errors by which a head's share must exceed that of trivial attention
@@ -29,10 +30,14 @@ def attention_figures(results: Iterable[Result]) -> dict[str, Figure]:
 
     Squares from verbs to their subjects have a frame.
     """
-    subtitle = "from the word at the left to the words above; framed: from a verb to its subject"
+    subtitle = "from words at the left to words above; darker: more; framed: from a verb to its subject"
     return {
         "{corpus}-{system}-{seed}".format_map(result.run): heat_map(
-            result.tables["attention"], ["sentence", "layer", "head"], subtitle, framed="subject"
+            result.tables["attention"],
+            ["sentence", "layer", "head"],
+            f"Attention of {display_name(result.run['system'])}, seed {result.run['seed']}",
+            subtitle,
+            framed="subject",
         )
         for result in sorted(results, key=lambda result: result.name)
         if len(result.tables.get("attention", ()))
@@ -49,7 +54,7 @@ def heads_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     measured = [result for result in results if "heads" in result.tables]
     for result in sorted(measured, key=lambda result: (result.run["corpus"], result.run["system"], result.run["seed"])):
         own, rows = result.tables["heads"], panels.setdefault(result.run["corpus"], [])
-        name = [Value(result.run["system"]), Value(str(result.run["seed"]))]
+        name = [system_value(result.run["system"]), Value(str(result.run["seed"]))]
         floors = {kind: {share: result.metrics.get(f"attention/{kind}/{share}") for share in SHARES} for kind in FLOORS}
         is_first = True
         for (layer, head), part in own.groupby(["layer", "head"]):

@@ -4,6 +4,7 @@ import pandas as pd
 
 from retable.reporting.fields import BOLD, SPREAD, filled_table, interval_value, mean_value, number_value
 from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.names import display_name
 
 OVERALL = "overall"
 OVERALL_ROWS = {  # metrics over all pairs, with labels
@@ -23,7 +24,7 @@ def phenomena_table(frame: pd.DataFrame) -> Table:
     systems, others = _from_the_worst(measured), _from_the_worst(published)
     where = published.drop_duplicates("system").set_index("system")["corpus"]
     columns = [Column("Phenomenon", numeric=False), *_accuracies(systems)]
-    columns += [Column(f"{system}, {where[system]}", "published") for system in others]
+    columns += [Column(f"{display_name(system)}, {where[system]}", "published") for system in others]
     phenomena = sorted(set(measured["split"]) - {OVERALL})
     rows = [(name, "accuracy", name.replace("_", " ")) for name in phenomena]
     rows += [(OVERALL, metric, label) for metric, label in OVERALL_ROWS.items()]
@@ -59,7 +60,9 @@ def _mean_accuracy(system: pd.DataFrame) -> float:
 
 
 def _accuracies(systems: list[str]) -> list[Column]:
-    return [Column(title, system) for system in systems for title in ("accuracy", "95 % interval")]
+    return [
+        Column(title, display_name(system), key=system) for system in systems for title in ("accuracy", "95 % interval")
+    ]
 
 
 def _values(part: pd.DataFrame, split: str, metric: str, systems: list[str]) -> list[Value]:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from retable.core.errors import UsageError
 from retable.reporting.ablations import interval_text
-from retable.reporting.fields import filled_table
+from retable.reporting.fields import filled_table, system_value
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import CELL
 
@@ -122,6 +122,6 @@ def _row(row: pd.Series) -> Row:
         return Value("" if pd.isna(value) else f"{value:{sign}.{digits}f}")
 
     interval = Value(interval_text(row["ci_low_before"], row["ci_high_before"], digits))
-    names = [*map(Value, (row["system"], row.get("corpus", ""), metric))]
+    names = [system_value(row["system"]), Value(row.get("corpus", "")), Value(metric)]
     numbers = [text(row["mean_before"]), interval, text(row["mean"]), text(row["difference"], "+")]
     return Row([*names, *numbers, Value(row["change"], bold=row["change"] == MOVED)])

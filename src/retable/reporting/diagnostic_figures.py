@@ -7,13 +7,30 @@ import numpy as np
 import pandas as pd
 
 from retable.metrics.regression import fit_power
-from retable.reporting.diagnostics import PHENOMENA, phenomena_frame, sampling_frame
-from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, axis_width
+from retable.reporting.diagnostics import phenomena_frame, sampling_frame
+from retable.reporting.figures import (
+    INK,
+    SIZE,
+    WIDTH,
+    Figure,
+    axis_width,
+    family,
+    family_colours,
+    name_height,
+    names,
+    text_width,
+    titled,
+)
 from retable.reporting.lines import DOTTED, Look, Scale, line_panel, significant, stacked
 from retable.reporting.results import Result, Systems, by_corpus
 
 FEW = 100  # minimum number of tokens of a bin in a figure; means of fewer are too uncertain
-BAR = 18  # height of a bar, in pixels
+PANELS = {
+    "total": "All tokens", "local": "Neighbouring words", "agreement": "Agreement", "nesting": "Nesting",
+    "repetition": "Repetition",
+}  # fmt: skip
+BAR = 13  # height of a bar, in pixels
+GAP = 6  # pixels between two bars
 STAR = "M0,-1L0.29,-0.4L0.95,-0.31L0.48,0.15L0.59,0.81L0,0.5L-0.59,0.81L-0.48,0.15L-0.95,-0.31L-0.29,-0.4Z"
 
 
@@ -21,7 +38,7 @@ def diagnostic_figures(results: Iterable[Result]) -> list[tuple[str, str, dict[s
     """Return for each kind of figure its title, the prefix of its files, and its figures by corpus or device."""
     results = list(results)
     kinds: list[tuple[str, str, Callable[[str, Systems], Figure]]] = [
-        ("Excess over the entropy", "phenomena", _phenomena_figure),
+        ("Excess loss by what determines a token", "phenomena", _phenomena_figure),
         ("Loss by position", "positions", _positions_figure),
         ("Gradients", "gradients", _gradients_figure),
         ("Quality and diversity of samples", "sampling", _sampling_figure),
@@ -36,28 +53,46 @@ def diagnostic_figures(results: Iterable[Result]) -> list[tuple[str, str, dict[s
 
 
 def _phenomena_figure(corpus: str, systems: Systems) -> Figure:
-    """Draw a panel per phenomenon with a bar per system and its 95 % interval, sorted by the systems' totals."""
-    frame = phenomena_frame(systems).drop(columns=["runs", "p_best"])
+    return phenomena_figure(corpus, phenomena_frame(systems))
+
+
+def phenomena_figure(corpus: str, frame: pd.DataFrame) -> Figure:
+    """Draw a panel per phenomenon with a bar per system and its 95 % interval, sorted by the systems' totals.
+
+    frame: rows of `retable.reporting.diagnostics.phenomena_frame`.
+    """
+    frame = frame.drop(columns=["runs", "p_best"])
     order = frame[frame["phenomenon"] == "total"].sort_values("mean", ascending=False)["system"].tolist()
     low, high = min(0, frame["ci_low"].min()), frame["ci_high"].max()
-    frame = frame.assign(end=frame["ci_high"].clip(lower=0))
+    frame = frame.assign(end=frame["ci_high"].clip(lower=0), family=frame["system"].map(family))
+    width = (WIDTH - axis_width(order)) / 2 - GAP
+    room = (text_width("0.00") + 8) / width  # of the numbers to the right of the bars
+    scale = alt.Scale(domain=[low, low + (high - low) / (1 - room)], nice=False)
     titles = {"mean": "nats above the entropy", "ci_low": "from", "ci_high": "to", "entropy": "entropy", "n": "runs"}
     tooltip = [alt.Tooltip("phenomenon:N"), alt.Tooltip("system:N")]
     tooltip += [alt.Tooltip(f"{field}:Q", title=title, format=".4~f") for field, title in titles.items()]
-    rows = alt.Chart().encode(alt.Y("system:N", sort=order), tooltip=tooltip)
-    # room for the numbers next to the bars
-    scale = alt.Scale(domain=[low, low + (high - low) * 1.45], nice=False)
-    mean = alt.X("mean:Q", title=None, scale=scale, axis=alt.Axis(tickCount=3))
-    layers = [
-        rows.mark_bar(color=COLOURS[0], height=0.6 * BAR).encode(mean),
-        rows.mark_rule(color=INK).encode(alt.X("ci_low:Q"), alt.X2("ci_high:Q")),
-        rows.mark_text(align="left", dx=4, fontSize=10).encode(alt.X("end:Q"), alt.Text("mean:Q", format=".3f")),
-    ]
-    width = (WIDTH - axis_width(order)) / len(PHENOMENA) - 12
-    panels = alt.layer(*layers, data=significant(frame)).properties(width=width, height=BAR * len(order))
-    facet = panels.facet(column=alt.Column("phenomenon:N", sort=list(PHENOMENA)), spacing=12)
-    subtitle = "nats per token above the true distribution, 95 % intervals; lower is better"
-    return facet.properties(title={"text": corpus, "subtitle": subtitle})
+    families = family_colours(order)
+    colour = alt.Color("family:N", legend=alt.Legend() if len(families) > 1 else None)
+    colour = colour.scale(domain=[*families], range=[*families.values()])
+    panels = []
+    for number, (phenomenon, title) in enumerate(PANELS.items()):
+        is_last = number >= len(PANELS) - 2
+        values = alt.Axis(tickCount=3, title="nats per token" if is_last else None, labels=is_last, ticks=is_last)
+        mean = alt.X("mean:Q", scale=scale, axis=values)
+        rows = alt.Chart(significant(frame[frame["phenomenon"] == phenomenon]))
+        rows = rows.encode(alt.Y("system:N", sort=order, axis=None), tooltip=tooltip)
+        layers = [
+            rows.mark_bar(height=BAR).encode(mean, colour),
+            rows.mark_rule(color=INK).encode(alt.X("ci_low:Q"), alt.X2("ci_high:Q")),
+            rows.mark_text(align="left", dx=7).encode(alt.X("end:Q"), alt.Text("mean:Q", format=".2f")),
+        ]
+        layers += names(rows.encode(x=alt.value(0)), order) if number % 2 == 0 else []
+        heading = alt.TitleParams(title, frame="group", fontSize=SIZE, offset=4)
+        size = {"width": width, "height": alt.Step(GAP + name_height(order))}
+        panels.append(alt.layer(*layers).properties(title=heading, **size))
+    subtitle = f"corpus {corpus}, nats per token above the true distribution, lower is better"
+    figure = alt.concat(*panels, columns=2, spacing={"row": 12, "column": 2 * GAP}).resolve_scale(x="shared")
+    return titled(figure, "Excess loss by what determines a token", subtitle, "lines: 95 % intervals")
 
 
 def _positions_figure(corpus: str, systems: Systems) -> Figure:
@@ -77,7 +112,7 @@ def _positions_figure(corpus: str, systems: Systems) -> Figure:
             y = Scale.over("nats per token", lines["y"])
             look = {"": Look(is_marked=True)}
             panels.append(line_panel(lines, x, y, look, systems=systems, height=190, name=where))
-    return stacked(panels).properties(title=corpus)
+    return titled(stacked(panels), "Loss by position", f"corpus {corpus}, test tokens, mean over seeds")
 
 
 def _gradients_figure(corpus: str, systems: Systems) -> Figure:
@@ -93,53 +128,63 @@ def _gradients_figure(corpus: str, systems: Systems) -> Figure:
             own = pd.DataFrame({"x": np.sort(norms[variant]), "y": share, "system": system, "variant": variant})
             above.append(own)
     upper, lower = pd.concat(fading), pd.concat(above)
-    distance = Scale("tokens between the loss and the embedding", 0, max(upper["x"]))
-    relative = Scale.over("gradient's norm, relative", upper["y"], is_log=True)
-    norm = Scale.over("norm of a batch; dotted: as clipping would leave it", lower["x"], is_log=True)
-    batches = Scale("share of batches above", 0, 1, format="%")
+    distance = Scale("distance, tokens from the embedding to the loss", 0, max(upper["x"]))
+    relative = Scale.over("relative gradient norm, log scale", upper["y"], is_log=True)
+    norm = Scale.over("gradient norm of a batch, log scale", lower["x"], is_log=True)
+    batches = Scale("batches above the norm", 0, 1, format="%")
     looks = {"norm": Look(), "clipped": Look(DOTTED)}
     panels = [
         line_panel(upper, distance, relative, {"": Look()}, height=210, name="fading"),
         line_panel(lower, norm, batches, looks, height=210, interpolate="step-before", name="above"),
     ]
-    return stacked(panels).properties(title=corpus)
+    has_clipped = (
+        lower.loc[lower["variant"] == "norm", "x"].to_numpy() > lower.loc[lower["variant"] == "clipped", "x"]
+    ).any()
+    notes = ["below: share of batches with a larger norm"] + ["dotted: after clipping"] * bool(has_clipped)
+    return titled(stacked(panels), "Gradients through time", f"corpus {corpus}, above: by distance", *notes)
 
 
 def _sampling_figure(corpus: str, systems: Systems) -> Figure:
+    return sampling_figure(corpus, sampling_frame(systems))
+
+
+def sampling_figure(corpus: str, frame: pd.DataFrame) -> Figure:
     """Draw grammaticality and the grammar's nats by self-BLEU.
 
     There is a line per system over temperatures, a dotted one over nuclei, and a star for the held-out text.
+
+    frame: rows of `retable.reporting.diagnostics.sampling_frame`.
     """
-    frame = sampling_frame(systems)
+    systems = set(frame["system"])
     looks = {"temperature": Look(is_marked=True), "top_p": Look(DOTTED, is_marked=True, shape="square")}
     panels = []
     for score, label, factor in (
-        ("grammatical", "grammatical sentences (%)", 100),
-        ("nats", "their nats per token", 1),
+        ("grammatical", "grammatical sentences, %", 100),
+        ("nats", "true nats per token", 1),
     ):
         drawn = frame.assign(x=frame["self_bleu"], y=factor * frame[score], variant=frame["method"])
         drawn = drawn[["system", "variant", "value", "x", "y"]].dropna(subset=["y"])
         lines = drawn[drawn["variant"] != "text"][::-1]  # names are placed at the less varied end
         text = drawn.loc[drawn["variant"] == "text", ["x", "y"]].head(1).assign(system="held-out text")
-        x = Scale.over("self-BLEU: less varied to the right", drawn["x"])
+        x = Scale.over("self-BLEU (higher: less varied)", drawn["x"])
         y = Scale.over(label, drawn["y"])
-        ends = lines.groupby(["system", "variant"])
-        values = alt.Chart(significant(pd.concat([ends.head(1), ends.tail(1)]).drop(columns="variant")))
         star = alt.Chart(significant(text)).encode(x.x(), y.y())
         star = star.mark_point(shape=STAR, size=150, color=INK, filled=True)
-        over = (
-            values.mark_text(align="left", dx=4, dy=-5, fontSize=9).encode(x.x(), y.y(), text="value:N"),
-            star.encode(tooltip=["system:N", alt.Tooltip("x:Q", title=x.title), alt.Tooltip("y:Q", title=y.title)]),
-        )
+        tooltip = ["system:N", alt.Tooltip("x:Q", title=x.title), alt.Tooltip("y:Q", title=y.title)]
+        over = [star.encode(tooltip=tooltip)]
         panels.append(line_panel(lines, x, y, looks, systems=systems, height=230, over=over, name=score))
-    subtitle = "circles: temperatures; squares, dotted: nuclei; star: held-out text"
-    return stacked(panels).properties(title={"text": corpus, "subtitle": subtitle})
+    notes = []
+    for method, title in (("temperature", "circles: temperature"), ("top_p", "squares, dotted: top-p")):
+        values = sorted(pd.to_numeric(frame.loc[frame["method"] == method, "value"]))
+        notes += [f"{title} from {values[-1]:g} (left) to {values[0]:g}"] if values else []
+    notes.append("star: held-out text")
+    return titled(stacked(panels), "Quality and diversity of samples", f"corpus {corpus}", *notes)
 
 
 def _scaling_figure(rows: pd.DataFrame) -> Figure:
     """Draw time and memory by length and width on log scales, with fitted lines and their slopes."""
     looks = {"fitted": Look(), "measured": Look(None, is_marked=True)}
-    quantities = {"seconds": ("seconds", 1), "bytes": ("MiB kept for the backward pass", 2**20)}
+    quantities = {"seconds": ("seconds, log scale", 1), "bytes": ("MiB kept, log scale", 2**20)}
     panels = []
     for quantity, (label, unit) in quantities.items():
         for varied, title in (("length", "length n, log scale"), ("width", "width d, log scale")):
@@ -154,7 +199,6 @@ def _scaling_figure(rows: pd.DataFrame) -> Figure:
             lines = pd.concat(parts)
             x = Scale(title, min(lines["x"]) / 1.1, max(lines["x"]) * 1.1, True, sorted(set(lines["x"])), "d")
             y = Scale.over(label, lines["y"], is_log=True)
-            panel = line_panel(lines, x, y, looks, width=WIDTH / 2, height=210, name=f"{quantity}_{varied}")
-            panels.append(panel)
-    subtitle = "points: measured; lines, with their slopes: fitted"
-    return stacked(panels, columns=2).properties(title={"text": "Time and memory of layers", "subtitle": subtitle})
+            panels.append(line_panel(lines, x, y, looks, height=190, name=f"{quantity}_{varied}"))
+    subtitle = "points: measured; lines: fitted, with their slopes"
+    return titled(stacked(panels), "Time and memory of layers", subtitle)

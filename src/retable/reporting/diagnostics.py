@@ -9,8 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from retable.metrics.intervals import bootstrap, mean_std, paired_test, percentile_interval
-from retable.reporting.fields import BOLD, SIGNIFICANT, SPREAD
+from retable.reporting.fields import BOLD, SIGNIFICANT, SPREAD, system_value
 from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.names import display_name
 from retable.reporting.results import Result, Systems, by_corpus
 
 PHENOMENA = ("local", "agreement", "nesting", "repetition", "total")
@@ -36,7 +37,7 @@ def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]
     for system, part in frame.groupby("system"):
         cells = {cell["phenomenon"]: cell for _, cell in part.iterrows()}
         values = [value for name in PHENOMENA for value in _excess_values(cells.get(name))]
-        rows[system] = Row([Value(str(system)), Value(str(len(systems[str(system)]))), *values])
+        rows[system] = Row([system_value(str(system)), Value(str(len(systems[str(system)]))), *values])
     order = frame[frame["phenomenon"] == "total"].sort_values("mean", ascending=False)["system"]
     facts = frame.drop_duplicates("phenomenon").set_index("phenomenon")
 
@@ -57,7 +58,8 @@ def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]
     ]
     title = f"Excess over the entropy by phenomenon, {corpus}"
     panels = {corpus: [*(rows[system] for system in order), *oracle]}
-    return Table(f"phenomena-{corpus}", title, columns, panels, notes), frame
+    lead = tuple(f"{name} excess" for name in reversed(PHENOMENA))
+    return Table(f"phenomena-{corpus}", title, columns, panels, notes, lead=lead), frame
 
 
 def _excess_values(cell: pd.Series | None) -> list[Value]:
@@ -133,7 +135,7 @@ def sampling_rows(results: Iterable[Result]) -> pd.DataFrame:
     frame = pd.concat(frames)
     is_text = frame["method"] == "text"
     is_first = is_text & ~frame[["corpus", "method"]].duplicated()
-    panel = frame["system"].mask(is_text).mask(is_first, "true distribution (oracle)")
+    panel = frame["system"].map(display_name).mask(is_text).mask(is_first, "true distribution (oracle)")
     return frame.assign(_panel=panel, _method=frame["method"].mask(is_text, "held-out text"))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.names import display_name
 
 Cell: TypeAlias = Mapping[str, Any] | pd.Series  # a row of the aggregates
 SIGNIFICANT = 0.05
@@ -37,6 +38,12 @@ def filled_table(
         notes,
         lead=lead,
     )
+
+
+def system_value(key: str) -> Value:
+    """Return a system's display name, with its key."""
+    name = display_name(key)
+    return Value(name, key=key if name != key else "")
 
 
 def runs_value(counts: Iterable[float]) -> Value:

@@ -1,25 +1,27 @@
 """Heat maps of a sentence: words down with their weights on words across."""
 
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from retable.reporting.figures import COLOURS, INK, Figure
+from retable.reporting.figures import COLOURS, INK, Figure, titled
 
 CELL = 24  # side of a square, in pixels
 FAINT = 0.02  # smaller weights are invisible and not drawn
 LETTERS = 50  # characters of a sentence in the menu
 
 
-def heat_map(squares: pd.DataFrame, choices: Sequence[str], subtitle: str, framed: str = "") -> Figure:
+def heat_map(squares: pd.DataFrame, choices: Sequence[str], title: str, *subtitle: str, framed: str = "") -> Figure:
     """Draw a sentence chosen in menus: target words down, source words across, squares by weight.
 
     Args:
         squares: a row per square with the columns `choices`, `target_place`, `target`, `source_place`, `source`, and
             `weight` from 0 to 1.
         choices: columns of numbers to choose in menus, the first of them `sentence`.
-        subtitle: of the figure.
+        title, subtitle: of the figure; the choices follow the title.
         framed: a column that is 1 for squares with a frame.
     """
     words: list[str] = []  # of all sentences; squares contain their numbers, which take fewer bytes
@@ -51,19 +53,22 @@ def heat_map(squares: pd.DataFrame, choices: Sequence[str], subtitle: str, frame
     base = alt.Chart(_csv(seen[[*choices, "target", "source", "weight", *filter(None, [framed])]]))
     base = base.transform_filter(" && ".join(f"datum.{choice} == {choice}" for choice in choices))
     base = base.transform_calculate(**{"from": "words[datum.target]", "to": "words[datum.source]"})
-    full = base.mark_rect(color=COLOURS[0]).encode(
-        across, down, alt.Opacity("weight:Q", legend=None).scale(domain=[0, 1], range=[0, 1]),
+    fill = alt.Color("weight:Q", legend=None)
+    full = base.mark_rect().encode(
+        across, down, fill.scale(domain=[0, 1], range=["#ffffff", COLOURS[0]], interpolate="rgb"),
         tooltip=["from:N", "to:N", alt.Tooltip("weight:Q", format=".3f")],
     )  # fmt: skip
     layers = [grid, full]
     if framed:
         frames = base.transform_filter(f"datum.{framed} == 1").encode(across, down)
         layers.append(frames.mark_rect(filled=False, stroke=COLOURS[1], strokeWidth=2))
-    title = alt.expr(" + ', ' + ".join(f"'{choice} ' + {choice}" for choice in choices))
     figure = alt.layer(*layers, view=alt.ViewConfig(stroke=INK, strokeOpacity=0.3))
     figure = figure.add_params(*params, alt.param(name="words", value=words))
     size = {"width": alt.Step(CELL), "height": alt.Step(CELL)}
-    return figure.properties(title={"text": title, "subtitle": subtitle}, **size)
+    heading: Any = titled(figure.properties(**size), title, *subtitle).title
+    chosen = " + ', ' + ".join(f"'{choice} ' + {choice}" for choice in choices)
+    lines = ", ".join([*(json.dumps(line, ensure_ascii=False) for line in heading["text"]), chosen])
+    return figure.properties(title=heading | {"text": alt.expr(f"[{lines}]")}, **size)
 
 
 def _menu(choice: str, numbers: Sequence[int], labels: Mapping[str, list[str]]) -> alt.Parameter:

@@ -19,8 +19,9 @@ import pandas as pd
 from retable.core.errors import UsageError
 from retable.reporting.ablations import difference, judged, over_seeds
 from retable.reporting.fields import span
-from retable.reporting.figures import Figure
+from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import Look, Scale, line_panel
+from retable.reporting.names import display_name
 from retable.reporting.results import ORACLE
 
 ASIDE = 1.03  # factor on the number of labels, so that the intervals of two systems do not overlap
@@ -58,7 +59,7 @@ def scores_by_labels(settings: Mapping[str, Any], values: pd.DataFrame) -> pd.Da
             verdict, finding = judged({"better": "higher", "holds": pairs}, of_corpus, digits=1)
             for labels, pair in zip(numbers, pairs, strict=True):
                 facts = {"corpus": corpus, "task": task, "metric": metric, "labels": labels}
-                facts |= {"_pretrained": families[0], "_scratch": families[1]}
+                facts |= {"_pretrained": display_name(families[0]), "_scratch": display_name(families[1])}
                 facts |= _compared(of_corpus, *pair) | {"bayes_optimal": optimum}
                 notes = f"Claim: {settings['claim']}\n{task.capitalize()}: {finding}"
                 rows.append(facts | {"verdict": verdict, "_notes": notes})
@@ -91,8 +92,8 @@ def _figure(settings: Mapping[str, Any], rows: pd.DataFrame) -> Figure:
     ]  # fmt: skip
     lines, labels = pd.concat(parts), rows["labels"]
     bounds = [] if isnan(first["bayes_optimal"]) else [("Bayes-optimal", first["bayes_optimal"])]
-    x = Scale("labels to learn from, log scale", min(labels) / 1.3, max(labels) * 1.3, True, labels.tolist(), ",")
-    y = Scale.over(f"test {first['metric']}, times 100", lines[["y", "low", "high"]], [value for _, value in bounds])
+    x = Scale("training labels, log scale", min(labels) / 1.3, max(labels) * 1.3, True, labels.tolist(), ",")
+    y = Scale.over(f"test {first['metric']} × 100", lines[["y", "low", "high"]], [value for _, value in bounds])
     figure = line_panel(lines, x, y, {"": Look(is_marked=True)}, bounds=bounds, has_bars=True)
     subtitle = "bars: 95 % intervals over seeds"
-    return figure.properties(title={"text": f"{first['corpus']}: {first['task']}", "subtitle": subtitle})
+    return titled(figure, "Label efficiency", f"{first['task']}, corpus {first['corpus']}", subtitle)

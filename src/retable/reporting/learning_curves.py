@@ -7,8 +7,9 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from retable.reporting.figures import Figure
+from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import Look, Scale, line_panel
+from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
 TRAINING, VALIDATION = "train/loss", "validation/loss"
@@ -81,7 +82,7 @@ def still_falling(results: Iterable[Result]) -> list[str]:
         noise = max(NOISE, frame["last"].std() if len(frame) > 1 else 0.0)
         if (fall := frame["fall"].mean()) > noise:
             finding = f"{frame['steps'].max():,} steps; the validation loss was still falling"
-            lines.append(f"{system} on {corpus}: {finding}, by {fall:.2f} nats in the last steps")
+            lines.append(f"{display_name(system)} on {corpus}: {finding}, by {fall:.2f} nats in the last steps")
     return lines
 
 
@@ -111,13 +112,13 @@ def _curves(title: str, results: list[Result], bound: float | None) -> Figure | 
     frame = frame[frame["variant"].isin(list(looks))]
     if frame.empty:
         return None
-    bounds = [] if bound is None else [("bound (grammar)", bound)]
-    x = Scale("step", 0, frame["x"].max() or 1)
-    y = Scale.over("loss (nats)", frame["low"], frame["high"], [value for _, value in bounds])
+    bounds = [] if bound is None else [("True distribution", bound)]
+    x = Scale("training step", 0, frame["x"].max() or 1)
+    y = Scale.over("loss, nats per token", frame["low"], frame["high"], [value for _, value in bounds])
     if is_validated:
         subtitle = "validation loss"
     else:
         subtitle = f"line: training loss, smoothed (moving average, decay {DECAY})"
         subtitle += "; points: validation loss" * (names[VALIDATION] in set(frame["variant"]))
     subtitle += "; band: all seeds" * bool((frame["low"] < frame["high"]).any())
-    return line_panel(frame, x, y, looks, bounds=bounds).properties(title={"text": title, "subtitle": subtitle})
+    return titled(line_panel(frame, x, y, looks, bounds=bounds), "Learning curves", title, subtitle)

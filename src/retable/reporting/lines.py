@@ -1,8 +1,9 @@
-"""Panels of lines: one colour per system, names at the lines' ends, numbers of the nearest point on hover.
+"""Panels of lines in the colours of families, names at the lines' ends, numbers of the nearest point on hover.
 
 If there are more systems than colours, each has a separate panel with all others in grey.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
@@ -14,13 +15,25 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, axis_width
+from retable.reporting.figures import (
+    FAINT,
+    LINE,
+    WIDTH,
+    Figure,
+    axis_width,
+    colours,
+    family_colours,
+    name_height,
+    name_lines,
+    names,
+)
 
 DOTTED = (2, 3)  # a dash
 POINTS = 200  # maximum number of points per line
 ALL_POINTS = 900  # approximate number of points per panel
-NAME = 13  # height of a name at a line's end, in pixels
-ACROSS = 3  # panels per row if each system has one
+ACROSS = 2  # panels per row if each system has one
+EDGE: dict[str, Any] = {"stroke": "white", "strokeWidth": 4}  # round names that lines may cross
+GAP = 30  # pixels between the end of a line and the right edge from which its name is at the end
 
 
 @dataclass(frozen=True)
@@ -47,7 +60,10 @@ class Scale:
             return cls(title, low - beyond, high + beyond)
         beyond = (high / low) ** margin if high > low else 1.5
         low, high = low / beyond, high * beyond
-        return cls(title, low, high, True, round_ticks(low, high), "~g")
+        has_many_zeros = high >= 1e9 or low < 1e-4
+        return cls(
+            title, low, high, True, round_ticks(low, high), "~e" if has_many_zeros else "~s" if high > 1e4 else "~g"
+        )
 
     def x(self, field: str = "x") -> alt.X:
         return alt.X(f"{field}:Q", axis=self._axis(), scale=self._scale(), sort=None)  # lines follow the order of rows
@@ -59,7 +75,7 @@ class Scale:
         ticks: dict[str, Any] = {"tickCount": 6} if self.ticks is None else {"values": list(self.ticks)}
         if self.format is not None:
             ticks["format"] = self.format
-        return alt.Axis(title=self.title or None, labelOverlap=False, **ticks)
+        return alt.Axis(title=self.title or None, labelOverlap="greedy", labelSeparation=10, **ticks)
 
     def _scale(self) -> alt.Scale:
         # eight digits: further ones differ between machines
@@ -115,7 +131,7 @@ def significant(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**{name: fractions[name].map(lambda value: float(f"{value:.5g}")) for name in fractions})
 
 
-def apart(pixels: ArrayLike, length: float, distance: float = NAME) -> NDArray[np.float64]:
+def apart(pixels: ArrayLike, length: float, distance: float) -> NDArray[np.float64]:
     """Return the places along an axis closest to `pixels` with a distance of at least `distance`.
 
     length: of the axis, in pixels; the places are within it if it has room for all.
@@ -137,7 +153,7 @@ def line_panel(
     *,
     systems: Iterable[str] | None = None,
     bounds: Sequence[tuple[str, float]] = (),
-    width: float = WIDTH,
+    colour_of: Mapping[str, str] | None = None,
     height: float = 260,
     interpolate: Literal["linear", "step-before"] = "linear",
     has_bars: bool = False,
@@ -153,7 +169,7 @@ def line_panel(
         looks: style of each variant. The system's name is at the end of the first one's line.
         systems: all systems of a figure, for equal colours in panels that lack some of them.
         bounds: names and values of dashed lines across the panel.
-        width: of the panel, in pixels, with the names.
+        colour_of: colours of the systems; by default those of their families.
         height: in pixels.
         interpolate: of the lines, as in Vega-Lite.
         has_bars: draw a bar at each point instead of a band.
@@ -164,26 +180,27 @@ def line_panel(
     if "low" in frame and not (frame["low"] < frame["high"]).any():
         frame = frame.drop(columns=["low", "high"])
     frame = significant(_thinned(frame, min(POINTS, max(POINTS // 4, ALL_POINTS // len(systems)))))
-    is_apart = len(systems) > len(COLOURS)
-    names = [*systems, *dict.fromkeys(name for name, _ in bounds)]
-    width = (WIDTH - 50) / ACROSS - 20 if is_apart else width - axis_width(names)
+    own_colours = colour_of or colours(systems)
+    is_apart = own_colours is None
+    named = [*systems, *dict.fromkeys(name for name, _ in bounds)]
+    width = (WIDTH - 60) / ACROSS - 20 if is_apart else WIDTH - 50 - axis_width(named)
     height = height / 2 if is_apart else height
     colour = alt.Color("system:N", legend=None)
-    colours = COLOURS[:1] * len(systems) if is_apart else COLOURS[: len(systems)]
-    colour = colour.scale(domain=names, range=[*colours, *[INK] * (len(names) - len(systems))])
+    own_colours = own_colours or {system: next(iter(family_colours([system]).values())) for system in systems}
+    colour = colour.scale(domain=named, range=[own_colours.get(name, FAINT) for name in named])
     dashes = {variant: look.dash for variant, look in looks.items() if look.dash is not None}
     dash = alt.StrokeDash("variant:N", legend=None).scale(domain=[*dashes], range=[*dashes.values()])
 
     def lines(chart: alt.Chart) -> alt.Chart:
         chart = chart.transform_filter(alt.FieldOneOfPredicate("variant", [*dashes]))
-        return chart.mark_line(strokeWidth=1.8, interpolate=interpolate).encode(x.x(), y.y(), dash)
+        return chart.mark_line(strokeWidth=2, interpolate=interpolate).encode(x.x(), y.y(), dash)
 
     own = alt.Chart() if is_apart else alt.Chart(frame)  # facets get their data from the panel
     layers: list[alt.Chart] = []
     if is_apart:
         others = _thinned(frame, POINTS // 8)[["system", "variant", "x", "y"]].rename(columns={"system": "other"})
         background = lines(alt.Chart(others)).mark_line(strokeWidth=1, opacity=0.25, interpolate=interpolate)
-        layers.append(background.encode(color=alt.value(INK), detail="other:N"))
+        layers.append(background.encode(color=alt.value(FAINT), detail="other:N"))
     if "low" in frame:
         spread = own.encode(x.x(), y.y("low"), alt.Y2("high"), colour, alt.Detail("variant:N"))
         layers.append(spread.mark_rule(strokeWidth=1.3) if has_bars else spread.mark_area(opacity=0.2))
@@ -193,17 +210,19 @@ def line_panel(
     layers += drawn
     layers += _bounds(bounds, y, is_named=is_apart)
     if not is_apart:
-        layers += [layer.encode(colour) for layer in _ends(frame, [*looks], bounds, x, y, height)]
+        layers += _ends(frame, [*looks], bounds, x, y, colour, width, height)
     panel = alt.layer(*layers, *over).properties(width=width, height=height)
     if not is_apart:
         return panel
-    return panel.properties(data=frame).facet("system:N", columns=ACROSS, spacing=14)
+    lines_of = {system: name_lines(system) for system in systems}
+    header = alt.Header(labelExpr=f"{json.dumps(lines_of, ensure_ascii=False)}[datum.value] || datum.value")
+    return panel.properties(data=frame).facet(alt.Facet("system:N", header=header), columns=ACROSS, spacing=14)
 
 
-def stacked(panels: Sequence[Figure], columns: int = 1) -> alt.ConcatChart:
-    """Join panels of lines in a figure with `columns` columns."""
+def stacked(panels: Sequence[Figure]) -> alt.ConcatChart:
+    """Join panels of lines, one below the other."""
     independent: Any = dict.fromkeys(("color", "shape", "strokeDash"), "independent")
-    return alt.concat(*panels, columns=columns).resolve_scale(**independent)
+    return alt.concat(*panels, columns=1).resolve_scale(**independent)
 
 
 def _thinned(frame: pd.DataFrame, most: int) -> pd.DataFrame:
@@ -235,25 +254,39 @@ def _bounds(bounds: Sequence[tuple[str, float]], y: Scale, is_named: bool) -> li
     if not bounds:
         return []
     table = alt.Chart(significant(pd.DataFrame(bounds, columns=["system", "y"]))).encode(y.y())
-    lines = table.mark_rule(color=INK, strokeDash=[6, 3]).encode(
+    lines = table.mark_rule(color=FAINT, strokeDash=[6, 3], strokeWidth=1.5).encode(
         tooltip=["system:N", alt.Tooltip("y:Q", title=y.title)]
     )
-    names = table.mark_text(align="left", baseline="bottom", dx=3, dy=-1, fontSize=9)
-    return [lines, names.encode(x=alt.value(0), text="system:N")] if is_named else [lines]
+    texts = table.mark_text(align="left", baseline="bottom", dx=3, dy=-1)
+    return [lines, texts.encode(x=alt.value(0), text="system:N")] if is_named else [lines]
 
 
 def _ends(
-    frame: pd.DataFrame, variants: Sequence[str], bounds: Sequence[tuple[str, float]], x: Scale, y: Scale, height: float
+    frame: pd.DataFrame,
+    variants: Sequence[str],
+    bounds: Sequence[tuple[str, float]],
+    x: Scale,
+    y: Scale,
+    colour: alt.Color,
+    width: float,
+    height: float,
 ) -> list[alt.Chart]:
-    """Return the systems' names at the right edge, with thin lines to the ends of lines that end elsewhere."""
+    """Return the systems' names at the ends of their lines, joined to them by a piece of line in their colour.
+
+    Names of lines that end near the right edge are next to the edge, in one column.
+    """
     order = frame["variant"].map(variants.index)
     firsts = frame[order == order.groupby(frame["system"]).transform("min")]
     ends = firsts.drop_duplicates("system", keep="last")[["system", "x", "y"]]
     if bounds:
         ends = pd.concat([ends, pd.DataFrame(bounds, columns=["system", "y"]).assign(x=x.high)])
-    places = y.values(apart(y.pixels(ends["y"], height), height), height)
-    table = alt.Chart(significant(ends.assign(place=places)))
-    right = alt.value("width")
-    leaders = table.mark_rule(strokeWidth=0.7, strokeDash=[1, 2]).encode(x.x(), y.y(), x2=right, y2="place:Q")
-    names = table.mark_text(align="left", dx=6).encode(y.y("place"), x=right, text="system:N")
-    return [leaders, names]
+    middle = LINE / 2 + 3  # of the lowest name, above the axis
+    pixels = apart(y.pixels(ends["y"], height) - middle, height - middle, 2 + name_height(ends["system"]))
+    places = y.values(middle + pixels, height)
+    right = x.pixels(ends["x"], width)
+    beyond = np.where(right > width - GAP, width, right) + 14
+    table = alt.Chart(significant(ends.assign(place=places, beyond=x.values(beyond, width))))
+    leaders = table.mark_rule(strokeWidth=1).encode(x.x(), y.y(), alt.X2("beyond:Q"), alt.Y2("place:Q"), colour)
+    rows = table.encode(y.y("place"), x.x("beyond"))
+    edges, texts = (names(rows, ends["system"], "left", 3, **edge) for edge in (EDGE, {}))
+    return [leaders, *edges, *texts]

@@ -1,11 +1,15 @@
 """Tables, and their conversion to Markdown and LaTeX (booktabs); for HTML see `page`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from retable.core.escaping import latex, markdown
+
+SHOWN = 7  # columns of a table that a reader sees at first
+# groups and titles of less important columns, the least important last
+LESS = ("published", "95 % interval", "Validation", "Runs", "Context", "FLOPs", "Note")
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,7 @@ class Value:
     bold: bool = False
     runs: tuple[str, ...] = ()  # cells that the number comes from, which HTML links to
     hint: str = ""  # shown in HTML on hover
+    key: str = ""  # of the system whose display name is the text
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Column:
     title: str
     group: str = ""  # a heading over neighbouring columns
     numeric: bool = True
+    key: str = ""  # of the system whose display name is the group, or the title without a group
 
     @property
     def name(self) -> str:
@@ -44,28 +50,59 @@ class Table:
     panels: dict[str, list[Row]]  # rows by corpus, or by the kind in `panel`
     notes: list[str]
     panel: str = "Corpus"
-    lead: tuple[str, ...] = ()  # columns that a page shows without a click; empty: all
+    lead: tuple[str, ...] = ()  # names of the columns after the first that a reader sees at first, by importance
 
 
-def markdown_table(table: Table) -> str:
-    """Return a heading, one pipe table per panel (GitHub's flavour), and the notes."""
-    heads = [column.name for column in table.columns]
-    parts = [f"### {_markdown(table.title)}"]
-    for corpus, rows in table.panels.items():
-        fields = [[_markdown(head) for head in heads]]
-        fields += [[_markdown(value.text, value.spread, value.bold) for value in row.values] for row in rows]
-        # padded, so that the source is readable; a rule has at least one dash, and for numbers a colon
-        rules = [1 + column.numeric for column in table.columns]
-        widths = [max(rule, *map(len, column)) for rule, column in zip(rules, zip(*fields, strict=True), strict=True)]
-        sized = zip(table.columns, widths, strict=True)
-        fields.insert(1, ["-" * (width - column.numeric) + ":" * column.numeric for column, width in sized])
-        parts += [f"{table.panel}: {_markdown(corpus)}"] * bool(corpus)
-        parts += ["\n".join(_pipes(table, line, widths) for line in fields)]
+def leading(columns: Sequence[Column], lead: Sequence[str] = ()) -> list[int]:
+    """Return the places of the columns that a reader sees at first, at most SHOWN, by importance.
+
+    These are the first one and those in `lead`. Without any of `lead`, groups and titles in LESS come last.
+    """
+    listed = [place for name in dict.fromkeys(lead) for place in range(1, len(columns)) if columns[place].name == name]
+    others = sorted(range(1, len(columns)), key=lambda place: _less(columns[place]))
+    return [0, *(listed or others)][: min(SHOWN, len(columns))]
+
+
+def _less(column: Column) -> int:
+    return max(LESS.index(name) + 1 if name in LESS else 0 for name in (column.title, column.group))
+
+
+def markdown_table(table: Table, folded: bool = True) -> str:
+    """Return a heading, the panels with the leading columns, all columns below a fold, and the notes.
+
+    folded: if false, all columns are in the first place.
+    """
+    every = [*range(len(table.columns))]
+    first = sorted(leading(table.columns, table.lead)) if folded else every
+    parts = [f"### {_markdown(table.title)}", *_panels(table, first)]
+    if len(first) < len(every):
+        summary = f"<details>\n<summary>All {len(every)} columns</summary>"
+        parts += [summary, *_panels(table, every), "</details>"]
     return "\n\n".join([*parts, *map(_markdown, table.notes)]) + "\n"
 
 
-def _pipes(table: Table, line: list[str], widths: list[int]) -> str:
-    sized = zip(line, table.columns, widths, strict=True)
+def _panels(table: Table, places: Sequence[int]) -> Iterator[str]:
+    """Yield the name of each panel, and its pipe table (GitHub's flavour) with some of the columns."""
+    columns = [table.columns[place] for place in places]
+    for corpus, rows in table.panels.items():
+        fields = [[_markdown(column.name) for column in columns]]
+        fields += [[_field(row.values[place]) for place in places] for row in rows]
+        # padded, so that the source is readable; a rule has at least one dash, and for numbers a colon
+        rules = [1 + column.numeric for column in columns]
+        widths = [max(rule, *map(len, column)) for rule, column in zip(rules, zip(*fields, strict=True), strict=True)]
+        sized = zip(columns, widths, strict=True)
+        fields.insert(1, ["-" * (width - column.numeric) + ":" * column.numeric for column, width in sized])
+        if corpus:
+            yield f"{table.panel}: {_markdown(corpus)}"
+        yield "\n".join(_pipes(columns, line, widths) for line in fields)
+
+
+def _field(value: Value) -> str:
+    return _markdown(value.text, value.spread, value.bold) + f" (`{value.key}`)" * bool(value.key)
+
+
+def _pipes(columns: Sequence[Column], line: list[str], widths: list[int]) -> str:
+    sized = zip(line, columns, widths, strict=True)
     aligned = [text.rjust(width) if column.numeric else text.ljust(width) for text, column, width in sized]
     return f"| {' | '.join(aligned)} |"
 

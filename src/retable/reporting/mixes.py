@@ -9,12 +9,13 @@ import altair as alt
 import pandas as pd
 
 from retable.metrics.intervals import mean_std
-from retable.reporting.figures import COLOURS, INK, Figure
+from retable.reporting.figures import INK, Figure, name_height, names, titled
 from retable.reporting.glue import TASKS
 from retable.reporting.lines import significant
+from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
-FILL = f"{COLOURS[1]}80", "#80808000", f"{COLOURS[0]}80"  # colours of shares below, equal to and above 1 / layers
+FILL = "#e9aa7f", "#ffffff", "#7fb8d8"  # colours of shares below, equal to and above 1 / layers
 LEAST = 0.1  # minimum distance from an equal share that gets the full colour
 CELL = 62, 30  # width and height of a square, in pixels
 
@@ -48,7 +49,7 @@ def _place(task: str) -> tuple[int, str]:
 
 
 def _title(task: str) -> str:
-    return TASKS[task][0] if task in TASKS else task
+    return TASKS[task][0] if task in TASKS else task.replace("_", " ")
 
 
 def mixes_figures(frame: pd.DataFrame) -> dict[str, Figure]:
@@ -59,26 +60,33 @@ def mixes_figures(frame: pd.DataFrame) -> dict[str, Figure]:
 def _figure(frame: pd.DataFrame) -> Figure:
     """Draw a heat map: tasks down, layers across, with each layer's share, and γ last."""
     several = frame["system"].nunique() > 1
-    names = [
-        _title(task) + f", {system}" * several for task, system in zip(frame["task"], frame["system"], strict=True)
+    labels = [
+        _title(task) + f", {display_name(system)}" * several
+        for task, system in zip(frame["task"], frame["system"], strict=True)
     ]
-    frame = frame.assign(name=names, column=[f"layer {layer}" for layer in frame["layer"]])
-    apart = frame["share"] - 1 / frame.groupby("name")["layer"].transform("count")  # distance from an equal share
+    frame = frame.assign(system=labels, column=[f"layer {layer}" for layer in frame["layer"]])
+    apart = frame["share"] - 1 / frame.groupby("system")["layer"].transform("count")  # distance from an equal share
     reach = max(LEAST, float(apart.abs().max()))
     shares = frame.assign(apart=apart, value=frame["share"], std=frame["share_std"])
-    gammas = frame.drop_duplicates("name").assign(column="γ")
+    gammas = frame.drop_duplicates("system").assign(column="γ")
     gammas = gammas.assign(value=gammas["gamma"], std=gammas["gamma_std"])
     columns = [f"layer {layer}" for layer in sorted(set(frame["layer"]))] + ["γ"]
-    squares = pd.concat([shares, gammas])[["name", "column", "value", "std", "apart", "n"]]
-    titles = {"name": "task", "column": "of", "value": "mean", "std": "deviation", "n": "runs"}
+    squares = pd.concat([shares, gammas])[["system", "column", "value", "std", "apart", "n"]]
+    titles = {"system": "task", "column": "of", "value": "mean", "std": "deviation", "n": "runs"}
     base = alt.Chart(significant(squares)).encode(
         alt.X("column:N", sort=columns, axis=alt.Axis(orient="top", labelAngle=0)),
-        alt.Y("name:N", sort=[*dict.fromkeys(names)]),
+        alt.Y("system:N", sort=[*dict.fromkeys(labels)], axis=None),
         tooltip=[alt.Tooltip(field, title=title) for field, title in titles.items()],
     )
-    fill = alt.Color("apart:Q", legend=None).scale(domain=[-reach, 0, reach], range=FILL)
+    fill = alt.Color("apart:Q", legend=None).scale(domain=[-reach, 0, reach], range=FILL, interpolate="rgb")
     full = base.mark_rect(stroke=INK, strokeOpacity=0.2).encode(fill)
     texts = base.mark_text().encode(alt.Text("value:Q", format=".2f"))
-    subtitle = "share of each layer: blue more than an equal one, orange less"
-    size = {"width": alt.Step(CELL[0]), "height": alt.Step(CELL[1])}
-    return alt.layer(full, texts).properties(title={"text": str(frame["corpus"].iloc[0]), "subtitle": subtitle}, **size)
+    rows = names(alt.Chart(gammas[["system"]]).encode(x=alt.value(0), y=base.encoding.y), labels)
+    notes = "blue: more than an equal share; orange: less", "γ: scale of the mixture"
+    size = {"width": alt.Step(CELL[0]), "height": alt.Step(max(CELL[1], 6 + name_height(labels)))}
+    return titled(
+        alt.layer(full, texts, *rows).properties(**size),
+        "Share of each ELMo layer",
+        f"corpus {frame['corpus'].iloc[0]}",
+        *notes,
+    )

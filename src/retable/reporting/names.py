@@ -1,4 +1,4 @@
-"""Display names of systems, from `names.yaml`: "Kneser–Ney 5-gram (modified)" for `kn5`."""
+"""Display names of systems and meanings of column heads, from `names.yaml`."""
 
 import re
 from functools import cache
@@ -11,9 +11,15 @@ import yaml
 def display_name(key: str) -> str:
     """Return the display name of a system or tokenizer; its key if `names.yaml` gives it no name.
 
-    A derived system is named by rule: `rnn_kn5_cache` is "RNN + Kneser–Ney 5-gram + cache".
+    `kn5` is "Kneser–Ney 5-gram (modified)". Derived systems are named by rule: `lstm_neural_cache` is "LSTM + neural
+    cache".
     """
     return _name(key) or key
+
+
+def meaning(head: str) -> str:
+    """Return the explanation of a column's title, or of a heading over columns; "" for an unknown one."""
+    return _contents()["heads"].get(head, "")
 
 
 @cache

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from retable.reporting.markup import Column, Row, Table, Value
+from retable.reporting.names import display_name
 from retable.reporting.results import Result, by_corpus
 
 WORDS, NEIGHBOURS = 6, 5  # number of unseen words that are shown, and of neighbours of each
@@ -81,7 +82,7 @@ def _table(
 ) -> Table:
     """Return the table: a column per word with a second text below it, and a panel per system."""
     panels = {
-        system: [
+        display_name(system): [
             Row([Value(str(place), runs=(firsts[system].name,)), *map(Value, line)])
             for place, line in enumerate(zip_longest(*columns, fillvalue=""), start=1)
         ]

@@ -21,7 +21,8 @@ from markupsafe import Markup
 from retable.metrics.likelihood import LIKELIHOODS
 from retable.reporting import verdicts as rule
 from retable.reporting.figures import Figure
-from retable.reporting.markup import Row, Table, Value, anchor, groups
+from retable.reporting.markup import Column, Row, Table, Value, anchor, groups, leading
+from retable.reporting.names import display_name, meaning
 from retable.reporting.provenance import Entry
 
 NOTE = "Note"  # title of the column that becomes footnotes
@@ -30,12 +31,13 @@ NOTE = "Note"  # title of the column that becomes footnotes
 def report_page(
     title: str,
     about: str,
-    summary: str,
+    facts: Sequence[str],
     frame: pd.DataFrame,
     tables: Sequence[Table],
     figures: Mapping[str, Figure],
     cells: Mapping[str, Sequence[Entry]],
     again: str = "",
+    falling: Sequence[str] = (),
     question: str = "",
     answer: str = "",
     main: Mapping[str, Figure] = MappingProxyType({}),
@@ -45,12 +47,13 @@ def report_page(
     Args:
         title: of the page.
         about: the study's purpose.
-        summary: facts of all runs.
+        facts: sentences on the runs.
         frame: the aggregates, for verdicts and sources.
         tables: in their order.
         figures: by title.
         cells: entries of cells, by group.
         again: the command that makes everything again.
+        falling: a line per system whose validation loss was still falling at the end.
         question, answer: of the study; they open the page.
         main: the figures that follow the answer, by the finding that they show.
     """
@@ -62,7 +65,8 @@ def report_page(
     return template.render(
         title=title,
         about=about,
-        summary=summary,
+        facts=facts,
+        falling=falling,
         verdicts=verdicts(frame),
         failures=failures(frame),
         tables=[_table(table) for table in tables],
@@ -85,7 +89,7 @@ def _charts(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
 def failures(frame: pd.DataFrame) -> list[str]:
     """Return a line per number outside its tolerance; the tables' notes give known reasons."""
     return [
-        f"{row.system} on {row.corpus}, {row.split} {row.metric}: "
+        f"{display_name(row.system)} on {row.corpus}, {row.split} {row.metric}: "
         f"{row.mean:.{2 if row.metric in LIKELIHOODS else 4}f}, published "
         f"{row.published:g} ± {row.tolerance:.3g} ({row.source})"
         for row in frame[frame["verdict"].isin(rule.OUTSIDE)].itertuples()
@@ -111,7 +115,7 @@ def _sources(frame: pd.DataFrame) -> Iterable[str]:
     """Yield the published numbers of each source."""
     for source, rows in frame[frame["published"].notna()].groupby("source", sort=False):
         numbers = [
-            f"{row.system}, {row.corpus}, {row.split}: {row.published:g}"
+            f"{display_name(row.system)}, {row.corpus}, {row.split}: {row.published:g}"
             + ("" if isnan(row.tolerance) else f" ± {row.tolerance:.3g}")
             for row in rows.itertuples()
         ]
@@ -169,12 +173,11 @@ def _shown(
     footnotes: Mapping[str, Mapping[str, Any]] | None = None,
     note: int | None = None,
 ) -> dict[str, Any]:
-    """Convert rows with the columns `kept`; if there are `lead` columns, the others except the first are details."""
+    """Convert rows with the columns `kept`; leading columns have a rank, and the others are details."""
     columns = [table.columns[i] for i in kept]
-    details = [bool(lead) and i > 0 and column.name not in lead for i, column in enumerate(columns)]
+    ranks = {place: rank for rank, place in enumerate(leading(columns, lead))}
     kinds = [
-        ("n" if column.numeric else "text") + " detail" * detail
-        for column, detail in zip(columns, details, strict=True)
+        ("n" if column.numeric else "text") + " detail" * (place not in ranks) for place, column in enumerate(columns)
     ]
     spreads = [any(row.values[i].spread for row in rows) for i in kept]
     shown = []
@@ -184,11 +187,19 @@ def _shown(
             {"value": value, "kind": kind, "spread": spread, "order": _order(value)} for value, kind, spread in fields
         ]
         own = (footnotes or {}).get(row.values[note].text) if note is not None else None
-        shown.append({"cells": cells, "apart": row.apart, "details": any(details), "note": own})
-    heads = [{"title": column.title, "kind": kind} for column, kind in zip(columns, kinds, strict=True)]
+        shown.append({"cells": cells, "apart": row.apart, "note": own})
+    heads = [
+        {"title": column.title, "kind": kind, "rank": ranks.get(place), "hint": _hint(column)}
+        for place, (column, kind) in enumerate(zip(columns, kinds, strict=True))
+    ]
     grouped = groups(columns) if any(column.group for column in columns) else []
+    over = [{"title": group, "width": n, "hint": columns[first].key or meaning(group)} for group, first, n in grouped]
     sorts = len(rows) > 2 and all(row.values[0].text for row in rows)  # a blank means the value of the row above
-    return {"columns": heads, "groups": [(group, n) for group, _, n in grouped], "rows": shown, "sorts": sorts}
+    return {"columns": heads, "groups": over, "rows": shown, "sorts": sorts}
+
+
+def _hint(column: Column) -> str:
+    return meaning(column.title) if column.group else column.key or meaning(column.title)
 
 
 def _common(rows: Sequence[Row], note: int) -> str:

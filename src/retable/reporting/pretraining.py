@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from retable.reporting.fields import SPREAD, filled_table, mean_value, runs_value, span
-from retable.reporting.figures import Figure
+from retable.reporting.fields import SPREAD, filled_table, mean_value, runs_value, span, system_value
+from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import DOTTED, Look, Scale, line_panel
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import BOUNDS
@@ -52,7 +52,7 @@ def held_out_table(frame: pd.DataFrame) -> Table:
             places = [i for i, (metrics, _) in enumerate(HELD_OUT.values()) if any(name in cells for name in metrics)]
             losses = (cells[name]["mean"] for metrics, _ in HELD_OUT.values() for name in metrics if name in cells)
             order = places, -next(losses, 0.0)
-            rows.append((order, Row([Value(str(system)), runs_value(own["n"]), *_held_out_values(cells)])))
+            rows.append((order, Row([system_value(str(system)), runs_value(own["n"]), *_held_out_values(cells)])))
         systems = [row for _, row in sorted(rows, key=lambda item: item[0])]
         panels[str(corpus)] = [*systems, *_grammar_rows(part[part["task"].isin(BOUNDS)])]
     notes = [
@@ -116,7 +116,7 @@ def senses_table(frame: pd.DataFrame) -> Table:
         occurrences = part[part["metric"] == "occurrences"].set_index("system")["mean"]
         for system, own in part.groupby("system"):
             for i, (layer, cells) in enumerate(layers_of(own)):
-                head = [Value(str(system)), Value(str(layer)), runs_value(own["n"])]
+                head = [system_value(str(system)), Value(str(layer)), runs_value(own["n"])]
                 head.append(Value(span(occurrences[[system]] if system in occurrences else occurrences[:0])))
                 values = [mean_value(cells.get(way), 1, 100) for way in ("nearest", "centroid")]
                 rows.append(Row([*head, *values], apart=i == 0 and bool(rows)))
@@ -154,11 +154,11 @@ def _senses_figure(corpus: str, frame: pd.DataFrame) -> Figure:
     ]
     lines = pd.DataFrame(rows, columns=["system", "variant", "x", "y"]).sort_values(["variant", "x"], kind="stable")
     shares = sorted(set(frame.loc[frame["metric"] == "majority", "mean"].round(6)))
-    bounds = [("most frequent sense", 100 * share) for share in shares]
-    y = Scale.over("senses told right (%)", lines["y"], [value for _, value in bounds])
+    bounds = [("Most frequent sense", 100 * share) for share in shares]
+    y = Scale.over("accuracy, %", lines["y"], [value for _, value in bounds])
     subtitle = "circles: by the nearest occurrence; squares, dotted: by the nearest mean"
-    figure = line_panel(lines, layers_scale("layer; 0 has no context", lines["x"]), y, ways, bounds=bounds)
-    return figure.properties(title={"text": corpus, "subtitle": subtitle})
+    figure = line_panel(lines, layers_scale("layer (0: without context)", lines["x"]), y, ways, bounds=bounds)
+    return titled(figure, "Senses of ambiguous words by layer", f"corpus {corpus}", subtitle)
 
 
 def layers_scale(title: str, layers: pd.Series) -> Scale:

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from retable.reporting.fields import SPREAD, filled_table, mean_value, runs_value
-from retable.reporting.figures import Figure
+from retable.reporting.fields import SPREAD, filled_table, mean_value, runs_value, system_value
+from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import DOTTED, Look, Scale, line_panel, stacked
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.pretraining import layers_of, layers_scale
@@ -21,7 +21,7 @@ def probes_table(frame: pd.DataFrame) -> Table:
         rows = panels.setdefault(str(corpus), [])
         for system, own in part.groupby("system"):
             for i, (layer, cells) in enumerate(layers_of(own)):
-                values = [Value(str(system)), Value(str(layer)), runs_value(own["n"])]
+                values = [system_value(str(system)), Value(str(layer)), runs_value(own["n"])]
                 for kind in kinds:
                     accuracy, control = cells.get(kind), cells.get(kind + CONTROL)
                     values += [mean_value(accuracy, 1, 100), mean_value(control, 1, 100)]
@@ -57,7 +57,9 @@ def probes_figures(frame: pd.DataFrame) -> dict[str, Figure]:
 
 def _figure(corpus: str, frame: pd.DataFrame) -> Figure:
     panels = [_panel(frame, kind) for kind in _kinds(frame)]
-    return stacked(panels).properties(title={"text": corpus, "subtitle": "squares, dotted: the control task"})
+    return titled(
+        stacked(panels), "Accuracy of linear probes by layer", f"corpus {corpus}", "squares, dotted: the control task"
+    )
 
 
 def _panel(frame: pd.DataFrame, kind: str) -> Figure:
@@ -72,9 +74,9 @@ def _panel(frame: pd.DataFrame, kind: str) -> Figure:
     ]
     lines = pd.DataFrame(rows, columns=["system", "variant", "x", "y"])
     majority = frame[(frame["split"] == "majority") & (frame["metric"] == kind)]["mean"]
-    bounds = [("most frequent label", 100 * share) for share in sorted(set(majority.round(6)))]
-    x = layers_scale("layer; 0 goes into the first with context", lines["x"])
-    y = Scale.over(f"{_title(kind)} (%)", lines["y"], [value for _, value in bounds])
+    bounds = [("Most frequent label", 100 * share) for share in sorted(set(majority.round(6)))]
+    x = layers_scale("layer (0: without context)", lines["x"])
+    y = Scale.over(f"{_title(kind)}, %", lines["y"], [value for _, value in bounds])
     return line_panel(lines, x, y, looks, systems=set(frame["system"]), bounds=bounds, height=190, name=kind)
 
 

@@ -141,11 +141,11 @@ def summary(results: Iterable[Result]) -> str:
     absent = len(listed) - len(records)
     seconds = sum(record.get("seconds", 0) for record in records)
     return (
-        f"{len(listed)} cell{'s' * (len(listed) != 1)}; {len(records)} run{'s' * (len(records) != 1)}, "
-        f"{_duration(seconds)} in all"
+        f"{len(listed)} cell{'s' * (len(listed) != 1)}; {len(records)} run{'s' * (len(records) != 1)}"
+        + f", {_duration(seconds)} in all" * bool(seconds)
         + f", of commit{'s' * (len(commits) > 1)} {', '.join(commits)}" * bool(commits)
         + f"; {dirty} of them with uncommitted changes" * bool(dirty)
-        + f"; {absent} of the cells came out of a cache, or from elsewhere" * bool(absent)
+        + f"; {absent} of the cells are from a cache, or from another machine" * bool(absent)
         + "."
     )
 

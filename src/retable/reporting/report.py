@@ -20,8 +20,9 @@ from retable.reporting.ablations import ablation_rows
 from retable.reporting.alignments import alignment_figures
 from retable.reporting.answers import answered
 from retable.reporting.attention import attention_figures, heads_tables
+from retable.reporting.claims import check_tables
 from retable.reporting.comparison import comparison_rows
-from retable.reporting.diagnostic_figures import diagnostic_figures
+from retable.reporting.diagnostic_figures import diagnostic_figures, phenomena_figure, sampling_figure
 from retable.reporting.diagnostics import gradients_rows, phenomena_tables, sampling_rows, scaling_rows
 from retable.reporting.elmo import elmo_rows
 from retable.reporting.figures import Figure, with_claim, write_figure
@@ -41,7 +42,7 @@ from retable.reporting.probes import probes_figures
 from retable.reporting.provenance import Making, entries
 from retable.reporting.published import complete, signed
 from retable.reporting.rates import rates_rows
-from retable.reporting.results import MEASURED, Result, aggregate, read_references, tidy
+from retable.reporting.results import CELL, COLUMNS, MEASURED, Result, aggregate, read_references, tidy
 from retable.reporting.samples import samples_tables
 from retable.reporting.scaling_laws import (
     compute_figures,
@@ -80,7 +81,8 @@ def write_report(
     about: str = "",
     question: str = "",
     answer: str = "",
-    figure: Mapping[str, str] | None = None,
+    figure: Mapping[str, Mapping[str, Any]] | None = None,
+    further: str = "",
     present: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, and return the tables.
@@ -110,7 +112,9 @@ def write_report(
         remote: URL of the repository.
         about: the study's purpose.
         question, answer: open the page, see `retable.reporting.answers`.
-        figure: the finding that a figure shows, by the name of its file. These figures follow the answer.
+        figure: the claim that a figure shows, by the name of its file, see `retable.reporting.claims`. These figures
+            follow the answer.
+        further: the seeds that come from another study, in words.
         present: records of the cells on this machine, by name. The page shows their runs.
     """
 
@@ -164,7 +168,8 @@ def write_report(
         tables += [write_table(table, rows, out) for table, rows in pairs]
     figures: dict[str, Figure] = {}
     main: dict[str, Figure] = {}
-    claims = dict(figure or {})
+    pictures: dict[str, str] = {}
+    claims, unproven = dict(figure or {}), list[str]()
     for title, name, drawn in (
         ("Test perplexity", "perplexity", perplexities(frame)),
         ("Label efficiency", "label-efficiency", by_labels),
@@ -181,8 +186,12 @@ def write_report(
         *diagnostic_figures(everything),
     ):
         for key, chart in drawn.items():
-            if claim := claims.pop(f"{name}-{key}", ""):
-                main[claim] = chart = with_claim(chart, claim)
+            if claim := claims.pop(f"{name}-{key}", None):
+                text, drifts = claim["claim"], [line for holds, line in check_tables(out, claim["holds"]) if not holds]
+                unproven += [f"The numbers contradict the claim {text!r}: {line}" for line in drifts]
+                chart = chart if drifts else with_claim(chart, text)
+                pictures[f"{name}-{key}"] = text = f"{title}, {key}" if drifts else text
+                main[text] = chart
             else:
                 figures[f"{title}, {key}"] = chart
             write_figure(chart, out / f"{name}-{key}.svg")
@@ -192,17 +201,64 @@ def write_report(
     cells = [*{result.name: result for result in everything}.values()]  # one per cell, with several benchmarks too
     here = [replace(cell, record=present[cell.name]) if cell.name in present else cell for cell in cells]
     made = entries(here, makings or {}, remote)
-    falling = still_falling(cells)
-    summary = " ".join([provenance.summary(here), *(f"{line}." for line in falling)])
+    falling = [*still_falling(cells), *unproven]
     answer = answered(answer, frame)
     again = f"make repro STUDY={study}"
-    page = report_page(f"Study {study}", about, summary, frame, tables, figures, made, again, question, answer, main)
+    facts = [*filter(None, (provenance.summary(here), further))]
+    title = f"Study {study}"
+    page = report_page(title, about, facts, frame, tables, figures, made, again, falling, question, answer, main)
     (out / "report.html").write_text(page, encoding="utf-8")
     write_judged(judged(frame), out)
-    top = [*filter(None, (question and f"**{markdown(question)}** {markdown(answer)}", markdown(about)))]
-    text = report_markdown(study, top, [*provenance.origins(cells), *falling], frame, tables)
+    top = [f"**{markdown(question)}** {markdown(answer)}"] * bool(question)
+    top += [f"![{markdown(text)}]({file}.svg)" for file, text in pictures.items()]
+    top += verdict_lines(frame)
+    top += [f"Make it again: `{again}`", *filter(None, [markdown(about)])]
+    top += filter(None, [markdown(further)])
+    text = report_markdown(study, top, [*falling, *provenance.origins(cells)], tables)
     (out / "report.md").write_text(text, encoding="utf-8")
     return tables
+
+
+def figures_of_tables(folder: Path, label_efficiency: Mapping[str, Any] | None = None) -> dict[str, Figure]:
+    """Return the figures that a study's written tables determine, by the names of their files.
+
+    Studies from before records have only these tables. Figures of curves, attention and vectors are not in them.
+    """
+    tables = {
+        path.stem: pd.read_csv(path, dtype=dict.fromkeys(CELL, str), keep_default_na=False)
+        for path in sorted(folder.glob("*.csv"))
+    }
+    numeric = {
+        name: table.apply(lambda column: column if column.name in CELL else _numeric(column))
+        for name, table in tables.items()
+    }
+    frames = [table for table in numeric.values() if {*COLUMNS} <= {*table}]
+    frame = pd.concat(frames).drop_duplicates(CELL) if frames else pd.DataFrame(columns=COLUMNS)
+    by_labels = [table for name, table in numeric.items() if name.startswith("label-efficiency-")]
+    points = numeric.get("scaling-models")
+    laws = {} if points is None else fitted(points, resamples=0)
+    diagnostics = {
+        name: draw(table["corpus"].iloc[0], table)
+        for kind, draw in (("phenomena", phenomena_figure), ("sampling", sampling_figure))
+        for name, table in numeric.items()
+        if name.startswith(f"{kind}-")
+    }
+    kinds = {
+        "perplexity": perplexities(frame),
+        "label-efficiency": label_efficiency_figures(label_efficiency or {}, pd.concat(by_labels)) if by_labels else {},
+        "shots": shots_figures(frame),
+        "isoflop": isoflop_figures(laws),
+        "compute": compute_figures(laws),
+        "senses": senses_figures(frame),
+        "probes": probes_figures(frame),
+        "scalar-mix": mixes_figures(numeric.get("scalar-mix", pd.DataFrame())),
+    }
+    return diagnostics | {f"{kind}-{key}": chart for kind, drawn in kinds.items() for key, chart in drawn.items()}
+
+
+def _numeric(column: pd.Series) -> pd.Series:
+    numbers = pd.to_numeric(column, errors="coerce")
+    return numbers if (numbers.notna() | (column == "")).all() else column
 
 
 def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
@@ -233,12 +289,16 @@ def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
     write_csv(pd.DataFrame(rows, columns=["system", "metric", "value"]), out / "metrics.csv")
 
 
-def report_markdown(
-    study: str, top: Sequence[str], origins: Iterable[str], frame: pd.DataFrame, tables: list[Table]
-) -> str:
-    """Return the report in Markdown: the paragraphs `top`, what made the cells, the verdicts and the tables."""
-    parts = [f"## Study {markdown(study)}", *top]
-    parts += ["\n".join(f"- {markdown(line)}" for line in origins)]
-    parts += [", ".join(f"{count} {meaning}" for _, count, meaning in verdicts(frame)) + "."] * any(verdicts(frame))
-    parts += ["\n".join(f"- {markdown(line)}" for line in failures(frame))] * any(failures(frame))
+def verdict_lines(frame: pd.DataFrame) -> Iterator[str]:
+    """Yield the counts of verdicts and the failures in Markdown, if a row has a verdict."""
+    if counted := verdicts(frame):
+        yield ", ".join(f"{count} {meaning}" for _, count, meaning in counted) + "."
+    if outside := failures(frame):
+        yield "\n".join(f"- {markdown(line)}" for line in outside)
+
+
+def report_markdown(study: str, top: Iterable[str], facts: Iterable[str], tables: Iterable[Table]) -> str:
+    """Return the report in Markdown: the paragraphs `top`, facts on the runs below a fold, and the tables."""
+    parts = [f"## Study {markdown(study)}", *top, "<details>\n<summary>Commits, requirements and machines</summary>"]
+    parts += ["\n".join(f"- {markdown(fact)}" for fact in facts), "</details>"]
     return "\n\n".join([*parts, *(markdown_table(table).rstrip() for table in tables)]) + "\n"

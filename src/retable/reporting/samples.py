@@ -1,9 +1,11 @@
 """Tables of texts that language models write after the same beginnings."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pandas as pd
 
+from retable.reporting.fields import system_value
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import Result
 
@@ -31,7 +33,7 @@ def samples_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]
             continuations = part[part["prompt"] == prompt].sort_values(["system", "strategy"])
             for i, each in enumerate(continuations.itertuples()):
                 begins = Value((prompt or "(nothing)") if i == 0 else "")
-                system = Value(each.system, runs=(each.runs,))
+                system = replace(system_value(each.system), runs=(each.runs,))
                 rows.append(Row([begins, system, Value(each.strategy), Value(_beginning(each.text))], apart=i == 0))
     columns = [Column(title, numeric=False) for title in ("Beginning", "System", "Strategy", "Continuation")]
     notes = [

@@ -32,12 +32,13 @@ from retable.metrics.scaling_laws import (
     resampled_laws,
 )
 from retable.reporting.ablations import interval_text
-from retable.reporting.figures import COLOURS, INK, WIDTH, Figure
+from retable.reporting.figures import INK, WIDTH, Figure, titled
 from retable.reporting.lines import DOTTED, Look, Scale, line_panel, round_ticks, significant
 from retable.reporting.results import ORACLE, Result
 
 COLUMNS = ["system", "corpus", "seed", "budget", "N", "D", "C", "loss", "entropy", "alone", "runs"]
 KNOWN = {"entropy": "test/perplexity_word", "alone": "test/perplexity_word_alone"}  # metrics of the oracle
+BLUES = "#7fb9dd", "#003a5c"  # lightest and darkest
 # Hoffmann et al. 2022: equation 10, with the γ that follows from it; table 2, approaches 3 and 2.
 PUBLISHED = {**HOFFMANN._asdict(), "decay": 0.154, "exponent": 0.46, "isoflop": 0.49}
 
@@ -172,27 +173,30 @@ def isoflop_figures(fits: Mapping[str, Fitted]) -> dict[str, Figure]:
 
 
 def _isoflops(corpus: str, fit: Fitted) -> Figure:
-    parts = []
-    for budget, curve in fit.parabolas.items():
+    parts, colour_of = [], {}
+    budgets = fit.points.groupby("budget")["C"].mean().loc[[*fit.parabolas]].sort_values().index
+    for budget, colour in zip(budgets, _blues(len(budgets)), strict=True):
+        curve, name = fit.parabolas[budget], budget.replace("flops", " FLOPs")
+        colour_of[name] = colour
         own = fit.points[fit.points["budget"] == budget]
         sizes = np.geomspace(own["N"].min(), own["N"].max(), 40)
         parts.append(pd.DataFrame({"x": sizes, "y": curve.curve(np.log(sizes)), "variant": "parabola"}))
         parts.append(pd.DataFrame({"x": own["N"], "y": own["loss"], "variant": "model"}))
         parts.append(pd.DataFrame({"x": [curve.size], "y": [curve.loss], "variant": "vertex"}).dropna())
-        parts[-3:] = [part.assign(system=budget) for part in parts[-3:]]
+        parts[-3:] = [part.assign(system=name) for part in parts[-3:]]
     frame = pd.concat(parts, ignore_index=True)
     entropy = fit.points["entropy"].iloc[0]
-    bounds = [] if isnan(entropy) else [("entropy", entropy)]
+    bounds = [] if isnan(entropy) else [("True distribution", entropy)]
     looks = {
         "parabola": Look(),
         "model": Look(None, is_marked=True),
         "vertex": Look(None, is_marked=True, shape="diamond"),
     }
-    x = Scale.over("weights, log scale", frame["x"], is_log=True)
+    x = Scale.over("weights per token, log scale", frame["x"], is_log=True)
     y = Scale.over("test loss, nats per word", frame["y"], [value for _, value in bounds])
-    figure = line_panel(frame, x, y, looks, bounds=bounds, height=320)
-    subtitle = "a colour a budget; diamonds: where its parabola is least"
-    return figure.properties(title={"text": corpus, "subtitle": subtitle})
+    figure = line_panel(frame, x, y, looks, bounds=bounds, colour_of=colour_of, height=320)
+    subtitle = "one parabola per budget; diamonds: its minimum"
+    return titled(figure, "Loss by size at equal compute", f"corpus {corpus}", subtitle)
 
 
 def compute_figures(fits: Mapping[str, Fitted]) -> dict[str, Figure]:
@@ -211,13 +215,13 @@ def _compute(corpus: str, fit: Fitted) -> Figure:
     C = np.geomspace(means["C"].min(), means["C"].max(), 40)
     best = law.best_size(C)
     least = pd.DataFrame({"operations": C, "least": law.loss(best, C / (6 * best)) - law.E})
-    x = replace(Scale.over("operations of training, log scale", C, is_log=True), format="~e")
-    y = Scale.over("test loss minus E, nats per word, log scale", points["y"], least["least"], is_log=True)
+    x = replace(Scale.over("training FLOPs, log scale", C, is_log=True), format="~e")
+    y = Scale.over("test loss − E, nats per word, log scale", points["y"], least["least"], is_log=True)
     dotted = alt.Chart(significant(least)).mark_line(color=INK, strokeDash=DOTTED)
     own = alt.Chart(significant(points[["size", "x", "y"]])).encode(x.x(), y.y())
     of_sizes = round_ticks(points["size"].min(), points["size"].max())
-    colour = alt.Color("size:Q", title="weights", scale=alt.Scale(type="log", range=COLOURS[:2]))
-    colour = colour.legend(type="gradient", values=of_sizes, format="~s", labelColor=INK, titleColor=INK)
+    colour = alt.Color("size:Q", title="weights", scale=alt.Scale(type="log", range=list(BLUES)))
+    colour = colour.legend(values=of_sizes, format="~s", columns=4, title="weights")
     titles = {"size": "weights", "x": x.title, "y": y.title}
     tooltip = [alt.Tooltip(f"{field}:Q", title=title) for field, title in titles.items()]
     layers = [
@@ -225,6 +229,13 @@ def _compute(corpus: str, fit: Fitted) -> Figure:
         own.mark_point(filled=True, size=50, opacity=1).encode(colour, tooltip=tooltip),
         dotted.encode(x.x("operations"), y.y("least")),
     ]
-    subtitle = f"mean over seeds, one line per size in weights; E = {law.E:.3f}; dotted: the least by the law"
-    title: Any = {"text": corpus, "subtitle": subtitle}
-    return alt.layer(*layers).properties(width=WIDTH - 140, height=320, title=title)
+    figure = alt.layer(*layers).properties(width=WIDTH - 70, height=320)
+    subtitle = f"one line per size, mean over seeds; E = {law.E:.3f}; dotted: the lowest loss by the law"
+    return titled(figure, "Loss by training compute", f"corpus {corpus}", subtitle)
+
+
+def _blues(number: int) -> list[str]:
+    """Return colours from light to dark blue."""
+    (low, high) = (np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) for colour in BLUES)
+    steps = np.linspace(low, high, number).round().astype(int)
+    return ["#" + "".join(f"{part:02x}" for part in step) for step in steps]

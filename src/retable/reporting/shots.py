@@ -5,7 +5,7 @@ Brown et al. (2020, figure 1.2).
 
 import pandas as pd
 
-from retable.reporting.figures import Figure
+from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import Look, Scale, line_panel
 
 PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # tasks answered by likelihood
@@ -36,7 +36,7 @@ def _figure(frame: pd.DataFrame) -> Figure:
     x = frame["shots"] + APART * shots[-1] * places
     lines = frame[["system"]].assign(x=x, variant="", **scaled).sort_values(["system", "x"])
     x = Scale("examples before the question", -0.03 * shots[-1], 1.03 * shots[-1], ticks=shots, format="d")
-    y = Scale.over(f"{first['split']} accuracy (%)", lines[["y", "low", "high"]])
+    y = Scale.over(f"{first['split']} accuracy, %", lines[["y", "low", "high"]])
     figure = line_panel(lines, x, y, {"": Look(is_marked=True)}, has_bars=True)
     subtitle = "bars: 95 % intervals over the questions"
-    return figure.properties(title={"text": f"{first['corpus']}: {first['name']}", "subtitle": subtitle})
+    return titled(figure, "Accuracy by examples in the prompt", f"{first['name']}, corpus {first['corpus']}", subtitle)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from retable.reporting.figures import COLOURS, INK, WIDTH, Figure, svg_of
+from retable.reporting.figures import COLOURS, FAINT, WIDTH, Figure, axis_width, svg_of, titled
 from retable.reporting.markup import Column, Row, Table, Value, markdown_table
 from retable.reporting.page import report_page
 from retable.reporting.results import COLUMNS
@@ -119,7 +119,7 @@ def expected_best(sweeps: Mapping[str, pd.DataFrame]) -> Figure | None:
         lines.append(pd.DataFrame(line | {"low": mean - spread, "high": mean + spread}))
     if not lines:
         return None
-    legend = alt.Legend(title=None) if len(lines) > 1 else None
+    legend = alt.Legend() if len(lines) > 1 else None
     base = alt.Chart(pd.concat(lines)).encode(
         x=alt.X("trials:Q", title="trials", scale=_free(), axis=alt.Axis(tickMinStep=1, format="d")),
         color=alt.Color("sweep:N", scale=alt.Scale(range=list(COLOURS)), legend=legend),
@@ -127,7 +127,8 @@ def expected_best(sweeps: Mapping[str, pd.DataFrame]) -> Figure | None:
     band = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=f"best {metric}", scale=_free()), y2="high:Q")
     hover = [alt.Tooltip(f"{each}:Q", format=".4~g") for each in ("trials", "seconds", "value")]
     line = base.mark_line(point=True).encode(y=alt.Y("value:Q", scale=_free()), tooltip=["sweep:N", *hover])
-    return alt.layer(band, line).properties(width=WIDTH - 60, height=HEIGHT)
+    figure = alt.layer(band, line).properties(width=WIDTH - 70, height=HEIGHT)
+    return titled(figure, "Expected best by number of trials", "band: standard deviation")
 
 
 def history(trials: pd.DataFrame) -> Figure | None:
@@ -144,14 +145,13 @@ def history(trials: pd.DataFrame) -> Figure | None:
     )
     points = base.mark_point(filled=True, size=45).encode(
         y=alt.Y("value:Q", title=metric, scale=_free()),
-        color=alt.Color("state:N", scale=alt.Scale(domain=[COMPLETE, PRUNED], range=[COLOURS[0], INK]), title=None),
-        shape=alt.Shape("state:N", scale=alt.Scale(domain=[COMPLETE, PRUNED], range=["circle", "cross"]), title=None),
+        color=alt.Color("state:N", scale=alt.Scale(domain=[COMPLETE, PRUNED], range=[COLOURS[0], FAINT])),
+        shape=alt.Shape("state:N", scale=alt.Scale(domain=[COMPLETE, PRUNED], range=["circle", "cross"])),
         tooltip=["trial:Q", "state:N", alt.Tooltip("value:Q", format=".4~f")],
     )
     line = base.mark_line(interpolate="step-after", color=COLOURS[1]).encode(y=alt.Y("best:Q", scale=_free()))
-    return alt.layer(line, points).properties(
-        width=WIDTH - 160, height=HEIGHT, title={"text": "", "subtitle": "line: the best so far"}
-    )
+    figure = alt.layer(line, points).properties(width=WIDTH - 70, height=HEIGHT)
+    return titled(figure, "Value of each trial", "line: the best so far")
 
 
 def coordinates(trials: pd.DataFrame) -> Figure | None:
@@ -174,11 +174,12 @@ def coordinates(trials: pd.DataFrame) -> Figure | None:
     scheme = alt.Scale(scheme="viridis", reverse=not _minimizes(trials))
     lines = alt.Chart(pd.concat(parts)).mark_line(strokeWidth=1.5, opacity=0.75).encode(
         x=x, y=alt.Y("place:Q", axis=None, scale=alt.Scale(domain=[0, 1])), detail="trial:N",
-        color=alt.Color("value:Q", scale=scheme, title=metric),
+        color=alt.Color("value:Q", scale=scheme, title=metric, legend=alt.Legend(orient="bottom")),
         tooltip=["trial:N", "axis:N", "shown:N", alt.Tooltip("value:Q", format=".4~f")],
     )  # fmt: skip
     labels = alt.Chart(pd.DataFrame(ticks)).mark_text(align="left", dx=5, dy=-6).encode(x=x, y="place:Q", text="text:N")
-    return alt.layer(lines, labels).properties(width=WIDTH - 120, height=HEIGHT)
+    figure = alt.layer(lines, labels).properties(width=WIDTH - 20, height=HEIGHT)
+    return titled(figure, "Settings and values", "one line per trial")
 
 
 def importances(trials: pd.DataFrame) -> dict[str, float]:
@@ -210,10 +211,12 @@ def importances(trials: pd.DataFrame) -> dict[str, float]:
 
 def _bars(weights: Mapping[str, float]) -> Figure:
     frame = pd.DataFrame({"setting": [*weights], "share": [*weights.values()]})
-    return alt.Chart(frame).mark_bar(color=COLOURS[0]).encode(
-        x=alt.X("share:Q", title="share", scale=alt.Scale(domain=[0, 1])), y=alt.Y("setting:N", sort=None, title=None),
+    bars = alt.Chart(frame).mark_bar(color=COLOURS[0]).encode(
+        x=alt.X("share:Q", title="share of the variance", scale=alt.Scale(domain=[0, 1])),
+        y=alt.Y("setting:N", sort=None, title=None),
         tooltip=["setting:N", alt.Tooltip("share:Q", format=".3f")],
-    ).properties(width=WIDTH - 260, height=24 * len(frame))  # fmt: skip
+    ).properties(width=WIDTH - axis_width(weights), height=24 * len(frame))  # fmt: skip
+    return titled(bars, "Importance of settings", "PED-ANOVA")
 
 
 def _places(column: pd.Series) -> tuple[list[float], list[tuple[float, str]]]:

@@ -19,7 +19,8 @@ is one panel per corpus.
 
 Optional keys:
 
-    lead: [Runs, Test F1]              # columns that a page always shows, the others on a click; by default all
+    lead: [Test F1, Runs]              # the columns that a reader sees at first, by importance, at most 7 with the
+                                       #   first one; by default `markup.leading` chooses them
     others: true                       # only rows that are in no other table
     prefer: {split: [test, validation]}              # the first split that a task has
     row: Section                       # title of the first column
@@ -83,8 +84,10 @@ from retable.reporting.fields import (
     published_values,
     runs_value,
     span,
+    system_value,
 )
 from retable.reporting.markup import Column, Row, Table, Value, markdown_table
+from retable.reporting.names import display_name
 from retable.reporting.overlap import overlap_note
 from retable.reporting.results import CELL, ORACLE
 from retable.reporting.spreadsheets import write_csv
@@ -103,6 +106,7 @@ FACTS = (*CELL, "protocol", "verdict", "source", "note", "signature")  # columns
 SHOWN = ("value", "number", "count", *EXTRA_COLUMNS)
 SETTINGS = {"digits": 2, "scale": 1, "bold": True, "judged": False}
 MEASURE = ("of", "show", *SETTINGS)
+SYSTEMS = ("system", "other_system", "baseline", "elmo")  # columns of systems' keys, shown by their display names
 CELLS, BOLDLY = " ← ", "{_bold}"  # markers in a template, after and before a number
 NOTES = {"spread": SPREAD, "bold": BOLD}
 
@@ -269,7 +273,7 @@ class _Specified:
                     for title, measure in (inner if is_group else {head: inner}).items():
                         for shown in self._measured(measure, facts):
                             own = EXTRA_COLUMNS.get(shown.what) or self._filled(title, facts)
-                            yield Column(own, group, numeric=shown.what not in TEXTS), shown
+                            yield Column(own, group, shown.what not in TEXTS, facts.get("system", "")), shown
 
     def _measured(self, entry: Any, facts: Facts) -> Iterator[Shown]:
         """Yield the columns for a number, or for a column of the whole row."""
@@ -315,8 +319,8 @@ class _Specified:
             for place, system in enumerate(systems):
                 own = {key: value for key, value in self._oracle.items() if key in CELL and system == ORACLE}
                 values = [self._value(cells, each, {**each.facts, "system": system, **own}) for each in columns]
-                label = f"{self._oracle['label']} (oracle)" if system == ORACLE else system
-                yield Row([Value(label), *values], apart=block > 0 and place == 0)
+                label = Value(f"{self._oracle['label']} (oracle)") if system == ORACLE else system_value(system)
+                yield Row([label, *values], apart=block > 0 and place == 0)
 
     def _value(self, cells: "_Cells", shown: Shown, facts: Facts) -> Value:
         matches = cells.of(facts)
@@ -363,12 +367,16 @@ class _Specified:
 
     def _filled(self, text: str, facts: Facts) -> str:
         try:
-            return text.format_map({k: value if k == "system" else self._named(value) for k, value in facts.items()})
+            return text.format_map({name: self._display(name, value) for name, value in facts.items()})
         except KeyError as error:
             available = f"write one of {', '.join(facts)}" if facts else "add each: with its columns"
             raise UsageError(
                 f"table {self._name}: {text!r} needs {error}, which is not available; {available}"
             ) from None
+
+    def _display(self, column: str, value: str) -> str:
+        named = self._named(value)
+        return display_name(value) if named == value and column in SYSTEMS else named
 
     def _named(self, value: str) -> str:
         for pattern, name in self._specification.get("names", {}).items():
@@ -384,14 +392,14 @@ class _Specified:
             rows = run[_matches(run, note.get("when", {}))]
             if len(rows):
                 texts = rows.select_dtypes(exclude="number")
-                yield note["text"].format_map({name: ", ".join(self._listed(texts[name])) for name in texts})
+                yield note["text"].format_map({name: ", ".join(self._listed(name, texts[name])) for name in texts})
         yield from overlap_note(self._frame)
 
     def _own(self) -> Iterable[str]:
         return dict.fromkeys(filter(None, "\n".join(self._frame["_notes"]).split("\n")))
 
-    def _listed(self, values: pd.Series) -> list[str]:
-        return sorted({self._named(value) for value in values if isinstance(value, str)})
+    def _listed(self, column: str, values: pd.Series) -> list[str]:
+        return sorted({self._display(column, value) for value in values if isinstance(value, str)})
 
 
 class _Rows(_Specified):
@@ -400,9 +408,10 @@ class _Rows(_Specified):
     def table(self) -> Table:
         frame = self._frame.assign(_apart=_matches(self._frame, self._specification.get("apart", [])))
         rows = [
-            {name: self._named(value) if isinstance(value, str) else value for name, value in row.items()}
+            {name: self._display(str(name), value) if isinstance(value, str) else value for name, value in row.items()}
             for row in frame.to_dict("records")
         ]
+        self._keys = {display_name(key): key for name in SYSTEMS if name in frame for key in set(frame[name])}
         columns, ((kind, named),) = dict(self._heads(rows)), self._specification["panel"].items()
         lines: dict[Any, list[dict[str, Any]]] = defaultdict(list)
         for place, row in enumerate(rows):
@@ -443,7 +452,9 @@ class _Rows(_Specified):
         number, _, cells = template.partition(CELLS)
         text, _, spread = (self._text(part, row) for part in number.removeprefix(BOLDLY).partition(" ± "))
         runs = tuple(self._text(cells, row).split())
-        return Value(text, spread, number.startswith(BOLDLY) and row["_bold"], runs, ", ".join(runs))
+        key = self._keys.get(text, "") if template.strip("{}") in SYSTEMS else ""
+        bold = number.startswith(BOLDLY) and row["_bold"]
+        return Value(text, spread, bold, runs, ", ".join(runs), key if key != text else "")
 
     def _text(self, template: str, row: Mapping[str, Any]) -> str:
         """Fill the template with the values of the row; "" if one of its numbers is NaN."""

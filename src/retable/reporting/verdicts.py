@@ -30,14 +30,14 @@ FAIL, BETTER, OPEN, UNDECIDABLE = "fail", "outside, better", "open", "undecidabl
 NOT_RUN, ELSEWHERE, UNJUDGED = "not run", "in another study", "n/a"
 SAME_RECIPE = (PASS, GROUP, AGREES)  # that reproduce a number
 MEANINGS = {
-    PASS: "within the tolerance of what was published",
-    GROUP: "within it, in a group of close rows whose differences are reproduced",
-    AGREES: "within it, but close to another published row, or by a tolerance set afterwards",
-    PASS_OTHER: "within it, by another recipe than the published one",
-    AGREES_OTHER: "within it, by another recipe, but close to another published row",
-    FAIL: "outside of it",
-    BETTER: "outside of it, better than published",
-    OPEN: "outside of it, with too few seeds for a verdict",
+    PASS: "within the tolerance of the published number",
+    GROUP: "within the tolerance, in a group of close rows whose differences are reproduced",
+    AGREES: "within the tolerance, but close to another published row, or by a tolerance set afterwards",
+    PASS_OTHER: "within the tolerance, with another recipe than the published one",
+    AGREES_OTHER: "within the tolerance, with another recipe, but close to another published row",
+    FAIL: "outside the tolerance",
+    BETTER: "outside the tolerance, better than published",
+    OPEN: "outside the tolerance, with too few seeds for a verdict",
     UNDECIDABLE: "within a tolerance that is wider than the interval of the test",
 }
 OUTSIDE = (FAIL, BETTER, OPEN)

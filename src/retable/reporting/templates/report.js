@@ -2,19 +2,22 @@
 const bundle = new Blob([document.getElementById("datatables").textContent], { type: "text/javascript" });
 const { default: DataTable } = await import(URL.createObjectURL(bundle));
 
-for (const table of document.querySelectorAll("table.sorts")) {
+const fits = [];
+for (const table of document.querySelectorAll("section.table table")) {
   const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
   const groups = table.tHead.rows.length > 1 ? [...table.tHead.rows[0].cells].flatMap((g) => Array(g.colSpan).fill(g.textContent)) : [];
   const names = heads.map((head, i) => `${groups[i] ?? ""} ${head.textContent}`.trim());
+  const ranked = heads.map((head, i) => i).filter((i) => heads[i].dataset.rank).sort((a, b) => heads[a].dataset.rank - heads[b].dataset.rank);
+  const sorts = table.classList.contains("sorts");
   const api = new DataTable(table, {
-    paging: false, info: false, order: [], autoWidth: false, orderMulti: false,
+    paging: false, info: false, order: [], autoWidth: false, orderMulti: false, ordering: sorts,
     titleRow: table.tHead.rows.length - 1,
-    layout: { topStart: null, topEnd: table.tBodies[0].rows.length > 8 ? "search" : null, bottomStart: null, bottomEnd: null },
+    layout: { topStart: null, topEnd: sorts && table.tBodies[0].rows.length > 8 ? "search" : null, bottomStart: null, bottomEnd: null },
     language: { search: "", searchPlaceholder: "Filter" },
     columnDefs: [{ targets: "_all", orderSequence: ["asc", "desc"] }, { targets: "detail", visible: false }],
   });
-  const details = heads.flatMap((head, i) => (head.classList.contains("detail") ? [i] : []));
-  for (const head of details.length ? table.querySelectorAll("tbody th[data-details]") : []) {
+  const hidden = () => heads.flatMap((_, i) => (api.column(i).visible() ? [] : [i]));
+  for (const head of table.querySelectorAll("tbody th")) {
     const more = document.createElement("button");
     Object.assign(more, { type: "button", className: "more", textContent: "+", ariaExpanded: "false" });
     more.setAttribute("aria-label", `all of ${head.textContent}`);
@@ -22,13 +25,42 @@ for (const table of document.querySelectorAll("table.sorts")) {
       const row = api.row(head.parentElement);
       const open = row.child.isShown();
       if (open) row.child.hide();
-      else row.child(detailsOf(api, row, details, names)).show();
+      else row.child(detailsOf(api, row, hidden(), names)).show();
       more.textContent = open ? "+" : "−";
       more.ariaExpanded = String(!open);
     });
     head.prepend(more);
   }
+  const [box, all] = [table.closest(".scroll"), document.createElement("button")];
+  Object.assign(all, { type: "button", className: "columns", ariaExpanded: "false" });
+  all.addEventListener("click", () => {
+    all.ariaExpanded = String(all.ariaExpanded === "false");
+    fit();
+  });
+  box.after(all);
+  // the leading columns, without the least important ones if there is no room for them
+  function fit() {
+    const opened = all.ariaExpanded === "true";
+    heads.forEach((_, i) => api.column(i).visible(opened || ranked.includes(i)));
+    table.classList.toggle("partial", hidden().length > 0);
+    for (let n = ranked.length; !opened && n > 2 && box.scrollWidth > box.clientWidth; n--) {
+      api.column(ranked[n - 1]).visible(false);
+      table.classList.add("partial");
+    }
+    all.hidden = !opened && !hidden().length;
+    all.textContent = opened ? "Fewer columns" : `All ${heads.length} columns`;
+  }
+  fits.push(fit);
+  table.closest("details")?.addEventListener("toggle", fit);
 }
+if (innerWidth < 640) document.querySelector("nav details").open = false;
+const fitAll = () => fits.forEach((fit) => fit());
+fitAll();
+let width = innerWidth;
+addEventListener("resize", () => {
+  if (innerWidth !== width) fitAll();
+  width = innerWidth;
+});
 
 function detailsOf(api, row, columns, names) {
   const list = document.createElement("dl");
@@ -103,7 +135,7 @@ function download(figure, spec) {
   }).join("\n\n");
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  link.download = `${figure.querySelector("figcaption").firstChild.textContent.trim()}.csv`;
+  link.download = `${figure.dataset.name}.csv`;
   link.click();
 }
 function* inline(part) {
