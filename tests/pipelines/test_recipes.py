@@ -102,6 +102,7 @@ def test_recipes_need_no_resolver_of_the_project():
         ("character_lstm_large", PTB, 19e6, 1e6), ("awd_lstm", PTB, 24e6, 1e6), ("transformer_xl", PTB, 24e6, 1e6),
         ("lstm_512_512", LM1B, 0.82e9, 0.01e9), ("lstm_1024_512", LM1B, 0.82e9, 0.01e9),
         ("lstm_2048_512", LM1B, 0.83e9, 0.01e9), ("big_lstm", LM1B, 1.8e9, 0.1e9),
+        ("makemore_batch_norm", 27, 12_097, 1), ("makemore_tree_large", 27, 76_579, 1),
         ("bert_base", 30_522, 110e6, 5e6), ("bert_large", 30_522, 340e6, 17e6), ("bert_small", 30_522, 14e6, 0.7e6),
         ("t5_small", 32_128, 60_506_624, 1), ("t5_base", 32_128, 222_903_552, 1),  # those of the published weights
     ],
