@@ -153,7 +153,7 @@ def require_one_mount(scratch: Path, out: Path) -> None:
         out: a folder that may be missing.
     """
     near = next(each for each in out.absolute().parents if each.exists())
-    probe, target = scratch / "probe", near / f".{out.name}.{os.getpid()}.probe"
+    probe, target = scratch / "probe", near / f".{out.name}.probe"  # replaces one that a kill left
     probe.touch()
     try:
         probe.rename(target)
