@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs/images"
 RECORD = IMAGES / "made_from.json"
 HEIGHT = 900  # pixels of a page that a picture shows
-MAIN = "#figure-main-1"  # the figure after the answer
+MAIN = "#figure-main-1 svg"  # the figure after the answer
 REPORT = ("studies/history/results/report.md", "studies/history/results/*.svg", "src/retable/reporting/templates/*")
 SITE = ("mkdocs.yml", "docs/site.css")
 # by picture: its page, its width in pixels, the part of the page that it shows ("" for the top), and its inputs
@@ -82,7 +82,7 @@ def _picture(browser: Any, path: Path, width: int, part: str) -> bytes:
     page.goto(path.as_uri())
     if path.name == "report.html":
         page.wait_for_selector("html[data-ready]", state="attached")
-        page.wait_for_selector(f"{MAIN} svg")
+        page.wait_for_selector(MAIN)
     if part == "dialog":
         page.locator("a[data-cells]").first.click()
     target = page.locator(part) if part else page

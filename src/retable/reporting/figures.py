@@ -52,7 +52,7 @@ _WIDTHS = {
     )
     for letter in letters
 }  # fmt: skip
-SHADES = 3  # systems per family that one panel tells apart
+SHADES = 3  # systems per family that one panel distinguishes
 
 
 @alt.theme.register("retable", enable=True)

@@ -225,22 +225,18 @@ def figures_of_tables(folder: Path, label_efficiency: Mapping[str, Any] | None =
     Studies from before records have only these tables. Figures of curves, attention and vectors are not in them.
     """
     tables = {
-        path.stem: pd.read_csv(path, dtype=dict.fromkeys(CELL, str), keep_default_na=False)
+        path.stem: pd.read_csv(path, dtype=dict.fromkeys(CELL, str)).fillna(dict.fromkeys([*CELL, "budget"], ""))
         for path in sorted(folder.glob("*.csv"))
     }
-    numeric = {
-        name: table.apply(lambda column: column if column.name in CELL else _numeric(column))
-        for name, table in tables.items()
-    }
-    frames = [table for table in numeric.values() if {*COLUMNS} <= {*table}]
+    frames = [table for table in tables.values() if {*COLUMNS} <= {*table}]
     frame = pd.concat(frames).drop_duplicates(CELL) if frames else pd.DataFrame(columns=COLUMNS)
-    by_labels = [table for name, table in numeric.items() if name.startswith("label-efficiency-")]
-    points = numeric.get("scaling-models")
+    by_labels = [table for name, table in tables.items() if name.startswith("label-efficiency-")]
+    points = tables.get("scaling-models")
     laws = {} if points is None else fitted(points, resamples=0)
     diagnostics = {
         name: draw(table["corpus"].iloc[0], table)
         for kind, draw in (("phenomena", phenomena_figure), ("sampling", sampling_figure))
-        for name, table in numeric.items()
+        for name, table in tables.items()
         if name.startswith(f"{kind}-")
     }
     kinds = {
@@ -251,14 +247,9 @@ def figures_of_tables(folder: Path, label_efficiency: Mapping[str, Any] | None =
         "compute": compute_figures(laws),
         "senses": senses_figures(frame),
         "probes": probes_figures(frame),
-        "scalar-mix": mixes_figures(numeric.get("scalar-mix", pd.DataFrame())),
+        "scalar-mix": mixes_figures(tables.get("scalar-mix", pd.DataFrame())),
     }
     return diagnostics | {f"{kind}-{key}": chart for kind, drawn in kinds.items() for key, chart in drawn.items()}
-
-
-def _numeric(column: pd.Series) -> pd.Series:
-    numbers = pd.to_numeric(column, errors="coerce")
-    return numbers if (numbers.notna() | (column == "")).all() else column
 
 
 def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
