@@ -40,6 +40,7 @@ STATUS = {1: "killed", 3: "killed", 0: "survived", 5: "unreached", 33: "unreache
           36: "unsure", 255: "unsure", 24: "unsure", -24: "unsure", 152: "unsure"}  # fmt: skip
 STARTS, TIMES = 60, 10  # time limit of a mutant's separate run: seconds, plus this many times its tests' seconds
 HEAD = "# Whether tests notice changes of the code"
+BY_HAND = "\n## By hand: "  # begins the part of the page that a run keeps
 OPEN, UNREACHED = "Open", "Reached by no test"
 
 
@@ -242,7 +243,8 @@ def main() -> None:
             copy_tree(folder)
             run(folder, digits, arguments.processes)
         mutants, reasons = settled(read(folder, digits), folder, run_mutant), read_reasons()
-    PAGE.write_text(page(mutants, reasons, digits, arguments.processes), encoding="utf-8")
+    _, heading, by_hand = PAGE.read_text(encoding="utf-8").partition(BY_HAND)
+    PAGE.write_text(page(mutants, reasons, digits, arguments.processes) + heading + by_hand, encoding="utf-8")
     print(table(mutants, reasons))
 
 

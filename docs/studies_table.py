@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -10,12 +11,14 @@ from retable.core.escaping import markdown
 from retable.planning.conf import Conf
 from retable.planning.study import Study, read_study
 from retable.reporting.answers import answered
-from retable.reporting.results import CELL, FAIL, ORACLE, PASS, PASS_OTHER
+from retable.reporting.results import CELL, ORACLE, read_references
+from retable.reporting.verdicts import MEANINGS, judged
 
 ROOT = Path(__file__).parent.parent
 STUDIES = ROOT / "studies"
 HEADS = ("study", "question", "data", "systems", "seeds", "cost", "answer", "verdicts", "commit")
 SHOWN = 3  # corpora
+NUMBERS = ("mean", "std", "n", "ci_low", "ci_high")  # columns of the aggregates
 README = (
     *("history", "ptb", "ptb_combined", "shakespeare", "wordvectors"),
     *("tagging", "glue", "squad", "translation_tiny", "scaling_laws"),
@@ -47,7 +50,7 @@ def _row(study: Study) -> dict[str, str]:
     results = STUDIES / study.name / "results"
     name = f"[`{study.name}`](../studies/{study.name}/results/report.md)"
     report = (results / "report.md").read_text(encoding="utf-8") if (results / "report.md").exists() else ""
-    commits = Counter(re.findall(r"\bcommit ([0-9a-f]{7,10})\b", report))
+    commit = commit_of(results)
     return {
         "study": name if report else f"`{study.name}`",
         "question": markdown(study.reported.get("question", "")),
@@ -57,10 +60,19 @@ def _row(study: Study) -> dict[str, str]:
         "cost": markdown(study.reported.get("cost", "")),
         "answer": markdown(answered(study.reported.get("answer", ""), aggregates(results))) if report else "",
         "verdicts": _verdicts(aggregates(results)) if report else "",
-        "commit": f"`{commits.most_common(1)[0][0]}`" if commits else "never run",
+        "commit": f"`{commit}`" if commit else "never run",
     }
 
 
+def commit_of(results: Path) -> str:
+    """Return the commit that made most cells of a study, by its report; "" if it never ran."""
+    report = results / "report.md"
+    text = report.read_text(encoding="utf-8") if report.exists() else ""
+    commits = Counter(re.findall(r"\bcommit ([0-9a-f]{7,10})\b", text))
+    return commits.most_common(1)[0][0] if commits else ""
+
+
+@cache
 def aggregates(results: Path) -> pd.DataFrame:
     """Return the aggregates of a study: the rows of its committed tables, each once."""
     tables = [
@@ -69,10 +81,9 @@ def aggregates(results: Path) -> pd.DataFrame:
     ]
     tables = [table for table in tables if {*CELL, "mean", "n", "ci_low", "verdict"} <= {*table}]
     if not tables:
-        return pd.DataFrame(columns=[*CELL, "mean", "n", "ci_low", "ci_high", "verdict"])
+        return pd.DataFrame(columns=[*CELL, *NUMBERS, "verdict"])
     rows = pd.concat(tables).drop_duplicates(CELL)
-    numbers = ["mean", "n", "ci_low", "ci_high"]
-    return rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
+    return rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in NUMBERS})
 
 
 def _data(study: Study) -> str:
@@ -92,5 +103,8 @@ def _seeds(study: Study) -> str:
 
 
 def _verdicts(frame: pd.DataFrame) -> str:
-    counts = Counter(frame[frame["system"] != ORACLE]["verdict"])
-    return ", ".join(f"{counts[each]} {each}" for each in (PASS, PASS_OTHER, FAIL) if counts[each])
+    counts = Counter(judged(frame[frame["system"] != ORACLE], _references())["verdict"])
+    return ", ".join(f"{counts[each]} {each}" for each in MEANINGS if counts[each])
+
+
+_references = cache(read_references)

@@ -59,19 +59,16 @@ def test_a_path_of_another_form_than_those_of_cells_has_no_stage(path, tmp_path,
     assert str(refusal.value) == f"{path} is missing"
 
 
-@pytest.mark.parametrize(
-    ("path", "advice"),
-    [
-        ("outputs/pretrain/lstm-1/model.safetensors", "form CORPUS/NAME: write ptb/lstm-1"),
-        ("outputs/pretrain/ptb-lstm-1/model.safetensors", "form CORPUS/NAME: write ptb/lstm-1"),
-        ("outputs/pretrain/pretrain/ptb/lstm-1/run.json", "form CORPUS/NAME: write ptb/lstm-1"),
-        ("outputs/pretrain/outputs/pretrain/ptb/lstm-1/run.json", "form CORPUS/NAME: write ptb/lstm-1"),
-        ("outputs/pretrain/embed/ptb/glove-1/run.json", "form CORPUS/NAME: write ptb/lstm-1"),
-        ("outputs/lstm-1/config.yaml", "form STAGE/CORPUS/NAME: write pretrain/ptb/lstm-1"),
-        ("outputs/ptb/lstm-1/config.yaml", "form STAGE/CORPUS/NAME: write pretrain/ptb/lstm-1"),
-        ("outputs/x/config.yaml", "write one of embed/ptb/glove-1, pretrain/ptb/lstm-1"),
-    ],
-)
+@pytest.mark.parametrize(("path", "advice"), [
+    ("outputs/pretrain/lstm-1/model.safetensors", "form CORPUS/NAME: write ptb/lstm-1"),
+    ("outputs/pretrain/ptb-lstm-1/model.safetensors", "form CORPUS/NAME: write ptb/lstm-1"),
+    ("outputs/pretrain/pretrain/ptb/lstm-1/run.json", "form CORPUS/NAME: write ptb/lstm-1"),
+    ("outputs/pretrain/outputs/pretrain/ptb/lstm-1/run.json", "form CORPUS/NAME: write ptb/lstm-1"),
+    ("outputs/pretrain/embed/ptb/glove-1/run.json", "form CORPUS/NAME: write ptb/lstm-1"),
+    ("outputs/lstm-1/config.yaml", "form STAGE/CORPUS/NAME: write pretrain/ptb/lstm-1"),
+    ("outputs/ptb/lstm-1/config.yaml", "form STAGE/CORPUS/NAME: write pretrain/ptb/lstm-1"),
+    ("outputs/x/config.yaml", "write one of embed/ptb/glove-1, pretrain/ptb/lstm-1"),
+])  # fmt: skip
 def test_a_path_of_another_form_is_told_the_closest_cells(path, advice, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for cell in ("pretrain/ptb/lstm-1", "embed/ptb/glove-1"):
@@ -80,16 +77,13 @@ def test_a_path_of_another_form_is_told_the_closest_cells(path, advice, tmp_path
         require(Path(path))
 
 
-@pytest.mark.parametrize(
-    ("path", "cell", "module"),
-    [
-        ("outputs/prepare/grammar/train.txt", "prepare/grammar", "prepare"),
-        ("outputs/prepare/grammar/sentiment/train.tsv", "prepare/grammar", "prepare"),
-        ("outputs/tokenize/grammar/word/train.bin", "tokenize/grammar/word", "tokenize_text"),
-        ("outputs/from_scratch/ptb/rte-lstm-1/units.csv", "from_scratch/ptb/rte-lstm-1", "finetune"),
-        ("outputs/pretrain/ptb/lstm_5-1/model.safetensors", "pretrain/ptb/lstm_5-1", "pretrain"),
-    ],
-)
+@pytest.mark.parametrize(("path", "cell", "module"), [
+    ("outputs/prepare/grammar/train.txt", "prepare/grammar", "prepare"),
+    ("outputs/prepare/grammar/sentiment/train.tsv", "prepare/grammar", "prepare"),
+    ("outputs/tokenize/grammar/word/train.bin", "tokenize/grammar/word", "tokenize_text"),
+    ("outputs/from_scratch/ptb/rte-lstm-1/units.csv", "from_scratch/ptb/rte-lstm-1", "finetune"),
+    ("outputs/pretrain/ptb/lstm_5-1/model.safetensors", "pretrain/ptb/lstm_5-1", "pretrain"),
+])  # fmt: skip
 def test_what_is_missing_is_named_with_the_stage_that_makes_it(path, cell, module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = f"{path} is missing; .* `retable repro` in a study that contains {cell}, or `python -m pipelines.{module}`"
@@ -173,7 +167,6 @@ def test_a_package_that_is_not_installed_has_no_version_and_stops_no_stage_at_it
 
 
 def test_a_record_that_was_cut_off_is_read_from_its_copy_or_is_none(tmp_path, monkeypatch):
-    """And the cell of another study has the record of the study that made it."""
     cell = tmp_path / "outputs/pretrain/a/b-1"
     fill(cell, "metrics.json")
     write_record(cell, {"seconds": 1.5})

@@ -96,9 +96,7 @@ def test_a_cell_of_before_is_read_with_one_warning(capsys):
 
 def test_a_cell_that_lost_its_digests_is_refused():
     cell(format=digests.FORMAT)
-    with pytest.raises(
-        UsageError, match=rf"^{CELL}/digests.json is missing, .*study that contains pretrain/ptb/lstm-1,"
-    ):
+    with pytest.raises(UsageError, match=rf"^{CELL}/digests.json is missing, .* contains pretrain/ptb/lstm-1,"):
         read_run(CELL)
 
 
@@ -111,7 +109,6 @@ def test_a_run_that_is_no_json_is_refused_by_name():
 
 
 def test_a_cell_that_moved_is_checked_where_it_stands(capsys):
-    """But for hidden files, which are the file system's, and what is in no cell."""
     write_digests(cell())
     (CELL / ".nfs01").write_text("")
     Path("data").mkdir()

@@ -159,7 +159,6 @@ def refused(out: Path, facts=FACTS) -> str:
 
 
 def test_only_a_cell_is_replaced_and_only_by_itself():
-    """Neither a file nor a link, too."""
     check_owner(OUT, FACTS)
     OUT.mkdir(parents=True)
     check_owner(OUT, FACTS)

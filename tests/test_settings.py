@@ -32,31 +32,28 @@ LSTM = {"_target_": "retable.models.recurrent.LSTM", "d_model": 4, "n_layers": 1
 CARRIED = {"_target_": "retable.evaluation.likelihood.Carried", "rows": 1}
 
 
-@pytest.mark.parametrize(
-    ("annotation", "good", "bad", "said"),
-    [
-        (PositiveInt, [1], [0, True, 5.0], "x="),
-        (PositiveInt | None, [None, 1], [0], "x=0 should be"),
-        (Seed, [0], [10**30], "less than or equal to 4294967295"),
-        (Positive, [1, 0.5], ["abc", float("nan"), None], "a number|a finite number"),
-        (LearningRate, [0.1], [float("inf")], "x=Infinity should be a finite number"),
-        (Positive | None, [None], [-1], "x=-1 should be greater than 0 or null"),
-        (Bound, [float("inf")], ["x"], "x=x should be"),
-        (bool, [True], ["yes"], "x=yes should be true or false"),
-        (bool | Literal["never"], ["never"], ["always"], "x=always should be"),
-        (Literal["mean", "max"], ["max"], ["x"], "x=x should be 'mean' or 'max'"),
-        (str, ["x"], [3], "x=3 should be text"),
-        (Sequence[int], [[3]], [3], "x=3 should be a list"),
-        (Filters, [[[1, 32], [2, 64]]], [[]], r"x=\[\] should"),
-        (Filters, [], [[[1, "a"]]], r"should be a whole number \(item 0.1\)"),
-        (Mapping[str, PositiveInt], [{"train": 3}], [{"train": 0}], "x="),
-        (WholeNumber, [1e3], [1.5], "x=1.5 should be a multiple of 1"),
-        (Callable[[str], str], [], [3], "x=3 should be a part, with a _target_"),
-        (Scorer | None, [None], ["abc"], "x=abc should be a part, with a _target_ or null"),
-        (Any, ["anything", 3, None], [], ""),
-        (int, [3], ["a\nb" * 50], "x=a b"),
-    ],
-)
+@pytest.mark.parametrize(("annotation", "good", "bad", "said"), [
+    (PositiveInt, [1], [0, True, 5.0], "x="),
+    (PositiveInt | None, [None, 1], [0], "x=0 should be"),
+    (Seed, [0], [10**30], "less than or equal to 4294967295"),
+    (Positive, [1, 0.5], ["abc", float("nan"), None], "a number|a finite number"),
+    (LearningRate, [0.1], [float("inf")], "x=Infinity should be a finite number"),
+    (Positive | None, [None], [-1], "x=-1 should be greater than 0 or null"),
+    (Bound, [float("inf")], ["x"], "x=x should be"),
+    (bool, [True], ["yes"], "x=yes should be true or false"),
+    (bool | Literal["never"], ["never"], ["always"], "x=always should be"),
+    (Literal["mean", "max"], ["max"], ["x"], "x=x should be 'mean' or 'max'"),
+    (str, ["x"], [3], "x=3 should be text"),
+    (Sequence[int], [[3]], [3], "x=3 should be a list"),
+    (Filters, [[[1, 32], [2, 64]]], [[]], r"x=\[\] should"),
+    (Filters, [], [[[1, "a"]]], r"should be a whole number \(item 0.1\)"),
+    (Mapping[str, PositiveInt], [{"train": 3}], [{"train": 0}], "x="),
+    (WholeNumber, [1e3], [1.5], "x=1.5 should be a multiple of 1"),
+    (Callable[[str], str], [], [3], "x=3 should be a part, with a _target_"),
+    (Scorer | None, [None], ["abc"], "x=abc should be a part, with a _target_ or null"),
+    (Any, ["anything", 3, None], [], ""),
+    (int, [3], ["a\nb" * 50], "x=a b"),
+])  # fmt: skip
 def test_values_are_of_their_types(annotation, good, bad, said):
     for value in good:
         require(value, annotation, "x")
@@ -75,22 +72,19 @@ def test_a_part_is_built_with_what_is_given():
     assert later(step=0, epoch=1.0, max_steps=4, losses=[]) == 0.5
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"n_layer": 2}, "LSTM takes no model.n_layer; write n_layers"),
-        ({"d_model": "wide"}, "model.d_model=wide"),
-        ({"vocab_size": 3, "words": 1}, "LSTM takes no model.words"),
-        *(({f"_{name}_": value}, f"model._{name}_ is not a setting")
-          for name, value in (("args", [1]), ("recursive", False), ("convert", "object"))),
-        ({"_partial_": "maybe"}, "model._partial_=maybe"),
-        ({"d_cell": {"_target_": "os.system"}}, "model.d_cell: _target_=os.system is not in retable.*"),
-        ({"d_cell": [{"_target_": "os.system"}]}, "model.d_cell contains a _target_ but only plain values are allowed"),
-        ({"d_cell": CARRIED}, "model.d_cell cannot be retable.evaluation.likelihood.Carried"),
-        ({"init_range": 0.2}, "model.init_range=0.2 cannot be set: it comes from the data"),
-        ({"d_model": None}, "model.d_model"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"n_layer": 2}, "LSTM takes no model.n_layer; write n_layers"),
+    ({"d_model": "wide"}, "model.d_model=wide"),
+    ({"vocab_size": 3, "words": 1}, "LSTM takes no model.words"),
+    *(({f"_{name}_": value}, f"model._{name}_ is not a setting")
+      for name, value in (("args", [1]), ("recursive", False), ("convert", "object"))),
+    ({"_partial_": "maybe"}, "model._partial_=maybe"),
+    ({"d_cell": {"_target_": "os.system"}}, "model.d_cell: _target_=os.system is not in retable.*"),
+    ({"d_cell": [{"_target_": "os.system"}]}, "model.d_cell contains a _target_ but only plain values are allowed"),
+    ({"d_cell": CARRIED}, "model.d_cell cannot be retable.evaluation.likelihood.Carried"),
+    ({"init_range": 0.2}, "model.init_range=0.2 cannot be set: it comes from the data"),
+    ({"d_model": None}, "model.d_model"),
+])  # fmt: skip
 def test_a_part_of_other_settings(settings, said):
     with pytest.raises(UsageError) as refusal:
         check(LSTM | settings, "model", given=("init_range",) if "init_range" in settings else ())
@@ -102,17 +96,14 @@ def test_a_setting_that_is_missing():
         check({key: value for key, value in LSTM.items() if key != "d_model"}, "model", given=("vocab_size",))
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "torch.load", "pandas.read_pickle", "torch.hub.load", "shutil.copyfile", "pathlib.Path.write_text", "os.system",
-        "builtins.eval", "subprocess.run", "retable", "retable.", "retable.core.artifacts.shutil.copyfile",
-        "retable.core.artifacts.Path", "retable.inference.systems.shutil", "retable.inference.systems._load_mixture",
-        "retable.nn.fused.ctypes.CDLL", "retable_extra.module.Thing", "", None, 3, ["retable.models.recurrent.LSTM"],
-        "retable.models.recurrent.LSTM.forward", "retable..models", "retable.models.\x00.X",
-        "retable.models." + "x" * 300,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("target", [
+    "torch.load", "pandas.read_pickle", "torch.hub.load", "shutil.copyfile", "pathlib.Path.write_text", "os.system",
+    "builtins.eval", "subprocess.run", "retable", "retable.", "retable.core.artifacts.shutil.copyfile",
+    "retable.core.artifacts.Path", "retable.inference.systems.shutil", "retable.inference.systems._load_mixture",
+    "retable.nn.fused.ctypes.CDLL", "retable_extra.module.Thing", "", None, 3, ["retable.models.recurrent.LSTM"],
+    "retable.models.recurrent.LSTM.forward", "retable..models", "retable.models.\x00.X",
+    "retable.models." + "x" * 300,
+])  # fmt: skip
 def test_a_target_that_is_none_of_the_projects_own(target):
     with pytest.raises(
         UsageError,

@@ -324,7 +324,7 @@ def _same_threads(scratch: Path) -> Iterator[None]:
         yield
         return
     kept, now = scratch / THREADS, torch.get_num_threads()
-    if kept.exists() and any(scratch.glob("*.ckpt")):
+    if kept.exists() and any(scratch.rglob("*.ckpt")):
         if (began := int(kept.read_text())) != now:
             print(f"resuming with {began} threads, as at the start, instead of {now}; remove {scratch} to start again",
                   file=sys.stderr)  # fmt: skip
@@ -334,7 +334,7 @@ def _same_threads(scratch: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if not any(scratch.glob("*.ckpt")):
+        if not any(scratch.rglob("*.ckpt")):
             kept.unlink(missing_ok=True)
 
 

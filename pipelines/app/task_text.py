@@ -11,7 +11,7 @@ from retable.core.artifacts import require
 from retable.core.errors import UsageError
 from retable.data.spelling import Vocabulary
 from retable.data.word_vectors import vectors_of
-from retable.models.base import Model
+from retable.models.base import Estimated, Model
 from retable.models.word2vec_format import read_word2vec
 from retable.tasks.base import Example, Task, Text
 from retable.tokenizers.tokenizer import Tokenizer
@@ -31,9 +31,9 @@ def text_of_task(
         examples: the task's examples by split.
 
     Returns: the tokenizer, or the vocabulary of the examples' words (empty for a task without words); the vectors of
-        its words in `cfg.embedding`; and the files read.
+        its words in `cfg.embedding`; and the files read. An estimated model reads words, so its vocabulary is empty.
     """
-    if task.has_no_text:
+    if task.has_no_text or issubclass(model, Estimated):
         return Vocabulary([], []), {}, []
     if not (task.in_words and model.reads_words):
         path = require(Path("outputs/tokenize", cfg.tokens, "tokenizer.json"))

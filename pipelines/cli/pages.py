@@ -1,9 +1,9 @@
 """Update the tables and files shown in README.md and docs/: `python -m pipelines.cli.pages`.
 
 A table between `<!-- name -->` and `<!-- end name -->` has some columns of a committed table, as `PIECES` lists them.
-`<!-- systems: page -->` inserts the systems of a family of docs/systems.yaml, `<!-- studies -->` all studies and
-`<!-- answers -->` those of the README. The block after "This is `file`:" is that whole file. The text around them is
-written by hand.
+`<!-- systems: page -->` inserts the systems of a family of docs/systems.yaml, `<!-- studies -->` all studies,
+`<!-- answers -->` those of the README, `<!-- scoreboard -->` all published numbers and `<!-- totals -->` their counts.
+The block after "This is `file`:" is that whole file. The text around them is written by hand.
 """
 
 import re
@@ -86,6 +86,11 @@ def filled(text: str) -> str:
             from docs import studies_table
 
             table = studies_table.table_of_studies() if name == "studies" else studies_table.table_of_answers()
+        elif name in ("scoreboard", "totals"):
+            from docs import scoreboard
+
+            more = "[All numbers](docs/scoreboard.md), [all studies](docs/studies.md)."
+            table = scoreboard.scoreboard() if name == "scoreboard" else scoreboard.totals(more)
         elif name.startswith("systems: "):
             from docs.catalogue import table_of_systems  # missing in an installation without the checkout
 

@@ -90,7 +90,9 @@ def serve(cluster: Cluster, address: str) -> None:
 def answer(cluster: Cluster, connection: socket.socket, engine: str, ended: threading.Event) -> None:
     """Run the job of a connection and send its exit code; stop the job if the client ends."""
     with connection, connection.makefile("rw") as stream:
-        job = json.loads(stream.readline())
+        if not (line := stream.readline()):  # the client only tested the socket, or has ended
+            return
+        job = json.loads(line)
         for name in ("out", "err"):  # may be /proc/…/fd/… of the client, which exists on its machine only
             job[name] = os.path.realpath(job[name])
         devices, kind, nodes = job["environment"].get(DEVICES, resources(1)).split()

@@ -22,21 +22,12 @@ def test_handles_and_threads_do_not_grow_with_validations_and_checkpoints(tmp_pa
     sampler = Sampler(str(tmp_path / "samples.csv"), every=4, minutes=60)
     fit(
         CausalLM(LSTM(11, 8, 1, 0.0, init_range=0.1), 11, tie=True, bias=True, reduction="mean"),
-        CarriedStreams(TOKENS, batch_size=4, length=5),
-        seed=1,
-        epochs=100,
-        optimizer=partial(adamw, lr=1e-3, weight_decay=0.0),
-        schedule=constant,
-        clip_norm=None,
-        trainer={"accelerator": "cpu", "devices": 1, "precision": "32-true"},
-        scratch=tmp_path,
-        checkpoint_every=2,
-        validations=25,
-        validation=StreamLoss(Carried(rows=3), TOKENS[:40], 0),
-        log=lambda points: None,
-        max_steps=80,
+        CarriedStreams(TOKENS, batch_size=4, length=5), seed=1, epochs=100,
+        optimizer=partial(adamw, lr=1e-3, weight_decay=0.0), schedule=constant, clip_norm=None,
+        trainer={"accelerator": "cpu", "devices": 1, "precision": "32-true"}, scratch=tmp_path, checkpoint_every=2,
+        validations=25, validation=StreamLoss(Carried(rows=3), TOKENS[:40], 0), log=lambda points: None, max_steps=80,
         callbacks=[sampler],
-    )
+    )  # fmt: skip
     samples = read(tmp_path / "samples.csv")
     assert [sample.step for sample in samples] == list(range(4, 84, 4))
     assert len({(sample.handles, sample.threads) for sample in samples[5:]}) == 1

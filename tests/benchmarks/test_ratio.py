@@ -20,21 +20,18 @@ def of_one(precise: bool = False) -> None:
     show(precisions(parser) if precise else parser, lambda arguments: [])
 
 
-@pytest.mark.parametrize(
-    ("run", "given", "said"),
-    [
-        (of_one, ["--rounds", "0"], "0"),
-        (of_one, ["--threads", "-1"], "-1"),
-        (of_one, ["--rounds", "many"], "many"),
-        (of_one, ["--systems", "GTP"], "GTP"),
-        (partial(of_one, True), ["--precisions", "x"], "fp32"),
-        (every.main, ["ngrams"], "unknown benchmark ngrams; choose among"),
-        (scale.main, [], "nothing to measure; write --corpora 2 20 200"),
-        (scale.main, ["--corpora", "1"], "--corpora must be 2 MB or more"),
-        (scale.main, ["--cells", "1"], "--cells must be 2 or more"),
-        (scale.main, ["--writers", "0"], "0 is below 1; write 1 or more"),
-    ],
-)
+@pytest.mark.parametrize(("run", "given", "said"), [
+    (of_one, ["--rounds", "0"], "0"),
+    (of_one, ["--threads", "-1"], "-1"),
+    (of_one, ["--rounds", "many"], "many"),
+    (of_one, ["--systems", "GTP"], "GTP"),
+    (partial(of_one, True), ["--precisions", "x"], "fp32"),
+    (every.main, ["ngrams"], "unknown benchmark ngrams; choose among"),
+    (scale.main, [], "nothing to measure; write --corpora 2 20 200"),
+    (scale.main, ["--corpora", "1"], "--corpora must be 2 MB or more"),
+    (scale.main, ["--cells", "1"], "--cells must be 2 or more"),
+    (scale.main, ["--writers", "0"], "0 is below 1; write 1 or more"),
+])  # fmt: skip
 def test_nonsense_is_refused(run, given, said, capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["benchmark", *given])
     with pytest.raises(SystemExit) as stop:

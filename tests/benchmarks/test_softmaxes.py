@@ -46,10 +46,8 @@ def test_perplexities_stand_beside_the_costs(tmp_path):
     path = tmp_path / "perplexity.csv"
     assert perplexities(path) == {}
     rows = [
-        (CORPORA[10_000], "full", 33.31),
-        (CORPORA[10_000], "hierarchical", 40.0),
-        (CORPORA[10_000], "oracle", 17.0),
-    ]
+        (CORPORA[10_000], "full", 33.31), (CORPORA[10_000], "hierarchical", 40.0), (CORPORA[10_000], "oracle", 17.0),
+    ]  # fmt: skip
     frame = pd.DataFrame(rows, columns=["corpus", "system", "mean"])
     frame = frame.assign(split="test", metric="perplexity_word", ci_low=frame["mean"] - 1, ci_high=frame["mean"] + 1)
     frame.to_csv(path, index=False)

@@ -24,15 +24,11 @@ def test_with_the_same_weights_both_have_the_same_loss_and_gradients(data, syste
     weights = other.state_dict()
     layers = {f"model.layers.{way}.0.": end for way, end in (("forth", ""), ("back", "_reverse"))}
     names = {
-        "head.": "linear.",
-        "crf.start": "crf.start_transitions",
-        "crf.transition": "crf.transitions",
-        "crf.end": "crf.end_transitions",
-        "model.input.embedding.": "embedding.",
-        "model.input.cnn.characters.": "characters.",
-        "model.input.cnn.filters.0.": "convolution.",
+        "head.": "linear.", "crf.start": "crf.start_transitions", "crf.transition": "crf.transitions",
+        "crf.end": "crf.end_transitions", "model.input.embedding.": "embedding.",
+        "model.input.cnn.characters.": "characters.", "model.input.cnn.filters.0.": "convolution.",
         "model.embedding.": "embedding.",
-    }
+    }  # fmt: skip
 
     def theirs_of(name: str) -> str:
         for start, end in layers.items():

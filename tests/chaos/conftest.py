@@ -1,18 +1,9 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pipelines.executors.local import server
 from tests.chaos.elsewhere import run
-from tests.pipelines.conftest import SMALL_CORPUS
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[str]:
-    """The address of the process that pipelines/executors/local.py describes."""
-    with server() as address:
-        yield address
+from tests.pipelines.conftest import SMALL_CORPUS, forks  # noqa: F401
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,6 @@ def folder(prepared, tmp_path) -> Path:
 
 
 def test_eight_stages_at_once_make_one_store(folder, forks):
-    """Of cells whose origins have runs in a store that is no more."""
     (folder / "mlflow.db").unlink()
     names = [f"kn3_{n}" for n in range(8)]
     projects = {name: Project(folder, forks, called=name) for name in names}
@@ -49,7 +48,6 @@ def test_eight_stages_at_once_make_one_store(folder, forks):
 
 @pytest.mark.parametrize("how", ["locked", "moved", "damaged"])
 def test_the_store_fails_in_mid_training(how, folder, forks):
-    """And is as it was when the next stage runs."""
     project, store = Project(folder, forks), folder / "mlflow.db"
     undisturbed = project.runs()
     callback = f"{{_target_: tests.chaos.outage.Failing, store: {store}, how: {how}, lost: 5, back: 9}}"

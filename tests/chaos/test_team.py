@@ -95,7 +95,6 @@ def test_they_stand_under_one_study(machines, client):
 
 
 def test_no_secret_is_written(machines, client, settings):
-    """Neither in a file of a cell, a log or a message, nor in MLflow, whether its database answers or not."""
     gone = re.sub(r":\d+/", ":1/", settings["MLFLOW_TRACKING_URI"])
     for name, address in {
         "gone": gone, "server": gone.replace("postgresql", "http"), "odd": gone.replace("postgresql", "odd")
@@ -112,7 +111,6 @@ def test_no_secret_is_written(machines, client, settings):
 
 
 def test_a_second_clone_makes_nothing(tmp_path, forks, store):
-    """What one member has made and pushed, another pulls."""
     own = Repro(tmp_path / "own", forks)
     own.environment |= store
     small_project(own)

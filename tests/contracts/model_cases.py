@@ -130,21 +130,14 @@ CASES: dict[str, Callable[[float], Model]] = {
     "elmo, of words": lambda p: ELMO(WORDS, dropout=p, filters=None),
     "bidaf": lambda p: models.BiDAF(7, **SPELT, n_highway=2, d_hidden=E, dropout=p),
     "bidaf, matches, elmo": lambda p: models.BiDAF(
-        7,
-        **SPELT,
-        n_highway=1,
-        d_hidden=E,
-        dropout=p,
-        folds_case=True,
-        matches=True,
-        elmo=partial(ELMO, dropout=p),
+        7, **SPELT, n_highway=1, d_hidden=E, dropout=p, folds_case=True, matches=True, elmo=partial(ELMO, dropout=p),
         frozen=False,
     ),
     "skip-gram": lambda p: models.SkipGram(WORDS, D),
     "cbow": lambda p: models.CBOW(WORDS, D),
     "fasttext": lambda p: models.FastText(WORDS, D, buckets=50),
     "glove": lambda p: models.GloVe(WORDS, D),
-}
+}  # fmt: skip
 
 
 def spread(module: nn.Module) -> None:

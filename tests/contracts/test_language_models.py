@@ -62,7 +62,6 @@ def test_the_two_ways_to_score_agree_and_are_distributions(name):
 
 @torch.no_grad()
 def test_the_loss_is_minus_the_mean_log_probability(name):
-    """Of those trained against noise, as many samples as there are words do not give it."""
     objective = built(name)
     if not isinstance(objective, NoiseLM):
         assert loss_of(name, objective)[0].item() == pytest.approx(-objective.log_prob(INPUTS, LABELS)[0].mean().item())

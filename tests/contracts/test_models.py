@@ -9,6 +9,7 @@ from torch import nn
 from retable.models.base import (
     BothDirections,
     Encoder,
+    Estimated,
     Model,
     PairEncoder,
     SentenceRule,
@@ -51,8 +52,8 @@ def name(request) -> str:
 
 
 def test_every_class_has_a_case():
-    """Rules learn nothing, and the mention ranker reads documents; their own tests cover them."""
-    others = (SpanRule, SentenceRule, SpanRanker)
+    """Rules and estimated models have no gradients, and the mention ranker reads documents; other tests cover them."""
+    others = (SpanRule, SentenceRule, SpanRanker, Estimated)
     missing = {kind for kind in vars(models).values() if not issubclass(kind, others)} - {
         type(built(name)) for name in CASES
     }

@@ -24,10 +24,10 @@ def name(request) -> str:
 
 
 def test_every_class_has_a_case():
-    """Rules have no loss; antecedents and GloVe's cells have batches of their own."""
+    """Rules and estimated models have no loss; antecedents and GloVe's cells have batches of their own."""
     missing = set(vars(objectives)) - {type(built(name)).__name__ for name in CASES}
     assert missing == {
-        "AnswerByRule", "SummaryByRule", "Antecedents", "WeightedLeastSquares", "NoiseLM", "WindowPrediction"
+        "AtOnce", "AnswerByRule", "SummaryByRule", "Antecedents", "WeightedLeastSquares", "NoiseLM", "WindowPrediction"
     }  # fmt: skip
 
 
@@ -55,7 +55,6 @@ def test_saved_and_loaded_it_has_the_same_loss(name, tmp_path):
 @torch.no_grad()
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.sizes])
 def test_the_loss_is_the_mean_over_examples_read_alone(name):
-    """So neither padding nor the other examples of a batch change anything."""
     objective, sizes = built(name), torch.tensor(CASES[name].sizes)
     alone = torch.stack([loss_of(name, objective, [row])[0] for row in range(B)])
     torch.testing.assert_close(loss_of(name, objective)[0], (alone * sizes).sum() / sizes.sum(), rtol=1e-4, atol=1e-5)

@@ -37,14 +37,11 @@ def test_held_out_examples_are_held_out_with_all_of_their_context(tmp_path):
     trained, held = ({row.context for row in splits[split]} for split in ("train", "validation"))
     assert not trained & held and 4 <= len(held) <= 7
     assert splits == ChoiceFiles(train, test, held_out=7, **NAMES).splits()
-    with pytest.raises(
-        UsageError, match=r"choices.held_out=40 leaves one split empty, of 40 examples in .*train.jsonl"
-    ):
+    with pytest.raises(UsageError, match=r"choices.held_out=40 leaves one split empty, of 40 examples in"):
         ChoiceFiles(train, test, held_out=40, **NAMES).splits()
 
 
 def test_labels_of_their_own_files(tmp_path):
-    """As PIQA has them."""
     for split, labels in (("train", [0, 1, 1, 0]), ("test", [1])):
         rows = [{"goal": f"{split} {i}", "sol1": f"a{i}", "sol2": f"b{i}"} for i in range(len(labels))]
         (tmp_path / f"{split}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")

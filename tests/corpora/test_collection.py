@@ -10,12 +10,9 @@ from retable.corpora.text import read_units
 
 PARTS = {"train": "train_10M/*.train", "validation": "dev/*.dev", "test": "test/*.test"}
 FILES = {
-    "train_10M/b.train": "the  second\tfile\n",
-    "train_10M/a.train": "a first line\n\n\nand another \n",
-    "train_10M/a.other": "not this one\n",
-    "dev/a.dev": "one\n",
-    "test/a.test": "two\n\nthree\n",
-}
+    "train_10M/b.train": "the  second\tfile\n", "train_10M/a.train": "a first line\n\n\nand another \n",
+    "train_10M/a.other": "not this one\n", "dev/a.dev": "one\n", "test/a.test": "two\n\nthree\n",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -58,15 +55,12 @@ def test_from_the_hub_a_text_is_a_document(tmp_path, monkeypatch):
         hub_texts("wikitext", "train")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "message"),
-    [
-        ("train_100M/*.train", r"has no file train_100M/\*.train; set RETABLE_DATA"),
-        ("blank/*.train", r"blank/\*.train in .* has no words; the train split"),
-        ("", "'' is not a file pattern relative to .*; write, for example,"),
-        ("/texts/*.train", "'/texts/.*' is not a file pattern relative to"),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "message"), [
+    ("train_100M/*.train", r"has no file train_100M/\*.train; set RETABLE_DATA"),
+    ("blank/*.train", r"blank/\*.train in .* has no words; the train split"),
+    ("", "'' is not a file pattern relative to .*; write, for example,"),
+    ("/texts/*.train", "'/texts/.*' is not a file pattern relative to"),
+])  # fmt: skip
 def test_what_is_no_pattern_of_files_with_words_is_refused(source, pattern, message):
     (source / "blank").mkdir()
     (source / "blank/a.train").write_text(" \n\n")

@@ -36,6 +36,15 @@ def write(tmp_path):
     return write
 
 
+def test_words_with_their_parts_of_speech_and_chunks_of_one_type(write):
+    path = write("He PRP B-NP\nreckons VBZ B-VP\n1/2 CD I-NP\n")
+    assert read_tagged(path, pos=1, chunk="NP") == [
+        TaggedSentence(["He/PRP", "reckons/VBZ", "1/2/CD"], ["B-NP", "O", "I-NP"])
+    ]
+    with pytest.raises(UsageError, match=r"line 1: pos=3 does not exist"):
+        read_tagged(path, pos=3)
+
+
 def test_named_entities_of_conll_2003(write):
     assert read_tagged(write(CONLL_2003), tag=3) == [
         TaggedSentence(["EU", "rejects", "lamb", "."], ["I-ORG", "O", "O", "O"]),

@@ -11,11 +11,8 @@ PENN_TREEBANK = {
     "It cost $5,000.50 (10% more) in the '80s.": "it cost $ N N N more in the '80s",
     "J.P. Morgan & Co. rose 3-5 points -- a lot.": "j.p. morgan & co. rose N points a lot",
     "A half-hour in the U.S. won't do.": "a half-hour in the u.s. wo n't do",
-    "John is taller than I.": "john is taller than i",
-    "One.\n\nTwo, too!": "one\n\ntwo too",
-    "": "",
-    OWN: OWN,
-}
+    "John is taller than I.": "john is taller than i", "One.\n\nTwo, too!": "one\n\ntwo too", "": "", OWN: OWN,
+}  # fmt: skip
 
 
 def test_penn_treebank():
@@ -24,7 +21,6 @@ def test_penn_treebank():
 
 @pytest.mark.real
 def test_penn_treebank_on_the_penn_treebank(data_dir):
-    """Of a thousand lines of the corpus nearly all stay as they are, word by word."""
     lines = (data_dir / "ptb/ptb.valid.txt").read_text(encoding="utf-8").split("\n")[:1000]
     words = [word for line in lines for word in line.replace("<unk>", "unk").split()]
     kept = sum(penn_treebank(word) == word or word in ("N", "$") for word in words)

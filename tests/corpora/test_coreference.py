@@ -36,7 +36,6 @@ def test_clusters_of_mentions(tmp_path):
 
 
 def test_documents_that_are_written_are_read(tmp_path):
-    """With mentions inside of mentions of their own cluster, and side by side."""
     documents = [
         Document("a/b_0", 0, [["a", "(1)", "c"], [*"d#f"]], [[(0, 1), (0, 2), (0, 3)], [(3, 6), (4, 5), (4, 6)]]),
         Document("a/b_0", 12, [["x", "y"]], [[(0, 1), (1, 2)]]),

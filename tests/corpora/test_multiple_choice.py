@@ -30,7 +30,6 @@ def test_swag(tmp_path):
 
 
 def test_hellaswag(tmp_path):
-    """Whose test set keeps its labels back."""
     example = {"ind": 24, "activity_label": "Roofing", "ctx_a": "A man is on a roof.", "ctx_b": "he",
                "ctx": "A man is on a roof. he", "split": "val", "label": 3, "endings": list("abcd")}  # fmt: skip
     path = write(tmp_path, "val.jsonl", example, example | {"label": "0"})

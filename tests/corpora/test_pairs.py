@@ -40,17 +40,14 @@ def test_further_test_sets_are_not_for_the_tokenizer(files, tmp_path):
     assert not (tmp_path / "out" / "test_2017.txt").exists()
 
 
-@pytest.mark.parametrize(
-    ("broken", "content", "message"),
-    [
-        ("train_target", b"eins\n", r"train.target.raw ends after 1 lines, but .*train.source.raw has more"),
-        ("train_source", b"one\n", r"train.source.raw ends after 1 lines, but .*train.target.raw has more"),
-        ("test_source", b"one\n \t\n", r"test.source.raw, line 2 is empty"),
-        ("validation_target", b"eins\nz\xfcrn\n", r"validation.target.raw, line 2: byte 2 .* not UTF-8 \(0xfc\)"),
-        ("both", b"", r"test.source.raw has no words"),
-        ("test_target", None, r"add corpus.write.test_target=FILE"),
-    ],
-)
+@pytest.mark.parametrize(("broken", "content", "message"), [
+    ("train_target", b"eins\n", r"train.target.raw ends after 1 lines, but .*train.source.raw has more"),
+    ("train_source", b"one\n", r"train.source.raw ends after 1 lines, but .*train.target.raw has more"),
+    ("test_source", b"one\n \t\n", r"test.source.raw, line 2 is empty"),
+    ("validation_target", b"eins\nz\xfcrn\n", r"validation.target.raw, line 2: byte 2 .* not UTF-8 \(0xfc\)"),
+    ("both", b"", r"test.source.raw has no words"),
+    ("test_target", None, r"add corpus.write.test_target=FILE"),
+])  # fmt: skip
 def test_a_mistake_is_named_with_its_place(files, tmp_path, broken, content, message):
     for side in ("test_source", "test_target") if broken == "both" else (broken,):
         if content is None:

@@ -33,7 +33,6 @@ SHAVE = ROOF | {
 
 
 def test_hellaswag(write):
-    """As the Language Model Evaluation Harness makes them: brackets, capitals, spaces."""
     shave = {"context": "Personal Care: How to shave. Buy a razor. A sharp one."}
     assert HellaSwag(write("val.jsonl", ROOF, SHAVE)).read() == [
         Question({"context": "Roof shingle removal: A man is sitting on a roof. He"}, tuple(ROOF["endings"]), 3),
@@ -66,14 +65,11 @@ def test_lambada(write):
 WORDS = {"0": "bad", "1": "good"}
 
 
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [
-        ("dev.tsv", ["\ufeffsentence\tlabel", 'it "works \t1', "no\t0"]),  # a byte-order mark, a lone quotation mark
-        ("dev.csv", ["sentence,label", '"it ""works",1', "no,0"]),
-        ("dev.jsonl", [{"sentence": 'it "works', "label": 1}, {"sentence": "no", "label": 0}]),
-    ],
-)
+@pytest.mark.parametrize(("name", "lines"), [
+    ("dev.tsv", ["\ufeffsentence\tlabel", 'it "works \t1', "no\t0"]),  # a byte-order mark, a lone quotation mark
+    ("dev.csv", ["sentence,label", '"it ""works",1', "no,0"]),
+    ("dev.jsonl", [{"sentence": 'it "works', "label": 1}, {"sentence": "no", "label": 0}]),
+])  # fmt: skip
 def test_labelled(write, name, lines):
     questions = Labelled(write(name, *lines), "label", {0: "bad", 1: "good"}).read()
     assert [question.fields["sentence"] for question in questions] == ['it "works', "no"]

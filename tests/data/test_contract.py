@@ -235,7 +235,6 @@ def test_a_batch_is_a_function_of_seed_and_step(name, folder):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_processes_batches_make_up_the_whole(name, folder):
-    """And the average of the processes' means, each times its weight, is the mean of all."""
     batches = KINDS[name](folder, 1)
     bucketed = name.startswith("Bucketed")
     for step in (0, 1, batches.steps_per_epoch + 1):
@@ -283,7 +282,6 @@ def test_processes_that_do_not_divide_the_batch_are_refused(name, folder):
 
 @pytest.mark.parametrize("name", BUCKETED)
 def test_an_epoch_has_all_examples_once_as_they_are_padded_alone(name):
-    """And for evaluation all come once, the shortest first."""
     encoded = BUCKETED[name]()
     batches = Bucketed(encoded, 5, seed=1)
     epoch = [things(batches.batch(step)) for step in range(batches.steps_per_epoch)]

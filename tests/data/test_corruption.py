@@ -71,20 +71,16 @@ TWO, NONE = scripted(random=drawn("- - x x - - - - x - -")), scripted(random=dra
 ENDS = scripted(random=drawn("x - - - - - - - - - x"))
 
 
-@pytest.mark.parametrize(
-    ("kind", "rng", "inputs", "targets"),
-    [
-        (Prefix(), scripted(integers=4), "Thank you for inviting", "me to your party last week ."),
-        (Deshuffling(), scripted(permutation=SHUFFLED.split()), SHUFFLED, SENTENCE),
-        (MASSStyle(), TWO, "Thank you <X> <X> me to your party <X> week .", SENTENCE),
-        (IidSpans(), TWO, "Thank you <X> me to your party <Y> week .", "<X> for inviting <Y> last <Z>"),
-        (IidDrop(), TWO, "Thank you me to your party week .", "for inviting last"),
-        (IidSpans(), ENDS, "<X> you for inviting me to your party last week <Y>", "<X> Thank <Y> . <Z>"),
-        (IidSpans(), NONE, SENTENCE, "<X>"),
-        (IidDrop(), NONE, SENTENCE, ""),
-    ],
-    ids=lambda part: name(part) if hasattr(part, "window") else "",
-)
+@pytest.mark.parametrize(("kind", "rng", "inputs", "targets"), [
+    (Prefix(), scripted(integers=4), "Thank you for inviting", "me to your party last week ."),
+    (Deshuffling(), scripted(permutation=SHUFFLED.split()), SHUFFLED, SENTENCE),
+    (MASSStyle(), TWO, "Thank you <X> <X> me to your party <X> week .", SENTENCE),
+    (IidSpans(), TWO, "Thank you <X> me to your party <Y> week .", "<X> for inviting <Y> last <Z>"),
+    (IidDrop(), TWO, "Thank you me to your party week .", "for inviting last"),
+    (IidSpans(), ENDS, "<X> you for inviting me to your party last week <Y>", "<X> Thank <Y> . <Z>"),
+    (IidSpans(), NONE, SENTENCE, "<X>"),
+    (IidDrop(), NONE, SENTENCE, ""),
+], ids=lambda part: name(part) if hasattr(part, "window") else "")  # fmt: skip
 def test_the_papers_table(kind, rng, inputs, targets):
     pair = kind(PAPER, rng, LETTERS)
     assert " ".join(pair.targets) == targets
@@ -92,7 +88,6 @@ def test_the_papers_table(kind, rng, inputs, targets):
 
 
 def test_the_papers_row_of_bert_style():
-    """Of the noise the last word is drawn into another one, the others into masks."""
     draws = iter([drawn("- - x x - - - - x - -"), drawn("- - - - x - - - x - -")])
     rng = SimpleNamespace(random=lambda n: np.array(next(draws)), integers=lambda *_, size: np.ones(size, dtype=int))
     pair = BERTStyle()(PAPER, rng, LETTERS)
@@ -165,7 +160,6 @@ def test_random_spans_are_as_dense_and_as_long_as_they_are_to_be():
     ("length", "density", "mean"), [(511, 0.15, 3.0), (63, 0.15, 3.0), (31, 0.5, 2.0), (3, 0.15, 3.0)]
 )
 def test_the_window_is_the_longest_that_fits(length, density, mean):
-    """As in the authors' random_spans_helper, whose 512 inputs with the end mark are of 568 tokens."""
     kind = RandomSpans(density, mean)
     window = kind.window(length)
     sizes = [len(kind(np.arange(n), np.random.default_rng(0), SYMBOLS).inputs) for n in (window, window + 1)]

@@ -122,13 +122,8 @@ def split(row: np.ndarray, length: int) -> tuple[list[int], list[int]]:
     return row[1:first], row[first + 1 : -1]
 
 
-@pytest.fixture(scope="module")
-def pairs():
-    documents = Documents(*stream(long_documents(80)), END)
-    return Pairs(documents, CLS, SEP, batch_size=8, length=30, seed=1)
-
-
-def test_pairs_follow_in_their_document_and_others_come_from_another(pairs):
+def test_pairs_follow_in_their_document_and_others_come_from_another():
+    pairs = Pairs(Documents(*stream(long_documents(80)), END), CLS, SEP, batch_size=8, length=30, seed=1)
     n_next = n_rows = longest = 0
     cut, sizes, shares = {0: 0, 1: 0}, ([], []), []
     for step in range(10 * pairs.steps_per_epoch):
@@ -181,7 +176,6 @@ def test_what_follows_really_follows():
 
 @pytest.mark.parametrize("sizes", [(2, 30), (30, 2), (2, 2, 30)])
 def test_documents_of_any_size_find_another(sizes):
-    """Also where the one that is long enough is the row's own, or no other is."""
     text = [[[100 + d] * 3 for _ in range(size)] for d, size in enumerate(sizes)]
     pairs = Pairs(Documents(*stream(text), END), CLS, SEP, batch_size=2, length=40, seed=1)
     for step in range(30):

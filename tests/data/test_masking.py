@@ -162,25 +162,22 @@ def test_the_same_text_is_masked_anew_in_every_epoch():
     assert max(len(places) for places in seen.values()) > 3
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"masking": "words"}, "batches.masking=words; write one of token, whole_word, span"),
-        ({"next_sentence": "yes"}, "batches.next_sentence=yes; write one of none, next_sentence"),
-        ({"rate": 0.0}, "batches.rate=0.0"),
-        ({"masked": 0.8, "random": 0.3}, "random=0.3"),
-        ({"marks": {"[SEP]": 4}}, r"no \[CLS\], \[MASK\], .*tokenizer=wordpiece_uncased"),
-        ({"units": np.array([[len(stream()[0]), 0, 0]]), "next_sentence": "next_sentence"}, "one document"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"masking": "words"}, "batches.masking=words; write one of token, whole_word, span"),
+    ({"next_sentence": "yes"}, "batches.next_sentence=yes; write one of none, next_sentence"),
+    ({"rate": 0.0}, "batches.rate=0.0"),
+    ({"masked": 0.8, "random": 0.3}, "random=0.3"),
+    ({"marks": {"[SEP]": 4}}, r"no \[CLS\], \[MASK\], .*tokenizer=wordpiece_uncased"),
+    ({"units": np.array([[len(stream()[0]), 0, 0]]), "next_sentence": "next_sentence"}, "one document"),
+], ids=str)  # fmt: skip
 def test_settings_that_can_not_be_are_refused(change, message):
     with pytest.raises(UsageError, match=message):
         build(**change)
 
 
 def test_windows_have_a_mark_between_documents_and_pairs_in_a_wrong_order_take_but_one():
-    ids = original(build(rate=0.01).batch(0))
+    ids = original(batch := build(rate=0.01).batch(0))
+    assert len(batch.places) == len(ids)  # at least one of each row
     assert (ids[:, 1:-1] == MARKS["[SEP]"]).any() and (ids[:, -1] == MARKS["[SEP]"]).all()
     one = build(next_sentence="sentence_order", units=np.array([[len(stream()[0]), 0, 0]]))
     assert set(one.batch(0).is_next.tolist()) == {0, 1}

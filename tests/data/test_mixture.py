@@ -132,25 +132,17 @@ def test_masked_batches_of_corpora(tokenized):
     assert batches.batch(0).input_ids.shape == (4, 10)
 
 
-@pytest.mark.parametrize(
-    ("corpora", "settings", "message"),
-    [
-        (
-            {"a/word": 1, "c/word": 1},
-            {},
-            r"c/word has a different tokenizer from .*a/word; .*path=.*a/word/tokenizer.json",
-        ),
-        ({"a/word": 1, "d/word": 1}, {}, "d/word/tokenizer.json is missing"),
-        ({"a/word": 1, "b/word": -1}, {}, "rates"),
-        ({"a/word": 1, "b/word": "much"}, {}, "weights of a mixture must be numbers"),
-        (WEIGHTS, {"temperature": 2}, "temperature has no effect on given weights"),
-        (list(WEIGHTS), {"temperature": 0.5}, "temperature=0.5 is out of range"),
-        ({}, {}, "batches.corpora is empty"),
-        (WEIGHTS, {"kind": CarriedStreams}, "CarriedStreams"),
-        (WEIGHTS, {"batch_size": 100}, "1000 tokens are too few for a batch of 100"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("corpora", "settings", "message"), [
+    ({"a/word": 1, "c/word": 1}, {}, r"c/word has a different tokenizer from .*a/word; .*path=.*a/word/tokenizer.json"),
+    ({"a/word": 1, "d/word": 1}, {}, "d/word/tokenizer.json is missing"),
+    ({"a/word": 1, "b/word": -1}, {}, "rates"),
+    ({"a/word": 1, "b/word": "much"}, {}, "weights of a mixture must be numbers"),
+    (WEIGHTS, {"temperature": 2}, "temperature has no effect on given weights"),
+    (list(WEIGHTS), {"temperature": 0.5}, "temperature=0.5 is out of range"),
+    ({}, {}, "batches.corpora is empty"),
+    (WEIGHTS, {"kind": CarriedStreams}, "CarriedStreams"),
+    (WEIGHTS, {"batch_size": 100}, "1000 tokens are too few for a batch of 100"),
+], ids=str)  # fmt: skip
 def test_mixtures_of_corpora_that_can_not_be(tokenized, corpora, settings, message):
     with pytest.raises(UsageError, match=message):
         mixed(tokenized, corpora, **settings)

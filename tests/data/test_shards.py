@@ -72,15 +72,11 @@ def test_files_of_a_split(tmp_path):
     assert stream_files(tmp_path, "test") == [tmp_path / "test.bin"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"version": 7}, "version 7"),
-        ({"length": 4}, "its header counts 4 tokens"),
-        ({"ids": [1, 600, 2]}, "beyond the vocabulary of 500"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"version": 7}, "version 7"),
+    ({"length": 4}, "its header counts 4 tokens"),
+    ({"ids": [1, 600, 2]}, "beyond the vocabulary of 500"),
+], ids=str)  # fmt: skip
 def test_a_header_that_can_not_be(tmp_path, settings, message):
     with pytest.raises(UsageError, match=message):
         read_shard(with_header(tmp_path / "x.bin", **{"ids": [1, 2, 3]} | settings), 500)
@@ -123,16 +119,12 @@ def test_its_text_is_a_corpus_of_documents(published, tmp_path):
     assert np.load(tmp_path / "validation.units.npy")[1:5, 1].tolist() == [8 + 3 + 1, 4 + 1, 1 + 1, 3 + 1 + 1]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"train": "nothing_*.bin"}, "has no file nothing_"),
-        ({"tokenizer": "nowhere/tokenizer.json"}, "nowhere/tokenizer.json does not exist"),
-        ({"train_tokens": 10**6}, "train needs 1000000; add shards"),
-        ({"held_out_tokens": 10**6}, "validation needs 1000000; add shards"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"train": "nothing_*.bin"}, "has no file nothing_"),
+    ({"tokenizer": "nowhere/tokenizer.json"}, "nowhere/tokenizer.json does not exist"),
+    ({"train_tokens": 10**6}, "train needs 1000000; add shards"),
+    ({"held_out_tokens": 10**6}, "validation needs 1000000; add shards"),
+], ids=str)  # fmt: skip
 def test_shards_that_are_missing(published, tmp_path, change, message):
     with pytest.raises(UsageError, match=message):
         write_tokenized(tmp_path, **published[2] | change)

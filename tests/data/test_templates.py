@@ -29,19 +29,16 @@ TURNED = [f"<s> {NO_ONE} $ {NO} </s>", f"<s> {MAN_ONE} $ {MAN} </s>"]
 IN_SEGMENTS = [f"[CLS] {NO} [SEP] {NO_ONE} [SEP]", f"[CLS] {MAN} [SEP] {MAN_ONE} [SEP]"]
 
 
-@pytest.mark.parametrize(
-    ("inputs", "sequences", "others", "seconds"),
-    [
-        (as_text(ids(ONE), END), [f"{NO} </s>", f"{MAN} </s>"], None, None),
-        (apart(ids(PAIRS), START, END), FIRST, SECOND, None),
-        (apart(ids(ONE), START, END), FIRST, None, None),
-        (in_segments(ids(PAIRS), CLS, SEP), IN_SEGMENTS, None, [f"{NO_ONE} [SEP]", f"{MAN_ONE} [SEP]"]),
-        (in_segments(ids(ONE), CLS, SEP), [f"[CLS] {NO} [SEP]", f"[CLS] {MAN} [SEP]"], None, None),
-        (left_to_right(ids(PAIRS), START, DELIMITER, END), JOINED, None, None),
-        (left_to_right(ids(PAIRS), START, DELIMITER, END, both_orders=True), JOINED, TURNED, None),
-        (left_to_right(ids(ONE), START, DELIMITER, END, both_orders=True), FIRST, None, None),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "sequences", "others", "seconds"), [
+    (as_text(ids(ONE), END), [f"{NO} </s>", f"{MAN} </s>"], None, None),
+    (apart(ids(PAIRS), START, END), FIRST, SECOND, None),
+    (apart(ids(ONE), START, END), FIRST, None, None),
+    (in_segments(ids(PAIRS), CLS, SEP), IN_SEGMENTS, None, [f"{NO_ONE} [SEP]", f"{MAN_ONE} [SEP]"]),
+    (in_segments(ids(ONE), CLS, SEP), [f"[CLS] {NO} [SEP]", f"[CLS] {MAN} [SEP]"], None, None),
+    (left_to_right(ids(PAIRS), START, DELIMITER, END), JOINED, None, None),
+    (left_to_right(ids(PAIRS), START, DELIMITER, END, both_orders=True), JOINED, TURNED, None),
+    (left_to_right(ids(ONE), START, DELIMITER, END, both_orders=True), FIRST, None, None),
+])  # fmt: skip
 def test_layouts(inputs, sequences, others, seconds):
     """seconds: what is of segment 1."""
     assert doctest.testmod(templates).failed == 0
@@ -59,15 +56,12 @@ def test_between_its_ends():
     assert words([between(tokens, START, END, max_length=4)]) == ["<s> no weapons </s>"]
 
 
-@pytest.mark.parametrize(
-    ("max_length", "expected"),
-    [
-        (None, "[CLS] a man is dancing [SEP] no weapons were found [SEP]"),
-        (11, "[CLS] a man is dancing [SEP] no weapons were found [SEP]"),
-        (10, "[CLS] a man is [SEP] no weapons were found [SEP]"),  # the question leaves half to the passage
-        (8, "[CLS] a man [SEP] no weapons were [SEP]"),
-    ],
-)
+@pytest.mark.parametrize(("max_length", "expected"), [
+    (None, "[CLS] a man is dancing [SEP] no weapons were found [SEP]"),
+    (11, "[CLS] a man is dancing [SEP] no weapons were found [SEP]"),
+    (10, "[CLS] a man is [SEP] no weapons were found [SEP]"),  # the question leaves half to the passage
+    (8, "[CLS] a man [SEP] no weapons were [SEP]"),
+])  # fmt: skip
 def test_question_first(max_length, expected):
     question, passage = ids([("a man is dancing", "no weapons were found")])[0]
     sequence, begins = question_first(question, passage, CLS, SEP, SEP, max_length)
@@ -85,10 +79,8 @@ def test_the_longer_sentence_is_shortened_first():
     examples = ids([("no weapons were found", "a man"), ("no", "a man is dancing"), ("no weapons", "a man")])
     inputs = in_segments(examples, CLS, SEP, max_length=7)  # four words and three marks
     assert words(inputs.sequences) == [
-        "[CLS] no weapons [SEP] a man [SEP]",
-        "[CLS] no [SEP] a man is [SEP]",
-        "[CLS] no weapons [SEP] a man [SEP]",
-    ]
+        "[CLS] no weapons [SEP] a man [SEP]", "[CLS] no [SEP] a man is [SEP]", "[CLS] no weapons [SEP] a man [SEP]",
+    ]  # fmt: skip
     assert inputs.truncated == 2 and inputs.segments == [4, 3, 4]
     both = left_to_right(examples, START, DELIMITER, END, max_length=7, both_orders=True)
     assert words(both.others)[1] == "<s> a man is $ no </s>"

@@ -112,16 +112,12 @@ def test_a_tokenizer_without_letters_can_not_write_labels(corpus, tmp_path):
         TaskExamples(folder / "taste/train.tsv", tokenizer, 1, 4, 60, 1, "label")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"label": "gold"}, "no column 'gold'; write one of 'sentence', 'label'"),
-        ({"batch_size": 25}, "24 examples, too few for a batch of 25"),
-        ({"task": "other"}, "other/train.tsv is missing"),
-        ({"task": "short"}, "line 3: expects 2 fields"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"label": "gold"}, "no column 'gold'; write one of 'sentence', 'label'"),
+    ({"batch_size": 25}, "24 examples, too few for a batch of 25"),
+    ({"task": "other"}, "other/train.tsv is missing"),
+    ({"task": "short"}, "line 3: expects 2 fields"),
+], ids=str)  # fmt: skip
 def test_examples_that_can_not_be(corpus, settings, message):
     (corpus[0] / "short").mkdir(exist_ok=True)
     (corpus[0] / "short/train.tsv").write_text("sentence\tlabel\na\tb\nc\n")

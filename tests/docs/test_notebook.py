@@ -29,4 +29,4 @@ def test_it_runs_and_counted_numbers_are_as_they_stand(tmp_path, monkeypatch, ca
             if said and "kn5-1" in "".join(said[0]):
                 counted = "".join(said[0]).partition(", 'small_lstm")[0]  # what is trained has another machine's digits
                 assert repr(shown).startswith(counted)
-    assert os.listdir("outputs") and "if no" in capfd.readouterr().out
+    assert os.listdir("outputs") and "if the recent" in capfd.readouterr().out

@@ -76,7 +76,6 @@ def test_every_link_leads_somewhere(site, pages):
 
 
 def test_nothing_is_fetched_from_elsewhere(pages):
-    """But what a reader clicks: styles, scripts and pictures are the site's own."""
     for path, page in pages.items():
         for link in page.links:
             assert not link.endswith((".css", ".js", ".svg", ".png")) or not urlsplit(link).netloc, (path, link)
@@ -144,7 +143,6 @@ def test_every_system_is_shown_by_a_result_or_lacks_something(catalogue):
 
 
 def test_every_configuration_has_run_or_lacks_something(catalogue):
-    """Of a system or not: study gallery is to run it, or to say what it lacks."""
     for setting in catalogue.configurations:
         assert bool(catalogue.ran_in(setting)) is not bool(catalogue.missing_input(setting)), setting.path
     for group, lacking in catalogue.missing_inputs.items():
@@ -164,14 +162,11 @@ def test_what_people_wrote_families_and_packages_are_in_the_navigation():
     assert written | packages | families <= set(linked)
 
 
-@pytest.mark.parametrize(
-    ("comment", "ids"),
-    [
-        ("C1: counted", ("C1",)), ("F5 with D1: a tagger", ("F5", "D1")), ("B3, B7, of 200 dimensions", ("B3", "B7")),
-        ("C4p, C12: large", ("C4p", "C12")), ("BERT's masks", ()), ("A.\n\nSystem C9 of docs/systems.yaml.", ("C9",)),
-        ("A4 paper. Systems C3, C4 and C4p\nof docs/systems.yaml.", ("C3", "C4", "C4p")), ("Like D1 of the paper.", ()),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("comment", "ids"), [
+    ("C1: counted", ("C1",)), ("F5 with D1: a tagger", ("F5", "D1")), ("B3, B7, of 200 dimensions", ("B3", "B7")),
+    ("C4p, C12: large", ("C4p", "C12")), ("BERT's masks", ()), ("A.\n\nSystem C9 of docs/systems.yaml.", ("C9",)),
+    ("A4 paper. Systems C3, C4 and C4p\nof docs/systems.yaml.", ("C3", "C4", "C4p")), ("Like D1 of the paper.", ()),
+])  # fmt: skip
 def test_a_comment_or_docstring_names_its_ids(comment, ids):
     assert ids_of(comment) == ids
 

@@ -188,7 +188,6 @@ def test_heads_and_what_no_head_is_needed_for(measured):
 
 
 def test_heads_are_called_by_their_own_layer_and_number_and_tokens_are_of_their_words(tmp_path):
-    """With a tokenizer of pieces: é has two bytes, and the words are of several tokens."""
     rows = [("naïve dogs often saw the cat", {3: 1}), ("a café ran", {2: 1})]
     tokenizer = byte_bpe.train(["saw the cat"], 262)
     tokenizer.save(tmp_path / "tokenizer.json")

@@ -27,14 +27,6 @@ def system(tokenizer) -> BothDirections:
     return BothDirections(objective.eval(), tokenizer)
 
 
-@pytest.fixture(scope="module")
-def folder(tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokens")
-    tokenizer.save(folder / "tokenizer.json")
-    write_tokens(tokenizer, DOCUMENTS, True, folder / "test")
-    return folder
-
-
 def distribution(system: BothDirections, context: list[int], backward: bool) -> np.ndarray:
     """After a context, in the order in which it was read, from the equation of the softmax."""
     hidden, _ = system.objective.model(torch.tensor([context]), None, backward)
@@ -53,7 +45,9 @@ def test_each_direction_predicts_every_token_from_all_of_its_own_side(system, to
         assert backward[i] == pytest.approx(distribution(system, behind, True)[token], abs=1e-5)
 
 
-def test_the_benchmark_sums_each_unit_and_averages_the_directions(system, folder):
+def test_the_benchmark_sums_each_unit_and_averages_the_directions(system, tokenizer, tmp_path):
+    tokenizer.save((folder := tmp_path) / "tokenizer.json")
+    write_tokens(tokenizer, DOCUMENTS, True, folder / "test")
     benchmark = Directions(str(folder), ["test"])
     assert isinstance(system, benchmark.requires) and all(path.exists() for path in benchmark.inputs)
     metrics = benchmark(system, folder)

@@ -252,16 +252,13 @@ def test_senses_are_told_apart_where_a_layer_knows_the_context(tmp_path):
     assert len(points) == 5 and len(x["shore"]) == len(x["cash"]) == 1 and x["shore"] != x["cash"]
 
 
-@pytest.mark.parametrize(
-    ("rows", "header", "message"),
-    [
-        (ROWS, "word\tsense", "has the columns"),
-        ([*ROWS, ("bank", "a bank", 0, "shore")], HEADER, "line 10: 'bank' is not at position '0'"),
-        ([("bank", "a bank", "1")], HEADER, "line 2: '' is not at position ''"),
-        (ROWS[-2:], HEADER, "no word with two senses"),
-        ([("caf\udce9", "a caf\udce9", 1, "x")], HEADER, r"senses\.tsv cannot be read"),  # é in Latin-1
-    ],
-)
+@pytest.mark.parametrize(("rows", "header", "message"), [
+    (ROWS, "word\tsense", "has the columns"),
+    ([*ROWS, ("bank", "a bank", 0, "shore")], HEADER, "line 10: 'bank' is not at position '0'"),
+    ([("bank", "a bank", "1")], HEADER, "line 2: '' is not at position ''"),
+    (ROWS[-2:], HEADER, "no word with two senses"),
+    ([("caf\udce9", "a caf\udce9", 1, "x")], HEADER, r"senses\.tsv cannot be read"),  # é in Latin-1
+])  # fmt: skip
 def test_files_of_another_form_are_refused(tmp_path, rows, header, message):
     write_senses(tmp_path / "senses.tsv", rows, header)
     with pytest.raises(UsageError, match=message):

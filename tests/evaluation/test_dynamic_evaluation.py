@@ -135,7 +135,6 @@ def test_normalised_steps_are_those_of_the_equation(decay):
 
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_the_trained_weights_stay_and_each_stream_begins_with_them(kind):
-    """And at rate 0 the score is the model's."""
     trained = model(kind, STRIDE)
     before, learning = copy.deepcopy(trained.objective.state_dict()), LearningLM(trained, SEGMENT, 0.3, 0.1)
     first, second = learning.log_prob(TOKENS), learning.log_prob(TOKENS)
@@ -150,7 +149,6 @@ def test_the_trained_weights_stay_and_each_stream_begins_with_them(kind):
 
 
 def test_of_frozen_weights_none_learns():
-    """Where the softmax's bias is all that learns, its steps have a closed form."""
     trained = model("lstm")
     for name, weight in trained.objective.named_parameters():
         weight.requires_grad_(name == "head.bias")

@@ -93,7 +93,6 @@ def test_distances_by_finite_differences(model):
 
 
 def test_the_loss_is_that_of_the_whole_distribution():
-    """Of a maximum-entropy model with its n-grams, and of noise contrast without its noise."""
     torch.manual_seed(0)
     with_n_grams = MaxEntropyLM(GRU(V, D, 1, 0.0, 0.7), V, False, True, "mean", order=2, table_size=64)
     nn.init.normal_(with_n_grams.features.weight)
@@ -138,7 +137,6 @@ def folder(tmp_path):
 
 
 def test_what_a_convolution_reaches_is_its_receptive_field(folder):
-    """Of layers of widths w it is the sum of w − 1, and one."""
     torch.manual_seed(1)
     model = GatedConvolution(V, 8, [[[3, 8]], [[4, 8], [2, 8]]], 0.0)
     objective = CausalLM(model, V, tie=True, bias=True, reduction="mean")

@@ -34,11 +34,9 @@ def test_sentences_and_documents_by_hand(folder, tmp_path):
     found = read(folder)
     assert found.keys() == {"unit", "sentence"}  # no windows, for the model is no neural one
     sentence = [
-        (1, 1, 7, (0 + 4 + 6 + 7 + 10 + 14 + 16) / 7),
-        (2, 2, 5, (1 + 5 + 8 + 11 + 15) / 5),
-        (3, 3, 3, (2 + 9 + 12) / 3),
-        (4, 4, 2, (3 + 13) / 2),
-    ]
+        (1, 1, 7, (0 + 4 + 6 + 7 + 10 + 14 + 16) / 7), (2, 2, 5, (1 + 5 + 8 + 11 + 15) / 5),
+        (3, 3, 3, (2 + 9 + 12) / 3), (4, 4, 2, (3 + 13) / 2),
+    ]  # fmt: skip
     assert found["sentence"] == [pytest.approx(row, abs=1e-6) for row in sentence]
     assert found["unit"][0] == (1, 1, 2, 3.5)
     assert found["unit"][-1] == (9, 10, 2, 15.5)

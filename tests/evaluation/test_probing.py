@@ -115,7 +115,6 @@ def test_hooks_are_removed_and_models_without_layers_refused():
 
 @pytest.mark.parametrize("name", ["bert", "gpt"])
 def test_a_long_sentence_is_cut_and_counted_and_its_last_words_are_left_out(name, tmp_path):
-    """As if the text had ended where the model ends."""
     TOKENIZER.save(tmp_path / "tokenizer.json")
     torch.manual_seed(0)
     model = MODELS[name]().eval()
@@ -164,13 +163,10 @@ def test_a_probe_for_each_word(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("label", "splits", "said"),
-    [
-        ("", ("train", "test"), "no word has a label of kind number in train or in test"),
-        ("one", ("test",), r"senses\.tsv has too few sentences for train and test; add sentences"),
-    ],
-)
+@pytest.mark.parametrize(("label", "splits", "said"), [
+    ("", ("train", "test"), "no word has a label of kind number in train or in test"),
+    ("one", ("test",), r"senses\.tsv has too few sentences for train and test; add sentences"),
+])  # fmt: skip
 def test_texts_that_have_nothing_to_probe(tmp_path, label, splits, said):
     TOKENIZER.save(tmp_path / "tokenizer.json")
     row = SimpleNamespace(words=["the"], labels={"number": [label]})

@@ -59,7 +59,6 @@ def predictions(folder):
 
 
 def test_choices_by_likelihood_raw_and_normalised(tokens, model):
-    """Against each choice scored alone."""
     benchmark = Prompted("reviews", tokens, QUESTIONS, "{text} :")
     metrics = benchmark(model, Path(tokens))
     tokenizer = Tokenizer.load(benchmark.inputs[0])
@@ -131,16 +130,13 @@ def test_examples_are_drawn_evenly(tokens):
     assert counts.sum() == 1400 and ((counts - 200) ** 2 / 200).sum() < 22.5
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"by": "chance"}, "by=chance is unknown; write by=likelihood or by=generation"),
-        ({"shots": 2}, "shots=2 needs examples"),
-        ({"shots": 8, "examples": POOL}, "pool has 7 examples; write shots=7 or fewer"),
-        ({"template": "{sentence}"}, r"the template needs 'sentence'; questions of asked have \{text\}"),
-        ({"questions": Questions("asked")}, "asked has no questions; write one per row"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"by": "chance"}, "by=chance is unknown; write by=likelihood or by=generation"),
+    ({"shots": 2}, "shots=2 needs examples"),
+    ({"shots": 8, "examples": POOL}, "pool has 7 examples; write shots=7 or fewer"),
+    ({"template": "{sentence}"}, r"the template needs 'sentence'; questions of asked have \{text\}"),
+    ({"questions": Questions("asked")}, "asked has no questions; write one per row"),
+])  # fmt: skip
 def test_mistakes_of_use(tokens, model, settings, said):
     with pytest.raises(UsageError, match=said):
         Prompted("x", tokens, **{"questions": QUESTIONS, "template": "{text}"} | settings)(model, Path(tokens))

@@ -90,7 +90,6 @@ def test_documents_and_whole_sentences():
 
 
 def test_scores_of_texts_with_mistakes(grammar, told):
-    """Of the first text the second sentence is broken; of the other, one sentence stands and one is cut off."""
     first, second = told[:2]
     mistake = [first[1].split()[0], "nonsense", "words", "."]
     broken = [*first[0].split(), END, *mistake, END, *first[2].split(), END, END]

@@ -120,7 +120,6 @@ def test_the_label_is_there_always_and_as_likely_as_in_what_is_kept(found):
 
 
 def test_nats_are_those_of_model_and_language(found, tmp_path):
-    """Which are one chain, so that they differ by what the language has not alone."""
     rows = pd.read_csv(tmp_path / "steering.csv", index_col="sentences")
     assert [*rows.index] == ["sampled", "steered", "kept"]
     for name, row in rows.iterrows():

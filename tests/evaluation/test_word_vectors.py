@@ -91,15 +91,10 @@ def test_correlations_equal_scipys_without_unknown_words():
         assert np.isnan(spearman(SYSTEM, too_few)[0])
 
 
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "EN-A.txt").write_text("W1\tw2\t1\nw3 w4 2.5\nw5\tw6\t0\nw7\t?\t9\n")
-    (tmp_path / "EN-B.txt").write_text("?\t?\t1\n")
-    (tmp_path / "README.md").write_text("no pairs")
-    return tmp_path
-
-
-def test_the_benchmark_scores_every_set_and_refuses_what_is_no_pair(folder):
+def test_the_benchmark_scores_every_set_and_refuses_what_is_no_pair(tmp_path):
+    ((folder := tmp_path) / "EN-A.txt").write_text("W1\tW2\t1\nw3 w4 2.5\nw5\tw6\t0\nw7\t?\t9\n")
+    (folder / "EN-B.txt").write_text("?\t?\t1\n")
+    (folder / "README.md").write_text("no pairs")
     benchmark = Similarity(str(folder), lowercase=True)
     assert [path.name for path in benchmark.inputs] == ["EN-A.txt", "EN-B.txt"]
     metrics = benchmark(SYSTEM, folder)

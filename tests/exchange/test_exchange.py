@@ -457,31 +457,24 @@ def test_what_transformers_lacks_is_named(trained, said, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "changed", "said"),
-    [
-        ("GPT2LMHeadModel", {"activation_function": "gelu"}, "=gelu, but GPT-2 is only supported with one"),
-        ("GPT2LMHeadModel", {"n_inner": 20}, "n_inner=20, but GPT-2 is only supported with n_inner=64"),
-        ("GPT2LMHeadModel", {"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon=1e-06, but"),
-        ("BertForMaskedLM", {"position_embedding_type": "relative_key"}, "_type=relative_key, but BERT"),
-        ("BertForMaskedLM", {"is_decoder": True}, "is_decoder=true, but BERT is only supported with is_decoder=false"),
-        ("BertForMaskedLM", {"num_hidden_layers": 3}, r"the weights lack blocks\.2\.\S+ as config\.json describes it"),
-        ("BertForMaskedLM", {"vocab_size": 41}, r"the weights lack embedding\.weight as config\.json describes it"),
-        ("BertForMaskedLM", {"model_type": "roberta"}, "model_type=roberta, but only gpt2, starcoder2, bert,"),
-        (
-            "Starcoder2ForCausalLM",
-            {"num_key_value_heads": 2},
-            "num_key_value_heads=2, but StarCoder2 is only supported",
-        ),
-        ("Starcoder2ForCausalLM", {"sliding_window": 4}, "sliding_window=4, but StarCoder2 is only supported with"),
-        ("Starcoder2ForCausalLM", {"rope_parameters": {"rope_theta": 5e5}}, "rope_parameters={'rope_theta': 500000.0}"),
-        ("EsmForMaskedLM", {"token_dropout": True}, "token_dropout=true, but ESM is only supported"),
-        ("EsmForMaskedLM", {"position_embedding_type": "absolute"}, "_type=absolute, but ESM"),
-        ("T5ForConditionalGeneration", {"relative_attention_num_buckets": 16}, "num_buckets=16, but T5"),
-        ("T5ForConditionalGeneration", {"num_decoder_layers": 5}, "num_decoder_layers=5, but T5"),
-        ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-silu"}, "feed_forward_proj=gated-silu, but T5"),
-    ],
-)
+@pytest.mark.parametrize(("name", "changed", "said"), [
+    ("GPT2LMHeadModel", {"activation_function": "gelu"}, "=gelu, but GPT-2 is only supported with one"),
+    ("GPT2LMHeadModel", {"n_inner": 20}, "n_inner=20, but GPT-2 is only supported with n_inner=64"),
+    ("GPT2LMHeadModel", {"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon=1e-06, but"),
+    ("BertForMaskedLM", {"position_embedding_type": "relative_key"}, "_type=relative_key, but BERT"),
+    ("BertForMaskedLM", {"is_decoder": True}, "is_decoder=true, but BERT is only supported with is_decoder=false"),
+    ("BertForMaskedLM", {"num_hidden_layers": 3}, r"the weights lack blocks\.2\.\S+ as config\.json describes it"),
+    ("BertForMaskedLM", {"vocab_size": 41}, r"the weights lack embedding\.weight as config\.json describes it"),
+    ("BertForMaskedLM", {"model_type": "roberta"}, "model_type=roberta, but only gpt2, starcoder2, bert,"),
+    ("Starcoder2ForCausalLM", {"num_key_value_heads": 2}, "num_key_value_heads=2, but StarCoder2 is only supported"),
+    ("Starcoder2ForCausalLM", {"sliding_window": 4}, "sliding_window=4, but StarCoder2 is only supported with"),
+    ("Starcoder2ForCausalLM", {"rope_parameters": {"rope_theta": 5e5}}, "rope_parameters={'rope_theta': 500000.0}"),
+    ("EsmForMaskedLM", {"token_dropout": True}, "token_dropout=true, but ESM is only supported"),
+    ("EsmForMaskedLM", {"position_embedding_type": "absolute"}, "_type=absolute, but ESM"),
+    ("T5ForConditionalGeneration", {"relative_attention_num_buckets": 16}, "num_buckets=16, but T5"),
+    ("T5ForConditionalGeneration", {"num_decoder_layers": 5}, "num_decoder_layers=5, but T5"),
+    ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-silu"}, "feed_forward_proj=gated-silu, but T5"),
+])  # fmt: skip
 def test_what_ours_lack_is_named(name, changed, said, tmp_path):
     made_by_transformers(name, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -557,18 +550,15 @@ def test_the_published_recipes_are_models_that_can_go_either_way():
         assert differ <= {"n_inner"}, name  # null there: four times the width
 
 
-@pytest.mark.parametrize(
-    ("recipe", "architecture"),
-    [
-        ("gpt", "GPT2LMHeadModel"),
-        ("gpt_rotary", "Starcoder2ForCausalLM"),
-        ("bert_rotary", "EsmForMaskedLM"),
-        ("bert_base", "BertForPreTraining"),
-        ("bert_small", "ElectraForMaskedLM"),
-        ("electra_small", "ElectraForPreTraining"),
-        ("t5", "T5ForConditionalGeneration"),
-    ],
-)
+@pytest.mark.parametrize(("recipe", "architecture"), [
+    ("gpt", "GPT2LMHeadModel"),
+    ("gpt_rotary", "Starcoder2ForCausalLM"),
+    ("bert_rotary", "EsmForMaskedLM"),
+    ("bert_base", "BertForPreTraining"),
+    ("bert_small", "ElectraForMaskedLM"),
+    ("electra_small", "ElectraForPreTraining"),
+    ("t5", "T5ForConditionalGeneration"),
+])  # fmt: skip
 def test_the_recipes_that_can_go(recipe, architecture):
     """As docs/howto/huggingface.md names them."""
     cfg, tokenizer = composed("pretrain", recipe), pieces()

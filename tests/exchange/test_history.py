@@ -86,10 +86,8 @@ def listed() -> dict[str, list[str]]:
 def test_the_page_lists_all_cells_of_the_study_and_their_classes():
     assert listed() == {place: architectures(place) for place in CELLS}
     assert {kinds[0] for kinds in listed().values() if kinds} == {
-        "Starcoder2ForCausalLM",
-        "EsmForMaskedLM",
-        "PooledForSequenceClassification",
-    }
+        "Starcoder2ForCausalLM", "EsmForMaskedLM", "PooledForSequenceClassification",
+    }  # fmt: skip
 
 
 EXPORTING = [place for place, kinds in listed().items() if kinds]

@@ -62,13 +62,10 @@ class Given:
 def small() -> SimpleNamespace:
     """What the models share, and makers of other ones."""
     return SimpleNamespace(
-        vocab_size=V,
-        eos=EOS,
-        max_length=MAX_LENGTH,
-        trained=trained,
+        vocab_size=V, eos=EOS, max_length=MAX_LENGTH, trained=trained,
         tree=lambda vocab_size, seed: Counted(Tree(vocab_size, seed)),
         given=lambda after, other: Counted(Given(after, other)),
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(params=["lstm", "gru", "gpt", "ngram"])

@@ -46,14 +46,9 @@ def test_when_a_search_ends(small, early_stopping, expected):
     """Two texts are there after two tokens. [2, 2] is then better a token than the worse of them, and ends well; what
     begins with [1, 1] is worse a token than both texts until it has grown long."""
     model = small.given(
-        {
-            (0,): [0.5, 0.3, 0.2],
-            (0, 1): [0.6, 0.4, 0.0],
-            (0, 2): [0.05, 0.0, 0.95],
-            (0, 2, 2): [1.0, 0.0, 0.0],
-        },
+        {(0,): [0.5, 0.3, 0.2], (0, 1): [0.6, 0.4, 0.0], (0, 2): [0.05, 0.0, 0.95], (0, 2, 2): [1.0, 0.0, 0.0]},
         other=[0.1, 0.9, 0.0],
-    )
+    )  # fmt: skip
     search = BeamSearch(num_beams=2, max_new_tokens=8, early_stopping=early_stopping, num_return_sequences=2)
     (found,) = search(model, [[0]], 0)
     assert [completion.ids for completion in found] == expected

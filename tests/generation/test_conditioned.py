@@ -63,7 +63,6 @@ BEAM = partial(BeamSearch, 1, length_penalty=0.0, early_stopping=True)
 
 @pytest.mark.parametrize(("decode", "settings"), [(Greedy, FREE), (Greedy, CONSTRAINED), (BEAM, CONSTRAINED)])
 def test_tokens_are_the_likeliest_and_constraints_are_of_the_translation_alone(objective, decode, settings):
-    """Against a loop: no token of the source is penalised, and none counts for the least length."""
     strategy = decode(max_new_tokens=LONGEST, **settings)
     for source, (completion,) in zip(SOURCES, strategy(Conditioned(objective, END), SOURCES, END), strict=True):
         target: list[int] = []

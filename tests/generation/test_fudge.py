@@ -119,7 +119,6 @@ def test_draws_are_of_that_distribution_and_the_best_of_beams_is_its_best(small)
 
 @pytest.mark.parametrize("strategy", ["greedy", "sampling", "beam"])
 def test_a_discriminator_that_knows_nothing_changes_nothing(model, small, strategy):
-    """And none of the prompts' texts depends on its neighbours."""
 
     def made(batch_size):
         settings = {"max_new_tokens": 9, "min_length": 6, "batch_size": batch_size}
@@ -230,7 +229,5 @@ def test_a_stream_is_the_same_text_and_what_cannot_be_is_refused(small):
     with pytest.raises(UsageError, match="top_k=0 is out of range"):
         FUDGE(Greedy(3), found, "a", top_k=0)
     found.require_tokens("digest")
-    with pytest.raises(
-        UsageError, match="outputs/from_scratch/c/d-1 has a different tokenizer from the language model"
-    ):
+    with pytest.raises(UsageError, match="outputs/from_scratch/c/d-1 has a different tokenizer from the language"):
         found.require_tokens("other")

@@ -104,19 +104,15 @@ def expected_top(k: int | None = None, p: float | None = None, temperature: floa
     return top / top.sum()
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, PROBABILITIES),
-        ({"temperature": 0.5}, expected_top(k=6, temperature=0.5)),
-        ({"temperature": 2.0}, expected_top(k=6, temperature=2.0)),
-        ({"top_k": 3}, expected_top(k=3)),
-        ({"top_p": 0.66}, expected_top(p=0.66)),
-        ({"top_p": 0.64}, expected_top(p=0.64)),
-        ({"top_k": 4, "top_p": 0.85, "temperature": 1.5}, None),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("settings", "expected"), [
+    ({}, PROBABILITIES),
+    ({"temperature": 0.5}, expected_top(k=6, temperature=0.5)),
+    ({"temperature": 2.0}, expected_top(k=6, temperature=2.0)),
+    ({"top_k": 3}, expected_top(k=3)),
+    ({"top_p": 0.66}, expected_top(p=0.66)),
+    ({"top_p": 0.64}, expected_top(p=0.64)),
+    ({"top_k": 4, "top_p": 0.85, "temperature": 1.5}, None),
+], ids=str)  # fmt: skip
 def test_draws_follow_the_distribution_that_is_left(small, settings, expected):
     if expected is None:  # one after the other: of what top-k left, three reach 0.85, of all tokens four
         expected = np.where(np.isin(np.arange(6), [1, 3, 5]), PROBABILITIES ** (1 / 1.5), 0)

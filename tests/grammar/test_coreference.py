@@ -68,7 +68,6 @@ def test_every_name_that_is_said_again_is_one(splits, names):
 
 
 def test_every_pronoun_is_in_a_cluster_and_agrees_with_it(splits, names, grammar):
-    """With the gender or number of its noun, where that is a noun's or a name's."""
     genders = dict.fromkeys(names, "neuter") | dict(grammar.tables.gender_of)
     counted = defaultdict(int)
     for document in splits["train"]:

@@ -66,7 +66,6 @@ def test_wrong_endings_are_as_likely_as_the_judge_takes_them_to_be(grammar, monk
 
 
 def test_the_posterior_by_enumeration(grammar, monkeypatch):
-    """Over latent classes and starts, one by one, of all four endings under each answer."""
     monkeypatch.setattr(endings, "START_DOCUMENTS", 2)
     language = GrammarEndings(grammar)
     given = next(
@@ -93,7 +92,6 @@ def test_the_posterior_by_enumeration(grammar, monkeypatch):
 
 
 def test_what_cannot_be_wrong_is_right(grammar, monkeypatch):
-    """Where no wrong ending opens with a pronoun, one that does is right."""
     monkeypatch.setattr(endings, "starts_after_sentences", lambda grammar: {1: [(None, "past")]})
     noun, rest = grammar.lexicon.nouns["person"][0], grammar.lexicon.verbs["rest"][0]
     end = f"{rest.past} {rest.particle or ''}".strip() + " ."

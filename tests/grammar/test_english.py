@@ -25,58 +25,55 @@ def possible(grammar: Grammar, sentence: str) -> bool:
     return bool(np.isfinite(grammar.score_tokens([*sentence.split(), LINE_END])).all())
 
 
-@pytest.mark.parametrize(
-    ("good", "odd"),
-    [
-        ("the doctor eats the bread .", "the bread eats the doctor ."),
-        ("the doctor eats the bread .", "the doctor eats the house ."),
-        ("the doctor writes a letter .", "the dog writes a letter ."),
-        ("a dog has chased two cats .", "a dog has chased two tables ."),
-        ("the child drinks the milk .", "the child drinks the hammer ."),
-        ("the dog sleeps in the garden .", "the table sleeps in the garden ."),
-        ("the angry teacher sleeps .", "the angry bread rots ."),
-        ("the bread is fresh .", "the doctor is fresh ."),
-        ("the doctor is wise .", "the soup is wise ."),
-        ("the soup is delicious .", "the doctor is delicious ."),
-        ("paul drives the old car .", "paul drives the old soup ."),
-        ("the bread was eaten by a dog .", "the bread was eaten by a car ."),
-        ("an apple rots .", "a apple rots ."),
-        ("a rich uncle sleeps .", "an rich uncle sleeps ."),
-        ("an old man sleeps .", "a old man sleeps ."),
-        ("an honest man sleeps .", "a honest man sleeps ."),
-        ("a useful key disappears .", "an useful key disappears ."),
-        ("the milk is sour .", "a milk is sour ."),
-        ("many apples are ripe .", "many bread are ripe ."),
-        ("the boys are hungry .", "the boys is hungry ."),
-        ("every boy is hungry .", "every boys are hungry ."),
-        ("the mice sleep .", "the mouses sleep ."),
-        ("the king forgives himself .", "the king forgives herself ."),
-        ("the king forgives himself .", "the dog forgives itself ."),
-        ("the pilot who knows that paul sleeps is tall .", "the pilot which knows that paul sleeps is tall ."),
-        ("a terrible old house changes .", "an old terrible house changes ."),
-        ("paris is the capital of france .", "paris is the capital of italy ."),
-        ("paul went to the station .", "paul went to the apple ."),
-        ("paul did not go to the station .", "paul did not went to the station ."),
-        ("anna has written a letter .", "anna has wrote a letter ."),
-        ("rome has a theatre .", "rome has a peach ."),
-        ("rome has a theatre .", "rome has a bedroom ."),
-        ("anna tidies up the kitchen .", "anna tidies up the valley ."),
-        ("the milk spills .", "the milk rots ."),
-        ("anna drinks the wine .", "the hen drinks the wine ."),
-        ("the bus is fast .", "the coat is fast ."),
-        ("anna sleeps in rome .", "anna is tall in rome ."),
-        ("anna is followed on monday .", "anna is tall on monday ."),
-        ("the exam is very short .", "the exam is very annual ."),
-        ("yesterday , anna slept in rome .", "yesterday , anna slept on monday ."),
-        ("in rome , anna slept on monday .", "in rome , anna slept in berlin ."),
-        ("if anna sleeps , then paul will sing .", "if anna will sleep , then paul sings ."),
-        ("when anna slept , paul might sing .", "when anna might sleep , paul sang ."),
-        ("anna said that paul slept .", "anna said that paul sleeps ."),
-        ("anna says that paul will sleep .", "anna says that paul slept ."),
-        ("i found that paul was rude .", "i found that paul is rude ."),
-        ("i think that paul is rude .", "i felt that paul is rude ."),
-    ],
-)
+@pytest.mark.parametrize(("good", "odd"), [
+    ("the doctor eats the bread .", "the bread eats the doctor ."),
+    ("the doctor eats the bread .", "the doctor eats the house ."),
+    ("the doctor writes a letter .", "the dog writes a letter ."),
+    ("a dog has chased two cats .", "a dog has chased two tables ."),
+    ("the child drinks the milk .", "the child drinks the hammer ."),
+    ("the dog sleeps in the garden .", "the table sleeps in the garden ."),
+    ("the angry teacher sleeps .", "the angry bread rots ."),
+    ("the bread is fresh .", "the doctor is fresh ."),
+    ("the doctor is wise .", "the soup is wise ."),
+    ("the soup is delicious .", "the doctor is delicious ."),
+    ("paul drives the old car .", "paul drives the old soup ."),
+    ("the bread was eaten by a dog .", "the bread was eaten by a car ."),
+    ("an apple rots .", "a apple rots ."),
+    ("a rich uncle sleeps .", "an rich uncle sleeps ."),
+    ("an old man sleeps .", "a old man sleeps ."),
+    ("an honest man sleeps .", "a honest man sleeps ."),
+    ("a useful key disappears .", "an useful key disappears ."),
+    ("the milk is sour .", "a milk is sour ."),
+    ("many apples are ripe .", "many bread are ripe ."),
+    ("the boys are hungry .", "the boys is hungry ."),
+    ("every boy is hungry .", "every boys are hungry ."),
+    ("the mice sleep .", "the mouses sleep ."),
+    ("the king forgives himself .", "the king forgives herself ."),
+    ("the king forgives himself .", "the dog forgives itself ."),
+    ("the pilot who knows that paul sleeps is tall .", "the pilot which knows that paul sleeps is tall ."),
+    ("a terrible old house changes .", "an old terrible house changes ."),
+    ("paris is the capital of france .", "paris is the capital of italy ."),
+    ("paul went to the station .", "paul went to the apple ."),
+    ("paul did not go to the station .", "paul did not went to the station ."),
+    ("anna has written a letter .", "anna has wrote a letter ."),
+    ("rome has a theatre .", "rome has a peach ."),
+    ("rome has a theatre .", "rome has a bedroom ."),
+    ("anna tidies up the kitchen .", "anna tidies up the valley ."),
+    ("the milk spills .", "the milk rots ."),
+    ("anna drinks the wine .", "the hen drinks the wine ."),
+    ("the bus is fast .", "the coat is fast ."),
+    ("anna sleeps in rome .", "anna is tall in rome ."),
+    ("anna is followed on monday .", "anna is tall on monday ."),
+    ("the exam is very short .", "the exam is very annual ."),
+    ("yesterday , anna slept in rome .", "yesterday , anna slept on monday ."),
+    ("in rome , anna slept on monday .", "in rome , anna slept in berlin ."),
+    ("if anna sleeps , then paul will sing .", "if anna will sleep , then paul sings ."),
+    ("when anna slept , paul might sing .", "when anna might sleep , paul sang ."),
+    ("anna said that paul slept .", "anna said that paul sleeps ."),
+    ("anna says that paul will sleep .", "anna says that paul slept ."),
+    ("i found that paul was rude .", "i found that paul is rude ."),
+    ("i think that paul is rude .", "i felt that paul is rude ."),
+])  # fmt: skip
 def test_words_go_together_by_their_meaning_and_form(english: Grammar, good: str, odd: str):
     assert possible(english, good) and not possible(english, odd)
 
@@ -143,7 +140,6 @@ def test_a_document_keeps_to_its_tense(english: Grammar):
 
 
 def test_words_that_are_drawn_again_are_a_proper_distribution():
-    """Of random tables, by the chain of draws: the weights, and what the sampler draws."""
     generator = np.random.default_rng(5)
     words = ["a", "b", "c", "d", "e"]
     for used in (["a"], ["b", "e", "z"], ["d", "a", "c", "b"], words):
@@ -270,14 +266,11 @@ class Enumerator:
         return [*taken[:-1], taken[-1] + 1] if taken else None
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        pytest.param("invented", "animal", marks=pytest.mark.long),
-        ("english", "drink"),
-        ("english", "instrument"),
-    ],
-)
+@pytest.mark.parametrize(("name", "kind"), [
+    pytest.param("invented", "animal", marks=pytest.mark.long),
+    ("english", "drink"),
+    ("english", "instrument"),
+])  # fmt: skip
 def test_all_noun_phrases_of_a_cut_down_grammar_by_brute_force(name, kind: str):
     """Each string has one derivation and the scorer's probability, and together they have all of it."""
     grammar, found = Grammar(0.001, name), dict[str, np.ndarray]()

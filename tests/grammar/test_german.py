@@ -12,24 +12,20 @@ from retable.grammar.german import German, german_verb
 from retable.grammar.translation import sentence_pairs, write_pairs
 
 BY_HAND = {
-    "the farmer sleeps .": "der bauer schläft .",
-    "the farmers slept .": "die bauern schliefen .",
+    "the farmer sleeps .": "der bauer schläft .", "the farmers slept .": "die bauern schliefen .",
     "in japan , the farmer sleeps .": "in japan schläft der bauer .",
     "however , the farmers slept .": "jedoch schliefen die bauern .",
-    "yesterday , anna slept .": "gestern schlief anna .",
-    "the farmer does not sleep .": "der bauer schläft nicht .",
+    "yesterday , anna slept .": "gestern schlief anna .", "the farmer does not sleep .": "der bauer schläft nicht .",
     "the farmers did not observe the dog .": "die bauern beobachteten den hund nicht .",
     "does the young farmer sleep in japan ?": "schläft der junge bauer in japan ?",
-    "did the farmers sleep ?": "schliefen die bauern ?",
-    "the farmer has slept .": "der bauer hat geschlafen .",
+    "did the farmers sleep ?": "schliefen die bauern ?", "the farmer has slept .": "der bauer hat geschlafen .",
     "the farmers have not gone to the old school .": "die bauern sind nicht zu der alten schule gegangen .",
     "the farmers had gone to the old school .": "die bauern waren zu der alten schule gegangen .",
     "the farmer will not sleep on monday .": "der bauer wird am montag nicht schlafen .",
     "the farmers could sleep .": "die bauern konnten schlafen .",
     "the bread was not eaten by an old dog .": "das brot wurde nicht von einem alten hund gegessen .",
     "the boys were taller than the young man .": "die jungen waren größer als der junge mann .",
-    "no good farmers sleep .": "keine guten bauern schlafen .",
-    "an old horse sleeps .": "ein altes pferd schläft .",
+    "no good farmers sleep .": "keine guten bauern schlafen .", "an old horse sleeps .": "ein altes pferd schläft .",
     "the old horse sleeps .": "das alte pferd schläft .",
     "the men say that anna has bought no red coat .": "die männer sagen , dass anna keinen roten mantel gekauft hat .",
     "the dog which sleeps has gone to the school .": "der hund , der schläft , ist zu der schule gegangen .",
@@ -45,7 +41,7 @@ BY_HAND = {
     "as for anna , the pilot knew that anna slept .": "apropos anna , die pilotin wusste , dass anna schlief .",
     "as for tom , an old shepherd knew that tom slept .": "apropos tom , ein alter hirte wusste , dass tom schlief .",
     "we think that anna is good and tom is not bad .": "wir denken , dass anna gut ist und tom nicht schlecht ist .",
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

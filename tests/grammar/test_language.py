@@ -30,7 +30,6 @@ def test_every_sampled_document_is_in_the_language_and_its_scores_add_up(grammar
 
 
 def test_the_next_token_probabilities_sum_to_one(small: Grammar):
-    """By scoring every continuation of a prefix; the prefixes come from all states that documents reach."""
     candidates = [*small.vocabulary, LINE_END]
     pick = uniforms(2, "prefixes", 0)
     for document in islice(small.documents(seed=2, split="prefixes"), 4):
@@ -93,19 +92,16 @@ def test_from_the_first_impossible_token_on_scores_are_minus_infinity(grammar: G
     assert grammar.log_probability([*document, ""]) == -np.inf
 
 
-@pytest.mark.parametrize(
-    ("good", "bad"),
-    [
-        ("the {n} near many {places} {v} .", "the {n} near many {places} {vp} ."),
-        ("a {p} is not very {a} .", "a {ps} is not very {a} ."),
-        ("{name} {greet} {self} .", "{name} {greet} {other} ."),
-        ("the {p} ( a {p} [ a {p} ] ) {v} .", "the {p} ( a {p} [ a {p} ) ] {v} ."),
-        ("did the {p} {vp} ?", "did the {p} {vp} ."),
-        ("yesterday , the {p} {past} .", "yesterday , the {p} {v} ."),
-        ("{capital} is the capital of {country} .", "{capital} is the capital of {abroad} ."),
-        ("as for {name} , the {p} {say} that {name} {past} .", "as for {name} , the {p} {say} that {man} {past} ."),
-    ],
-)
+@pytest.mark.parametrize(("good", "bad"), [
+    ("the {n} near many {places} {v} .", "the {n} near many {places} {vp} ."),
+    ("a {p} is not very {a} .", "a {ps} is not very {a} ."),
+    ("{name} {greet} {self} .", "{name} {greet} {other} ."),
+    ("the {p} ( a {p} [ a {p} ] ) {v} .", "the {p} ( a {p} [ a {p} ) ] {v} ."),
+    ("did the {p} {vp} ?", "did the {p} {vp} ."),
+    ("yesterday , the {p} {past} .", "yesterday , the {p} {v} ."),
+    ("{capital} is the capital of {country} .", "{capital} is the capital of {abroad} ."),
+    ("as for {name} , the {p} {say} that {name} {past} .", "as for {name} , the {p} {say} that {man} {past} ."),
+])  # fmt: skip
 def test_rules(grammar: Grammar, good: str, bad: str):
     lexicon = grammar.lexicon
     person, verb = lexicon.nouns["person"][0], next(v for v in lexicon.verbs["rest"] if not v.particle)
@@ -161,11 +157,9 @@ def test_no_two_lexemes_share_a_form(whole: Grammar, lexicon_name: str):
     forms = [
         *(form for nouns in lexicon.nouns.values() for noun in nouns for form in noun.forms),
         *(form for verbs in lexicon.verbs.values() for verb in verbs for form in verb.forms),
-        *(form for adjective in lexicon.adjectives for form in adjective.forms),
-        *(name.word for name in lexicon.names),
-        *(word for nation in lexicon.nations for word in nation),
-        *lexicon.function_words(),
-    ]
+        *(form for adjective in lexicon.adjectives for form in adjective.forms), *(name.word for name in lexicon.names),
+        *(word for nation in lexicon.nations for word in nation), *lexicon.function_words(),
+    ]  # fmt: skip
     assert len(set(forms)) == len(forms)
     assert all(form.islower() or not form.isalpha() for form in forms)
     assert (2500 if lexicon_name == "invented" else 2000) <= len(forms) <= 3200
@@ -178,7 +172,6 @@ def test_a_lexicon_that_would_not_end_is_refused(scale):
 
 
 def test_a_coiner_ends_when_its_words_are_at_an_end():
-    """Of one onset and one coda there are as many words as different vowels."""
     coiner = Coiner(seed=1, taken=[])
     coiner.ONSETS, coiner.CODAS = ("b",), ("d",)
     words = set()

@@ -53,9 +53,7 @@ def drawn(grammar: Grammar, places: list, pronoun: str | None) -> list[tuple[str
 
 
 @pytest.mark.long
-def test_the_probabilities_of_all_sentences_sum_to_what_begins_like_them(
-    grammar: Grammar, lone_sentences: LoneSentences
-):
+def test_the_probabilities_of_all_sentences_sum_to_what_begins_like_them(grammar, lone_sentences):
     """Σ p(s) is the mean of p(s) / q(s) over s drawn from q. By the words that they open with it must be what is
     counted in documents, and so sum to one over all."""
     documents = islice(grammar.documents(seed=9, split="count"), 1000)

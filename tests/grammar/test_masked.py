@@ -29,9 +29,7 @@ def texts(grammar: Grammar) -> list[list[str]]:
     return [tokens_of(document) for document in islice(grammar.documents(7, "masked"), 60)]
 
 
-def test_the_posterior_is_that_of_brute_force(
-    grammar: Grammar, masked: MaskedWords, texts: list[list[str]], lexicon_name: str
-):
+def test_the_posterior_is_that_of_brute_force(grammar, masked, texts, lexicon_name):
     """Every word of the vocabulary, and a line end, in places of all kinds: words, names, nations and line ends."""
     pick, n_options = uniforms(7, "places", 0), []
     proper = {*grammar.tables.gender_of, *grammar.tables.nation_of}
@@ -72,9 +70,7 @@ def test_two_hidden_words_by_enumeration(grammar: Grammar, masked: MaskedWords, 
         assert sum(abs(estimate.get(word, 0) - p) for word, p in exact.items()) / 2 < 0.1  # total variation
 
 
-def test_refilling_keeps_the_distribution_and_changes_structures(
-    grammar: Grammar, masked: MaskedWords, texts: list[list[str]]
-):
+def test_refilling_keeps_the_distribution_and_changes_structures(grammar, masked, texts):
     """A document with two words drawn anew is a document of the grammar, as likely as before on average."""
     uniform, gains, classes = uniforms(7, "refill", 0), [], []
     class_of = {word: i for i, words in enumerate(interchangeable(grammar.lexicon)) for word in words}

@@ -69,7 +69,6 @@ def test_every_verb_has_its_proposition(grammar, sentences):
 
 
 def test_the_words_of_a_sentence_settle_its_roles(grammar, sentences):
-    """Whatever stood before it: all ways to read it alone are what it was told as."""
     for each in sentences[:250]:
         found = list(readings(grammar, each[0].words))
         assert found and all(told == each for told in found), " ".join(each[0].words)

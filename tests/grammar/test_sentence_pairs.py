@@ -46,9 +46,7 @@ def test_the_judge_is_as_good_as_it_says(judge: SentencePairs, documents: list[l
         assert abs(hits.mean() - expected.mean()) < 4 * error + 0.03
 
 
-def test_likelihoods_are_those_of_the_grammar_where_the_start_is_known(
-    grammar: Grammar, documents: list[list[str]], monkeypatch: pytest.MonkeyPatch
-):
+def test_likelihoods_are_those_of_the_grammar_where_the_start_is_known(grammar, documents, monkeypatch):
     monkeypatch.setattr(sentence_pairs, "count_starts", lambda grammar: Counter({(None, "open"): 1}))
     judge = SentencePairs(grammar)
     for document in documents[:10]:
@@ -56,9 +54,7 @@ def test_likelihoods_are_those_of_the_grammar_where_the_start_is_known(
         assert judge.log_probability(document[:3]) == pytest.approx(grammar.score_tokens(tokens).sum(), rel=1e-12)
 
 
-def test_where_it_is_not_known_likelihoods_are_the_mean_over_starts(
-    grammar: Grammar, judge: SentencePairs, documents: list[list[str]]
-):
+def test_where_it_is_not_known_likelihoods_are_the_mean_over_starts(grammar, judge, documents):
     counts = count_starts(grammar)
     for sentence in [document[1] for document in documents[:10]]:
         tokens, total = [*sentence.split(), LINE_END], 0.0

@@ -44,7 +44,6 @@ def test_a_verb_agrees_with_its_subject(grammar, sentences):
 
 
 def test_subjects_in_sentences_of_each_kind(grammar, sentences):
-    """Of the given subjects, which the sentence tells once more, the mention is the one before the verb."""
     nations = {word for nation in grammar.lexicon.nations for word in (nation.country, nation.capital)}
     found = Counter()
     for each in sentences:

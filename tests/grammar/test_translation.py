@@ -52,7 +52,6 @@ def source_of(grammar: Grammar, language: SecondLanguage) -> dict[str, str]:
 
 
 def test_the_vocabularies_are_disjoint_and_every_word_is_translated_once(grammar, language, source_of, pairs):
-    """Also the other way, by the same dictionary."""
     assert set(grammar.vocabulary) & set(language.vocabulary) == SHARED
     assert sorted(source_of) == language.vocabulary
     assert sum(len(forms(language, word)) for word in grammar.vocabulary) == len(source_of)

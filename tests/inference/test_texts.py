@@ -183,22 +183,19 @@ WRITING = {
 }
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"do_sample": True}, 'strategy="greedy" has no setting do_sample; write strategy="sample" or one of max_new_'),
-        ({"top_p": 0.5}, 'strategy="greedy" has no setting top_p; write strategy="sample" or one of max_new_tokens, '),
-        ({"num_beams": 2}, 'strategy="greedy" has no setting num_beams; write strategy="beam" or one of '),
-        ({"min_tokens": 2}, 'strategy="greedy" has no setting min_tokens; write min_new_tokens or one of '),
-        ({"zzz": 2}, 'strategy="greedy" has no setting zzz; write one of max_new_tokens, min_new_tokens, min_length, '),
-        ({"strategy": "sample", "topk": 2}, 'strategy="sample" has no setting topk; write top_k or one of max_new_'),
-        ({"strategy": "sample", "top_k": 2.5}, "top_k=2.5 should be a whole number"),
-        ({"strategy": "sample", "top_p": "x"}, "top_p=x should be a number"),
-        ({"strategy": "sample", "top_p": 2.0}, "top_p=2.0 is out of range; write"),
-        ({"strategy": "sample", "seed": "x"}, "seed=x should be"),
-        ({"max_new_tokens": "x"}, "max_new_tokens=x should be"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"do_sample": True}, 'strategy="greedy" has no setting do_sample; write strategy="sample" or one of max_new_'),
+    ({"top_p": 0.5}, 'strategy="greedy" has no setting top_p; write strategy="sample" or one of max_new_tokens, '),
+    ({"num_beams": 2}, 'strategy="greedy" has no setting num_beams; write strategy="beam" or one of '),
+    ({"min_tokens": 2}, 'strategy="greedy" has no setting min_tokens; write min_new_tokens or one of '),
+    ({"zzz": 2}, 'strategy="greedy" has no setting zzz; write one of max_new_tokens, min_new_tokens, min_length, '),
+    ({"strategy": "sample", "topk": 2}, 'strategy="sample" has no setting topk; write top_k or one of max_new_'),
+    ({"strategy": "sample", "top_k": 2.5}, "top_k=2.5 should be a whole number"),
+    ({"strategy": "sample", "top_p": "x"}, "top_p=x should be a number"),
+    ({"strategy": "sample", "top_p": 2.0}, "top_p=2.0 is out of range; write"),
+    ({"strategy": "sample", "seed": "x"}, "seed=x should be"),
+    ({"max_new_tokens": "x"}, "max_new_tokens=x should be"),
+])  # fmt: skip
 @pytest.mark.parametrize("name", ["continue_", "stream"])
 def test_a_setting_that_does_not_exist_is_named_with_those_that_do(name, settings, said, tmp_path):
     with pytest.raises(UsageError) as refused:

@@ -39,13 +39,10 @@ def test_scores_by_question_need_all_predictions():
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(
-    ("file", "exact_match", "f1"),
-    [
-        ("BERT_(ensemble)_(Google_AI_Language).json", 86.2, 92.2),  # Devlin et al. 2019, table 2
-        ("Logistic_Regression_Baseline_(Stanford_University).json", 40.1, 51.0),  # which reporting/references.yaml has
-    ],
-)
+@pytest.mark.parametrize(("file", "exact_match", "f1"), [
+    ("BERT_(ensemble)_(Google_AI_Language).json", 86.2, 92.2),  # Devlin et al. 2019, table 2
+    ("Logistic_Regression_Baseline_(Stanford_University).json", 40.1, 51.0),  # which reporting/references.yaml has
+])  # fmt: skip
 def test_published_predictions_of_the_development_set(file, exact_match, f1, data_dir):
     answers = {q.id: [a.text for a in q.answers] for q in read_squad(data_dir / "squad" / "dev-v1.1.rebuilt.json")}
     assert len(answers) == 10570

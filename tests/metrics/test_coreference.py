@@ -93,7 +93,6 @@ def test_counts_are_those_of_the_definitions():
 
 
 def test_documents_are_added_up_before_they_are_divided():
-    """And not averaged: one of ten links weighs ten times one of a single link."""
     counts = np.stack([coreference_counts(of("abcdefghijk"), of("abcdefghijk")), coreference_counts(of("ab"), [])])
     found = coreference_metrics(counts)
     assert (found["muc_recall"], found["muc_precision"]) == pytest.approx((10 / 11, 1))

@@ -65,11 +65,9 @@ def test_a_file_scores_as_by_hand(tmp_path):
     model = read_arpa(tmp_path / "model.arpa")
     words = ["a", "b", "</s>", "b", "a", "</s>", "a", "c", "a", "b", "a", "</s>", "a", "a", "b", "</s>"]
     expected = [
-        *[-0.4, -0.05 - 0.3, -0.12],
-        *[-0.7, -0.3 - 0.6, -0.11],
-        *[-0.4, -0.05 - 0.2 - 1.0, -0.1 - 0.6, -0.3, -0.02 - 0.3 - 0.6, -0.11],
-        *[-0.4, -0.05 - 0.2, -0.3, -0.12],
-    ]
+        *[-0.4, -0.05 - 0.3, -0.12], *[-0.7, -0.3 - 0.6, -0.11],
+        *[-0.4, -0.05 - 0.2 - 1.0, -0.1 - 0.6, -0.3, -0.02 - 0.3 - 0.6, -0.11], *[-0.4, -0.05 - 0.2, -0.3, -0.12],
+    ]  # fmt: skip
     np.testing.assert_allclose(model.log_prob(words) / np.log(10), expected, rtol=0, atol=1e-6)
     write_arpa(model.model, model.words, tmp_path / "again.arpa")  # without those that are only on the way to others
     listed = {"</s>", "<unk>", "a", "b", "<s> a", "a b", "a a", "b a </s>", "a b </s>"}
@@ -120,22 +118,19 @@ def test_words_that_no_file_can_hold_are_refused(tmp_path):
         assert not (tmp_path / "model.arpa").exists()
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "complaint"),
-    [
-        ("ngram 1=4", "ngram 2=4", "numbers of its 1-grams"),
-        ("ngram 3=2", "ngram 3=3", "not all of the 3 lines"),
-        ("ngram 3=2", "ngram 3=1", r"expected \\end\\ but got -?\S+ a b </s>"),
-        ("\\2-grams:", "\\3-grams:", r"expected \\2-grams: but got \\3-grams:"),
-        ("</s>\n-1.0", "<t>\n-1.0", "lack </s>"),
-        ("-0.6\ta", "-0.6\tb", "twice"),
-        ("-0.2\ta a", "-0.2\ta b", "2-grams contain one twice"),
-        ("-0.2\ta a", "-0.2\ta c", "not in its 1-grams"),
-        ("-0.2\ta a", "-0.2\ta", "not all of the 3 lines"),
-        ("-0.2\ta a", "minus\ta a", "could not convert"),
-        ("\n\\end\\", "", r"expected \\end\\ but got the end of the file"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "complaint"), [
+    ("ngram 1=4", "ngram 2=4", "numbers of its 1-grams"),
+    ("ngram 3=2", "ngram 3=3", "not all of the 3 lines"),
+    ("ngram 3=2", "ngram 3=1", r"expected \\end\\ but got -?\S+ a b </s>"),
+    ("\\2-grams:", "\\3-grams:", r"expected \\2-grams: but got \\3-grams:"),
+    ("</s>\n-1.0", "<t>\n-1.0", "lack </s>"),
+    ("-0.6\ta", "-0.6\tb", "twice"),
+    ("-0.2\ta a", "-0.2\ta b", "2-grams contain one twice"),
+    ("-0.2\ta a", "-0.2\ta c", "not in its 1-grams"),
+    ("-0.2\ta a", "-0.2\ta", "not all of the 3 lines"),
+    ("-0.2\ta a", "minus\ta a", "could not convert"),
+    ("\n\\end\\", "", r"expected \\end\\ but got the end of the file"),
+])  # fmt: skip
 def test_unsound_files_are_refused(tmp_path, old, new, complaint):
     assert BY_HAND.count(old) == 1
     (tmp_path / "model.arpa").write_text(BY_HAND.replace(old, new))

@@ -14,7 +14,6 @@ def model(request) -> BERT:
 
 
 def test_the_summary_is_that_of_all_states(model):
-    """Though of the last layer it is the first state alone that is computed."""
     widths = []
     hook = model.blocks[-1].expand.register_forward_pre_hook(lambda _, given: widths.append(given[0].shape[1]))
     found = model.summary(IDS, LENGTHS, SEGMENTS)
@@ -61,10 +60,3 @@ def test_positions_that_begin_as_sinusoids_tell_distances():
         along = products.diagonal(distance)
         torch.testing.assert_close(along, along[:1].expand_as(along))
     assert places.square().mean().sqrt().item() == pytest.approx(0.02)
-
-
-def test_the_published_sizes_have_the_published_numbers_of_parameters():
-    for d, layers, heads, published in ((768, 12, 12, 110e6), (1024, 24, 16, 340e6)):
-        with torch.device("meta"):
-            size = sum(p.numel() for p in BERT(30_522, d, layers, heads, 512, 0.1).parameters())
-        assert size == pytest.approx(published, rel=0.02)

@@ -19,7 +19,6 @@ def ids() -> torch.Tensor:
 
 
 def test_it_is_an_lstm_on_the_composed_vectors_of_all_words():
-    """In value and gradient: a word that comes often gets the sum of its places' gradients."""
     model, plain = lstm(), LSTM(V, D, 2, 0.0, init_range=0.5)
     plain.layers = model.layers
     before = torch.randn(2, 2, B, D).unbind()

@@ -78,16 +78,13 @@ HEADS = {
     "classification, left to right": (partial(objectives.Classification, n_labels=3), "lstm", examples, [(B, D)]),
     "classification, [CLS]": (partial(objectives.Classification, n_labels=3), "bert", examples, [(B, D)]),
     "classification, two layers": (
-        partial(objectives.Classification, n_labels=3, d_hidden=F),
-        "bilstm",
-        examples,
-        [(B, D), (B, F)],
+        partial(objectives.Classification, n_labels=3, d_hidden=F), "bilstm", examples, [(B, D), (B, F)],
     ),
     "prefixes": (partial(objectives.PrefixClassification, n_labels=3), "lstm", examples, [(int(LENGTHS.sum()), D)]),
     "tagging": (partial(objectives.Tagging, tags=[*"abcde"]), "bilstm", tagged, [(10, D)]),
     "answers": (objectives.AnswerSpan, "bidaf", asked, 2 * [(B, T, 5 * E)]),
     "images": (partial(objectives.ImageClassification, n_labels=3), "lenet", pictures, [(B, D)]),
-}
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -185,4 +182,6 @@ def test_layers_of_torchs_drop_out_between_them(kind, recwarn):
     for n_layers, between in ((1, 0.0), (2, P)):
         assert kind(V, D, n_layers, P, 0.1).layers.dropout == between
         assert models.CharacterLSTM(WORDS, 3, [(2, 4)], 1, D, n_layers, P, 0.1).layers.dropout == between
+        rnn = models.RNNEncoderDecoder(V, E, D, n_layers, P)
+        assert rnn.encoder.dropout == rnn.decoder.dropout == between
     assert not recwarn.list

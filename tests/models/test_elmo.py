@@ -67,7 +67,6 @@ def test_words_of_the_vocabulary_have_the_layers_of_their_ids():
 
 
 def test_unseen_words_have_vectors_of_their_spelling_alone():
-    """Neither the other words of a batch, however long, nor the vocabulary matter."""
     model, other = build("elmo"), ELMO(["<unk>", "a", "antidisestablishmentarianism"], dropout=0.0).eval()
     other.load_state_dict(model.state_dict())
     (vector, *_) = model.layers_of_words([["catty"]])

@@ -63,7 +63,6 @@ def test_each_sentence_is_read_again_beside_what_it_sees_in_the_other():
 
 
 def test_convolutions_equal_a_loop_over_windows_and_features():
-    """Also where a window of nothing, which is the bias, would be the maximum if it were one of padding."""
     model = build("convolutions")
     for high in (0.0, 9.0):
         for convolve in model.filters:
@@ -162,7 +161,6 @@ def tagger(**settings) -> Any:
 
 
 def test_without_characters_a_tagger_is_the_sentence_encoder():
-    """Where all convolutions are 0, and so are the LSTM's weights for them."""
     given, encoder = tagger(), models.BiLSTM(4, 5, D, n_layers=2, dropout=0.0)
     weights = given.layers.state_dict()
     weights |= {name: weights[name][:, :5] for name in ("forth.0.weight_ih_l0", "back.0.weight_ih_l0")}
@@ -176,7 +174,6 @@ def test_without_characters_a_tagger_is_the_sentence_encoder():
 
 
 def test_the_indicator_tells_the_predicate_from_the_rest():
-    """As if the LSTM read a vector more of each word, one of two."""
     given, plain = tagger(d_predicate=3), tagger()
     weights = {
         name: part[:, : plain.input.d_output] if "0.weight_ih" in name else part
@@ -197,7 +194,6 @@ def test_the_indicator_tells_the_predicate_from_the_rest():
 
 @pytest.mark.parametrize("d_predicate", [0, 3])
 def test_without_the_features_an_elmo_tagger_is_the_tagger(d_predicate):
-    """Where the mixture is scaled by 0; the predicate's vector comes after the features."""
     torch.manual_seed(0)
     settings = SPELT | {"d_model": D, "n_layers": 1, "dropout": 0.0, "d_predicate": d_predicate}
     given, plain = models.ELMoTagger(4, elmo=partial(ELMO, dropout=0.5), **settings), models.BiLSTMTagger(4, **settings)

@@ -157,13 +157,9 @@ def test_the_first_gpt_of_transformers_gives_the_same_next_tokens_and_scores():
     its = transformers.OpenAIGPTDoubleHeadsModel(transformers.OpenAIGPTConfig(vocab_size=V, **sizes)).eval()
     its.resize_token_embeddings(V + 3)
     names = {
-        "attention.query_key_value": "attn.c_attn",
-        "attention.output": "attn.c_proj",
-        "attention_norm": "ln_1",
-        "expand": "mlp.c_fc",
-        "contract": "mlp.c_proj",
-        "feed_forward_norm": "ln_2",
-    }
+        "attention.query_key_value": "attn.c_attn", "attention.output": "attn.c_proj", "attention_norm": "ln_1",
+        "expand": "mlp.c_fc", "contract": "mlp.c_proj", "feed_forward_norm": "ln_2",
+    }  # fmt: skip
     weights = dict(given.named_parameters())
     state = {"tokens_embed.weight": weights["embedding.weight"], "positions_embed.weight": weights["positions.weight"]}
     for layer in range(2):

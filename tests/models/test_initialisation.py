@@ -171,14 +171,11 @@ def test_weights_begin_as_published(name):
             raise AssertionError(f"{name}: {parameter_name}") from error
 
 
-@pytest.mark.parametrize(
-    ("initialise", "variance"),
-    [
-        (models.GatedConvolution.initialise, 1.0),
-        # Gehring et al. 2017, section 3.5: N(0, p / inputs), of whose inputs dropout keeps the share p.
-        (models.ConvolutionalEncoderDecoder(V, 8, 4, 1, 3, 9, dropout=0.1).initialise, 0.9),
-    ],
-)
+@pytest.mark.parametrize(("initialise", "variance"), [
+    (models.GatedConvolution.initialise, 1.0),
+    # Gehring et al. 2017, section 3.5: N(0, p / inputs), of whose inputs dropout keeps the share p.
+    (models.ConvolutionalEncoderDecoder(V, 8, 4, 1, 3, 9, dropout=0.1).initialise, 0.9),
+])  # fmt: skip
 def test_a_softmax_begins_with_the_variance_of_one_over_its_inputs_and_no_bias(initialise, variance):
     head = nn.Linear(400, 300)
     initialise(head)

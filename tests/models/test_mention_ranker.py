@@ -99,7 +99,6 @@ def test_scores_have_no_bias():
 
 
 def test_pruning_takes_the_best_that_do_not_cross():
-    """Against a search through all of those taken, for random orders."""
     generator = np.random.default_rng(0)
     crossed = 0
     for n in (1, 3, 6, 40):
@@ -142,7 +141,6 @@ def test_so_many_spans_are_kept_of_each_document(ratio, expected):
 
 
 def test_documents_and_padding_change_nothing():
-    """Of a batch, each document's spans and scores are those of it alone."""
     model = ranker(dropout=0.5).eval()
     sizes = [[4, 2], [7, 1, 3], [1], [5]]
     together: Ranking = model(*batch_of(*sizes)[:3])
@@ -172,7 +170,6 @@ def test_a_document_of_one_span_has_no_antecedents():
 
 
 def test_every_parameter_gets_a_gradient():
-    """In a batch with antecedents in every bin."""
     torch.manual_seed(0)
     model = ranker(spans_per_word=2.0)
     model.max_antecedents, model.max_width = 70, 70

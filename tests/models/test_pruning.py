@@ -86,7 +86,6 @@ def test_what_is_left_is_a_normalised_back_off_model(estimator, threshold):
 
 
 def test_it_does_not_matter_which_id_ends_a_sentence():
-    """With 0, no other id is the first of all contexts."""
     tokens = text(1, 400)
     model, other = (Pruned(V, end, ESTIMATORS[0], 3e-4) for end in (END, V - 1))
     model.estimate(tokens)

@@ -73,8 +73,3 @@ def test_reverse_turns_the_tokens_and_leaves_the_padding():
     ids, lengths = torch.tensor([[1, 2, 3, 4, 5], [6, 7, 0, 0, 0], [1, 2, 3, 4, 0]]), torch.tensor([5, 2, 4])
     assert reverse(ids, lengths).tolist() == [[5, 4, 3, 2, 1], [7, 6, 0, 0, 0], [4, 3, 2, 1, 0]]
     assert torch.equal(reverse(reverse(ids[..., None], lengths), lengths)[..., 0], ids)
-
-
-def test_one_layer_has_no_dropout_between_layers(recwarn):
-    model = RNNEncoderDecoder(300, 100, D, n_layers=1, dropout=0.5)
-    assert model.encoder.dropout == model.decoder.dropout == 0 and not recwarn.list

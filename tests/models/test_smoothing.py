@@ -292,15 +292,11 @@ def test_a_file_of_unsound_numbers_is_refused(tmp_path):
 # Chen and Goodman find: of trigram models Kneser-Ney is the best, Witten-Bell the worst by far, and adding is worse.
 PENN_TREEBANK = [
     (KneserNey, 3, [], {"valid": 157.77, "test": 148.28}, 0.01),
-    (KneserNey, 5, [], {"valid": 148.01, "test": 141.19}, 0.01),
-    (GoodTuring, 3, [], {"test": 165.2}, 0.05),
-    (GoodTuring, 5, [], {"test": 162.3}, 0.05),
-    (JelinekMercer, 3, [], {"test": 164.88}, 0.05),
-    (AbsoluteDiscounting, 3, [], {"test": 166.49}, 0.05),
-    (WittenBell, 3, [], {"test": 186.31}, 0.05),
-    (Additive, 3, [None], {"test": 951.06}, 0.05),
-    (Additive, 3, [1], {"test": 3307.92}, 0.05),
-]
+    (KneserNey, 5, [], {"valid": 148.01, "test": 141.19}, 0.01), (GoodTuring, 3, [], {"test": 165.2}, 0.05),
+    (GoodTuring, 5, [], {"test": 162.3}, 0.05), (JelinekMercer, 3, [], {"test": 164.88}, 0.05),
+    (AbsoluteDiscounting, 3, [], {"test": 166.49}, 0.05), (WittenBell, 3, [], {"test": 186.31}, 0.05),
+    (Additive, 3, [None], {"test": 951.06}, 0.05), (Additive, 3, [1], {"test": 3307.92}, 0.05),
+]  # fmt: skip
 
 
 @pytest.mark.real

@@ -106,8 +106,9 @@ def test_the_right_span_is_a_right_answer_where_one_is_of_whole_words():
     assert half.text(*RightSpan().find(half)) == "Mayor"
 
 
-def test_the_grammars_questions_can_all_be_answered():
-    splits = GrammarQuestions(seed=1, questions={"train": 200, "validation": 20, "test": 20}, scale=0.1).splits()
+@pytest.mark.parametrize("lexicon", ["invented", "english"])
+def test_the_grammars_questions_can_all_be_answered(lexicon):
+    splits = GrammarQuestions(1, {"train": 200, "validation": 20, "test": 20}, 0.1, lexicon).splits()
     for each in in_words(splits["train"]):
         answer, right = each.text(*RightSpan().find(each)), [text for text, _ in each.source.answers]
         assert exact_match(answer, right) and word_f1(answer, right) == 1

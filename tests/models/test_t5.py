@@ -3,6 +3,8 @@ import torch
 from torch import Tensor
 
 from retable.models.t5 import T5, OneStackT5
+from retable.models.t5_encoder import T5Encoder
+from retable.training.weights import load_weights, save_weights
 from tests.models.t5_cases import KINDS, D, F, H, K, L, V, build, transformers_t5, widened
 
 B, T, U = 3, 7, 5
@@ -79,3 +81,19 @@ def test_a_stack_that_is_all_prefix_is_an_encoder(model, one_stack):
     hidden, _ = one_stack(inputs, prefix=LENGTHS)
     real = torch.arange(T) < LENGTHS[:, None]
     torch.testing.assert_close(hidden[real], memory[real], atol=1e-5, rtol=1e-5)
+
+
+def test_an_encoder_alone_is_that_of_a_t5_of_the_same_settings(kind, tmp_path):
+    torch.manual_seed(1)
+    whole = T5(V, D, L, H, F, 0.1, KINDS[kind], d_head=K).eval()
+    torch.manual_seed(1)
+    same, other = (T5Encoder(V, D, L, H, F, 0.1, KINDS[kind], d_head=K).eval() for _ in range(2))
+    weights = {name: weight for name, weight in whole.state_dict().items() if not name.startswith("decoder.")}
+    assert same.state_dict().keys() == weights.keys()
+    assert all(torch.equal(weight, weights[name]) for name, weight in same.state_dict().items())  # of the same seed
+    expected, given = whole.memory(texts()[0], LENGTHS), (texts()[0], LENGTHS)
+    assert not torch.equal(other(*given), expected)
+    save_weights(whole, tmp_path / "model.safetensors")
+    for name, part in other.pretrained.items():
+        load_weights(part, tmp_path / "model.safetensors", prefix=name)
+    assert torch.equal(other(*given), expected)

@@ -42,10 +42,8 @@ def test_equals_the_transformer_of_torch(norm):
     table, padding = ours.embedding.weight, torch.arange(T) >= LENGTHS[:, None]
     with torch.no_grad():
         expected = theirs(
-            table[IDS] * D**0.5 + wave,
-            table[OTHERS] * D**0.5 + wave[:U],
-            tgt_mask=nn.Transformer.generate_square_subsequent_mask(U),
-            src_key_padding_mask=padding,
+            table[IDS] * D**0.5 + wave, table[OTHERS] * D**0.5 + wave[:U],
+            tgt_mask=nn.Transformer.generate_square_subsequent_mask(U), src_key_padding_mask=padding,
             memory_key_padding_mask=padding,
-        )
+        )  # fmt: skip
         assert (ours(IDS, LENGTHS, OTHERS) - expected).abs().max() < 1e-5

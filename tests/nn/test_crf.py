@@ -58,7 +58,6 @@ def test_log_partition_and_viterbi_equal_enumeration(crf):
 
 
 def test_log_likelihood_equals_enumeration_and_sums_to_one(crf):
-    """With whatever tags behind a row's length."""
     for row, length in enumerate(LENGTHS.tolist()):
         scores = enumerated(crf, emissions()[row, :length])
         expected = torch.stack(list(scores.values())).log_softmax(0)
@@ -71,7 +70,6 @@ def test_log_likelihood_equals_enumeration_and_sums_to_one(crf):
 
 
 def test_the_gradient_of_the_partition_is_that_of_enumeration_in_fp64(crf):
-    """With a weight for each row, and that of the likelihood; where transitions are forbidden too."""
     crf, given, weights = crf.double(), emissions().double().requires_grad_(), torch.tensor([1.0, -2.0, 0.5, 3.0])
     scores = [enumerated(crf, given[row, :length]) for row, length in enumerate(LENGTHS.tolist())]
     tags = torch.tensor([[2, 0, 1, 2], [2, 9, 9, 9], [0, 0, 1, 9], [2, 2, 9, 9]])
@@ -127,7 +125,6 @@ def test_a_gpus_bf16_emissions_are_summed_in_fp32():
 
 @pytest.mark.parametrize("scheme", TAGS)
 def test_a_scheme_allows_what_its_conversion_leaves_alone(scheme):
-    """Of all sequences of up to three tags, those that are well formed in the scheme."""
     tags = TAGS[scheme]
     allowed = allowed_transitions(tags, scheme)
     K = len(tags)
@@ -139,11 +136,9 @@ def test_a_scheme_allows_what_its_conversion_leaves_alone(scheme):
 
 
 def test_a_type_may_have_hyphens():
-    """As the roles of PropBank do: C-ARG1 and R-ARG1 are two types."""
     allowed = allowed_transitions(["O", "B-C-ARG1", "I-C-ARG1", "I-R-ARG1"], "IOB2").int().tolist()
     assert allowed == allowed_transitions(["O", "B-x", "I-x", "I-y"], "IOB2").int().tolist()
 
 
 def test_only_scores_are_saved():
-    """What is forbidden, the tags tell."""
     assert [*CRF(2, allowed_transitions(["B-x", "E-x"], "IOBES")).state_dict()] == ["start", "transition", "end"]

@@ -18,7 +18,6 @@ EXAMPLES = [
 
 
 def test_the_loss_is_that_of_both_ends():
-    """With noise behind the rows' lengths."""
     torch.manual_seed(0)
     objective = AnswerSpan(BiDAF(9, WORDS, 5, 3, [(2, 4)], n_highway=1, d_hidden=6, dropout=0.0), 0.0)
     batch = pad_questions(EXAMPLES, range(3))

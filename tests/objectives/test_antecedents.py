@@ -37,13 +37,9 @@ def ranking(sizes: list[int], max_antecedents: int) -> Ranking:
 def batch_of(sizes: list[int], mentions: list[tuple[int, int]], clusters: list[int], weight: float = 1.0):
     """One sentence a document."""
     return CoreferenceBatch(
-        torch.zeros(len(sizes), 1, dtype=torch.int64),
-        torch.tensor(sizes),
-        torch.arange(len(sizes)),
-        torch.tensor(mentions, dtype=torch.int64).reshape(-1, 2),
-        torch.tensor(clusters, dtype=torch.int64),
-        weight,
-    )
+        torch.zeros(len(sizes), 1, dtype=torch.int64), torch.tensor(sizes), torch.arange(len(sizes)),
+        torch.tensor(mentions, dtype=torch.int64).reshape(-1, 2), torch.tensor(clusters, dtype=torch.int64), weight,
+    )  # fmt: skip
 
 
 def test_the_loss_equals_its_enumeration():

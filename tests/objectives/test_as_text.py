@@ -26,12 +26,7 @@ SOURCES, TARGETS = (
     for lengths in ((5, 2, 9, 5, 1, 12), (1, 3, 2, 1, 4, 1))
 )
 ANSWERS, LABELS = [[7, END], [8, 9, 7, END], [8, END]], [0, 1, 2, 1, 0, 2]
-MAKERS = {
-    TextToText: (),
-    AnswerAsText: (str,),
-    SummaryAsText: (str, 5),
-    LabelsAsText: (ANSWERS, lambda ids: ids[0]),
-}
+MAKERS = {TextToText: (), AnswerAsText: (str,), SummaryAsText: (str, 5), LabelsAsText: (ANSWERS, lambda ids: ids[0])}
 
 
 def objective(maker: type[TextToText], kind: str) -> TextToText:
@@ -145,7 +140,6 @@ def test_loss_and_logits_equal_transformers(kind):
 
 @pytest.mark.parametrize("kind", ["v1.0", "one stack"])
 def test_the_first_loss_is_that_of_a_guess(kind):
-    """With the weights that the models begin with, of which the softmax is the embedding, scaled."""
     torch.manual_seed(0)
     shape = (500, 64, 2, 4, 256, 0.0)
     trained = PrefixLM(OneStackT5(*shape), 500, True) if kind == "one stack" else TextToText(T5(*shape), 500, True)

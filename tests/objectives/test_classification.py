@@ -37,7 +37,6 @@ def classification(name: str, **settings) -> Classification:
 
 
 def test_a_models_own_summary_is_taken():
-    """Of ELECTRA the state of the first token."""
     electra, convolutions = classification("bert, without pooler"), classification("convolutions")
     torch.testing.assert_close(electra(BATCH), electra.head(electra.model(IDS, LENGTHS)[:, 0]))
     torch.testing.assert_close(convolutions(BATCH), convolutions.head(convolutions.model(IDS, LENGTHS)))

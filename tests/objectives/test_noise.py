@@ -129,7 +129,6 @@ def expected_gradient(objective: NoiseLM, logits: np.ndarray, monkeypatch) -> np
 @pytest.mark.parametrize("samples", [1, 2, 4, 5])
 @pytest.mark.parametrize("name", ["sampled softmax", "noise-contrastive"])
 def test_the_expected_gradient_is_zero_at_the_data_distribution(name, samples, monkeypatch):
-    """Of noise-contrastive estimation at the normalised one only."""
     objective = make(name, np.array([8, 4, 4, 1, 3]), samples)
     contrastive = isinstance(objective, NoiseContrastive)
     at_data = np.log(DATA) + (objective.log_normaliser.item() if contrastive else 0.7)

@@ -7,12 +7,9 @@ from retable.objectives.regression import Regression
 
 V, D = 9, 8
 BATCH = ExampleBatch(
-    torch.tensor([[3, 1, 3], [2, 5, 0]]),
-    torch.tensor([3, 2]),
-    torch.tensor([4.0, 1.5]),
-    other_ids=torch.tensor([[4, 4], [1, 0]]),
-    other_lengths=torch.tensor([2, 1]),
-)
+    torch.tensor([[3, 1, 3], [2, 5, 0]]), torch.tensor([3, 2]), torch.tensor([4.0, 1.5]),
+    other_ids=torch.tensor([[4, 4], [1, 0]]), other_lengths=torch.tensor([2, 1]),
+)  # fmt: skip
 
 
 def regression(dropout: float = 0.0) -> Regression:

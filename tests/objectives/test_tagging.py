@@ -46,7 +46,6 @@ def test_the_states_of_first_tokens_are_scored(crf):
 
 
 def test_predictions_keep_to_the_scheme():
-    """Whatever the emissions, no I-x without a B-x or I-x before it."""
     torch.manual_seed(0)
     objective = Tagging(BiLSTM(V, 6, D, 1, 0.0), TAGS, 0.0, crf=True, scheme="IOB2")
     with torch.no_grad():

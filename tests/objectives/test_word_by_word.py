@@ -70,7 +70,6 @@ def test_hierarchical_softmax_takes_autograds_step(model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_negative_sampling_takes_autograds_step(model):
-    """Of one pair, with the very noise that the kernel draws: words that all differ, so that none is scored twice."""
     learner = WordByWord(spread(NegativeSampling(MODELS[model](), COUNTS, negatives=2)))
     for seed in range(100):
         torch.manual_seed(seed)

@@ -114,19 +114,16 @@ def test_it_is_loaded_and_asked_from_anywhere(name, inside):
     assert system.perplexity(documents) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["cell=grammar_tiny/kn3-1"], "kn3-1 is not a NeuralLM, which adaptation=neural_cache needs; write"),
-        (["cell=grammar_tiny/nothing-1"], "nothing-1/model.safetensors is missing"),
-        (["tokenizer=bpe", CELL], "was trained on grammar_tiny/word; write corpus=grammar_tiny tokenizer=word"),
-        ([CELL, "adaptation.thetas=[]"], "adaptation.thetas=[] should"),
-        ([CELL, "adaptation.weights=[1.0]"], "adaptation.weights=[1.0] should be less than 1"),
-        ([CELL, "adaptation=dynamic", "adaptation.rows=3"], "unknown setting adaptation.rows; write"),
-        ([CELL, "adaptation=dynamic_rms", "adaptation.rows=100000"], "is shorter than a batch; lower adaptation.rows"),
-        ([CELL, "trainer.devices=2"], "trainer.devices=2 should be 1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("overrides", "message"), [
+    (["cell=grammar_tiny/kn3-1"], "kn3-1 is not a NeuralLM, which adaptation=neural_cache needs; write"),
+    (["cell=grammar_tiny/nothing-1"], "nothing-1/model.safetensors is missing"),
+    (["tokenizer=bpe", CELL], "was trained on grammar_tiny/word; write corpus=grammar_tiny tokenizer=word"),
+    ([CELL, "adaptation.thetas=[]"], "adaptation.thetas=[] should"),
+    ([CELL, "adaptation.weights=[1.0]"], "adaptation.weights=[1.0] should be less than 1"),
+    ([CELL, "adaptation=dynamic", "adaptation.rows=3"], "unknown setting adaptation.rows; write"),
+    ([CELL, "adaptation=dynamic_rms", "adaptation.rows=100000"], "is shorter than a batch; lower adaptation.rows"),
+    ([CELL, "trainer.devices=2"], "trainer.devices=2 should be 1"),
+])  # fmt: skip
 def test_what_can_not_learn_is_refused_with_one_line(own, adapted, overrides, message):
     assert message in own.refuse("adapt", TINY, *overrides, "system=refused")
     assert not list(adapted.glob("outputs/adapt/*/refused-*"))

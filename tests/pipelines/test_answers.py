@@ -131,7 +131,6 @@ def test_words_of_their_own_vector(folder):
 
 @pytest.mark.parametrize("recipe", ["sliding_window", "right_span"])
 def test_a_rule_makes_a_cell_that_answers(project, overrides, data, recipe):
-    """Without a training; the bound is that of an answer that is half a word."""
     project.succeed("finetune", f"recipe=readers/{recipe}", *overrides[:1], *overrides[2:5])
     cell = project.folder / f"outputs/from_scratch/squad/{recipe}-1"
     predictions, metrics = read(cell, "predictions.json"), read(cell, "metrics.json")

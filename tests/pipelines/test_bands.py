@@ -29,19 +29,16 @@ LINEAGE = pd.DataFrame(
 )
 
 
-@pytest.mark.parametrize(
-    ("band", "holds", "found"),
-    [
-        (["elman", "better"], True, "elman test perplexity_word = better, expected better"),
-        (["lstm", "better"], False, "lstm test perplexity_word = undecided, expected better"),
-        (["lstm", "undecided"], True, "lstm test perplexity_word = undecided, expected undecided"),
-        (["gpt", "better"], False, "gpt test perplexity_word = missing, expected better"),
-        (["elman", 8.9, 9.1], True, "elman test perplexity_word = 9, band 8.9 to 9.1"),
-        (["elman", 9.1, 9.2], False, "elman test perplexity_word = 9, band 9.1 to 9.2"),
-        (["gpt", 8, 9], False, "gpt test perplexity_word = nan, band 8 to 9"),
-        (["published", 8, 9], False, "published test perplexity_word = nan, band 8 to 9"),
-    ],
-)
+@pytest.mark.parametrize(("band", "holds", "found"), [
+    (["elman", "better"], True, "elman test perplexity_word = better, expected better"),
+    (["lstm", "better"], False, "lstm test perplexity_word = undecided, expected better"),
+    (["lstm", "undecided"], True, "lstm test perplexity_word = undecided, expected undecided"),
+    (["gpt", "better"], False, "gpt test perplexity_word = missing, expected better"),
+    (["elman", 8.9, 9.1], True, "elman test perplexity_word = 9, band 8.9 to 9.1"),
+    (["elman", 9.1, 9.2], False, "elman test perplexity_word = 9, band 9.1 to 9.2"),
+    (["gpt", 8, 9], False, "gpt test perplexity_word = nan, band 8 to 9"),
+    (["published", 8, 9], False, "published test perplexity_word = nan, band 8 to 9"),
+])  # fmt: skip
 def test_a_band_is_of_a_mean_or_of_a_verdict(band, holds, found):
     system, *expected = band
     assert [*check_rows(LINEAGE, [[system, "", "test", "perplexity_word", *expected]])] == [(holds, found)]
@@ -85,15 +82,12 @@ def test_a_claim_that_the_numbers_contradict_drifts(tmp_path, forks):
         assert checked.returncode == code and "'LSTMs nest': nesting: lstm nesting" in checked.stdout
 
 
-@pytest.mark.parametrize(
-    ("row", "is_band"),
-    [
-        (["lstm", "", "test", "perplexity_word", "better"], True),
-        (["lstm", "", "test", "perplexity_word", 8, 9.5], True), (["lstm", "", "test", "perplexity_word", 8], False),
-        (["lstm", "", "test", "perplexity_word"], False), (["lstm", "test", "perplexity_word", 8, 9], False),
-        (["lstm", "", "test", "perplexity_word", "8", 9], False), ("lstm", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("row", "is_band"), [
+    (["lstm", "", "test", "perplexity_word", "better"], True),
+    (["lstm", "", "test", "perplexity_word", 8, 9.5], True), (["lstm", "", "test", "perplexity_word", 8], False),
+    (["lstm", "", "test", "perplexity_word"], False), (["lstm", "test", "perplexity_word", 8, 9], False),
+    (["lstm", "", "test", "perplexity_word", "8", 9], False), ("lstm", False),
+])  # fmt: skip
 def test_a_band_is_a_row_and_what_is_expected_of_it(row, is_band):
     said = {"corpus": "ptb", "systems": [{"of": "lstm"}], "bands": {"perplexity": [row]}}
     if is_band:
@@ -136,7 +130,6 @@ def test_a_drift_is_a_line_and_exit_code_1(tmp_path, forks):
 
 
 def test_the_nightlys_step_summarises_all_three_outcomes(tmp_path, forks):
-    """That all bands hold, which drift, and that the study has no tables; run by a shell as GitHub runs it."""
     workflow = yaml.safe_load((STUDIES.parent / ".github/workflows/nightly.yml").read_text(encoding="utf-8"))
     steps = workflow["jobs"]["study"]["steps"]
     step = next(each["run"] for each in steps if "--summary" in each.get("run", ""))
@@ -185,7 +178,6 @@ case "$1 $2" in "issue list") cat open ;; "issue comment" | "issue create") cat 
 
 @pytest.mark.parametrize(("is_open", "summaries"), [(False, 0), (False, 2), (True, 1)])
 def test_a_failure_is_told_in_one_issue(tmp_path, is_open, summaries):
-    """By a shell as GitHub runs it, and a stand-in for its command."""
     step = WORKFLOWS["tell"]["jobs"]["tell"]["steps"][-1]
     for number in range(summaries):
         (path := tmp_path / f"made/{number}/summary.md").parent.mkdir(parents=True)

@@ -112,17 +112,12 @@ def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
     assert len(loaded.classify(["the cat sees a bird", "it"])) == 2
 
 
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, but the recipe's model is a GPT; write "),
-        (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert sets the model's settings; leave mod"),
-        (
-            ["recipe=bert/bert", "init=hf:none/of/these"],
-            "none/of/these is not a folder, and cannot be downloaded from the hub",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("overrides", "said"), [
+    (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, but the recipe's model is a GPT; write "),
+    (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert sets the model's settings; leave mod"),
+    (["recipe=bert/bert", "init=hf:none/of/these"],
+     "none/of/these is not a folder, and cannot be downloaded from the hub"),
+])  # fmt: skip
 def test_what_does_not_fit_is_said_in_one_line(labelled, bert, overrides, said):
     line = labelled.refuse("finetune", *SST2, "init=hf:tiny-bert", *overrides, RETABLE_DATA="data")
     assert line.startswith(f"error: {said}")
@@ -177,31 +172,27 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
     ).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (
-            ["recipe=bert/bert", "init=hf:tiny-bert", "tokenizer=word"],
-            "grammar_tiny/word was not encoded by the tokenizer of tiny-bert; first run python -m pipelines."
-            "tokenize_text corpus=grammar_tiny tokenizer=pretrained tokenizer.train.path=tiny-bert, then this with ",
-        ),
-        (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1"],
-         "outputs/pretrain/grammar_tiny/on-1 was trained on the tokens grammar_tiny/pretrained, not g"),
-        (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1", "tokenizer=pretrained"],
-         "outputs/pretrain/grammar_tiny/on-1/model.safetensors has the weights of another model than LSTM"),
-        (["recipe=counted/kn5", "init=pretrain/grammar_tiny/on-1"],
-         "a count-based model cannot start from another one; leave init="),
-        (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, but the recipe's model is a "),
-        (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/none-1"],
-         "outputs/pretrain/grammar_tiny/none-1/config.yaml"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("overrides", "said"), [
+    (
+        ["recipe=bert/bert", "init=hf:tiny-bert", "tokenizer=word"],
+        "grammar_tiny/word was not encoded by the tokenizer of tiny-bert; first run python -m pipelines."
+        "tokenize_text corpus=grammar_tiny tokenizer=pretrained tokenizer.train.path=tiny-bert, then this with ",
+    ),
+    (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1"],
+     "outputs/pretrain/grammar_tiny/on-1 was trained on the tokens grammar_tiny/pretrained, not g"),
+    (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1", "tokenizer=pretrained"],
+     "outputs/pretrain/grammar_tiny/on-1/model.safetensors has the weights of another model than LSTM"),
+    (["recipe=counted/kn5", "init=pretrain/grammar_tiny/on-1"],
+     "a count-based model cannot start from another one; leave init="),
+    (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, but the recipe's model is a "),
+    (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/none-1"],
+     "outputs/pretrain/grammar_tiny/none-1/config.yaml"),
+])  # fmt: skip
 def test_what_pretraining_can_not_go_on_with_is_said_in_one_line(labelled, continued, overrides, said):
     assert labelled.refuse("pretrain", "corpus=grammar_tiny", *overrides).startswith(f"error: {said}")
 
 
 def test_the_cells_of_a_study_go_on_and_by_hand_they_are_the_same(labelled, continued):
-    """From a checkpoint, and from that cell; a run by hand with the same settings is no try."""
     short = {"optimizer.lr": 0, "epochs": 0.01, "batches.length": 32}
     small = {"model.d_model": 16, "model.n_layers": 2, "model.n_heads": 2, "model.max_length": 32, "model.norm": "post"}
     systems = [{"of": "bert", "as": "study_bert", "init": "hf:tiny-bert", "set": short},

@@ -27,15 +27,12 @@ def test_predictions_give_the_scores_and_the_best_validation_is_kept(cells):
     assert len(run["digests"]) == 4 and len(run["made_from"]) == 2  # the tokenizer and three files
 
 
-@pytest.mark.parametrize(
-    ("model", "read_as"),
-    [
-        ("bert", ["[CLS] the cat sees [SEP] a bird [SEP]", "00000111"]),
-        ("gpt", ["<eos> the cat sees [SEP] a bird <eos>"]),
-        ("bilstm", ["<eos> the cat sees <eos>", "<eos> a bird <eos>"]),
-        ("bag_of_words", ["<eos> the cat sees <eos>", "<eos> a bird <eos>"]),
-    ],
-)
+@pytest.mark.parametrize(("model", "read_as"), [
+    ("bert", ["[CLS] the cat sees [SEP] a bird [SEP]", "00000111"]),
+    ("gpt", ["<eos> the cat sees [SEP] a bird <eos>"]),
+    ("bilstm", ["<eos> the cat sees <eos>", "<eos> a bird <eos>"]),
+    ("bag_of_words", ["<eos> the cat sees <eos>", "<eos> a bird <eos>"]),
+])  # fmt: skip
 def test_an_ending_is_read_with_its_beginning(model, read_as):
     cfg = composed("finetune", model, "task=grammar_endings")
     batch = instantiate(cfg.task).encode(build_model(cfg, TOKENIZER), TOKENIZER, CHOICES).pad(np.arange(2))

@@ -44,32 +44,28 @@ def test_help_names_every_command(command):
         assert code == 0 and shown.startswith(f"Usage: retable {name} ")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["stdies"], "No such command 'stdies'. Did you mean 'studies'?"),
-        (["repro", "--jbs", "2"], "No such option: --jbs (Possible options: --jobs)"),
-        (["repro", "--jobs", "two"], "Invalid value for '--jobs': "),
-        (["repro", "histry"], "no study 'histry' and no folder histry with a study.yaml; write history"),
-        (["show"], "Missing argument 'CELL'."),
-        (["show", "gpt-1"], "no cell 'gpt-1': outputs/ has no trained system here; run `retable repro` first"),
-        (["why", "lstn-1", "--study", "history"], "lstn-1 is not a cell of study history; write lstm-1"),
-        (["compare", "lstm", "elmann", "--study", "history"], "no measured cell or system elmann; write elman"),
-        (["compare", "history", "nosuchcommit"], "nosuchcommit is not a commit; write a commit, or the name of a"),
-        (["compare", "smoke", "history", "--metric", "test/f1"], "--metric applies to systems and cells; leave it out"),
-        (["tables", "histry"], "no study 'histry' and no folder histry with a study.yaml; write history"),
-        (["bands", "ptb_larg"],
-         "no study 'ptb_larg' and no folder ptb_larg with a study.yaml; write ptb_large"),
-        (["describe", "grammar_tiny", "wrd"], "TOKENIZER: unknown tokenizer 'wrd'; write word"),
-        (["describe", "ptb", "word", "--other", "grammer"], "--other: unknown corpus 'grammer'; write grammar"),
-        (["generate", "gpt-1", "--strategy", "sample", "--n", "0"],
-         "Invalid value for '--n': Input should be greater than"),
-        (["neighbours", "skipgram-1", "--k", "-2", "cat"], "Invalid value for '--k': Input should be greater than"),
-        (["submit", "bilstm", "--test", "SST2"], "--test SST2 is not a test set of GLUE; write SST-2"),
-        (["new", "mine", "corpus=ptbb"], "unknown corpus 'ptbb'; write ptb"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["stdies"], "No such command 'stdies'. Did you mean 'studies'?"),
+    (["repro", "--jbs", "2"], "No such option: --jbs (Possible options: --jobs)"),
+    (["repro", "--jobs", "two"], "Invalid value for '--jobs': "),
+    (["repro", "histry"], "no study 'histry' and no folder histry with a study.yaml; write history"),
+    (["show"], "Missing argument 'CELL'."),
+    (["show", "gpt-1"], "no cell 'gpt-1': outputs/ has no trained system here; run `retable repro` first"),
+    (["why", "lstn-1", "--study", "history"], "lstn-1 is not a cell of study history; write lstm-1"),
+    (["compare", "lstm", "elmann", "--study", "history"], "no measured cell or system elmann; write elman"),
+    (["compare", "history", "nosuchcommit"], "nosuchcommit is not a commit; write a commit, or the name of a"),
+    (["compare", "smoke", "history", "--metric", "test/f1"], "--metric applies to systems and cells; leave it out"),
+    (["tables", "histry"], "no study 'histry' and no folder histry with a study.yaml; write history"),
+    (["bands", "ptb_larg"],
+     "no study 'ptb_larg' and no folder ptb_larg with a study.yaml; write ptb_large"),
+    (["describe", "grammar_tiny", "wrd"], "TOKENIZER: unknown tokenizer 'wrd'; write word"),
+    (["describe", "ptb", "word", "--other", "grammer"], "--other: unknown corpus 'grammer'; write grammar"),
+    (["generate", "gpt-1", "--strategy", "sample", "--n", "0"],
+     "Invalid value for '--n': Input should be greater than"),
+    (["neighbours", "skipgram-1", "--k", "-2", "cat"], "Invalid value for '--k': Input should be greater than"),
+    (["submit", "bilstm", "--test", "SST2"], "--test SST2 is not a test set of GLUE; write SST-2"),
+    (["new", "mine", "corpus=ptbb"], "unknown corpus 'ptbb'; write ptb"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_code_2(command, arguments, said):
     code, printed, error = command(*arguments)
     (line,) = error.splitlines()
@@ -99,7 +95,6 @@ def test_a_tokenizer_is_described(project, command, monkeypatch):
 
 
 def test_letters_that_an_output_has_not_are_written_out(tmp_path):
-    """Of a terminal or a pipe that isn't UTF-8; the file is fine."""
     (tmp_path / "study.yaml").touch()
     (tmp_path / "results").mkdir()
     (tmp_path / "results/report.md").write_text("Kneser–Ney ± 0.1\n", encoding="utf-8")

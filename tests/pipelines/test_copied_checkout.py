@@ -55,7 +55,6 @@ def test_make_removes_the_environment_of_another_folder(tmp_path, made_in, left)
 
 
 def test_next_to_the_checkout_the_package_is_imported_and_not_the_folder(tmp_path):
-    """By the environment that `make env` makes, where a folder of the checkout's name is no package of its own."""
     (checkout := tmp_path / "work/retable").parent.mkdir()
     (checkout / "src").mkdir(parents=True)
     (checkout / "src/retable").symlink_to(CHECKOUT / "src/retable")
@@ -98,7 +97,6 @@ def test_inside_a_project_its_folder_is_named_and_nothing_is_left(tmp_path, monk
 
 
 def test_a_study_is_found_by_its_name_from_any_folder_in_it(tmp_path, monkeypatch):
-    """Before a study of the project that is called alike."""
     for name in ("mine", DEFAULT):
         (below := tmp_path / name / "notes/drafts").mkdir(parents=True)
         (tmp_path / name / "study.yaml").touch()
@@ -121,7 +119,6 @@ def started(folder: Path, module: str, path: str = "", **environment: str) -> su
 
 @pytest.mark.parametrize("name", ["yaml.py", "torch/__init__.py", "hydra/__init__.py", "retable/__init__.py"])
 def test_a_module_that_hides_a_package_is_refused(tmp_path, name):
-    """Of PYTHONPATH, and of the working folder, where `python -m` looks first."""
     (path := tmp_path / name).parent.mkdir(exist_ok=True)
     path.touch()
     hidden = path if name.endswith("yaml.py") else path.parent

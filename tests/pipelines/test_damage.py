@@ -102,22 +102,19 @@ def test_a_stage_refuses_what_it_reads(own, file, command, beside):
     assert line.startswith(f"error: outputs/{file} is damaged: it differs from the file that its stage wrote; st")
 
 
-@pytest.mark.parametrize(
-    ("file", "read"),
-    [
-        ("pretrain/grammar_tiny/kn3-1/model.safetensors", retable.load),
-        ("pretrain/grammar_tiny/gpt-1/config.yaml", retable.load),
-        ("embed/grammar_tiny/skipgram-1/vectors.bin", retable.load),
-        ("mix/grammar_tiny/both-1/parts/1/tokenizer.json", retable.load),
-        ("finetune/grammar_tiny/sentiment-bilstm-1/model.safetensors", retable.load),
-        ("from_scratch/grammar_pos/bilstm_crf-1/learnt.json", retable.load),
-        ("from_scratch/grammar_pos/bilstm_crf-1/vocabulary.json", retable.load),
-        ("from_scratch/grammar_pos/bilstm_crf-1/units.csv", read_result),
-        ("pretrain/grammar_tiny/gpt-1/curve.csv", read_result),
-        ("pretrain/grammar_tiny/gpt-1/metrics.json", read_result),
-        ("generate/grammar_tiny/gpt-1-top_p/samples.jsonl", read_result),
-    ],
-)
+@pytest.mark.parametrize(("file", "read"), [
+    ("pretrain/grammar_tiny/kn3-1/model.safetensors", retable.load),
+    ("pretrain/grammar_tiny/gpt-1/config.yaml", retable.load),
+    ("embed/grammar_tiny/skipgram-1/vectors.bin", retable.load),
+    ("mix/grammar_tiny/both-1/parts/1/tokenizer.json", retable.load),
+    ("finetune/grammar_tiny/sentiment-bilstm-1/model.safetensors", retable.load),
+    ("from_scratch/grammar_pos/bilstm_crf-1/learnt.json", retable.load),
+    ("from_scratch/grammar_pos/bilstm_crf-1/vocabulary.json", retable.load),
+    ("from_scratch/grammar_pos/bilstm_crf-1/units.csv", read_result),
+    ("pretrain/grammar_tiny/gpt-1/curve.csv", read_result),
+    ("pretrain/grammar_tiny/gpt-1/metrics.json", read_result),
+    ("generate/grammar_tiny/gpt-1-top_p/samples.jsonl", read_result),
+])  # fmt: skip
 def test_loading_and_reporting_refuse_what_they_read(own, file, read, beside, monkeypatch):
     monkeypatch.chdir(own.folder)
     path = Path("outputs", file)

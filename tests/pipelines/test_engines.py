@@ -92,6 +92,13 @@ def test_what_gives_work_on_runs_beside_the_server_and_knows_it(tmp_path):
     assert (tmp_path / "log.txt").read_text(encoding="utf-8") == "4 /address\n"
 
 
+def test_a_connection_without_a_job_is_ignored():
+    asks, answers = socket.socketpair()
+    asks.close()
+    answer(node := Node(), answers, "4 /address", threading.Event())
+    assert node.did == []
+
+
 @pytest.mark.parametrize("ends", ["who asked", "the server"])
 def test_what_runs_is_asked_to_end_and_then_killed(ends, tmp_path, monkeypatch):
     monkeypatch.setattr(clusters, "PATIENCE", 0.2)

@@ -44,7 +44,6 @@ signal.pause()
 
 
 def test_what_runs_for_one_who_is_gone_ends_without_a_word(job):
-    """As after Ctrl-C, which ends who asked."""
     asked, started = job(WAITS)
     asks, answers = socket.socketpair()
     asks.sendall(f"{json.dumps(asked)}\n".encode())
@@ -75,7 +74,6 @@ signal.pause()
 
 @pytest.mark.long
 def test_what_runs_when_the_server_ends_is_asked_to_end(job):
-    """As where `make repro` gets a signal: a training leaves its checkpoint first."""
     asked, started = job(SAVES)
     codes, code = os.pipe()
 
@@ -151,7 +149,6 @@ def test_a_connection_that_asks_for_nothing_ends_without_a_word(capfd):
 
 
 def test_a_server_whose_folder_is_gone_ends_without_a_word(monkeypatch, capfd):
-    """As when the command that started it has ended while the libraries were imported."""
     reading, writing = os.pipe()
 
     def work() -> None:
@@ -216,15 +213,12 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "module", "code"),
-    [
-        (signal.SIGINT, "typer", -signal.SIGINT),
-        (signal.SIGINT, "omegaconf.dictconfig", 130),
-        (signal.SIGTERM, "hydra.conf", 143),
-        (signal.SIGHUP, "pipelines.study.compose", 129),
-    ],
-)
+@pytest.mark.parametrize(("number", "module", "code"), [
+    (signal.SIGINT, "typer", -signal.SIGINT),
+    (signal.SIGINT, "omegaconf.dictconfig", 130),
+    (signal.SIGTERM, "hydra.conf", 143),
+    (signal.SIGHUP, "pipelines.study.compose", 129),
+])  # fmt: skip
 def test_a_signal_amid_the_imports_of_a_command_is_no_error_of_theirs(number, module, code, tmp_path):
     text = AMID_AN_IMPORT.replace("MODULE", repr(module)).replace("NUMBER", str(int(number)))
     own = os.environ | {"PYTHONPATH": f"{CONF.parent / 'src'}{os.pathsep}{CONF.parent}"}
@@ -234,7 +228,6 @@ def test_a_signal_amid_the_imports_of_a_command_is_no_error_of_theirs(number, mo
 
 
 def test_a_signal_waits_in_what_is_forked_until_it_may_come(capfd):
-    """As in the fork of a stage, which has its log first."""
     listen()
     with held():
         pid = forked(lambda: (os.kill(os.getpid(), signal.SIGTERM), leave(), deliver()))

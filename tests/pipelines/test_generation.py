@@ -203,38 +203,28 @@ def test_samples_stand_in_the_cell_and_in_mlflow(run, project):
     assert first["text"].startswith("sells a tea <eos>") and (second["prompt"], second["tokens"]) == ("", 40)
 
 
-@pytest.mark.parametrize(
-    ("application", "overrides", "message"),
-    [
-        (generate, ["cell=c/words-1", "decoding=top_p", "decoding.temperature=0"], "temperature=0 should be greater"),
-        (generate, ["cell=c/words-1", "decoding=nucleus"], "decoding/nucleus"),
-        (generate, ["cell=c/words-1", "prompt_words=9"], "test.txt has no line of more than 9 words"),
-        (generate, ["stage=embed", "cell=c/lstm-1"], "stage=embed should be 'pretrain', 'mix', 'from_scratch' or '"),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
-)
+@pytest.mark.parametrize(("application", "overrides", "message"), [
+    (generate, ["cell=c/words-1", "decoding=top_p", "decoding.temperature=0"], "temperature=0 should be greater"),
+    (generate, ["cell=c/words-1", "decoding=nucleus"], "decoding/nucleus"),
+    (generate, ["cell=c/words-1", "prompt_words=9"], "test.txt has no line of more than 9 words"),
+    (generate, ["stage=embed", "cell=c/lstm-1"], "stage=embed should be 'pretrain', 'mix', 'from_scratch' or '"),
+], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_mistakes_of_use(refuse, project, application, overrides, message):
     assert message in refuse(application, *overrides)
     assert not list(project.folder.glob("work/generate/**/payload"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["generate", "lstm-9"], "no cell 'lstm-9', neither as a path nor in outputs/; write lstm-1"),
-        (["score", "words-1", "a", ""], "one of the texts is empty"),
-        (["score", "words-1", "a", " "], "one of the texts is empty"),
-        (["generate", "words-1", "--strategy", "sample", "--seed", str(2**64)], "Invalid value for '--seed'"),
-        (
-            ["generate", "words-1", "--n", "2"],
-            "--n 2: --strategy greedy generates one text; write --strategy beam or sample",
-        ),
-        (["generate", "words-1", "--strategy", "sample", "--temperature", "0"], "temperature=0.0 is out of range"),
-        (["translate", "words-1", "a"], "words-1 cannot translate; it can perplexity, score, choose, generate"),
-        (["export", "lstm-1", "x.arpa"], "lstm-1 is not an n-gram model, as ARPA files need"),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["generate", "lstm-9"], "no cell 'lstm-9', neither as a path nor in outputs/; write lstm-1"),
+    (["score", "words-1", "a", ""], "one of the texts is empty"),
+    (["score", "words-1", "a", " "], "one of the texts is empty"),
+    (["generate", "words-1", "--strategy", "sample", "--seed", str(2**64)], "Invalid value for '--seed'"),
+    (["generate", "words-1", "--n", "2"],
+     "--n 2: --strategy greedy generates one text; write --strategy beam or sample"),
+    (["generate", "words-1", "--strategy", "sample", "--temperature", "0"], "temperature=0.0 is out of range"),
+    (["translate", "words-1", "a"], "words-1 cannot translate; it can perplexity, score, choose, generate"),
+    (["export", "lstm-1", "x.arpa"], "lstm-1 is not an n-gram model, as ARPA files need"),
+], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_mistakes_of_the_command(command, arguments, message):
     said = command(*arguments, code=2)[1].splitlines()[-1]
     assert said.startswith("error: ") and message in said
@@ -254,7 +244,5 @@ def test_what_there_is(command):
     shown, _ = command("show", "outputs/pretrain/c/words-1")
     first, can, origin, metric = shown.splitlines()
     assert first == "outputs/pretrain/c/words-1: words on c, seed 1" and origin == "made from  tokenize/c/word"
-    assert can.startswith("can        perplexity, score, choose, generate") and metric.split() == [
-        "validation/loss",
-        "1.25",
-    ]
+    assert can.startswith("can        perplexity, score, choose, generate")
+    assert metric.split() == ["validation/loss", "1.25"]

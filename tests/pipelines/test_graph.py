@@ -215,7 +215,6 @@ def test_a_frozen_model_keeps_its_weights(graph):
 
 
 def test_word_vectors_start_an_input_layer(graph):
-    """Frozen, they are in the model as they were trained, but for their spread."""
     graph.succeed("pretrain", *ELMAN, SKIPGRAM, "freeze_embedding=true", "system=elman_skipgram")
     cell = graph.folder / "outputs/pretrain/grammar_tiny/elman_skipgram-1"
     words, vectors = read_word2vec(graph.folder / SKIPGRAM.partition("=")[2])

@@ -28,12 +28,6 @@ def contents() -> dict[Path, bytes | None]:
 
 
 @pytest.fixture(scope="module")
-def texts(project) -> list[str]:
-    test = project.folder / "outputs/prepare/grammar_tiny/test.txt"
-    return ["\n".join(lines) for lines in read_units(test, "document")]
-
-
-@pytest.fixture(scope="module")
 def arpa(project):
     """An n-gram model's cell, its ARPA file, and the cell that this became."""
     project.succeed("pretrain", CORPUS, "recipe=counted/kn5", "system=counted")
@@ -43,7 +37,9 @@ def arpa(project):
     return project
 
 
-def test_an_arpa_file_of_ours_comes_back_and_scores_the_same(arpa, texts):
+def test_an_arpa_file_of_ours_comes_back_and_scores_the_same(arpa):
+    test = arpa.folder / "outputs/prepare/grammar_tiny/test.txt"
+    texts = ["\n".join(lines) for lines in read_units(test, "document")]
     ours, theirs = (retable.load(arpa.folder / "outputs/pretrain/grammar_tiny" / cell)
                     for cell in ("counted-1", "from_arpa"))  # fmt: skip
     assert theirs.tokenizer.digest == ours.tokenizer.digest and theirs.config["tokens"] == "grammar_tiny/word"
@@ -88,14 +84,11 @@ def test_an_arpa_file_of_other_words_is_scored_on_tokens_of_its_own(arpa):
     assert perplexities(arpa, "other", "tokenizer=pretrained")["test/perplexity_word"] > 1
 
 
-@pytest.mark.parametrize(
-    ("n", "more", "said"),
-    [
-        (2, "", "odd.arpa lacks <unk> for unknown words, or has both <eos> and </s>; write the file again"),
-        (4, "-1\t<unk>\n-1\t<eos>\n", "odd.arpa lacks <unk> for unknown words, or has both <eos> and </s>"),
-        (3, "-inf\t<unk>\n", "odd.arpa has a probability of 0, or lacks prefixes of its n-grams; write the file"),
-    ],
-)
+@pytest.mark.parametrize(("n", "more", "said"), [
+    (2, "", "odd.arpa lacks <unk> for unknown words, or has both <eos> and </s>; write the file again"),
+    (4, "-1\t<unk>\n-1\t<eos>\n", "odd.arpa lacks <unk> for unknown words, or has both <eos> and </s>"),
+    (3, "-inf\t<unk>\n", "odd.arpa has a probability of 0, or lacks prefixes of its n-grams; write the file"),
+])  # fmt: skip
 def test_what_an_arpa_file_lacks_is_said_in_one_line(project, n, more, said):
     (project.folder / "odd.arpa").write_text(ARPA.format(n=n, more=more))
     assert project.refuse("cli.main", "import", "odd.arpa", "grammar_tiny/odd").startswith(f"error: {said}")
@@ -104,7 +97,6 @@ def test_what_an_arpa_file_lacks_is_said_in_one_line(project, n, more, said):
 
 @pytest.mark.parametrize("positions", [pytest.param("learnt", marks=pytest.mark.long), "rotary"])
 def test_a_gpt_exported_and_imported_is_the_same(positions, project):
-    """In windows as long as it reads, which is what it was trained with here."""
     goes, comes, place = (f"{name}_{positions}" for name in ("goes", "comes", "as"))
     project.succeed("tokenize", CORPUS, "tokenizer=bpe")
     small = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "model.max_length=32", "batches.length=32"]
@@ -190,7 +182,6 @@ def test_word_vectors_come_go_and_begin_a_training(form, project, monkeypatch):
 @pytest.mark.parametrize("form", ["txt", "bin"])
 @pytest.mark.parametrize("task", ["sentiment", "conll2000_chunking"])
 def test_word_vectors_may_be_of_a_task(form, task, project, monkeypatch):
-    """Whether its words are those of a corpus or not."""
     write_word2vec(project.folder / f"task.{form}", WORDS, VECTORS)
     done = project.succeed("cli.main", "import", f"task.{form}", f"{task}/of_{form}")
     assert done.stdout == f"outputs/embed/{task}/of_{form}\n"

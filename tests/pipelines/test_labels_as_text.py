@@ -70,8 +70,8 @@ GOLDEN = {
         "3.25", "3.2",
     ),
     "wnli": (["sentence1: The stable was roomy. It was old.", "sentence2: The stable was old."], "1", "entailment"),
-    "sentiment": (["sentence: spita is ziblop ."], "negative", "negative"),
-    "acceptability": (["sentence: spita is ."], "unacceptable", "unacceptable"),
+    "sentiment": (["sentence: anna is rude ."], "negative", "negative"),
+    "acceptability": (["sentence: anna is ."], "unacceptable", "unacceptable"),
 }  # fmt: skip
 SMALL = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24}
 LINES = ["the cat sees a bird", "a bird sees the cat :", "it is good , it is bad"]
@@ -130,17 +130,13 @@ def test_it_reads_a_prompt_and_an_end():
 LABELS = [*LINES, "not_entailment 0.1 2.3 4.5 6.7 8.9 0 1 2 3 4 5 6 7 8 9 . _"]
 
 
-@pytest.mark.parametrize(
-    "tokenizer",
-    [
-        unigram.train(LABELS, 170),
-        byte_bpe.train(LABELS, 300),
-        wordpiece.train(LABELS, vocab_size=90, lowercase=True, alphabet=60),
-        word.train([*LABELS, *(f"{i / 5:.1f} " for i in range(26)), "entailment"], english=True),
-        word.train([*LABELS, *(f"{i / 5:.1f} " for i in range(26)), "entailment"]),
-    ],
-    ids=["unigram", "bpe", "wordpiece", "english words", "words"],
-)
+@pytest.mark.parametrize("tokenizer", [
+    unigram.train(LABELS, 170),
+    byte_bpe.train(LABELS, 300),
+    wordpiece.train(LABELS, vocab_size=90, lowercase=True, alphabet=60),
+    word.train([*LABELS, *(f"{i / 5:.1f} " for i in range(26)), "entailment"], english=True),
+    word.train([*LABELS, *(f"{i / 5:.1f} " for i in range(26)), "entailment"]),
+], ids=["unigram", "bpe", "wordpiece", "english words", "words"])  # fmt: skip
 @pytest.mark.parametrize("name", ["rte", "stsb"])
 def test_labels_come_back_from_what_is_written(tokenizer, name):
     trained = writer(tokenizer, name, None)
@@ -152,20 +148,16 @@ def test_labels_come_back_from_what_is_written(tokenizer, name):
     assert trained.read([end]) == none and trained.read([texts[0][0]] * 9) == none
 
 
-@pytest.mark.parametrize(
-    ("name", "answers", "settings", "message"),
-    [
-        ("sentiment", None, {},
-         r"the tokenizer turns the label 'negative' into '<unk>'; .*answers="),
-        ("sentiment", ["good", "poor"], {}, "turns the label 'poor' into"),
-        ("stsb", None, {}, "turns the label '0.0' into .* tokenizer=unigram"),
-        ("sentiment", ["bad", "good"], {"pooling": "mean"},
-         "T5 writes its labels and has no head; remove pooling=mean"),
-        ("sentiment", ["bad", "good"], {"d_hidden": 7}, "remove d_hidden=7"),
-        ("sentiment", ["bad", "good"], {"auxiliary": 0.5}, "remove auxiliary=0.5"),
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "answers", "settings", "message"), [
+    ("sentiment", None, {},
+     r"the tokenizer turns the label 'negative' into '<unk>'; .*answers="),
+    ("sentiment", ["good", "poor"], {}, "turns the label 'poor' into"),
+    ("stsb", None, {}, "turns the label '0.0' into .* tokenizer=unigram"),
+    ("sentiment", ["bad", "good"], {"pooling": "mean"},
+     "T5 writes its labels and has no head; remove pooling=mean"),
+    ("sentiment", ["bad", "good"], {"d_hidden": 7}, "remove d_hidden=7"),
+    ("sentiment", ["bad", "good"], {"auxiliary": 0.5}, "remove auxiliary=0.5"),
+], ids=str)  # fmt: skip
 def test_what_can_not_be_is_refused(name, answers, settings, message):
     with pytest.raises(UsageError, match=message):
         writer(WORDS, name, answers, **settings)
@@ -183,7 +175,6 @@ def test_the_recipe_is_that_of_the_pretraining():
 
 
 def test_the_stage_takes_the_weights_and_writes_predictions(project):
-    """Without a step of any size the cell's weights are those of the pretrained one, a softmax of its own included."""
     folder, made = project.folder / "outputs", "finetune/grammar_tiny/sentiment-t5-1"
     tokenizer = Tokenizer.load(folder / "tokenize/grammar_tiny/word/tokenizer.json")
     torch.manual_seed(7)

@@ -35,7 +35,6 @@ def patched(monkeypatch):
 
 
 def test_what_dvc_writes_is_as_it_was_or_as_it_will_be(tmp_path, patched, monkeypatch):
-    """In the middle and where it is broken off; `dvc.lock`, and who is at work."""
     lock, seen = tmp_path / "dvc.lock", []
     lock.write_text("stages: {a: 1}\n")
 
@@ -70,7 +69,6 @@ VERY_LONG = f"a-name{'-of-many-words' * 10}"  # behind a question mark in YAML
 
 
 def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkeypatch):
-    """Of stages new and known, in the middle and at the end; those of others stay as they are to the byte."""
     made = {}
     for ours in (False, True):
         with monkeypatch.context() as patch:
@@ -101,19 +99,16 @@ def test_a_stages_notes_are_written_in_place_as_dvc_writes_them(tmp_path, monkey
 
 
 @pytest.mark.parametrize("seconds", [-3600, 0, 3600])
-@pytest.mark.parametrize(
-    ("said", "stays"),
-    [
-        ("", False),  # broken off
-        ('{"write": {"outputs/a', False),
-        ("{}", False),
-        ('{"write": {"a": {"pid": NOBODY, "cmd": "dvc repro"}}, "read": {}}', False),
-        ('{"read": {"a": [{"pid": DVC, "cmd": "dvc repro"}]}}', True),
-        ('{"read": {"a": [{"pid": ELSEWHERE, "cmd": "dvc repro"}]}}', False),  # the number of another project's
-        ('{"read": {"a": [{"pid": MINE, "cmd": "dvc repro"}]}}', False),  # that of another container
-        ('{"read": {"a": [{"pid": ENDED, "cmd": "dvc repro"}]}}', False),
-    ],
-)
+@pytest.mark.parametrize(("said", "stays"), [
+    ("", False),  # broken off
+    ('{"write": {"outputs/a', False),
+    ("{}", False),
+    ('{"write": {"a": {"pid": NOBODY, "cmd": "dvc repro"}}, "read": {}}', False),
+    ('{"read": {"a": [{"pid": DVC, "cmd": "dvc repro"}]}}', True),
+    ('{"read": {"a": [{"pid": ELSEWHERE, "cmd": "dvc repro"}]}}', False),  # the number of another project's
+    ('{"read": {"a": [{"pid": MINE, "cmd": "dvc repro"}]}}', False),  # that of another container
+    ('{"read": {"a": [{"pid": ENDED, "cmd": "dvc repro"}]}}', False),
+])  # fmt: skip
 def test_only_who_is_at_work_is_known_to_be(said, stays, seconds, tmp_path):
     """Whatever the clock was, which may be put back or on while a process works."""
     (notes := tmp_path / "project/.dvc/tmp/rwlock").parent.mkdir(parents=True)
@@ -125,12 +120,8 @@ def test_only_who_is_at_work_is_known_to_be(said, stays, seconds, tmp_path):
         ended() as zombie,
     ):
         pids = {
-            "MINE": other.pid,
-            "DVC": at_work.pid,
-            "ENDED": zombie.pid,
-            "NOBODY": PID_MAX,
-            "ELSEWHERE": elsewhere.pid,
-        }
+            "MINE": other.pid, "DVC": at_work.pid, "ENDED": zombie.pid, "NOBODY": PID_MAX, "ELSEWHERE": elsewhere.pid,
+        }  # fmt: skip
         for name, pid in pids.items():
             said = said.replace(name, str(pid))
         notes.write_text(said)

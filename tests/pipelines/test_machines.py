@@ -67,14 +67,11 @@ def test_a_clock_that_is_put_back(project):
     assert run.info.status == "FINISHED" and run.info.end_time >= run.info.start_time
 
 
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
-        (errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "the disk is full"),
-        (errno.EROFS, "outputs/x: Read-only file system"), (errno.EACCES, "outputs/x: Permission denied"),
-        (errno.EXDEV, "outputs/ and work/ are on different mounts (outputs/x)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("number", "said"), [
+    (errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "the disk is full"),
+    (errno.EROFS, "outputs/x: Read-only file system"), (errno.EACCES, "outputs/x: Permission denied"),
+    (errno.EXDEV, "outputs/ and work/ are on different mounts (outputs/x)"),
+])  # fmt: skip
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_what_the_system_refuses_is_said_in_one_line(capsys, number, said, wrapped):
     with pytest.raises(SystemExit) as end, one_line_errors():

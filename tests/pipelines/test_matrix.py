@@ -242,7 +242,6 @@ def test_an_encoder_answers_from_its_passages(marked, data, recipe):
 
 
 def test_a_t5_writes_its_answers(marked, data):
-    """As its cell writes them again; few epochs teach it no more than words of the right kind."""
     marked.succeed(
         "finetune", "task=squad", "recipe=readers/t5_reader", "corpus=grammar_tiny", "model.d_model=16",
         "model.d_ff=16", "model.n_layers=1", "task.questions.held_out=2",

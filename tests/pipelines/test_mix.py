@@ -86,17 +86,13 @@ def test_a_mixture_stays_that_of_the_very_cells_that_it_was_fitted_to(inside):
         weights.write_bytes(before)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["corpus=grammar_tiny", f"cells=[{CELLS[0]}]"], "two or more different cells"),
-        (["corpus=grammar_tiny", f"cells=[{CELLS[0]},{CELLS[0]}]"], "two or more different cells"),
-        ([f"cells=[{','.join(CELLS)}]"], "trained on grammar_tiny/word, not grammar/word"),
-        (["corpus=grammar_tiny", f"cells=[{CELLS[0]},pretrain/grammar_tiny/nothing-1]"], "nothing-1"),
-        (["corpus=grammar_tiny", f"cells=[{','.join(CELLS)}]", "weights=like"], "should be 'fitted' or 'equal'"),
-    ],
-    ids=["one cell", "one cell twice", "other tokens", "missing", "weights"],
-)
+@pytest.mark.parametrize(("overrides", "message"), [
+    (["corpus=grammar_tiny", f"cells=[{CELLS[0]}]"], "two or more different cells"),
+    (["corpus=grammar_tiny", f"cells=[{CELLS[0]},{CELLS[0]}]"], "two or more different cells"),
+    ([f"cells=[{','.join(CELLS)}]"], "trained on grammar_tiny/word, not grammar/word"),
+    (["corpus=grammar_tiny", f"cells=[{CELLS[0]},pretrain/grammar_tiny/nothing-1]"], "nothing-1"),
+    (["corpus=grammar_tiny", f"cells=[{','.join(CELLS)}]", "weights=like"], "should be 'fitted' or 'equal'"),
+], ids=["one cell", "one cell twice", "other tokens", "missing", "weights"])  # fmt: skip
 def test_what_does_not_mix_is_refused_with_one_line(own, mixed, overrides, message):
     assert message in own.refuse("mix", *overrides, "system=refused")
     assert not list(mixed.glob("outputs/mix/*/refused-*"))

@@ -112,14 +112,11 @@ def test_a_callback_without_a_class(project):
     assert "callbacks.mine has no class" in line and "_target_" in line
 
 
-@pytest.mark.parametrize(
-    ("debug", "steps"),
-    [
-        *[("fdr", 1), ("lr_find", 1)],
-        pytest.param("overfit", 200, marks=pytest.mark.long),
-        *(pytest.param(name, 4, marks=pytest.mark.long) for name in ("limit", "profiler", "default")),
-    ],
-)
+@pytest.mark.parametrize(("debug", "steps"), [
+    *[("fdr", 1), ("lr_find", 1)],
+    pytest.param("overfit", 200, marks=pytest.mark.long),
+    *(pytest.param(name, 4, marks=pytest.mark.long) for name in ("limit", "profiler", "default")),
+])  # fmt: skip
 def test_debugging_leaves_the_cells_alone(project, plain, debug, steps):
     before, recorded = {file: (project.folder / file).read_bytes() for file in project.files()}, runs(project)
     for _ in range(2 if debug == "fdr" else 1):  # the second takes the first one's place
@@ -140,15 +137,11 @@ def test_debugging_leaves_the_cells_alone(project, plain, debug, steps):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("stage", "settings"),
-    [
-        ("pretrain", ["recipe=transformer/gpt", "model.d_model=32", "model.n_layers=1"]),
-        ("finetune", ["task=sentiment"]),
-        ("embed", []),
-    ],
-    ids=["pretrain", "from_scratch", "embed"],
-)
+@pytest.mark.parametrize(("stage", "settings"), [
+    ("pretrain", ["recipe=transformer/gpt", "model.d_model=32", "model.n_layers=1"]),
+    ("finetune", ["task=sentiment"]),
+    ("embed", []),
+], ids=["pretrain", "from_scratch", "embed"])  # fmt: skip
 def test_what_learns_at_all_learns_a_batch_by_heart(project, stage, settings):
     project.succeed(stage, "corpus=grammar_tiny", *settings, "debug=overfit", "system=heart")
     made = project.folder / "work/debug" / stage.replace("finetune", "from_scratch") / "grammar_tiny"

@@ -59,19 +59,10 @@ def own(project, package):
     return project
 
 
-@pytest.fixture(scope="module")
-def trained(own):
-    """With a cell of each stage that runs code of the package."""
-    for command in (TOKENIZE, PRETRAIN, FINETUNE, EVALUATE):
-        own.succeed(*command, **own.trusts)
-    return own
-
-
-@pytest.mark.parametrize(
-    "command",
-    [PRETRAIN, *(pytest.param(command, marks=pytest.mark.long) for command in (TOKENIZE, FINETUNE))],
-    ids=lambda command: command[0],
-)
+@pytest.mark.parametrize("command", [
+    PRETRAIN,
+    *(pytest.param(command, marks=pytest.mark.long) for command in (TOKENIZE, FINETUNE)),
+], ids=lambda command: command[0])  # fmt: skip
 def test_what_is_not_trusted_is_refused_and_not_imported(own, package, command):
     imported(package)
     for environment in (own.finds, own.finds | {"RETABLE_PACKAGES": "mypkg2, other"}):
@@ -82,13 +73,10 @@ def test_what_is_not_trusted_is_refused_and_not_imported(own, package, command):
     assert not imported(package) and not [*own.folder.glob("outputs/*/refused")]
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "+RETABLE_PACKAGES=mypkg", "+hydra.job.env_set.RETABLE_PACKAGES=mypkg",
-        "+hydra.job.env_set.XDG_CONFIG_HOME=${hydra:runtime.cwd}/packages/xdg",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("setting", [
+    "+RETABLE_PACKAGES=mypkg", "+hydra.job.env_set.RETABLE_PACKAGES=mypkg",
+    "+hydra.job.env_set.XDG_CONFIG_HOME=${hydra:runtime.cwd}/packages/xdg",
+])  # fmt: skip
 def test_a_configuration_trusts_nothing(own, package, setting):
     (file := own.folder / "packages/xdg/retable/packages").parent.mkdir(parents=True, exist_ok=True)
     file.write_text("mypkg\n")
@@ -115,17 +103,19 @@ def test_it_is_trusted_on_the_command_line_and_in_the_users_file(own, package):
     assert a.read_bytes() == b.read_bytes() and imported(package)
 
 
-def test_cells_are_loaded_only_where_it_is_trusted(trained, package, monkeypatch):
-    outputs = trained.folder / "outputs"
+def test_cells_are_loaded_only_where_it_is_trusted(own, package, monkeypatch):
+    for stage in (TOKENIZE, PRETRAIN, FINETUNE, EVALUATE):
+        own.succeed(*stage, **own.trusts)
+    outputs = own.folder / "outputs"
     cell, task = (
         outputs / "pretrain/grammar_tiny/running_mean-1",
         outputs / "from_scratch/grammar_tiny/backwards-bilstm-1",
     )
     for command in (("show", str(cell)), ("score", str(cell), "a b"), ("predict", str(task), "--text", "a b")):
         imported(package)
-        done = trained.run(str(CONF.parent / "pipelines/cli/main.py"), *command, **trained.finds)
+        done = own.run(str(CONF.parent / "pipelines/cli/main.py"), *command, **own.finds)
         assert done.returncode == 2 and done.stderr.strip().endswith(REFUSED) and not imported(package), done.stderr
-        trained.succeed(str(CONF.parent / "pipelines/cli/main.py"), "--trust", "mypkg", *command, **trained.finds)
+        own.succeed(str(CONF.parent / "pipelines/cli/main.py"), "--trust", "mypkg", *command, **own.finds)
     with pytest.raises(UsageError, match="package mypkg is not trusted"):
         retable.load(cell)
     finds(monkeypatch, package)

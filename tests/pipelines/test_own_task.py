@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import re
+import signal
 import sys
 from types import SimpleNamespace
 
@@ -57,19 +58,16 @@ def test_it_is_learnt_and_predicted(own):
     assert run["protocol"] == "12 labels" and "of class" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        (
-            "task.label=gold",
-            "mine/train.csv has no column 'gold'; set task.sentences and task.label to its columns: "
-            "'question', 'answer', 'verdict'",
-        ),
-        ("~task.labels.fair", "mine/train.csv, line 4: label 'fair' is not one of 'good', 'bad'"),
-        ("task.files.validation=mine/none.csv", "mine/none.csv does not exist"),
-        ("task.metrics=[pearson]", "task.metrics=['pearson']: for these labels write some of accuracy, matthews, f1"),
-    ],
-)
+@pytest.mark.parametrize(("override", "message"), [
+    (
+        "task.label=gold",
+        "mine/train.csv has no column 'gold'; set task.sentences and task.label to its columns: "
+        "'question', 'answer', 'verdict'",
+    ),
+    ("~task.labels.fair", "mine/train.csv, line 4: label 'fair' is not one of 'good', 'bad'"),
+    ("task.files.validation=mine/none.csv", "mine/none.csv does not exist"),
+    ("task.metrics=[pearson]", "task.metrics=['pearson']: for these labels write some of accuracy, matthews, f1"),
+])  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(own, override, message):
     done = train(own, override)
     assert done.returncode == 2 and done.stderr.strip().startswith("error: ") and message in done.stderr
@@ -77,7 +75,6 @@ def test_what_is_wrong_is_said_in_one_line(own, override, message):
 
 
 def test_a_reserved_word_in_a_row_is_refused_by_file_and_line(own):
-    """Of each split, whatever row it is in; the tokenizer is of a text without the word."""
     for split, place in (("train", 2), ("validation", 25), ("test", 9)):
         rows = [*ROWS]
         rows[place - 2] = ("Who <eos> came?", "No", "bad")
@@ -237,26 +234,23 @@ def test_texts_are_predicted_without_a_file(kinds, command):
     assert command("predict", cell, *texts) == command("predict", cell, "-", given=written(table, "tsv"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "given", "message"),
-    [
-        ([], "", "predict needs either a file or texts; write FILE, - for standard input, or --text TEXT"),
-        (["new.csv", "--text", "a"], "", "predict needs either a file or texts"),
-        (["none.csv"], "", "none.csv does not exist"),
-        (["--text", "a"], "", "labels two texts with a tab between them"),
-        (["-"], "", "input.csv has no column 'question'"),
-        (["-"], "question,text\na,b\n", "input.csv has no column 'answer', which"),
-        (["-"], "question,answer\n", "input.csv has no rows"),
-        (["-"], "question,answer\na\n", "input.csv, line 2: expects 2 fields but got 1"),
-        (["-"], '{"question": "a", "answer": null}\n', "input.jsonl, line 1 has no 'answer'"),
-        (["-"], "question,answer,predicted\na,b,c\n", "has a column 'predicted', which is a column of predictions"),
-        (["-"], b"question,answer\n\xff,b\n", "input.csv, line 2: byte 1 of the line is not UTF-8"),
-        (["mine/new.csv", "--out", "p.xlsx"], "", "--out p.xlsx is not a .csv, .tsv"),
-        (["mine/new.csv", "--out", "none/p.csv"], "", "--out none/p.csv: none does not exist"),
-        (["mine/new.csv", "--out", "mine/new.csv"], "", "is the input file or a folder"),
-        (["-", "--out", "p.tsv"], 'question,answer\n"a\tb",c\n', "row 1 has a tab or a line end in 'question'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "given", "message"), [
+    ([], "", "predict needs either a file or texts; write FILE, - for standard input, or --text TEXT"),
+    (["new.csv", "--text", "a"], "", "predict needs either a file or texts"),
+    (["none.csv"], "", "none.csv does not exist"),
+    (["--text", "a"], "", "labels two texts with a tab between them"),
+    (["-"], "", "input.csv has no column 'question'"),
+    (["-"], "question,text\na,b\n", "input.csv has no column 'answer', which"),
+    (["-"], "question,answer\n", "input.csv has no rows"),
+    (["-"], "question,answer\na\n", "input.csv, line 2: expects 2 fields but got 1"),
+    (["-"], '{"question": "a", "answer": null}\n', "input.jsonl, line 1 has no 'answer'"),
+    (["-"], "question,answer,predicted\na,b,c\n", "has a column 'predicted', which is a column of predictions"),
+    (["-"], b"question,answer\n\xff,b\n", "input.csv, line 2: byte 1 of the line is not UTF-8"),
+    (["mine/new.csv", "--out", "p.xlsx"], "", "--out p.xlsx is not a .csv, .tsv"),
+    (["mine/new.csv", "--out", "none/p.csv"], "", "--out none/p.csv: none does not exist"),
+    (["mine/new.csv", "--out", "mine/new.csv"], "", "is the input file or a folder"),
+    (["-", "--out", "p.tsv"], 'question,answer\n"a\tb",c\n', "row 1 has a tab or a line end in 'question'"),
+])  # fmt: skip
 def test_what_can_not_be_predicted_is_said_in_one_line_and_nothing_is_written(
     arguments, given, message, kinds, own, command
 ):
@@ -278,3 +272,57 @@ def test_python_gives_the_same_table(kinds, own, tmp_path):
     assert found["predicted"].tolist() == retable.load(cell).classify(list(map(tuple, table.to_numpy())))
     with pytest.raises(UsageError, match=r"none\.csv does not exist"):
         retable.load(cell).predict("none.csv")
+
+
+@pytest.fixture(scope="module")
+def in_folds(own):
+    """A task of sentences in two files, in three folds."""
+    for name, word in (("bad", "No"), ("good", "Yes")):
+        lines = [f"{word} {other}" for other in ("sea", "Is", "the", "Who", "it")]
+        (own.folder / f"mine/{name}.txt").write_text("\n".join(lines) + "\n")
+    files = ", ".join(f"{name}: mine/{name}.txt" for name in ("bad", "good"))
+    (own.folder / "mine/task/folds.yaml").write_text(
+        f"# @package _global_\ndefaults: [/task_type/sentences, _self_]\n"
+        f"task:\n  files: {{train: {{by_class: {{{files}}}}}}}\n"
+        "  sentences: [sentence]\n  label: label\n  labels: [bad, good]\n  metrics: [accuracy]\n"
+        "  folds: 3\n  seed: ${seed}\n"
+    )
+    return own
+
+
+def test_each_example_is_tested_once_by_models_of_the_other_folds(in_folds):
+    done = in_folds.succeed(
+        "finetune", "--config-dir=mine", "task=folds", "recipe=classifiers/nbsvm_bi", "out=mine/nbsvm"
+    )
+    cell = in_folds.folder / "outputs/from_scratch/mine/nbsvm"
+    units = pd.read_csv(cell / "units.csv")
+    assert units["unit"].tolist() == [*range(10)] and units["label"].tolist() == [0] * 5 + [1] * 5
+    score = (units["label"] == units["prediction"]).mean()
+    assert score > 0.7 and json.loads((cell / "metrics.json").read_text())["folds/test/accuracy"] == pytest.approx(
+        score
+    )
+    assert (
+        json.loads((cell / "run.json").read_text())["folds"] == 3 and f"folds/test/accuracy {score:.5g}" in done.stdout
+    )
+    assert retable.load(cell).classify(["Yes it is", "No"]) == ["good", "bad"]
+
+
+@pytest.mark.long
+def test_a_network_that_is_killed_in_a_fold_and_resumed_equals_an_uninterrupted_one(in_folds):
+    settings = (
+        "--config-dir=mine",
+        "task=folds",
+        "corpus=glue",
+        "tokens=mine/word",
+        "recipe=encoders/bag_of_words",
+    )
+    settings = *settings, "+task.files.validation=0.3", "patience=2", "epochs=4", "checkpoint_every=1"
+    settings = *settings, "+callbacks.mortal._target_=dying.Mortal", "finetuning.batch_size=2"
+    in_folds.succeed("finetune", *settings, "out=mine/whole")
+    killed = in_folds.forked.run("finetune", *settings, "out=mine/killed", DIE_AT="5")
+    assert killed.returncode == -signal.SIGKILL
+    in_folds.succeed("finetune", *settings, "out=mine/killed")
+    for name in ("units.csv", "metrics.json", "model.safetensors"):
+        whole, again = ((in_folds.folder / f"outputs/from_scratch/mine/{cell}/{name}") for cell in ("whole", "killed"))
+        assert whole.read_bytes() == again.read_bytes()
+    assert "validation/accuracy" in json.loads(whole.with_name("metrics.json").read_text())

@@ -88,7 +88,6 @@ def test_two_processes_have_the_weights_of_one(train, system, trainer):
 
 @pytest.mark.parametrize("name", ["lstm", long("electra"), long("sentiment")])
 def test_two_processes_validate_half_each_and_find_what_one_finds(project, name):
-    """Of weights that stay as they were: the rate is 0."""
     stage = "finetune" if name == "sentiment" else "pretrain"
     settings = {
         "lstm": ["model.d_model=8", "validation_scorer.rows=4"],
@@ -125,7 +124,6 @@ TRAINED = (
 @pytest.mark.long
 @pytest.mark.parametrize("place", TRAINED)
 def test_shares_of_weights_learn_and_predict_as_whole_ones(own, place):
-    """In validations, in the choice of the best and behind the training: tagged, decoded, predicted."""
     curves, predictions = [], []
     for trainer in ("ddp", "fsdp"):
         system = f"shared_{trainer}"
@@ -200,19 +198,16 @@ def test_a_training_of_which_a_process_is_killed_has_one_line(project, rank):
     assert ended.stderr.count(PARTNER_LOST) == 1
 
 
-@pytest.mark.parametrize(
-    ("environment", "first"),
-    [
-        ({}, True),
-        ({"LOCAL_RANK": "1"}, False),
-        ({"NODE_RANK": "1"}, False),  # what a user starts there, before Lightning starts others
-        ({"NODE_RANK": "0", "LOCAL_RANK": "0"}, True),
-        ({"RANK": "0", "LOCAL_RANK": "0"}, True),
-        ({"RANK": "8", "LOCAL_RANK": "0"}, False),
-        ({"SLURM_PROCID": "3"}, False),
-        ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False),  # what Lightning starts beside a job's only task
-    ],
-)
+@pytest.mark.parametrize(("environment", "first"), [
+    ({}, True),
+    ({"LOCAL_RANK": "1"}, False),
+    ({"NODE_RANK": "1"}, False),  # what a user starts there, before Lightning starts others
+    ({"NODE_RANK": "0", "LOCAL_RANK": "0"}, True),
+    ({"RANK": "0", "LOCAL_RANK": "0"}, True),
+    ({"RANK": "8", "LOCAL_RANK": "0"}, False),
+    ({"SLURM_PROCID": "3"}, False),
+    ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False),  # what Lightning starts beside a job's only task
+])  # fmt: skip
 def test_one_process_of_all_nodes_is_the_first(environment, first, monkeypatch):
     for name in ("RANK", "SLURM_PROCID", "NODE_RANK", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
@@ -223,7 +218,6 @@ def test_one_process_of_all_nodes_is_the_first(environment, first, monkeypatch):
 
 @pytest.mark.long
 def test_two_processes_end_with_the_best_weights(project):
-    """Which both read before the first removes the folder that they are in."""
     done = project.succeed(
         "finetune", "corpus=grammar_tiny", "task=sentiment", "batch_size=4", "patience=1", "++max_steps=6",
         "logger=none", *by("ddp"), "system=best",
@@ -233,7 +227,6 @@ def test_two_processes_end_with_the_best_weights(project):
 
 @pytest.mark.long
 def test_lightning_starts_the_second_process(project):
-    """As it does for a user."""
     project.succeed("tokenize", "corpus=grammar_tiny", "tokenizer=word_marked")
     settings = ["corpus=grammar_tiny", "tokenizer=word_marked", *SYSTEMS["t5"], *by("fsdp")]
     done = project.start("pretrain", *settings, "++max_steps=2", "system=started")

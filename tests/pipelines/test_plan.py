@@ -63,14 +63,11 @@ def test_what_is_no_more_leaves_the_lock(monkeypatch, tmp_path):
     assert yaml.safe_load(Path("dvc.lock").read_text()) == locked("plan", "pretrain@kn5-1", "report")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"epochz": "1"}, "pretrain/ptb/lstm-1: unknown setting epochz; write epochs; "),
-        ({"model._target_": "retable.models.recurrent.Odd"},
-         "pretrain/ptb/lstm-1: retable.models.recurrent.Odd does not exist; write the module and name"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"epochz": "1"}, "pretrain/ptb/lstm-1: unknown setting epochz; write epochs; "),
+    ({"model._target_": "retable.models.recurrent.Odd"},
+     "pretrain/ptb/lstm-1: retable.models.recurrent.Odd does not exist; write the module and name"),
+])  # fmt: skip
 def test_a_cell_that_can_not_be_composed_is_named(monkeypatch, tmp_path, settings, message):
     monkeypatch.chdir(tmp_path)
     Path("study.yaml").write_text(yaml.dump({"corpus": "ptb", "systems": [{"of": "lstm", "set": settings}]}))
@@ -86,7 +83,6 @@ OMEGACONF = {
 
 
 def test_params_may_change_settings_but_no_cells(monkeypatch, tmp_path):
-    """As `dvc exp run -S` does, and as it can't."""
     monkeypatch.chdir(tmp_path)
     Path("study.yaml").write_text(yaml.dump({"corpus": "ptb", "systems": [{"of": "lstm"}]}))
     dvc_project.graph()

@@ -44,7 +44,6 @@ OF_A_MODEL = [
 
 @pytest.mark.parametrize("path", OF_A_MODEL, ids=lambda path: path.stem)
 def test_a_recipe_says_what_it_needs_and_builds(path):
-    """What it is for in a comment, all that is instantiated for it, and all that a pretraining asks for."""
     name, stage = path.stem, Conf(CONF).read("recipe", PATHS[path.stem])["stage"]
     header, reasons = path.read_text(encoding="utf-8").splitlines()[:2]
     assert header == "# @package _global_" and reasons.startswith("# ")
@@ -77,7 +76,6 @@ def test_the_windows_that_score_fit_those_of_training(length):
 
 
 def test_recipes_inherit_from_two_others_at_most():
-    """So that what one is made of is soon read."""
     for path in FILES:
         chain = [path]
         while above := re.search(r"/recipe/([\w/]+)", chain[-1].read_text(encoding="utf-8")):
@@ -85,26 +83,16 @@ def test_recipes_inherit_from_two_others_at_most():
         assert len(chain) <= 3, path
 
 
-def test_recipes_need_no_resolver_of_the_project():
-    """Any Hydra application composes them."""
-    for path in (CONF / "recipe").rglob("*.yaml"):
-        named = re.findall(r"\$\{([\w.]+):", path.read_text(encoding="utf-8"))
-        assert all(name == "hydra" or name.startswith("oc.") for name in named), path
-
-
-@pytest.mark.parametrize(
-    ("name", "vocab_size", "published", "digit"),
-    [
-        ("lstm_small", PTB, 4.65e6, 0.01e6), ("lstm_small_tied", PTB, 2.65e6, 0.01e6), ("lstm_medium", PTB, 20e6, 1e6),
-        ("lstm_large", PTB, 66e6, 1e6), ("rnn_5m", PTB, 5e6, 0.1e6), ("gru_5m", PTB, 5e6, 0.1e6),
-        ("lstm_5m", PTB, 5e6, 0.1e6), ("character_lstm_small", PTB, 5e6, 1e6),
-        ("character_lstm_large", PTB, 19e6, 1e6), ("awd_lstm", PTB, 24e6, 1e6), ("transformer_xl", PTB, 24e6, 1e6),
-        ("lstm_512_512", LM1B, 0.82e9, 0.01e9), ("lstm_1024_512", LM1B, 0.82e9, 0.01e9),
-        ("lstm_2048_512", LM1B, 0.83e9, 0.01e9), ("big_lstm", LM1B, 1.8e9, 0.1e9),
-        ("bert_base", 30_522, 110e6, 5e6), ("bert_large", 30_522, 340e6, 17e6), ("bert_small", 30_522, 14e6, 0.7e6),
-        ("t5_small", 32_128, 60_506_624, 1), ("t5_base", 32_128, 222_903_552, 1),  # those of the published weights
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "vocab_size", "published", "digit"), [
+    ("lstm_small", PTB, 4.65e6, 0.01e6), ("lstm_small_tied", PTB, 2.65e6, 0.01e6), ("lstm_medium", PTB, 20e6, 1e6),
+    ("lstm_large", PTB, 66e6, 1e6), ("rnn_5m", PTB, 5e6, 0.1e6), ("gru_5m", PTB, 5e6, 0.1e6),
+    ("lstm_5m", PTB, 5e6, 0.1e6), ("character_lstm_small", PTB, 5e6, 1e6),
+    ("character_lstm_large", PTB, 19e6, 1e6), ("awd_lstm", PTB, 24e6, 1e6), ("transformer_xl", PTB, 24e6, 1e6),
+    ("lstm_512_512", LM1B, 0.82e9, 0.01e9), ("lstm_1024_512", LM1B, 0.82e9, 0.01e9),
+    ("lstm_2048_512", LM1B, 0.83e9, 0.01e9), ("big_lstm", LM1B, 1.8e9, 0.1e9),
+    ("bert_base", 30_522, 110e6, 5e6), ("bert_large", 30_522, 340e6, 17e6), ("bert_small", 30_522, 14e6, 0.7e6),
+    ("t5_small", 32_128, 60_506_624, 1), ("t5_base", 32_128, 222_903_552, 1),  # those of the published weights
+])  # fmt: skip
 def test_parameters_are_as_many_as_published(name, vocab_size, published, digit):
     """Within one of the last digit that a paper prints, some of which are cut off and others rounded up."""
     counted = sum(p.numel() for p in build(name, vocab_size).parameters())

@@ -230,7 +230,6 @@ def test_what_is_made_again_from_nothing_is_as_it_was_committed(repro):
 
 @pytest.mark.long
 def test_a_study_restores_what_another_has_made(repro):
-    """And measures only what nobody has measured yet."""
     repro.make()
     said = STUDY | {"systems": [{"of": ["kn3", "unigram"]}], "benchmarks": {"perplexity": "all"}}
     add_study(repro, "other", said)
@@ -264,7 +263,6 @@ def test_a_study_restores_what_another_has_made(repro):
 
 @pytest.mark.long
 def test_a_study_of_ones_own(repro, tmp_path):
-    """In a folder anywhere, which is in no repository, with a text and a recipe of its own."""
     study = tmp_path / "mine"
     own = {
         "study.yaml": yaml.safe_dump({"corpus": "letters", "systems": [{"of": ["kn5", "kn2"]}],

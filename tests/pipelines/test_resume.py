@@ -40,14 +40,11 @@ def test_killed_and_resumed_equals_uninterrupted(project, name):
     check_equal(project, f"{name}_whole", f"{name}_killed")
 
 
-@pytest.mark.parametrize(
-    ("name", "signals"),
-    [
-        ("cpu", {"SIGINT": 130, "SIGTERM": 143}),
-        pytest.param("cpu", {"SIGHUP": 129, "SIGUSR1": 99}, marks=pytest.mark.long),
-        pytest.param("ddp", {"SIGUSR1": 99, "SIGTERM": 143}, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize(("name", "signals"), [
+    ("cpu", {"SIGINT": 130, "SIGTERM": 143}),
+    pytest.param("cpu", {"SIGHUP": 129, "SIGUSR1": 99}, marks=pytest.mark.long),
+    pytest.param("ddp", {"SIGUSR1": 99, "SIGTERM": 143}, marks=pytest.mark.long),
+])  # fmt: skip
 def test_asked_to_end_and_resumed_equals_uninterrupted(project, name, signals):
     """A step before the first checkpoint that is due, and then in a step with a validation."""
     whole, asked = (f"{name}_{'_'.join(signals)}_{end}" for end in ("whole", "asked"))
@@ -84,7 +81,6 @@ def test_a_training_outlasts_its_terminal_where_it_was_told_to():
 
 
 def test_asked_to_end_before_the_first_step(project):
-    """By a signal that nobody waits for, as nothing of the training is there to be kept."""
     settings = [*SETTINGS, "system=cpu_early", "seed=2"]
     ended = project.forked.run("pretrain", *settings, DIE_AT="setup", DIE_BY="SIGTERM")
     assert (ended.returncode, ended.stderr) == (143, "SIGTERM: stopped; run the same command again to resume\n")

@@ -24,10 +24,8 @@ def test_a_stage_ends_with_its_scores_and_its_folder(project):
     place, _, scores = done.stdout.splitlines()[-1].partition(": ")
     name, value, low, _, high, *_ = re.split("[ (),]+", scores)
     assert (place, name, value) == (
-        "outputs/evaluate/grammar_tiny/shown-1",
-        "test/perplexity_word",
-        f"{perplexity:.5g}",
-    )
+        "outputs/evaluate/grammar_tiny/shown-1", "test/perplexity_word", f"{perplexity:.5g}",
+    )  # fmt: skip
     units = pd.read_csv(project.folder / place / "perplexity/units.csv").query("split == 'test'")
     error = stats.sem(units["nats"] - np.log(perplexity) * units["words"]) / units["words"].mean()
     assert [float(low), float(high)] == pytest.approx(

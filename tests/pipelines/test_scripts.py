@@ -33,17 +33,14 @@ def test_help(stage, bare_project):
         assert (f"\n{group}: " in groups) == (re.search(f"\n  - /?{group}: ", root) is not None)
 
 
-@pytest.mark.parametrize(
-    ("typed", "choices"),
-    [
-        ("mod", ["model=", "model."]), ("model=ls", ["model=lstm"]),
-        ("tokenizer=wordpiece_uncased", ["tokenizer=wordpiece_uncased", "tokenizer=wordpiece_uncased_30k"]),
-        ("rec", ["recipe=", "recompute="]),
-        ("recipe=transformer/gpt_sh", [f"recipe=transformer/gpt_shakespeare{end}" for end in ("", "_gpu")]),
-        ("recipe=transformer/gpt model.n_h", ["model.n_heads="]), ("debug=f", ["debug=fdr"]),
-        ("callbacks=device_stats callbacks.", ["callbacks.device_stats."]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("typed", "choices"), [
+    ("mod", ["model=", "model."]), ("model=ls", ["model=lstm"]),
+    ("tokenizer=wordpiece_uncased", ["tokenizer=wordpiece_uncased", "tokenizer=wordpiece_uncased_30k"]),
+    ("rec", ["recipe=", "recompute="]),
+    ("recipe=transformer/gpt_sh", [f"recipe=transformer/gpt_shakespeare{end}" for end in ("", "_gpu")]),
+    ("recipe=transformer/gpt model.n_h", ["model.n_heads="]), ("debug=f", ["debug=fdr"]),
+    ("callbacks=device_stats callbacks.", ["callbacks.device_stats."]),
+])  # fmt: skip
 def test_completion(typed, choices, bare_project):
     line = f"python pipelines/pretrain.py {typed}"
     query = {"COMP_LINE": line, "COMP_POINT": str(len(line))}

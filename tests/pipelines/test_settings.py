@@ -130,16 +130,13 @@ def test_a_name_that_is_no_folder_is_refused(stage, name, value, capsys, tmp_pat
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize(
-    ("command", "override"),
-    [
-        (LSTM, "budget=10min"), (LSTM, "clip_norm=null"), (LSTM, "+max_steps=3"), (LSTM, "trainer.precision=64-true"),
-        (LSTM, "+trainer.fast_dev_run=true"), (LSTM, "+optimizer.beta2=0.99"), (GPT, "schedule.warmup=1.4"),
-        (TASK, "examples=1e3"), (TASK, "finetuning.epochs=0.5"), (["tokenize", "corpus=grammar_tiny"], "workers=2"),
-        (LSTM, "+callbacks.mine._target_=lightning.pytorch.callbacks.ModelSummary"),
-        (LSTM, "+trainer.accumulate_grad_batches=2"), (["generate"], "prompts=[the old,3]"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("command", "override"), [
+    (LSTM, "budget=10min"), (LSTM, "clip_norm=null"), (LSTM, "+max_steps=3"), (LSTM, "trainer.precision=64-true"),
+    (LSTM, "+trainer.fast_dev_run=true"), (LSTM, "+optimizer.beta2=0.99"), (GPT, "schedule.warmup=1.4"),
+    (TASK, "examples=1e3"), (TASK, "finetuning.epochs=0.5"), (["tokenize", "corpus=grammar_tiny"], "workers=2"),
+    (LSTM, "+callbacks.mine._target_=lightning.pytorch.callbacks.ModelSummary"),
+    (LSTM, "+trainer.accumulate_grad_batches=2"), (["generate"], "prompts=[the old,3]"),
+])  # fmt: skip
 def test_a_setting_that_can_be(command, override):
     check(command, [override])
 

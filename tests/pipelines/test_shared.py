@@ -39,19 +39,15 @@ def long(*case):
     return pytest.param(*case, marks=pytest.mark.long)
 
 
-@pytest.mark.parametrize(
-    ("rounding", "case"),
-    [
-        (0, ["gpt", "evaluate", "benchmark=perplexity", "tokenizer=bpe"]),
-        (1e-6, ["bert", "evaluate", "benchmark=held_out", "tokenizer=word_marked"]),  # metrics of halves of a batch
-        long(0, ["gpt", "generate", "decoding=top_p", "n_prompts=9", "++decoding.batch_size=2"]),
-        long(0, ["gpt", "generate", "decoding=beam", "n_prompts=9", "++decoding.batch_size=2"]),
-        long(0, ["mixed", "evaluate", "benchmark=perplexity"]),
-        long(0, ["gpt", "evaluate", "benchmark=gradients", "tokenizer=bpe", *GRADIENTS]),
-        long(1e-6, ["rows", "evaluate", "benchmark=perplexity"]),  # fewer rows are multiplied at a time
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("rounding", "case"), [
+    (0, ["gpt", "evaluate", "benchmark=perplexity", "tokenizer=bpe"]),
+    (1e-6, ["bert", "evaluate", "benchmark=held_out", "tokenizer=word_marked"]),  # metrics of halves of a batch
+    long(0, ["gpt", "generate", "decoding=top_p", "n_prompts=9", "++decoding.batch_size=2"]),
+    long(0, ["gpt", "generate", "decoding=beam", "n_prompts=9", "++decoding.batch_size=2"]),
+    long(0, ["mixed", "evaluate", "benchmark=perplexity"]),
+    long(0, ["gpt", "evaluate", "benchmark=gradients", "tokenizer=bpe", *GRADIENTS]),
+    long(1e-6, ["rows", "evaluate", "benchmark=perplexity"]),  # fewer rows are multiplied at a time
+], ids=str)  # fmt: skip
 def test_two_processes_find_what_one_finds(own, rounding, case):
     one, two = (made(own, devices, *case) for devices in (1, 2))
     files = [each.relative_to(one) for each in sorted(one.rglob("*")) if each.is_file() and each.name not in RECORDS]

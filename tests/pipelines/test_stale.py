@@ -184,7 +184,6 @@ def own_corpus(folder: Path, size: int, form: str) -> None:
 @pytest.mark.parametrize(("size", "epochs"), [(1, 10), (180_000, 10), (1_000_000, 8), (1_800_000, 4), (5_000_000, 2),
                                               (8_000_000, 1), (10**12, 1)])  # fmt: skip
 def test_epochs_are_set_by_the_size_of_the_text(monkeypatch, tmp_path, size, epochs, form, capsys):
-    """For trained recipes of one epoch alone: the others have epochs of their own, and counted ones none."""
     monkeypatch.chdir(tmp_path)
     own_corpus(tmp_path / "mine", size, form)
     dvc_project.new("mine", ["corpus=mine", "systems=kn5,lstm,awd_lstm,gpt_rotary", "seeds=3"])
@@ -232,19 +231,16 @@ ADOPTED = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("recipe", "settings"),
-    [
-        ("recurrent/lstm", {"optimizer.lr": 0.5}),
-        ("recurrent/lstm", {"optimizer.lr": 0.5, "model.dropout": 0.5}),
-        ("transformer/gpt", {"model.n_layers": 1}),  # which gpt_rotary sets itself
-        ("transformer/gpt", {"model.d_model": 64, "clip_norm": None}),
-        ("transformer/gpt", {"finetuning.lr": 0.5}),
-        ("transformer/gpt_rotary", {"finetuning.pooling": "last"}),
-        ("counted/kn5", {"model.order": 4}),
-        ("counted/kn3", {"model.order": 4}),
-    ],
-)
+@pytest.mark.parametrize(("recipe", "settings"), [
+    ("recurrent/lstm", {"optimizer.lr": 0.5}),
+    ("recurrent/lstm", {"optimizer.lr": 0.5, "model.dropout": 0.5}),
+    ("transformer/gpt", {"model.n_layers": 1}),  # which gpt_rotary sets itself
+    ("transformer/gpt", {"model.d_model": 64, "clip_norm": None}),
+    ("transformer/gpt", {"finetuning.lr": 0.5}),
+    ("transformer/gpt_rotary", {"finetuning.pooling": "last"}),
+    ("counted/kn5", {"model.order": 4}),
+    ("counted/kn3", {"model.order": 4}),
+])  # fmt: skip
 def test_the_cells_that_an_adopted_setting_makes_stale_are_those_whose_plans_change(
     copied, monkeypatch, recipe, settings
 ):

@@ -33,17 +33,12 @@ def test_a_test_sets_labels_stand_by_their_index_as_the_task_names_them(cells):
         assert archive.read("RTE.tsv").decode() == expected
 
 
-@pytest.mark.parametrize(
-    ("tests", "message"),
-    [
-        (
-            ["RTE", "--test", "SST-2"],
-            "outputs/finetune/glue/sst2-bilstm-2 and outputs/from_scratch/glue/sst2-bilstm-2 do not exist; run python ",
-        ),
-        (["STS-B"], "task stsb has no split test; add it as files.test in conf/task/stsb.yaml"),
-        (["AX"], "--test AX is not a test set of GLUE; write one of CoLA, SST-2"),
-    ],
-)
+@pytest.mark.parametrize(("tests", "message"), [
+    (["RTE", "--test", "SST-2"],
+     "outputs/finetune/glue/sst2-bilstm-2 and outputs/from_scratch/glue/sst2-bilstm-2 do not exist; run python "),
+    (["STS-B"], "task stsb has no split test; add it as files.test in conf/task/stsb.yaml"),
+    (["AX"], "--test AX is not a test set of GLUE; write one of CoLA, SST-2"),
+])  # fmt: skip
 def test_what_is_missing_is_said_in_one_line(cells, tests, message):
     assert message in cells.refuse(*SUBMIT, *tests, RETABLE_DATA="data")
 

@@ -93,13 +93,10 @@ def test_the_metric_of_a_sweep_is_that_of_each_job(sweep):
         return SimpleNamespace(code=code, cell="x-1", metrics={name.replace("_", "/"): 1.0 for name in metrics})
 
     assert sweep.metric_of([job(1), job(0, validation_los=1), job(None)]) == "validation/los"
-    for names, advice in (
-        ({"validation_loss": 1, "steps": 1}, "write validation/loss"),
-        ({}, "sweep the stage evaluate"),
-    ):
-        with pytest.raises(
-            UsageError, match=f"^hydra.sweeper.metric=validation/los: x-1 does not have this metric; {advice}$"
-        ):
+    said = "^hydra.sweeper.metric=validation/los: x-1 does not have this metric; "
+    losses = {"validation_loss": 1, "steps": 1}
+    for names, advice in ((losses, "write validation/loss"), ({}, "sweep the stage evaluate")):
+        with pytest.raises(UsageError, match=f"{said}{advice}$"):
             sweep.metric_of([job(0, validation_los=1), job(0, **names)])
 
 
@@ -149,23 +146,20 @@ def test_a_job_that_fails_is_reported_and_the_others_run(sweeping):
     assert ledger(sweeping)["state"].tolist() == ["complete", "failed"] and len(cells(sweeping)) == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["model.d_model=8,0"], "job 1, "),
-        (["recipe=recurrent/lstm,recurrent/lstn"], "recurrent/lstm"),
-        (["model.d_model=8", "optimizer.lr=1e-3,1e-3"], "jobs 0 and 1 are the same"),
-        (["optimizer.lr=interval(1e-3,1e-2)"], "hydra/sweeper=optuna"),
-        (["seed=1,2", "hydra/launcher=basic"], "leave it out"),
-        (["seed=1,2", "hydra.launcher.n_jobs=0"], "write 1 or more"),
-        (["seed=1,2", "hydra.sweeper.direction=up"], "minimize or maximize"),
-        (["seed=1,2", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=0"], "write 1 or more"),
-        (["hydra/sweeper=optuna"], "no setting has several values"),
-        (["hydra/sweeper=optuna", "optimizer.lr=interval(1e-2,1e-3)"], "is not valid; write the lower end first"),
-        (["hydra/sweeper=optuna", "model.d_model=range(0,9)"], "model.d_model=0"),
-        (["hydra/sweeper=optuna", "seed=1,2", "hydra.sweeper.storage=nowhere://x"], "hydra.sweeper.storage=nowhere"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (["model.d_model=8,0"], "job 1, "),
+    (["recipe=recurrent/lstm,recurrent/lstn"], "recurrent/lstm"),
+    (["model.d_model=8", "optimizer.lr=1e-3,1e-3"], "jobs 0 and 1 are the same"),
+    (["optimizer.lr=interval(1e-3,1e-2)"], "hydra/sweeper=optuna"),
+    (["seed=1,2", "hydra/launcher=basic"], "leave it out"),
+    (["seed=1,2", "hydra.launcher.n_jobs=0"], "write 1 or more"),
+    (["seed=1,2", "hydra.sweeper.direction=up"], "minimize or maximize"),
+    (["seed=1,2", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=0"], "write 1 or more"),
+    (["hydra/sweeper=optuna"], "no setting has several values"),
+    (["hydra/sweeper=optuna", "optimizer.lr=interval(1e-2,1e-3)"], "is not valid; write the lower end first"),
+    (["hydra/sweeper=optuna", "model.d_model=range(0,9)"], "model.d_model=0"),
+    (["hydra/sweeper=optuna", "seed=1,2", "hydra.sweeper.storage=nowhere://x"], "hydra.sweeper.storage=nowhere"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused_before_the_first_job(sweeping, words, message):
     assert message in refused(sweeping, "corpus=grammar_tiny", *words)
 
@@ -209,7 +203,6 @@ def test_what_a_killed_worker_left_is_gone_on_with_and_what_failed_tried_again(s
 
 
 def test_a_trial_that_another_worker_has_told_of_meanwhile_is_not_run_again(tmp_path):
-    """Between the list of those that run and the claim on one."""
     study = optuna.create_study(storage=f"sqlite:///{tmp_path / 'trials.db'}", study_name="rates")
     told, left = study.ask(), study.ask()
     search = Search.__new__(Search)
@@ -379,19 +372,16 @@ def test_what_fails_in_one_thread_ends_them_all():
         in_parallel(work, range(3), 2)
 
 
-@pytest.mark.parametrize(
-    ("said", "drawn"),
-    [
-        ("lr=interval(1e-3,1e-1)", optuna.distributions.FloatDistribution(1e-3, 1e-1)),
-        ("lr=tag(log,interval(1e-3,1e-1))", optuna.distributions.FloatDistribution(1e-3, 1e-1, log=True)),
-        ("n=int(interval(1,8))", optuna.distributions.IntDistribution(1, 8)),
-        ("n=tag(log,int(interval(1,8)))", optuna.distributions.IntDistribution(1, 8, log=True)),
-        ("n=range(1,8,2)", optuna.distributions.IntDistribution(1, 7, step=2)),
-        ("p=range(0.0,0.5,0.25)", optuna.distributions.FloatDistribution(0.0, 0.25, step=0.25)),
-        ("n=64,128", optuna.distributions.CategoricalDistribution(["64", "128"])),
-        ("n=choice(a,b)", optuna.distributions.CategoricalDistribution(["a", "b"])),
-    ],
-)
+@pytest.mark.parametrize(("said", "drawn"), [
+    ("lr=interval(1e-3,1e-1)", optuna.distributions.FloatDistribution(1e-3, 1e-1)),
+    ("lr=tag(log,interval(1e-3,1e-1))", optuna.distributions.FloatDistribution(1e-3, 1e-1, log=True)),
+    ("n=int(interval(1,8))", optuna.distributions.IntDistribution(1, 8)),
+    ("n=tag(log,int(interval(1,8)))", optuna.distributions.IntDistribution(1, 8, log=True)),
+    ("n=range(1,8,2)", optuna.distributions.IntDistribution(1, 7, step=2)),
+    ("p=range(0.0,0.5,0.25)", optuna.distributions.FloatDistribution(0.0, 0.25, step=0.25)),
+    ("n=64,128", optuna.distributions.CategoricalDistribution(["64", "128"])),
+    ("n=choice(a,b)", optuna.distributions.CategoricalDistribution(["a", "b"])),
+])  # fmt: skip
 def test_what_hydra_calls_a_sweep_is_a_distribution(said, drawn):
     (override,) = OverridesParser.create().parse_overrides([said])
     assert distribution(override) == drawn
@@ -415,6 +405,7 @@ def test_the_ends_of_a_space():
 
 
 FACTS = {"state": "complete", "step": None, "seconds": 1.0, "cell": "x"}
+OF_LSTM = ["corpus=grammar_tiny", "recipe=recurrent/lstm"]
 
 
 @pytest.fixture
@@ -462,61 +453,46 @@ def test_the_winner_changes_one_recipe(own, capsys):
     assert not printed.err.strip() and "had them already" in printed.out
 
 
-def adoptable(**settings: list) -> None:
-    """A sweep of recurrent/lstm, whose second trial is the best."""
-    facts = {"state": "complete", "step": None, "seconds": 1.0, "cell": "x"}
-    rows = [
-        {"trial": i, "value": 2.0 - i, **facts, **{name: said[i] for name, said in settings.items()}} for i in (0, 1)
-    ]
-    launcher = SimpleNamespace(folder=Path("multirun/pretrain/rates"), stage="pretrain", recipe="recurrent/lstm",
-                               said=["corpus=grammar_tiny", "recipe=recurrent/lstm"])  # fmt: skip
-    leave(launcher, rows, "validation/loss", True)
-
-
 def test_the_stale_cells_of_the_studies_are_printed(own, capsys):
     systems = [{"of": ["lstm", "kn3"], "seeds": 2}, {"of": "lstm", "as": "fixed", "set": {"optimizer.lr": 0.1}}]
-    said = {"corpus": "grammar_tiny", "systems": systems, "benchmarks": {"perplexity": "all"}}
-    (own.parents[2] / "study.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
-    adoptable(**{"optimizer.lr": [0.1, 0.0123]})
-    adopt("multirun/pretrain/rates", dry_run=True)
+    study = {"corpus": "grammar_tiny", "systems": systems, "benchmarks": {"perplexity": "all"}}
+    (own.parents[2] / "study.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
+    place = swept(OF_LSTM, {"value": 2.0, "optimizer.lr": 0.1}, {"value": 1.0, "optimizer.lr": 0.0123})
+    capsys.readouterr()
+    adopt(place, dry_run=True)
     places = ", ".join(f"pretrain/grammar_tiny/lstm-{seed}" for seed in (1, 2))
-    study = own.parents[2].name
-    printed = capsys.readouterr().out
-    assert printed.endswith(f"2 cells would become stale, and the cells that read them:\n  {study}: {places}\n"), (
-        printed
-    )
-    adopt("multirun/pretrain/rates")
-    assert f"2 cells are now stale, and the cells that read them:\n  {study}: {places}\n" in capsys.readouterr().out
-    adopt("multirun/pretrain/rates")
+    listed = f"stale, and the cells that read them:\n  {own.parents[2].name}: {places}\n"
+    assert capsys.readouterr().out.endswith(f"2 cells would become {listed}")
+    adopt(place)
+    assert f"2 cells are now {listed}" in capsys.readouterr().out
+    adopt(place)
     assert "stale" not in capsys.readouterr().out
 
 
 def test_the_winner_makes_a_recipe_of_its_own(own, capsys):
     """It composes to the one that was swept, with the settings; no file that was there changes."""
-    adoptable(**{"optimizer.lr": [0.1, 0.0123], "model.d_model": [64, 96]})
+    best = {"value": 1.0, "optimizer.lr": 0.0123, "model.d_model": 96}
+    place = swept(OF_LSTM, {"value": 2.0, "optimizer.lr": 0.1, "model.d_model": 64}, best)
     before = {path: path.read_bytes() for path in own.parents[1].rglob("*.yaml")}
-    adopt("multirun/pretrain/rates", dry_run=True, new="lstm_tuned")
+    adopt(place, dry_run=True, new="lstm_tuned")
     assert not (own / "lstm_tuned.yaml").exists()
-    adopt("multirun/pretrain/rates", new="lstm_tuned")
+    adopt(place, new="lstm_tuned")
     printed = capsys.readouterr().out
     assert "conf/recipe/recurrent/lstm_tuned.yaml has these settings now\n" in printed and "stale" not in printed
     assert {path: path.read_bytes() for path in before} == before
-    tuned, swept = (Conf(CONF, own.parents[1]).recipe(name) for name in ("lstm_tuned", "lstm"))
-    assert flat(tuned) == {**flat(swept), "optimizer.lr": 0.0123, "model.d_model": 96}
+    tuned, plain = (Conf(CONF, own.parents[1]).recipe(name) for name in ("lstm_tuned", "lstm"))
+    assert flat(tuned) == {**flat(plain), "optimizer.lr": 0.0123, "model.d_model": 96}
     for name, message in (("lstm", "recipe recurrent/lstm has this name"), ("../x", "letters, digits")):
         with pytest.raises(UsageError, match=message):
-            adopt("multirun/pretrain/rates", new=name)
+            adopt(place, new=name)
 
 
 def test_the_winner_says_null_and_whole_numbers_as_they_were_drawn(own):
-    """Of recipes that were swept, too; a trial that still runs has no settings yet; and what was swept with a plus."""
     settings = {"recipe": "recurrent/gru", "clip_norm": "null", "model.d_model": 96}
     said = ["corpus=grammar_tiny", "recipe=recurrent/lstm,recurrent/gru", "clip_norm=null,1.0", "model.d_model=64,96"]
     rows = (
-        {"value": 2.0, **settings, "clip_norm": "1.0"},
-        {"value": 1.5, **settings},
-        {"value": None, "state": "running"},
-    )
+        {"value": 2.0, **settings, "clip_norm": "1.0"}, {"value": 1.5, **settings}, {"value": None, "state": "running"},
+    )  # fmt: skip
     adopt(swept(said, *rows, recipe=""))
     recipe = (own / "gru.yaml").read_text()
     assert yaml.safe_load(recipe)["clip_norm"] is None and yaml.safe_load(recipe)["model"]["d_model"] == 96
@@ -544,22 +520,19 @@ HEAD = "trial,state,value,step,seconds,cell,metric,direction"
 ADOPT_AND_SHOW = (adopt, lambda place: show([place]))
 
 
-@pytest.mark.parametrize(
-    ("text", "uses", "message"),
-    [
-        (b"\xff\xfe", ADOPT_AND_SHOW, "trials.csv cannot be read"),
-        (b"", ADOPT_AND_SHOW, "trials.csv cannot be read"),
-        (b"trial,state\n0,complete\n", ADOPT_AND_SHOW,
-         "trials.csv has no value, step, seconds, cell, metric, direction; run"),
-        (f"{HEAD}\n".encode(), ADOPT_AND_SHOW, "trials.csv has no row; run the sweep again"),
-        (f"{HEAD}\n0,complete,x,,1,x,loss,minimize\n".encode(), ADOPT_AND_SHOW, "cannot be read"),
-        *((f"{HEAD},{column}\n0,{state},1.0,,1,x,validation/loss,minimize,1\n".encode(), (adopt,), message)
-          for column, state, message in (
-            ("seed", "complete", "seed is not a setting of a recipe"),
-            ("tokenizer", "complete", "tokenizer is not a setting of a recipe"),
-            ("recipe", "complete", "swept no setting of a recipe"), ("optimizer.lr", "failed", "no trial of"))),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "uses", "message"), [
+    (b"\xff\xfe", ADOPT_AND_SHOW, "trials.csv cannot be read"),
+    (b"", ADOPT_AND_SHOW, "trials.csv cannot be read"),
+    (b"trial,state\n0,complete\n", ADOPT_AND_SHOW,
+     "trials.csv has no value, step, seconds, cell, metric, direction; run"),
+    (f"{HEAD}\n".encode(), ADOPT_AND_SHOW, "trials.csv has no row; run the sweep again"),
+    (f"{HEAD}\n0,complete,x,,1,x,loss,minimize\n".encode(), ADOPT_AND_SHOW, "cannot be read"),
+    *((f"{HEAD},{column}\n0,{state},1.0,,1,x,validation/loss,minimize,1\n".encode(), (adopt,), message)
+      for column, state, message in (
+        ("seed", "complete", "seed is not a setting of a recipe"),
+        ("tokenizer", "complete", "tokenizer is not a setting of a recipe"),
+        ("recipe", "complete", "swept no setting of a recipe"), ("optimizer.lr", "failed", "no trial of"))),
+])  # fmt: skip
 def test_what_can_not_be_adopted_or_shown_is_told(tmp_path, monkeypatch, text, uses, message):
     monkeypatch.chdir(tmp_path)
     (sweep := tmp_path / "multirun/pretrain/x").mkdir(parents=True)

@@ -94,14 +94,11 @@ PLAIN = word.train(LINES)
 PIECES = wordpiece.train(LINES, vocab_size=40, lowercase=True, alphabet=30)  # which drops a line's end
 
 
-@pytest.mark.parametrize(
-    ("models", "tokenizer", "ends"),
-    [
-        (("gpt", "bilstm", "bilstm_elmo", "t5_toy_encoder"), PLAIN, ("<eos>", "<eos>")),
-        (("gpt",), PIECES, ("[SEP]", "[SEP]")),
-        (("bert", "electra"), MARKED, ("[CLS]", "[SEP]")),
-    ],
-)
+@pytest.mark.parametrize(("models", "tokenizer", "ends"), [
+    (("gpt", "bilstm", "bilstm_elmo", "t5_toy_encoder"), PLAIN, ("<eos>", "<eos>")),
+    (("gpt",), PIECES, ("[SEP]", "[SEP]")),
+    (("bert", "electra"), MARKED, ("[CLS]", "[SEP]")),
+])  # fmt: skip
 def test_a_sentence_stands_between_the_ends_of_lines_or_marks(models, tokenizer, ends):
     for model in models:
         found = ends_of_sequences(finetuned(model, tokenizer), tokenizer)
@@ -116,16 +113,13 @@ LEFT_TO_RIGHT = ["<eos> the cat sees [SEP] it sees <eos>", "<eos> it sees [SEP] 
 IN_SEGMENTS = ["[CLS] the cat sees [SEP] it sees [SEP]", "0 0 0 0 0 1 1 1"]
 
 
-@pytest.mark.parametrize(
-    ("model", "tokenizer", "symmetric", "expected"),
-    [
-        *((model, MARKED, symmetric, SEPARATE) for symmetric in (False, True)
-          for model in ("bag_of_words", "deep_averaging", "bilstm", "bilstm_elmo", "t5_toy_encoder")),
-        *((model, MARKED, symmetric, IN_SEGMENTS) for symmetric in (False, True) for model in ("bert", "electra")),
-        ("gpt", MARKED, False, LEFT_TO_RIGHT[:1]), ("gpt", MARKED, True, LEFT_TO_RIGHT),  # in both orders
-        ("gpt", PLAIN, False, ["<eos> the cat sees <eos> it sees <eos>"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("model", "tokenizer", "symmetric", "expected"), [
+    *((model, MARKED, symmetric, SEPARATE) for symmetric in (False, True)
+      for model in ("bag_of_words", "deep_averaging", "bilstm", "bilstm_elmo", "t5_toy_encoder")),
+    *((model, MARKED, symmetric, IN_SEGMENTS) for symmetric in (False, True) for model in ("bert", "electra")),
+    ("gpt", MARKED, False, LEFT_TO_RIGHT[:1]), ("gpt", MARKED, True, LEFT_TO_RIGHT),  # in both orders
+    ("gpt", PLAIN, False, ["<eos> the cat sees <eos> it sees <eos>"]),
+])  # fmt: skip
 def test_a_pair_is_read_as_the_model_reads_pairs(model, tokenizer, symmetric, expected):
     inputs = pack(finetuned(model, tokenizer), tokenizer, PAIR, symmetric)
     parts = [inputs.sequences[0], *([] if inputs.others is None else [inputs.others[0]])]
@@ -218,14 +212,11 @@ def test_the_encoder_is_that_of_the_t5s_of_the_ablations():
     assert encoder == OmegaConf.merge(pretrained, {"_target_": encoder._target_})
 
 
-@pytest.mark.parametrize(
-    ("name", "baseline", "elmo"),
-    [
-        ("bilstm_elmo", "bilstm", "elmo"), ("bilstm_elmo_glue", "bilstm_glue", "elmo_glue"),
-        ("elmo_tagger", "bilstm_tagger", "elmo"), ("few_tags_elmo", "few_tags", "elmo_1x128"),
-        ("elmo_role_labeller", "role_labeller", "elmo"), ("bilstm_attention", "bilstm_glue", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "baseline", "elmo"), [
+    ("bilstm_elmo", "bilstm", "elmo"), ("bilstm_elmo_glue", "bilstm_glue", "elmo_glue"),
+    ("elmo_tagger", "bilstm_tagger", "elmo"), ("few_tags_elmo", "few_tags", "elmo_1x128"),
+    ("elmo_role_labeller", "role_labeller", "elmo"), ("bilstm_attention", "bilstm_glue", None),
+])  # fmt: skip
 def test_a_recipe_is_its_baseline_with_one_thing_changed(name, baseline, elmo):
     """An ELMo as it was pretrained, frozen, or attention."""
     changed, plain = (composed("finetune", each, "task=sentiment") for each in (name, baseline))
@@ -243,27 +234,24 @@ def test_glues_recipes_have_one_width():
     assert (cfg.max_steps, cfg.patience, cfg.d_hidden, cfg.pooling) == (1200, 3, 512, None)
 
 
-@pytest.mark.parametrize(
-    ("task", "model", "said"),
-    [
-        ("sentiment", "elmo", "ELMo gives features to a task's model; take recipe=encoders/bilstm_elmo with init="),
-        ("sentiment", "bidaf", "BiDAF is not a sentence encoder; take recipe=encoders/bilstm or bert/bert"),
-        ("sentiment", "bilstm_attention", "BiLSTMAttention reads pairs of sentences; take recipe=encoders/bilstm"),
-        ("conll2000_chunking", "cnn", "ConvolutionalEncoder has no state for each token to be tagged by; take recipe="),
-        ("conll2000_chunking", "t5_text", "T5 writes text, and has no state to be tagged by; take recipe="),
-        ("conll2000_chunking", "bag_of_words", "BagOfWords has no state for each token to be tagged by; take recipe="),
-        ("conll2012_roles", "bilstm_crf", "has no predicate input; write recipe=taggers/role_labeller"),
-        ("squad", "cnn", "ConvolutionalEncoder has no state for each token to find an answer by; take recipe="),
-        ("squad", "role_labeller", "the task has no predicates, but the model needs them "),
-        ("sentiment", "role_labeller", "the task has no predicates, but the model needs them "),
-        ("swag", "role_labeller", "the task has no predicates, but the model needs them "),
-        ("swag", "t5_text", "T5 writes text, and has no state to predict a label from; take recipe="),
-        ("trec", "bidaf", "BiDAF is not a sentence encoder; take recipe=encoders/bilstm or bert/bert"),
-        ("rte", "mention_ranker", "MentionRanker is not a sentence encoder; take recipe="),
-        ("conll2003_ner", "bag_of_words", "BagOfWords has no state for each token to be tagged by; take recipe="),
-        ("conll2012", "bert", "BERT does not rank the antecedents of spans; take recipe=coreference/mention_ranker"),
-    ],
-)
+@pytest.mark.parametrize(("task", "model", "said"), [
+    ("sentiment", "elmo", "ELMo gives features to a task's model; take recipe=encoders/bilstm_elmo with init="),
+    ("sentiment", "bidaf", "BiDAF is not a sentence encoder; take recipe=encoders/bilstm or bert/bert"),
+    ("sentiment", "bilstm_attention", "BiLSTMAttention reads pairs of sentences; take recipe=encoders/bilstm"),
+    ("conll2000_chunking", "cnn", "ConvolutionalEncoder has no state for each token to be tagged by; take recipe="),
+    ("conll2000_chunking", "t5_text", "T5 writes text, and has no state to be tagged by; take recipe="),
+    ("conll2000_chunking", "bag_of_words", "BagOfWords has no state for each token to be tagged by; take recipe="),
+    ("conll2012_roles", "bilstm_crf", "has no predicate input; write recipe=taggers/role_labeller"),
+    ("squad", "cnn", "ConvolutionalEncoder has no state for each token to find an answer by; take recipe="),
+    ("squad", "role_labeller", "the task has no predicates, but the model needs them "),
+    ("sentiment", "role_labeller", "the task has no predicates, but the model needs them "),
+    ("swag", "role_labeller", "the task has no predicates, but the model needs them "),
+    ("swag", "t5_text", "T5 writes text, and has no state to predict a label from; take recipe="),
+    ("trec", "bidaf", "BiDAF is not a sentence encoder; take recipe=encoders/bilstm or bert/bert"),
+    ("rte", "mention_ranker", "MentionRanker is not a sentence encoder; take recipe="),
+    ("conll2003_ner", "bag_of_words", "BagOfWords has no state for each token to be tagged by; take recipe="),
+    ("conll2012", "bert", "BERT does not rank the antecedents of spans; take recipe=coreference/mention_ranker"),
+])  # fmt: skip
 def test_a_model_that_can_not_do_a_task_is_refused_before_its_data_are_read(task, model, said):
     cfg = composed("finetune", model, f"task={task}")
     cfg.merge_with({"task_name": task, "text": "none"})

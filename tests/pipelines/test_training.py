@@ -71,7 +71,5 @@ def test_a_budget_of_what_is_not_counted_is_refused(cost, monkeypatch, tmp_path)
     monkeypatch.setattr(training, "training_cost", lambda *_: cost)
     cfg = OmegaConf.merge(CFG, {"budget": "1e9flops"})
     record = RunFolder(tmp_path, tmp_path, lambda points: None)
-    with pytest.raises(
-        UsageError, match=r"^budget=1e9flops: flops are not counted in this training; write \+\+max_steps"
-    ):
+    with pytest.raises(UsageError, match=r"^budget=1e9flops: flops are not counted in this training; write"):
         training.train(cfg, record, nn.Linear(2, 2), Batches(), validation=None)

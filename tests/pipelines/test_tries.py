@@ -98,7 +98,6 @@ def test_a_place_that_no_study_has_is_free(tracked):
 
 
 def test_what_dvc_runs_goes_where_dvc_expects_it(tracked):
-    """As in `dvc exp run -S`, which changes a configuration first."""
     cell = CELLS["from_scratch"]
     run(tracked, cell, "epochs=2", DVC_STAGE=cell.stage)
     made = yaml.safe_load((tracked.folder / "outputs" / cell.place / "config.yaml").read_text())
@@ -137,7 +136,6 @@ def test_jobs_of_a_multirun_that_are_debugged_are_cells_of_their_own(tracked):
 
 
 def test_a_try_is_read_by_its_name(tracked):
-    """By what measures, writes, mixes and begins with a cell."""
     run(tracked, CELLS["pretrain"], "optimizer.lr=0.02")
     name = "grammar_tiny/small-1+optimizer.lr-0.02"
     tracked.succeed("evaluate", "corpus=grammar_tiny", f"cell={name}")

@@ -201,39 +201,31 @@ def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, 
         assert (tmp_path / "one.svg").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["translate", f"{RNN}-1", "the zebra saw the yak"], f"{RNN}-1: unknown words zebra, saw, yak; use"),
-        (["translate", f"{RNN}-1", " "], "one of the texts is empty; leave it out"),
-        (["translate", "elman-1", "the"], "elman-1 cannot translate; it can perplexity, score"),
-        (["translate", "writing_blind-1", "the", "--attention", "a.svg"], "has no attention to the source"),
-        (["translate", f"{RNN}-1", "the", "--attention", "a.png"], "--attention a.png must end in .svg; write a.svg"),
-        (["translate", f"{RNN}-1", "the", "--attention", "none/a.svg"], "folder none does not exist; make it first"),
-        (["generate", "elman-1", "--temperature", "0.5"], "--strategy greedy does not use --temperature; write"),
-        (["generate", "elman-1", "--strategy", "beam", "--top-k", "5"],
-         "--strategy beam does not use --top-k; write --strategy sample or contrastive"),
-        (["generate", "elman-1", "--label", "positive"], "--label positive needs a discriminator; add"),
-        (["generate", "elman-1", "--discriminator", STEERING], "the discriminator has no label=; write"),
-        (["generate", "elman-1", "--discriminator", "sentiment-bilstm-1", "--label", "positive"],
-         "sentiment-bilstm-1 can't classify the beginning of a text; train a system that can, as in"),
-    ],
-    ids=lambda part: " ".join(part[:2]) if isinstance(part, list) else "",
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["translate", f"{RNN}-1", "the zebra saw the yak"], f"{RNN}-1: unknown words zebra, saw, yak; use"),
+    (["translate", f"{RNN}-1", " "], "one of the texts is empty; leave it out"),
+    (["translate", "elman-1", "the"], "elman-1 cannot translate; it can perplexity, score"),
+    (["translate", "writing_blind-1", "the", "--attention", "a.svg"], "has no attention to the source"),
+    (["translate", f"{RNN}-1", "the", "--attention", "a.png"], "--attention a.png must end in .svg; write a.svg"),
+    (["translate", f"{RNN}-1", "the", "--attention", "none/a.svg"], "folder none does not exist; make it first"),
+    (["generate", "elman-1", "--temperature", "0.5"], "--strategy greedy does not use --temperature; write"),
+    (["generate", "elman-1", "--strategy", "beam", "--top-k", "5"],
+     "--strategy beam does not use --top-k; write --strategy sample or contrastive"),
+    (["generate", "elman-1", "--label", "positive"], "--label positive needs a discriminator; add"),
+    (["generate", "elman-1", "--discriminator", STEERING], "the discriminator has no label=; write"),
+    (["generate", "elman-1", "--discriminator", "sentiment-bilstm-1", "--label", "positive"],
+     "sentiment-bilstm-1 can't classify the beginning of a text; train a system that can, as in"),
+], ids=lambda part: " ".join(part[:2]) if isinstance(part, list) else "")  # fmt: skip
 def test_a_mistake_is_one_line(command, arguments, said):
     assert said in command(*arguments, code=2)
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (["stage=from_scratch", f"cell={STEERING.partition('/')[2]}"], "writes no texts; use a translator"),
-        (["cell=grammar_tiny/writing_t5-1", "decoding=fudge", f"decoding.discriminator.cell={STEERING}"],
-         "has a different tokenizer from the language model; train it with"),
-        (["cell=grammar_tiny/elman-1", "decoding=fudge", "decoding.discriminator.cell=none-1"], "none-1 is no"),
-    ],
-    ids=["a classifier", "other tokens", "no cell"],
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "said"), [
+    (["stage=from_scratch", f"cell={STEERING.partition('/')[2]}"], "writes no texts; use a translator"),
+    (["cell=grammar_tiny/writing_t5-1", "decoding=fudge", f"decoding.discriminator.cell={STEERING}"],
+     "has a different tokenizer from the language model; train it with"),
+    (["cell=grammar_tiny/elman-1", "decoding=fudge", "decoding.discriminator.cell=none-1"], "none-1 is no"),
+], ids=["a classifier", "other tokens", "no cell"])  # fmt: skip
 def test_a_mistake_of_the_stage_is_one_line(writers, settings, said):
     assert said in writers.refuse("generate", *settings, "prompts=['']")
 

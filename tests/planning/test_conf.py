@@ -47,29 +47,20 @@ def test_what_a_recipe_sets_itself_of_those_that_it_inherits_from(tmp_path):
                 path.write_text(text.replace(f"{key}: {value}", f"{key}: edited"), encoding="utf-8")
                 assert (Conf(tmp_path).recipe(recipe) == before) == (name in found[parent]), (recipe, parent, name)
             path.write_text(text, encoding="utf-8")
-    assert Conf(tmp_path).replaced("newest") == {
-        "x/newer": ["epochs"],
-        "x/old": ["model.d", "model.f", "model.g.h"],
-    }
+    found = Conf(tmp_path).replaced("newest")
+    assert found == {"x/newer": ["epochs"], "x/old": ["model.d", "model.f", "model.g.h"]}
 
 
-@pytest.mark.parametrize(
-    ("group", "name", "said"),
-    [
-        ("corpus", "gramar_tiny", "unknown corpus 'gramar_tiny'; write grammar_tiny"),
-        ("corpus", "PTB", "unknown corpus 'PTB'; write ptb"),
-        ("corpus", "toy", "unknown corpus 'toy'; write grammar_toy or grammar_toy_3m"),
-        (
-            "corpus",
-            "conll",
-            r"unknown corpus 'conll' \(conll2000_chunking is a task\); write \w+, \w+, \w+ or another one",
-        ),
-        ("corpus", "conll2000", r"unknown corpus 'conll2000' \(conll2000_chunking is a task\); write "),
-        ("corpus", "zzz", r"unknown corpus 'zzz'; write \w+, \w+, \w+ or another one of \d+ in conf/corpus$"),
-        ("recipe", "lstn", "unknown recipe 'lstn'; write lstm"),
-        ("scorer", "zzz", "unknown scorer 'zzz'; write one of carried, sliding_window"),
-    ],
-)
+@pytest.mark.parametrize(("group", "name", "said"), [
+    ("corpus", "gramar_tiny", "unknown corpus 'gramar_tiny'; write grammar_tiny"),
+    ("corpus", "PTB", "unknown corpus 'PTB'; write ptb"),
+    ("corpus", "toy", "unknown corpus 'toy'; write grammar_toy or grammar_toy_3m"),
+    ("corpus", "conll", r"unknown corpus 'conll' \(conll2000_chunking is a task\); write \w+, \w+, \w+ or another one"),
+    ("corpus", "conll2000", r"unknown corpus 'conll2000' \(conll2000_chunking is a task\); write "),
+    ("corpus", "zzz", r"unknown corpus 'zzz'; write \w+, \w+, \w+ or another one of \d+ in conf/corpus$"),
+    ("recipe", "lstn", "unknown recipe 'lstn'; write lstm"),
+    ("scorer", "zzz", "unknown scorer 'zzz'; write one of carried, sliding_window"),
+])  # fmt: skip
 def test_a_name_that_a_group_lacks_has_a_name_to_write_instead(group, name, said):
     """One that exists, in a line that can be read."""
     conf = Conf(CONF)
@@ -117,24 +108,13 @@ def test_a_table_comes_after_the_one_that_it_names(tmp_path):
     assert found["b"] == {"title": "b"}
 
 
-@pytest.mark.parametrize(
-    ("files", "ask", "said"),
-    [
-        (
-            ["recipe/mine/gpt", "recipe/transformer/gpt"],
-            lambda conf: None,
-            r"mine/gpt\.yaml and .*/gpt\.yaml are recipes",
-        ),
-        (["task/mine"], lambda conf: conf.read("task", "mine"), r"mine\.yaml, defaults: /task_type/sentence"),
-        (
-            [],
-            lambda conf: conf.class_attribute("own_mistake.Own", "requires"),
-            r"own_mistake\.py cannot be read: invalid",
-        ),
-        (["table/a"], Conf.tables, "unknown table 'b'"),
-        (["table/a", "table/b"], Conf.tables, "the `after` of a, b"),
-    ],
-)
+@pytest.mark.parametrize(("files", "ask", "said"), [
+    (["recipe/mine/gpt", "recipe/transformer/gpt"], lambda conf: None, r"mine/gpt\.yaml and .*/gpt\.yaml are recipes"),
+    (["task/mine"], lambda conf: conf.read("task", "mine"), r"mine\.yaml, defaults: /task_type/sentence"),
+    ([], lambda conf: conf.class_attribute("own_mistake.Own", "requires"), r"own_mistake\.py cannot be read: invalid"),
+    (["table/a"], Conf.tables, "unknown table 'b'"),
+    (["table/a", "table/b"], Conf.tables, "the `after` of a, b"),
+])  # fmt: skip
 def test_files_that_do_not_fit_are_named(tmp_path, monkeypatch, files, ask, said):
     text = {"recipe": "stage: pretrain\n", "task": "defaults: [/task_type/sentence, _self_]\n"}
     after = {"table/a": "title: a\nafter: b\n", "table/b": "title: b\nafter: a\n"}

@@ -120,14 +120,11 @@ def test_what_is_alike_with_a_margin_is_taken():
     assert expand(CONF, "mine", STUDY | {"ablations": {"pairs": ALIKE | {"margin": 0.5}}})
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        (b"a: [1", "not valid YAML"),
-        (b"\xff\xfe", "not valid YAML"), (b"- a", "write one `key: value` per line"), (b"{[]: 1}", "not valid YAML"),
-        (b"a: 1\nb: {c: 1, c: 2}\n", "c occurs twice"), (b"a: 1\nb: 2\na: 3\n", "a occurs twice"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "named"), [
+    (b"a: [1", "not valid YAML"),
+    (b"\xff\xfe", "not valid YAML"), (b"- a", "write one `key: value` per line"), (b"{[]: 1}", "not valid YAML"),
+    (b"a: 1\nb: {c: 1, c: 2}\n", "c occurs twice"), (b"a: 1\nb: 2\na: 3\n", "a occurs twice"),
+])  # fmt: skip
 def test_a_file_that_can_not_be_read_is_named(tmp_path, text, named):
     (tmp_path / "mine.yaml").write_bytes(text)
     with pytest.raises(UsageError) as error:

@@ -142,16 +142,12 @@ def test_the_benchmarks_of_a_cell_are_one_evaluation_in_the_studys_order():
     assert one.command.endswith(" cell=ptb/lstm-1 benchmark='[positions,gradients,perplexity]'")
 
 
-@pytest.mark.parametrize(
-    ("mixture", "made_from", "weights"),
-    [
-        (["kn5", "cache"], ["pretrain/ptb/kn5-1", "pretrain/ptb/cache-1"], None),
-        (["rnn_dynamic", "kn5"], ["adapt/ptb/rnn_dynamic-1", "pretrain/ptb/kn5-1"], None),
-        ({"of": ["rnn-1", "rnn-2"], "weights": "equal"}, ["pretrain/ptb/rnn-1", "pretrain/ptb/rnn-2"], "equal"),
-        ({"of": ["rnn-1", "rnn-2"]}, ["pretrain/ptb/rnn-1", "pretrain/ptb/rnn-2"], None),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("mixture", "made_from", "weights"), [
+    (["kn5", "cache"], ["pretrain/ptb/kn5-1", "pretrain/ptb/cache-1"], None),
+    (["rnn_dynamic", "kn5"], ["adapt/ptb/rnn_dynamic-1", "pretrain/ptb/kn5-1"], None),
+    ({"of": ["rnn-1", "rnn-2"], "weights": "equal"}, ["pretrain/ptb/rnn-1", "pretrain/ptb/rnn-2"], "equal"),
+    ({"of": ["rnn-1", "rnn-2"]}, ["pretrain/ptb/rnn-1", "pretrain/ptb/rnn-2"], None),
+], ids=str)  # fmt: skip
 def test_a_mixture_is_of_its_systems(mixture, made_from, weights):
     said = {"corpus": "ptb", "systems": [{"of": ["kn5", "cache"]}, {"of": "rnn", "seeds": 2}]}
     found = cell("mix/ptb/both-1", **said, adaptations={"dynamic": "rnn-1"}, mixtures={"both": mixture})
@@ -162,10 +158,8 @@ def test_a_mixture_is_of_its_systems(mixture, made_from, weights):
 def test_a_system_that_goes_on_learning_is_called_after_the_trained_one_and_its_way():
     said = {"corpus": "ptb", "systems": [{"of": ["kn5", "rnn"]}, {"of": "lstm_small", "seeds": 2}]}
     said |= {"adaptations": {"neural_cache": "all", "dynamic_rms": "lstm_small-2"}, "benchmarks": {"perplexity": "all"}}
-    adapted = [
-        *("rnn_neural_cache-1", "lstm_small_neural_cache-1", "lstm_small_neural_cache-2"),
-        "lstm_small_dynamic_rms-2",
-    ]
+    adapted = [f"{name}_neural_cache-{seed}" for name, seed in (("rnn", 1), ("lstm_small", 1), ("lstm_small", 2))]
+    adapted.append("lstm_small_dynamic_rms-2")
     found = places(**said)
     assert [place for place in found if place.startswith("adapt")] == [f"adapt/ptb/{name}" for name in adapted]
     assert {f"evaluate/ptb/{name}" for name in ("kn5-1", "lstm_small-2", *adapted)} <= {*found}
@@ -236,14 +230,11 @@ def test_more_seeds_are_the_cells_that_differ_only_in_the_seed():
     assert "studies/seeds/records" in pipeline["stages"]["report"]["deps"]
 
 
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ({"seeds": 1}, "adds no seeds of these systems"),
-        ({"seeds": 2, "set": {"epochs": 3}}, "pretrain/ptb/lstm-2 of study seeds has epochs=3, and the cell of this "),
-        ({"seeds": 2, "tokenizer": "bpe"}, "has tokenizer=bpe, and the cell of this study tokenizer=word; give both "),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "message"), [
+    ({"seeds": 1}, "adds no seeds of these systems"),
+    ({"seeds": 2, "set": {"epochs": 3}}, "pretrain/ptb/lstm-2 of study seeds has epochs=3, and the cell of this "),
+    ({"seeds": 2, "tokenizer": "bpe"}, "has tokenizer=bpe, and the cell of this study tokenizer=word; give both "),
+])  # fmt: skip
 def test_more_seeds_have_the_same_settings(said, message):
     here, other = (expand(CONF, name, {"corpus": "ptb", "systems": [{"of": "lstm"} | each]})
                    for name, each in (("here", {}), ("seeds", said)))  # fmt: skip
@@ -268,7 +259,6 @@ def test_studies_are_short(study):
 
 
 def test_studies_make_a_cell_in_one_way():
-    """Only which benchmarks measure it may differ; so one study restores what another has made."""
     cells = {}
     for study in map(read, STUDIES):
         for place, each in study.cells.items():

@@ -21,18 +21,13 @@ RECORD = {
 }  # fmt: skip
 # What leaves cells with such metrics, by how their names begin.
 TASKS = {
-    "tagging": "tagged.TaggingTask",
-    "answers": "questions.QuestionTask",
-    "choices": "choices.ChoiceTask",
-    "coreference": "clusters.CoreferenceTask",
-    "summaries": "summaries.SummaryTask",
+    "tagging": "tagged.TaggingTask", "answers": "questions.QuestionTask", "choices": "choices.ChoiceTask",
+    "coreference": "clusters.CoreferenceTask", "summaries": "summaries.SummaryTask",
     "translation": "translation.TranslationTask",
-}
+}  # fmt: skip
 BENCHMARKS = {
-    "blimp": "minimal_pairs.MinimalPairs",
-    "prompted_lambada": "last_words.LastWords",
-    "prompted": "prompting.Prompted",
-}
+    "blimp": "minimal_pairs.MinimalPairs", "prompted_lambada": "last_words.LastWords", "prompted": "prompting.Prompted",
+}  # fmt: skip
 
 
 def made_by(stage: str, metrics: dict) -> str:

@@ -86,15 +86,12 @@ def test_systems_on_other_units_are_not_compared(cells, write_likelihood):
         retable.compare("short", "lstm")
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (("gpd", "lstm"), "no measured cell or system gpd; write gpt; or name a study whose records have both: --s"),
-        (("gpt", "bert"), "gpt and bert were not measured by the same benchmark or on the same task"),
-        (("gpt", "lstm", "test/perplexity"), "have no test/perplexity; write test/perplexity_(token|word) or test/p"),
-        (("gpt", "lstm", None, "depth"), "study depth has no records here; `retable repro depth` makes them"),
-    ],
-)
+@pytest.mark.parametrize(("names", "message"), [
+    (("gpd", "lstm"), "no measured cell or system gpd; write gpt; or name a study whose records have both: --s"),
+    (("gpt", "bert"), "gpt and bert were not measured by the same benchmark or on the same task"),
+    (("gpt", "lstm", "test/perplexity"), "have no test/perplexity; write test/perplexity_(token|word) or test/p"),
+    (("gpt", "lstm", None, "depth"), "study depth has no records here; `retable repro depth` makes them"),
+])  # fmt: skip
 def test_what_cannot_be_compared_is_told(cells, names, message):
     with pytest.raises(UsageError, match=message):
         retable.compare(*names)
@@ -144,14 +141,11 @@ def test_lines_of_a_text_are_resampled_in_blocks_and_documents_are_not(write_lik
     assert widths["line"] / widths["document"] == pytest.approx(np.sqrt(40), rel=0.15)
 
 
-@pytest.mark.parametrize(
-    ("kind", "unit", "blocks"),
-    [
-        (Perplexity, "line", 10), (Perplexity, "document", None), (TaggingTask, "document", 10),
-        (QuestionTask, "document", 10), (MinimalPairs, "document", 25), (CoreferenceTask, "document", 20),
-        (SentenceTask, "line", None), (TranslationTask, "line", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "unit", "blocks"), [
+    (Perplexity, "line", 10), (Perplexity, "document", None), (TaggingTask, "document", 10),
+    (QuestionTask, "document", 10), (MinimalPairs, "document", 25), (CoreferenceTask, "document", 20),
+    (SentenceTask, "line", None), (TranslationTask, "line", None),
+])  # fmt: skip
 def test_units_that_may_be_alike_are_a_block(kind, unit, blocks):
     units = pd.DataFrame({"unit": range(N), "paradigm": np.arange(N) // 4, "document": np.arange(N) // 5})
     found = kind.blocks(units, unit)

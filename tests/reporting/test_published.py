@@ -3,8 +3,9 @@ import math
 import pandas as pd
 import pytest
 
-from retable.reporting.published import NOT_RUN, complete
+from retable.reporting.published import complete
 from retable.reporting.results import CELL, COLUMNS, aggregate, read_result
+from retable.reporting.verdicts import ELSEWHERE, NOT_RUN
 from tests.reporting.specifications import REFERENCES, heads, made
 
 
@@ -28,17 +29,17 @@ def test_every_published_row_of_the_corpus_is_there(kn5, frame_of, write_vectors
     cells = set(frame[CELL].itertuples(index=False, name=None))
     assert set(published[CELL].itertuples(index=False, name=None)) <= cells
     assert len(cells) == len(frame) and set(frame["corpus"]) == {"ptb"} and [*frame.columns] == COLUMNS
-    unrun = frame[frame["verdict"] == NOT_RUN]
+    unrun = frame[frame["n"] == 0]
     assert len(unrun) == len(published) - 1  # all but kn5's
     assert unrun["mean"].isna().all() and (unrun["n"] == 0).all() and (unrun["runs"] == "").all()
     large = unrun.set_index(["system", "split"]).loc[("lstm_large", "test")]
     assert (large["published"], large["tolerance"], large["flops"]) == (78.4, 0.8, 1.6e16)
     assert "Zaremba" in large["source"] and large["note"] == "needs a GPU"
     assert unrun.set_index("system").loc["rnn_lda", "note"] == "no recipe; from memory"
-    assert unrun.set_index("system").loc["gt3", "note"] == "not in this study"  # another has it
+    assert [*unrun.set_index("system").loc[["rnn_lda", "gt3"], "verdict"]] == [NOT_RUN, ELSEWHERE]
     oracle = write_run("prepare", "ptb", "oracle", 0, {"test/perplexity_word": 45.0})
     frame = frame_of([write_vectors("text8", "skipgram", 1, 40), oracle])
-    assert NOT_RUN not in set(frame["verdict"])
+    assert frame["n"].all()
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_published_rows_stand_beside_what_their_source_says(beside, shown):
     measured |= {"mean": 8.0, "verdict": "n/a"}
     oracle = measured | {"system": "oracle", "task": "b"}  # which brings none with it
     frame = complete(pd.DataFrame([measured, oracle]), pd.DataFrame(published), [], {})
-    unrun = frame[frame["verdict"] == NOT_RUN]
+    unrun = frame[frame["verdict"] == ELSEWHERE]
     assert set(zip(unrun["task"], unrun["corpus"], strict=True)) == shown
 
 
@@ -98,4 +99,4 @@ def test_what_was_published_in_bits_stands_beside_bits(write_likelihood, frame_o
     shown = [(value.text, value.spread) for value in rows["gpt_shakespeare"][place : place + 3]]
     # 1.9 nats a character where 1.88 ± 0.03 was published
     assert shown == [(f"{1.9 / math.log(2):.4f}", ""), ("2.7123", "0.0433"), ("pass", "")]
-    assert [value.text for value in rows["gpt_shakespeare_gpu"][place : place + 3]] == ["", "2.1203", NOT_RUN]
+    assert [value.text for value in rows["gpt_shakespeare_gpu"][place : place + 3]] == ["", "2.1203", ELSEWHERE]

@@ -10,7 +10,7 @@ import sacrebleu
 from retable.core.errors import UsageError
 from retable.evaluation.last_words import LastWords
 from retable.metrics.translation import METRICS, translation_counts
-from retable.reporting.results import CELL, aggregate, read_result, verdict
+from retable.reporting.results import aggregate, read_result
 from retable.tasks import base
 from retable.tasks.base import Task
 from retable.tasks.translation import TranslationTask
@@ -133,75 +133,6 @@ def test_oracle_and_bayes_optimum_come_from_prepare(write_run):
     metrics = {"train/words": 1000, "cola/test/matthews": 1.0, "test/perplexity_word": 45.0, "test/nats": 9.0}
     rows = rows_of([write_run("prepare", "grammar", "oracle", 0, metrics)])
     assert list(rows.index) == [("oracle", "", "test", "perplexity_word"), ("oracle", "cola", "test", "matthews")]
-
-
-def test_verdict_at_the_boundary():
-    verdicts = {141.2: "pass", 142.7: "pass", 139.7: "pass", 142.7001: "fail", 139.6999: "fail"}
-    assert {mean: verdict(mean, published=141.2, tolerance=1.5) for mean in verdicts} == verdicts
-
-
-def reference(system, value, tolerance=math.nan, relative_to="", other_recipe=""):
-    return {
-        "system": system, "corpus": "ptb", "task": "", "split": "test", "metric": "perplexity_word", "value": value,
-        "tolerance": tolerance, "source": "a paper", "relative_to": relative_to, "note": "", "flops": math.nan,
-        "other_recipe": other_recipe,
-    }  # fmt: skip
-
-
-@pytest.fixture
-def judged(write_likelihood, perplexity_of):
-    """The row of the last of systems with such perplexities, next to what was published."""
-
-    def build(references, **systems):
-        cells = [
-            write_likelihood("evaluate", f"ptb/{name}-1", name, 1, [perplexity_of(value)] * 5)
-            for name, value in systems.items()
-            if value
-        ]
-        return perplexity_row([*systems][-1], cells, pd.DataFrame(references))
-
-    return build
-
-
-@pytest.mark.parametrize(
-    ("base", "variant", "expected"),
-    [
-        (115.6, 112.0, "pass"),  # 3.6 lower, published 2.1 ± 1.5
-        (115.6, 111.9, "fail"),
-        (125.0, 122.9, "pass"),  # both far off, but not their difference
-        (114.5, 113.95, "fail"),
-        (None, 112.4, "n/a"),
-    ],
-)
-def test_a_difference_is_judged(judged, base, variant, expected):
-    references = [reference("small", 114.5, 2.0), reference("tied", 112.4, 1.5, relative_to="small")]
-    row = judged(references, small=base, tied=variant)
-    assert row["verdict"] == expected and row["published"] == 112.4
-    measured = f": {variant - base:+.2f}, published -2.10 ± 1.50" if base else ""
-    assert row["note"] == f"judged by the difference to small{measured}"
-
-
-@pytest.mark.parametrize(
-    ("value", "tolerance", "expected"),
-    [(141.0, 1.5, "pass, other recipe"), (143.0, 1.5, "fail"), (141.0, math.nan, "n/a")],
-)
-def test_another_recipe_passes_as_such(judged, value, tolerance, expected):
-    row = judged([reference("kn", 141.2, tolerance, other_recipe="other discounts")], kn=value)
-    assert (row["verdict"], row["note"]) == (expected, "other discounts")
-
-
-def test_references_are_complete_and_unambiguous():
-    assert not REFERENCES.duplicated(CELL).any()
-    texts = ["other_recipe", "not_run", "relative_to", "note"]
-    required = ["system", "corpus", "split", "metric", "value", "source", "configuration", *texts]
-    assert REFERENCES[required].notna().all(axis=None)
-    assert (REFERENCES[["source", "configuration"]] != "").all(axis=None)
-    assert not (REFERENCES[["value", "tolerance", "flops"]] <= 0).any(axis=None)
-    remembered = REFERENCES["note"].str.contains("from memory")
-    assert remembered.any() and REFERENCES["tolerance"][remembered].isna().all()
-    relative = REFERENCES[REFERENCES["relative_to"] != ""]
-    assert len(relative) and relative["tolerance"].notna().all()
-    assert len(relative.assign(system=relative["relative_to"]).merge(REFERENCES, on=CELL)) == len(relative)
 
 
 def test_missing_folders_are_named_and_nothing_measured_is_an_empty_frame(tmp_path):

@@ -37,15 +37,12 @@ def cell(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        bomb("model"), bomb("objective"), bomb("model: {_target_: retable.models.recurrent.LSTM, d_model: *a8}\nx"),
-        "model: &x\n  _target_: retable.models.recurrent.LSTM\n  d_model: *x\n", "model: &x [*x]\n",
-        "model: ${oc.env:HOME}\n", "model: {_target_: retable.models.recurrent.LSTM, d_model: '${oc.decode:8}'}\n",
-        "model: {_target_: retable.models.recurrent.LSTM, d_model: '${eval:8}'}\n",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    bomb("model"), bomb("objective"), bomb("model: {_target_: retable.models.recurrent.LSTM, d_model: *a8}\nx"),
+    "model: &x\n  _target_: retable.models.recurrent.LSTM\n  d_model: *x\n", "model: &x [*x]\n",
+    "model: ${oc.env:HOME}\n", "model: {_target_: retable.models.recurrent.LSTM, d_model: '${oc.decode:8}'}\n",
+    "model: {_target_: retable.models.recurrent.LSTM, d_model: '${eval:8}'}\n",
+])  # fmt: skip
 def test_settings_that_stand_for_others(cell, text):
     objective = "" if "objective" in text else "objective: {_target_: x}\n"
     (cell / "config.yaml").write_text(f"{text}\ntokens: c/word\n{objective}")

@@ -66,10 +66,7 @@ LIES: dict[str, list[tuple[bytes | str, str]]] = {
     "model.safetensors": [
         (content, "model.safetensors is damaged")
         for content in (
-            struct.pack("<Q", 2**62) + b"{}",
-            struct.pack("<Q", len(HUGE)) + HUGE + b"0000",
-            b"PK\x03\x04",
-            b"",
+            struct.pack("<Q", 2**62) + b"{}", struct.pack("<Q", len(HUGE)) + HUGE + b"0000", b"PK\x03\x04", b"",
         )
     ],
     "config.json": [
@@ -87,7 +84,7 @@ LIES: dict[str, list[tuple[bytes | str, str]]] = {
             for said in ({"n_layer": 10**12}, {"n_layer": "x"}, {"n_head": 12}, {"n_embd": None})
         ),
     ],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("file", "content", "said"), [(file, *lie) for file, lies in LIES.items() for lie in lies])
@@ -123,14 +120,11 @@ def test_code_that_a_checkpoint_brings(checkpoint, canary):
     assert Checkpoint(str(checkpoint)).tokenizer.encode("man") == [5]
 
 
-@pytest.mark.parametrize(
-    ("file", "text"),
-    [
-        ("tokenizer.json", '{"version": "1.0", "model": {"type": "BPE\\u001b[2J", "vocab": {}, "merges": []}}'),
-        ("tokenizer.json", '{"model":' * 10_000),
-        ("tokenizer.json", "!!python/object/apply:os.system ['false']"),
-    ],
-)
+@pytest.mark.parametrize(("file", "text"), [
+    ("tokenizer.json", '{"version": "1.0", "model": {"type": "BPE\\u001b[2J", "vocab": {}, "merges": []}}'),
+    ("tokenizer.json", '{"model":' * 10_000),
+    ("tokenizer.json", "!!python/object/apply:os.system ['false']"),
+])  # fmt: skip
 def test_a_tokenizer_that_is_none(tmp_path, file, text):
     (tmp_path / "vocab.txt").write_text("a\nb\n")
     (tmp_path / file).write_text(text)

@@ -152,7 +152,6 @@ def test_what_retable_has_itself_is_composed(tmp_path):
 
 
 def test_the_stage_ends_before_anything_runs(tmp_path, monkeypatch, capsys):
-    """By a recipe from elsewhere, and by a plan."""
     (work := tmp_path / "work").mkdir()
     monkeypatch.chdir(work)
     content = {"defaults": ["/recipe/counted/kn3", "_self_"], **NODES["hydra.callbacks"]}

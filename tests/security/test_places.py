@@ -66,9 +66,7 @@ def test_a_corpus_is_written_by_a_writer_of_corpora(tmp_path):
     from retable.core.settings import SettingError, check_all
 
     schema = get_type_hints(STAGES["prepare"], include_extras=True)
-    with pytest.raises(
-        SettingError, match=r"corpus\.write: _target_=retable\.core\.publishing\.remove_empty is not in"
-    ):
+    with pytest.raises(SettingError, match=r"corpus\.write: _target_=retable\.core\.publishing\.remove_empty is not"):
         check_all({"corpus": {"write": {"_target_": "retable.core.publishing.remove_empty"}}}, schema, ())
 
 
@@ -109,9 +107,7 @@ def test_without_a_program_of_slurm_there_is_a_line(programs, missing):
     for name in {*on_slurm.COMMANDS} - {missing}:
         (programs / name).write_text("#!/bin/sh\n")
         (programs / name).chmod(0o755)
-    with pytest.raises(
-        UsageError, match=f"^{missing} is not installed here; run the command on a machine that submits"
-    ):
+    with pytest.raises(UsageError, match=f"^{missing} is not installed here; run the command on a machine that"):
         on_slurm.Cluster()
 
 

@@ -62,14 +62,11 @@ def test_what_configurations_of_a_studys_own_are_called_is_no_command(tmp_path):
             expand(Conf(ROOT / "conf", tmp_path), "mine", said)
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "hydra.run.dir", "hydra/launcher", "hydra.searchpath", "+hydra.callbacks.mine._target_", "~hydra.job", "hydra",
-        "hydra@x", "model@hydra.callbacks", "+callbacks.mine.dirpath", "callbacks", "+logger.mine._target_", "logger@x",
-        "--config-dir", "-m", "--multirun", "--cfg", "a b", "x;touch canary", "x\ny", "", "=", "$(x)", 3,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("key", [
+    "hydra.run.dir", "hydra/launcher", "hydra.searchpath", "+hydra.callbacks.mine._target_", "~hydra.job", "hydra",
+    "hydra@x", "model@hydra.callbacks", "+callbacks.mine.dirpath", "callbacks", "+logger.mine._target_", "logger@x",
+    "--config-dir", "-m", "--multirun", "--cfg", "a b", "x;touch canary", "x\ny", "", "=", "$(x)", 3,
+])  # fmt: skip
 def test_what_a_study_sets_is_what_is_computed(key):
     for system in ({"of": "lstm"}, {"of": "bilstm", "task": "sentiment"}):
         assert "is not allowed in a study" in refused(systems=[system | {"set": {key: "x"}}])

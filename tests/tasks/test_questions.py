@@ -35,9 +35,7 @@ def test_paragraphs_are_held_out_whole(paths):
 
 def test_both_splits_need_paragraphs_and_files(paths):
     for held_out in (0, 10, -1):
-        with pytest.raises(
-            UsageError, match=rf"held_out={held_out} is out of range; write 1 to 9, as .*train.json has 10"
-        ):
+        with pytest.raises(UsageError, match=rf"held_out={held_out} is out of range; write 1 to 9, as .*train.json"):
             QuestionFiles(**paths, held_out=held_out).splits()
     with pytest.raises(UsageError, match=r"nowhere\.json does not exist; set RETABLE_DATA"):
         QuestionFiles(**paths | {"test": "nowhere.json"}, held_out=3).splits()

@@ -31,10 +31,8 @@ def build(tmp_path):
 def test_sentences_and_labels_are_read_from_their_columns(build, tmp_path):
     task = build({"train": '1\t "a  \xa0b \tgood\n2\t\u2028é\t bad\n'})
     assert task.examples("train") == [Example(('"a b',), 1), Example(("é",), 0)]
-    assert task.splits == ["train", "validation"] and [path.name for path in task.inputs] == [
-        "train.tsv",
-        "validation.tsv",
-    ]
+    assert task.splits == ["train", "validation"]
+    assert [path.name for path in task.inputs] == ["train.tsv", "validation.tsv"]
     task = build(sentences=["text", "id"])
     assert task.examples("train") == [Example(("a", "1"), 1)]
     task = build({"validation": "id\ttext\tscore\n1\tx\tgood\n"}, label=["score", "label"])
@@ -95,22 +93,16 @@ def test_a_share_has_its_part_of_each_class_in_whatever_order_the_rows_stand(bui
     assert again == held_out
 
 
-@pytest.mark.parametrize(
-    ("train", "settings", "message"),
-    [
-        ("", {}, r"has no examples; the train split needs one or more"),
-        ("1\ta\tgood\n2\tb\tfair\n", {}, r"line 3: label 'fair' is not one of 'bad', 'good'"),
-        ("1\ta\tgood\n2\tb\n", {}, "line 3: expects 3 fields but got 2"),
-        ("1\ta\tgood\n", {"sentences": ["line"]}, "no column 'line'; set task.sentences .*: 'id', 'text', 'label'"),
-        ("1\ta\tgood\n", {"label": "gold"}, "no column 'gold'; set .*: 'id', 'text', 'label'"),
-        ("id\t\n", {"label": "gold"}, "no column 'text'; set .*: 'id', ''"),
-        (
-            "1\ta\tgood\n",
-            {"form": {"delimeter": ","}},
-            "unknown setting task.form.delimeter; write one of columns, delimiter",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("train", "settings", "message"), [
+    ("", {}, r"has no examples; the train split needs one or more"),
+    ("1\ta\tgood\n2\tb\tfair\n", {}, r"line 3: label 'fair' is not one of 'bad', 'good'"),
+    ("1\ta\tgood\n2\tb\n", {}, "line 3: expects 3 fields but got 2"),
+    ("1\ta\tgood\n", {"sentences": ["line"]}, "no column 'line'; set task.sentences .*: 'id', 'text', 'label'"),
+    ("1\ta\tgood\n", {"label": "gold"}, "no column 'gold'; set .*: 'id', 'text', 'label'"),
+    ("id\t\n", {"label": "gold"}, "no column 'text'; set .*: 'id', ''"),
+    ("1\ta\tgood\n", {"form": {"delimeter": ","}},
+     "unknown setting task.form.delimeter; write one of columns, delimiter"),
+])  # fmt: skip
 def test_what_is_wrong_with_the_examples_is_said(build, train, settings, message):
     with pytest.raises(UsageError, match=message) as caught:
         build({"train": train}, **settings).examples("train")
@@ -139,16 +131,13 @@ def test_missing_files_and_values_are_named(build, tmp_path, monkeypatch):
         build({"test": {"path": "outputs/prepare/grammar/sentiment/test.tsv"}}).examples("test")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"sentences": []}, r"task.sentences=\[\] has 0 columns; write one or two"),
-        ({"sentences": ["a", "b", "c"]}, "has 3 columns"),
-        ({"scores": [0, 5]}, "classes or scores"),
-        ({"labels": None}, "classes or scores"),
-        ({"prompt": {"a": "x"}}, r"task.prompt has names for \['a'\]; write a name for each of \['text'\]"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"sentences": []}, r"task.sentences=\[\] has 0 columns; write one or two"),
+    ({"sentences": ["a", "b", "c"]}, "has 3 columns"),
+    ({"scores": [0, 5]}, "classes or scores"),
+    ({"labels": None}, "classes or scores"),
+    ({"prompt": {"a": "x"}}, r"task.prompt has names for \['a'\]; write a name for each of \['text'\]"),
+])  # fmt: skip
 def test_a_task_that_cannot_be_is_refused(build, settings, message):
     with pytest.raises(UsageError, match=message):
         build(**settings)
@@ -177,3 +166,29 @@ def test_the_sentences_of_tasks_are_a_corpus(build, tmp_path):
     }  # fmt: skip
     write_text(tmp_path, {"two": two})
     assert (tmp_path / "test.txt").read_text() == "u\nv w\n"  # validation's again, where no task has a test split
+
+
+def test_each_example_is_tested_in_one_fold_of_equal_size_and_classes(tmp_path):
+    """By the files of two classes, of 9 and 16 lines; a network's early stopping holds out a part of the others."""
+    for name, n in (("bad", 9), ("good", 16)):
+        (tmp_path / name).write_text("".join(f"{name}{i} \n" for i in range(n)) + " \n\n")
+    files = {"train": {"by_class": {name: str(tmp_path / name) for name in ("bad", "good")}}, "validation": 0.2}
+    column = {"sentences": ["sentence"], "label": "label", "labels": ["bad", "good"], "metrics": ["accuracy"]}
+
+    def folds(seed: int):
+        return SentenceTask("mine", files, **column, folds=5, seed=seed).folds()
+
+    task = folds(1)[0].task
+    whole = task._read_examples("train")
+    assert [whole[0], whole[-1]] == [Example(("bad0",), 0), Example(("good15",), 1)]
+    assert [path.name for path in task.inputs] == ["bad", "good"] and task.measured == ["test"]
+    for fold, units in folds(1):
+        train, held_out, test = (fold.examples(split) for split in ("train", "validation", "test"))
+        assert test == [whole[i] for i in units] and len(held_out) == 4
+        assert sorted([*train, *held_out, *test]) == sorted(whole)
+        assert len(test) == 5 and sum(each.label == 0 for each in test) in (1, 2)
+    assert sorted(i for fold in folds(1) for i in fold.units) == [*range(25)]
+    assert [fold.units for fold in folds(1)] == [fold.units for fold in folds(1)]
+    assert [fold.units for fold in folds(1)] != [fold.units for fold in folds(2)]
+    with pytest.raises(UsageError, match=r"task.folds=5 divides the file train; write task.files.test=null"):
+        SentenceTask("mine", {**files, "test": "test.tsv"}, **column, folds=5)

@@ -93,18 +93,15 @@ def test_gold_comes_from_a_second_file(write):
             fields(data, columns=["word", "text"], gold=str(write("g.txt", content)))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "form", "message"),
-    [
-        ("a.tsv", "x\ty\n1\t2\n3\n", {}, "line 3: expects 2 fields but got 1"),
-        ("a.tsv", "x\ty\n1\t2\t3\n", {}, "line 2: expects 2 fields but got 3"),
-        ("a.csv", 'x,y\n1,"2\n3,4\n', {}, r"line 2: .*write task.form=\{quotes: false\}"),
-        ("a.jsonl", '{"x": 1}\n{"x": \n', {}, "line 2: not JSON"),
-        ("a.jsonl", "[1]\n", {}, "line 1: not a JSON object"),
-        ("a.txt", "a b\n", {"pattern": "(?P<x>c)"}, r"line 1 does not match task.form.pattern=\(\?P<x>c\)"),
-        ("a.parquet", "no", {}, "a.parquet cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "form", "message"), [
+    ("a.tsv", "x\ty\n1\t2\n3\n", {}, "line 3: expects 2 fields but got 1"),
+    ("a.tsv", "x\ty\n1\t2\t3\n", {}, "line 2: expects 2 fields but got 3"),
+    ("a.csv", 'x,y\n1,"2\n3,4\n', {}, r"line 2: .*write task.form=\{quotes: false\}"),
+    ("a.jsonl", '{"x": 1}\n{"x": \n', {}, "line 2: not JSON"),
+    ("a.jsonl", "[1]\n", {}, "line 1: not a JSON object"),
+    ("a.txt", "a b\n", {"pattern": "(?P<x>c)"}, r"line 1 does not match task.form.pattern=\(\?P<x>c\)"),
+    ("a.parquet", "no", {}, "a.parquet cannot be read"),
+])  # fmt: skip
 def test_what_is_wrong_with_a_file_is_said(write, name, content, form, message):
     path = write(name, content)
     with pytest.raises(UsageError, match=message) as caught:

@@ -39,7 +39,6 @@ def test_validation_is_a_file_or_held_out_of_training(paths):
 @pytest.mark.parametrize("tag", ["NP-B", "NP", "X", "B_NP"])
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_a_tag_of_no_scheme_is_refused_by_file_and_line(paths, split, tag):
-    """Not by the line of a word that looks like it, nor of a tag that contains it."""
     Path(paths[split]).write_text(f"end{tag} Y O\nnone B-{tag} O\n\nit Z B-{tag}-2\nis Z {tag}\n\n")
     task = TaggingTask(TaggedFiles(**paths, validation=paths["test"]), "IOB2")
     with pytest.raises(UsageError, match=rf"^{paths[split]}, line 5: '{tag}' is not a chunk tag; write O or, as in"):
@@ -108,13 +107,10 @@ def test_a_unit_is_all_predicates_of_a_sentence_whose_own_span_is_no_span():
     assert [*task.words(sentences)] == [words]
 
 
-@pytest.mark.parametrize(
-    ("roles", "d_predicate", "said"),
-    [
-        (True, 0, "the tags concern a predicate, but BiLSTMTagger has no predicate input; .*/role_lab"),
-        (False, 7, r"the model needs them \(model.d_predicate=7\); write recipe=taggers/bilstm_crf"),
-    ],
-)
+@pytest.mark.parametrize(("roles", "d_predicate", "said"), [
+    (True, 0, "the tags concern a predicate, but BiLSTMTagger has no predicate input; .*/role_lab"),
+    (False, 7, r"the model needs them \(model.d_predicate=7\); write recipe=taggers/bilstm_crf"),
+])  # fmt: skip
 def test_a_task_its_sentences_and_a_model_agree_on_predicates(roles, d_predicate, said):
     with pytest.raises(UsageError, match=said):
         tagging([], roles=roles).require(BiLSTMTagger, d_predicate)

@@ -6,18 +6,12 @@ from retable.tasks.trees import read_trees
 TREES = "(3 (2 It) (4 (2 's) (4 lovely)))\n\n(0 (1 (2 Not) (2 -LRB-)) (2 a\\/b))\n"
 
 
-@pytest.fixture
-def trees(tmp_path):
-    path = tmp_path / "dev.txt"
-    path.write_text(TREES, encoding="utf-8")
-    return path
-
-
 def rows(path, **form) -> list[tuple]:
     return [(row.place, row.fields["label"], row.fields["sentence"]) for row in read_trees(path, **form).rows]
 
 
-def test_a_tree_is_a_sentence_or_its_phrases_in_the_order_in_which_they_open(trees):
+def test_a_tree_is_a_sentence_or_its_phrases_in_the_order_in_which_they_open(tmp_path):
+    (trees := tmp_path / "dev.txt").write_text(TREES, encoding="utf-8")
     assert rows(trees) == [("line 1", "3", "It 's lovely"), ("line 3", "0", "Not ( a\\/b")]
     assert read_trees(trees).columns == ["sentence", "label"]
     assert [row[1:] for row in rows(trees, phrases=True)] == [

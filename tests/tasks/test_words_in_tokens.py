@@ -77,7 +77,6 @@ def test_to_a_model_that_reads_from_the_left_a_word_is_told_by_its_last_token():
 
 
 def test_words_behind_a_cut_get_the_commonest_tag():
-    """And their own tags are not trained on."""
     torch.manual_seed(0)
     tagging, model = task(SENTENCES), BERT(99, 8, 1, 1, 4, 0.0)
     encoded = tagging.encode(model, MARKED, SENTENCES)

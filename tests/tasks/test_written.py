@@ -41,15 +41,12 @@ def test_scores_are_fifths():
     assert {found.label(text) for text in ("", "5.2", "-0.2", "nan", "inf", "2,7", "3.2 3.2", "many")} == {-1}
 
 
-@pytest.mark.parametrize(
-    ("labels", "texts", "message"),
-    [
-        (Classes(["a", "b"]), ["x"], r"answers=\['x'\] must be 2 texts that differ .* one for each of a, b"),
-        (Classes(["a", "b"]), ["x y", "XY"], "must be 2 texts that differ"),
-        (Classes(["a", "b"]), ["x", "y", "x"], "must be 2 texts that differ"),
-        (Scores(0, 5), ["x", "y"], "are for classes, but the task's labels are scores; write answers=null"),
-    ],
-)
+@pytest.mark.parametrize(("labels", "texts", "message"), [
+    (Classes(["a", "b"]), ["x"], r"answers=\['x'\] must be 2 texts that differ .* one for each of a, b"),
+    (Classes(["a", "b"]), ["x y", "XY"], "must be 2 texts that differ"),
+    (Classes(["a", "b"]), ["x", "y", "x"], "must be 2 texts that differ"),
+    (Scores(0, 5), ["x", "y"], "are for classes, but the task's labels are scores; write answers=null"),
+])  # fmt: skip
 def test_texts_that_can_not_be(labels, texts, message):
     with pytest.raises(UsageError, match=message):
         Answers(labels, texts)

@@ -56,17 +56,11 @@ def test_pieces_are_taken_longest_first(letters):
 
 def test_what_a_reader_sees():
     assert derivation(byte_bpe.train(["the the"], 259), "the") == [
-        "              Ġ t h e",
-        "     merge 1  Ġ t he",
-        "     merge 2  Ġ the",
-        "           =  Ġ the",
-    ]
+        "              Ġ t h e", "     merge 1  Ġ t he", "     merge 2  Ġ the", "           =  Ġ the",
+    ]  # fmt: skip
     assert derivation(WORDPIECE, "SHELLSA!") == [
-        "     longest  shells | a",
-        "     longest  ##a",
-        "     longest  !",
-        "           =  shells ##a !",
-    ]
+        "     longest  shells | a", "     longest  ##a", "     longest  !", "           =  shells ##a !",
+    ]  # fmt: skip
     assert derivation(WORDPIECE, "[MASK]") == ["           =  [MASK]"]
     assert derivation(word.train(["a"]), "b") == ["           =  <unk>"]
 

@@ -38,11 +38,8 @@ def test_words_of_48_bytes_come_back_and_longer_ones_begin_alike(words):
 def test_a_sentence_stands_between_its_marks():
     ids = encode_sentence(["a", "bé"])
     assert ids[:, :5].tolist() == [
-        [259, 257, 260, 261, 261],
-        [259, 98, 260, 261, 261],
-        [259, 99, 196, 170, 260],
-        [259, 258, 260, 261, 261],
-    ]
+        [259, 257, 260, 261, 261], [259, 98, 260, 261, 261], [259, 99, 196, 170, 260], [259, 258, 260, 261, 261],
+    ]  # fmt: skip
     padded = np.concatenate([ids, np.zeros((2, LENGTH), dtype=ids.dtype)])
     assert decode_words(padded) == ["<S>", "a", "bé", "</S>"]
 

@@ -28,7 +28,6 @@ def test_coverage_by_hand():
 
 @pytest.mark.parametrize("name", ["<unk>", "rare"])
 def test_words_that_the_vocabulary_lacks_are_counted_apart_from_the_texts_own_mark(name):
-    """Whatever the text calls its mark, as many words are unknown."""
     train, test = [f"the cat {name} sat", "a cat"], [[f"the dog {name} sat"], [f"{name} {name} mat"]]
     found = report.coverage(word.train(train), test, documents=False)
     assert found["unknown"] == 2 / 9 and found["unk_in_text"] == (3 / 9 if name == "<unk>" else 0)

@@ -57,12 +57,10 @@ def test_any_text_comes_back(name, text):
 
 
 SHOWN = {
-    "character": "the cats\nsat\n<|endoftext|>",
-    "byte_bpe": "the cats\nsat\n<|endoftext|>",
-    "word": "the <unk> <eos> sat <eos> <eos>",
-    "wordpiece_uncased": "the cats [SEP] sat [SEP] [SEP]",
+    "character": "the cats\nsat\n<|endoftext|>", "byte_bpe": "the cats\nsat\n<|endoftext|>",
+    "word": "the <unk> <eos> sat <eos> <eos>", "wordpiece_uncased": "the cats [SEP] sat [SEP] [SEP]",
     "unigram": "the cats</s> sat</s></s>",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -77,7 +75,6 @@ def test_a_document_ends_in_the_mark_and_is_counted_in_words_and_bytes(name):
 @pytest.mark.parametrize("text", ["", "ab", "abcdefgh", "ﬁ e\u0301\t\u3000é", "".join(LINES)])
 @pytest.mark.parametrize("train", [byte_bpe.train, unigram.train, partial(wordpiece.train, lowercase=True)])
 def test_a_vocabulary_is_refused_or_as_small_as_asked_for(train, text):
-    """Of every size round the least one: the trainers of the library end for none below it, or exceed it."""
     with pytest.raises(UsageError, match=r"vocab_size=0 leaves no room .*; write \d+ or more") as refusal:
         train([text], 0)
     least = int(re.search(r"write (\d+)", str(refusal.value))[1])
@@ -187,26 +184,22 @@ def test_a_reserved_word_is_refused_by_file_and_line():
 @example(text="The unaffable cafe\u0301  ☃ naïve ﬁt\ts ")
 @example(text="the cats, unable")
 def test_no_byte_is_lost_where_the_tokens_give_the_text_back_and_only_there(tokenizer, text):
-    """Against decoding, line by line."""
     for line in text.split("\n"):
         lost = tokenizer.lost([line])
         assert (lost.bytes == 0) == (tokenizer.decode(tokenizer.encode(line)) == line)
         assert 0 <= lost.bytes <= len(line.encode())
 
 
-@pytest.mark.parametrize(
-    ("name", "line", "bytes_", "marks"),
-    [
-        ("word", "The naïve zebra sat", len("zebra"), 0),
-        ("word", "The <unk> sat zebra <unk>", len("zebra"), 2),
-        ("word", " The  naïve\u00a0sat", 1 + 2 + 2, 0),
-        ("wordpiece_uncased", "sells Sells", len("Sells"), 0),
-        ("wordpiece_cased", "sells sit, Sells", len("sit,"), 0),  # "sit ," has the same tokens
-        ("unigram", "shells ﬁ ☃", len("ﬁ☃".encode()), 0),
-        ("byte_bpe", " Any  <unk>\ttext ☃ ", 0, 0),
-        ("character", " Any  <unk>\ttext ☃ ", 0, 0),
-    ],
-)
+@pytest.mark.parametrize(("name", "line", "bytes_", "marks"), [
+    ("word", "The naïve zebra sat", len("zebra"), 0),
+    ("word", "The <unk> sat zebra <unk>", len("zebra"), 2),
+    ("word", " The  naïve\u00a0sat", 1 + 2 + 2, 0),
+    ("wordpiece_uncased", "sells Sells", len("Sells"), 0),
+    ("wordpiece_cased", "sells sit, Sells", len("sit,"), 0),  # "sit ," has the same tokens
+    ("unigram", "shells ﬁ ☃", len("ﬁ☃".encode()), 0),
+    ("byte_bpe", " Any  <unk>\ttext ☃ ", 0, 0),
+    ("character", " Any  <unk>\ttext ☃ ", 0, 0),
+])  # fmt: skip
 def test_what_is_lost_by_hand(name, line, bytes_, marks):
     assert TOKENIZERS[name].lost([line, "", line]) == (2 * bytes_, 2 * marks)
 
@@ -239,7 +232,6 @@ print(*(wordpiece.train(lines, 400, lowercase).digest for lowercase in (False, T
 
 
 def test_training_twice_gives_the_same_bytes():
-    """In two processes, whose hash tables are in different orders, Python's and the library's."""
     printed = set()
     for seed in "12":
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
@@ -255,9 +247,7 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path):
         with pytest.raises(UsageError, match=r"tokenizer.json is not a readable tokenizer.json"):
             Tokenizer.load(path)
     tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a")).save(str(path))
-    with pytest.raises(
-        UsageError, match=r"has no mark to begin a stream with; add one of <\|endoftext\|>, <eos>, \[SEP\], </s>"
-    ):
+    with pytest.raises(UsageError, match=r"has no mark to begin .* add one of <\|endoftext\|>, <eos>, \[SEP\], </s>"):
         Tokenizer.load(path).boundary  # noqa: B018
 
 

@@ -65,15 +65,12 @@ def test_a_killed_stage_goes_on_in_its_run_with_parameters_tags_and_inputs(clien
     assert {tag.key: tag.value for tag in read.tags} == {"mlflow.data.context": "train"}
 
 
-@pytest.mark.parametrize(
-    "tags",
-    [
-        {"retable.cell": "../../outside/cell"},
-        {"retable.cell": "/outside/cell"},
-        {"retable.cell": "pretrain/grammar/lstm-1", "retable.folder": "../other"},
-        {"retable.cell": "pretrain/grammar/lstm-1", "retable.folder": "/other"},
-    ],
-)
+@pytest.mark.parametrize("tags", [
+    {"retable.cell": "../../outside/cell"},
+    {"retable.cell": "/outside/cell"},
+    {"retable.cell": "pretrain/grammar/lstm-1", "retable.folder": "../other"},
+    {"retable.cell": "pretrain/grammar/lstm-1", "retable.folder": "/other"},
+])  # fmt: skip
 def test_a_run_that_names_a_cell_outside_of_the_project_is_refused(client, tags, tmp_path, monkeypatch):
     run = tracking.start(tracking.RunSpec("from elsewhere", f"elsewhere {sorted(tags.values())[0]}", tags=tags))
     with pytest.raises(UsageError, match=f"runs:/{run.id} names the cell .* outside this project; write another run"):
@@ -151,7 +148,6 @@ def test_scores_stand_on_the_run_of_what_was_measured_too(client, tmp_path, monk
 
 
 def test_a_group_is_one_run_which_others_stand_under(client):
-    """Also where two machines made it at the same time: runs under the second move under the first."""
     group = tracking.Group("lineage", "study/lineage", {"retable.stage": "study"})
     first = start("in a group", group=group).id
     (made,) = runs(client, "study/lineage")
@@ -186,7 +182,6 @@ PERPLEXITY, OTHER, THIRD = "test/perplexity_word", "test/excess", "acceptability
 
 @pytest.mark.parametrize("order", [(PERPLEXITY, OTHER), (OTHER, PERPLEXITY, THIRD), (OTHER, THIRD), (THIRD, OTHER)])
 def test_runs_are_sorted_by_one_score_whatever_was_measured_last(order, client, tmp_path, monkeypatch):
-    """That of a system is its perplexity, where it has one; otherwise what was measured first."""
     monkeypatch.chdir(tmp_path)
     key = " ".join(order)
     trained = start(f"trained {key}")
@@ -305,7 +300,6 @@ def fails(*_, **__) -> None:
 
 
 def test_what_mlflow_did_not_take_comes_at_the_end(client, monkeypatch, capsys):
-    """Where somebody else's transaction lasts: the training goes on, and at its end all is there once."""
     run = start("locked on the way")
     run.log([(1, "train/loss", 4.0)])
     with monkeypatch.context() as patch:
@@ -506,7 +500,6 @@ def test_the_next_command_closes_the_runs_of_dead_processes_and_no_others(own, t
 
 
 def test_a_run_whose_end_waits_is_no_killed_one(own, monkeypatch):
-    """What MLflow has taken last stands, and the run has no tag of who had it open."""
     client, _ = own
     run = start("ends without")
     with monkeypatch.context() as patch:
@@ -528,17 +521,14 @@ def cell(name: str, run: str | None) -> Path:
     return Path(name)
 
 
-@pytest.mark.parametrize(
-    ("uri", "said"),
-    [
-        ("mlruns", "file store.*sqlite:////full/path/mlflow.db"),
-        ("./mlruns", "file store"),
-        ("file:///home/me/mlruns", "file store"),
-        ("postgresql://me:pass%20w0rd@host:5432x/db", "is not an address; write https://host, or postgresql://"),
-        ("post gres://host/db", "is not an address"),
-        ("postgresql://me:w0rd@host/db", r"//\*\*\*@host/db .*MLFLOW_DEFAULT_ARTIFACT_ROOT=s3://bucket/mlflow"),
-    ],
-)
+@pytest.mark.parametrize(("uri", "said"), [
+    ("mlruns", "file store.*sqlite:////full/path/mlflow.db"),
+    ("./mlruns", "file store"),
+    ("file:///home/me/mlruns", "file store"),
+    ("postgresql://me:pass%20w0rd@host:5432x/db", "is not an address; write https://host, or postgresql://"),
+    ("post gres://host/db", "is not an address"),
+    ("postgresql://me:w0rd@host/db", r"//\*\*\*@host/db .*MLFLOW_DEFAULT_ARTIFACT_ROOT=s3://bucket/mlflow"),
+])  # fmt: skip
 def test_what_is_no_address_of_a_store_is_refused_without_its_password(uri, said, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.delenv("MLFLOW_DEFAULT_ARTIFACT_ROOT", raising=False)
@@ -575,14 +565,11 @@ def test_a_database_without_an_answer_or_a_driver_holds_up_no_training(tmp_path,
     assert sum(slept) < 15 and (slept or not installed)  # seconds, at the start and at the end
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ("API request to http://me:p@ss@host:5000/api failed", "API request to http://***@host:5000/api failed"),
-        ("at postgresql://host/db?user=me&password=w0rd&x=1.", "at postgresql://host/db?user=me&password=***&x=1."),
-        ("storage=postgresql://user:hunter2@nowhere/db: no", "storage=postgresql://***@nowhere/db: no"),
-        ("connection to server at http://host:5000/api failed", "connection to server at http://host:5000/api failed"),
-    ],
-)
+@pytest.mark.parametrize(("said", "expected"), [
+    ("API request to http://me:p@ss@host:5000/api failed", "API request to http://***@host:5000/api failed"),
+    ("at postgresql://host/db?user=me&password=w0rd&x=1.", "at postgresql://host/db?user=me&password=***&x=1."),
+    ("storage=postgresql://user:hunter2@nowhere/db: no", "storage=postgresql://***@nowhere/db: no"),
+    ("connection to server at http://host:5000/api failed", "connection to server at http://host:5000/api failed"),
+])  # fmt: skip
 def test_passwords_are_concealed(said, expected):
     assert concealed(said) == expected

@@ -138,13 +138,9 @@ skipgram = system(
 )
 CELLS = Cooccurrences(TOKENS, COUNTS, boundary=0, window=3, batch_cells=30)
 glove = system(
-    lambda _: WordByWord(objectives.WeightedLeastSquares(models.GloVe(WORDS, D), COUNTS)),
-    CELLS,
-    epochs=12 / CELLS.steps_per_epoch,
-    optimizer=partial(sgd, lr=0.05),
-    schedule=constant,
-    validate=length,
-)
+    lambda _: WordByWord(objectives.WeightedLeastSquares(models.GloVe(WORDS, D), COUNTS)), CELLS,
+    epochs=12 / CELLS.steps_per_epoch, optimizer=partial(sgd, lr=0.05), schedule=constant, validate=length,
+)  # fmt: skip
 
 LONG = np.random.default_rng(0).integers(0, V, 4 * 121)
 CARRIED = CarriedStreams(LONG, batch_size=4, length=8)
@@ -160,16 +156,12 @@ ADAMW = {"optimizer": partial(adamw, lr=0.01, weight_decay=0.1)}
 CARRYING = {
     # The rate is so high that the loss soon rises, and averaging begins.
     "awd_lstm": system(
-        lm("awd-lstm"),
-        JitteredStreams(LONG, batch_size=4, length=8, seed=1),
-        **OF_24_STEPS,
-        optimizer=partial(sgd, lr=30.0, weight_decay=1.2e-6),
-        averaging=partial(non_monotone, patience=0),
+        lm("awd-lstm"), JitteredStreams(LONG, batch_size=4, length=8, seed=1), **OF_24_STEPS,
+        optimizer=partial(sgd, lr=30.0, weight_decay=1.2e-6), averaging=partial(non_monotone, patience=0),
     ),
     # The rate goes by the validation losses.
     "stacked_recurrent": system(
-        lm("stacked elman", projection=0.15),
-        CARRIED,
+        lm("stacked elman", projection=0.15), CARRIED,
         **OF_24_STEPS | {"optimizer": partial(sgd, lr=10.0), "schedule": partial(stall_decay, factor=0.25)},
     ),
     # The memory holds more than one batch, and some of it is of batches before a checkpoint.
@@ -180,7 +172,7 @@ CARRYING = {
     ),
     # Each direction carries a state of its own.
     "elmo": system(CASES["BidirectionalLM"].make, OppositeStreams(LONG, batch_size=4, length=8), **OF_24_STEPS | ADAMW),
-}
+}  # fmt: skip
 
 MARKS = {"[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "<extra_id_0>": 5, "<extra_id_1>": 6}
 

@@ -72,7 +72,6 @@ def test_applied_for_a_while_and_for_good():
 
 
 def test_a_checkpoint_has_the_whole_of_what_processes_share():
-    """Else all would go on from the first one's share."""
     torch.distributed.init_process_group("gloo", rank=0, world_size=1, store=torch.distributed.HashStore())
     try:
         mesh, linear = init_device_mesh("cpu", (1,)), module()

@@ -45,21 +45,18 @@ def test_of_a_softmax_that_is_read_in_part_only_that_counts(build):
     assert cost / 6 - recurrent == pytest.approx(np.average(multiplied, weights=frequencies), rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("chip", "n_chips", "share"),
-    [
-        ("NVIDIA H100 80GB HBM3", 1, 0.4),
-        ("NVIDIA H100 80GB HBM3", 8, 0.05),  # eight chips could do eight times as much
-        ("NVIDIA A100-SXM4-80GB", 2, 0.4 * 989 / 312 / 2),
-        ("NVIDIA L40S", 1, 0.4 * 989 / 362),
-        ("NVIDIA L4", 1, 0.4 * 989 / 121),
-        ("NVIDIA H100 PCIe", 1, 0.4 * 989 / 756),
-        ("NVIDIA H100 NVL", 1, 0.4 * 989 / 835),
-        ("NVIDIA H200", 1, 0.4),
-        ("NVIDIA H200 NVL", 1, 0.4 * 989 / 835),
-        ("NVIDIA GeForce RTX 4090", 1, None),
-    ],
-)
+@pytest.mark.parametrize(("chip", "n_chips", "share"), [
+    ("NVIDIA H100 80GB HBM3", 1, 0.4),
+    ("NVIDIA H100 80GB HBM3", 8, 0.05),  # eight chips could do eight times as much
+    ("NVIDIA A100-SXM4-80GB", 2, 0.4 * 989 / 312 / 2),
+    ("NVIDIA L40S", 1, 0.4 * 989 / 362),
+    ("NVIDIA L4", 1, 0.4 * 989 / 121),
+    ("NVIDIA H100 PCIe", 1, 0.4 * 989 / 756),
+    ("NVIDIA H100 NVL", 1, 0.4 * 989 / 835),
+    ("NVIDIA H200", 1, 0.4),
+    ("NVIDIA H200 NVL", 1, 0.4 * 989 / 835),
+    ("NVIDIA GeForce RTX 4090", 1, None),
+])  # fmt: skip
 def test_utilisation_is_of_the_peak_of_all_chips(chip, n_chips, share):
     found = flops_utilisation(0.4 * 989e12, chip, n_chips)
     assert found is None if share is None else found == pytest.approx(share)

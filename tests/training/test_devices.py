@@ -39,15 +39,12 @@ def test_settings_that_suit_the_machine_stay(gpus):
     require_gpus("cpu", 64)
 
 
-@pytest.mark.parametrize(
-    ("number", "devices", "line"),
-    [
-        (0, 1, "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
-        (1, 2, "devices=2: torch finds 1 GPU here; write 1, or auto"),
-        (4, 8, "devices=8: torch finds 4 GPUs here; write 4, or auto"),
-        (4, [3, 4], r"devices=\[3, 4\]: torch finds 4 GPUs here; write 4, or auto"),
-    ],
-)
+@pytest.mark.parametrize(("number", "devices", "line"), [
+    (0, 1, "accelerator=gpu: torch finds no GPU here; write cpu, or auto"),
+    (1, 2, "devices=2: torch finds 1 GPU here; write 1, or auto"),
+    (4, 8, "devices=8: torch finds 4 GPUs here; write 4, or auto"),
+    (4, [3, 4], r"devices=\[3, 4\]: torch finds 4 GPUs here; write 4, or auto"),
+])  # fmt: skip
 def test_gpus_that_are_missing_are_refused(gpus, number, devices, line):
     gpus(number)
     with pytest.raises(UsageError, match=line):

@@ -220,24 +220,21 @@ class Counted(nn.Module):
         return self.weight.sum(), {"loss": torch.tensor(1.0)}, None
 
 
-@pytest.mark.parametrize(
-    ("flags", "seen", "pieces"),
-    [
-        ({"fast_dev_run": True}, [0], 1),
-        ({"fast_dev_run": 3}, [0, 1, 2], 3),
-        ({"overfit_batches": 2}, [0, 1] * 15, 6 * 2),
-        ({"overfit_batches": 0.2}, [0, 1] * 15, 6 * 1),
-        ({"limit_val_batches": 0}, [*range(30)], 0),
-        ({"limit_val_batches": 2}, [*range(30)], 6 * 2),
-        ({"limit_val_batches": 0.5}, [*range(30)], 6 * 3),
-        ({"val_check_interval": 10}, [*range(30)], 3 * 6),
-        ({"val_check_interval": 0.5}, [*range(30)], 6 * 6),
-        ({"check_val_every_n_epoch": 3}, [*range(30)], 6),
-        ({"max_epochs": 1}, [*range(10)], 2 * 6),
-        ({"max_steps": 4}, [*range(4)], 6),
-        ({"limit_train_batches": 0}, [], 0),
-    ],
-)
+@pytest.mark.parametrize(("flags", "seen", "pieces"), [
+    ({"fast_dev_run": True}, [0], 1),
+    ({"fast_dev_run": 3}, [0, 1, 2], 3),
+    ({"overfit_batches": 2}, [0, 1] * 15, 6 * 2),
+    ({"overfit_batches": 0.2}, [0, 1] * 15, 6 * 1),
+    ({"limit_val_batches": 0}, [*range(30)], 0),
+    ({"limit_val_batches": 2}, [*range(30)], 6 * 2),
+    ({"limit_val_batches": 0.5}, [*range(30)], 6 * 3),
+    ({"val_check_interval": 10}, [*range(30)], 3 * 6),
+    ({"val_check_interval": 0.5}, [*range(30)], 6 * 6),
+    ({"check_val_every_n_epoch": 3}, [*range(30)], 6),
+    ({"max_epochs": 1}, [*range(10)], 2 * 6),
+    ({"max_steps": 4}, [*range(4)], 6),
+    ({"limit_train_batches": 0}, [], 0),
+])  # fmt: skip
 def test_the_trainer_obeys_lightnings_flags(flags, seen, pieces, tmp_path):
     watched, objective = Watched(), Counted()
     watched.on_train_batch_end = lambda *_: None

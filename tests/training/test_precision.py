@@ -5,15 +5,12 @@ from retable.core.errors import UsageError
 from retable.training.precision import fastest_precision, multiply_in, require_precision
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "precision"),
-    [
-        ({"avx512_f": True, "avx512_bf16": False}, "32-true"),
-        ({"avx512_f": True, "avx512_bf16": True}, "bf16-mixed"),
-        ({"amx_bf16": True}, "bf16-mixed"),
-        ({}, "32-true"),  # as of an architecture that has neither by these names
-    ],
-)
+@pytest.mark.parametrize(("capabilities", "precision"), [
+    ({"avx512_f": True, "avx512_bf16": False}, "32-true"),
+    ({"avx512_f": True, "avx512_bf16": True}, "bf16-mixed"),
+    ({"amx_bf16": True}, "bf16-mixed"),
+    ({}, "32-true"),  # as of an architecture that has neither by these names
+])  # fmt: skip
 def test_a_processor_takes_bf16_where_it_has_products_of_it(capabilities, precision, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

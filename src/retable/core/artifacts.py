@@ -119,7 +119,12 @@ def record_file(cell: Path) -> Path:
 
 
 def write_record(cell: Path, record: Mapping[str, Any]) -> None:
-    """Write the record of a finished cell atomically, next to the cell and under `work/made` for all studies."""
+    """Write the record of a finished cell atomically, next to the cell and under `work/made` for all studies.
+
+    Args:
+        cell: folder of the cell.
+        record: content of the record; digests of the cell's files are added.
+    """
     for path in (record_file(cell), _kept(cell)):
         path.parent.mkdir(parents=True, exist_ok=True)
         begun = path.with_name(f"{path.name}.begun")

@@ -101,6 +101,9 @@ def near(name: str, known: Iterable[str]) -> list[str]:
 
     These are the names that begin with it. Without any, the most similar name; without one, names that contain it or
     are contained in it.
+
+    Args:
+        known: names to compare with.
     """
     folded, query = {each.casefold(): each for each in known}, str(name).casefold()
     if len(query) > 2 and (starting := [each for key, each in folded.items() if key.startswith(query)]):
@@ -111,7 +114,11 @@ def near(name: str, known: Iterable[str]) -> list[str]:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return advice for an unknown name: "write X", with up to three similar names, or "write one of" all."""
+    """Return advice for an unknown name: "write X", with up to three similar names, or "write one of" all.
+
+    Args:
+        known: names to compare with.
+    """
     known = list(known)
     if similar := near(name, known):
         return f"write {' or '.join(similar[:3])}"

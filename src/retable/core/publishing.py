@@ -39,6 +39,10 @@ def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
 
     Only an empty folder, or a cell whose `run.json` has the same values of IDENTITY, may be replaced. Nothing is
     removed here.
+
+    Args:
+        out: folder of the cell to write.
+        facts: `run.json` of the new cell.
     """
     if cell := next((folder for folder in out.parents if (folder / "run.json").exists()), None):
         raise UsageError(f"{cell} is a cell and can't contain another; write another out= than {out}")
@@ -83,7 +87,11 @@ def atomic_write(path: str) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
-    """Do the same as `replace` for a cell, and write its digests."""
+    """Do the same as `replace` for a cell, and write its digests.
+
+    Args:
+        out, partial, aside: as in `replace`.
+    """
     with replace(out, partial, aside):
         yield partial
         write_digests(partial)
@@ -101,6 +109,11 @@ def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
     3. The new `out` is in place, and the old one is `aside` or partly `aside.old`. The next run removes both.
 
     All three must be on one file system.
+
+    Args:
+        out: folder to replace; it may be missing.
+        partial: folder to fill; its contents are removed first.
+        aside: path for the replaced folder.
     """
     recover(out, aside)
     shutil.rmtree(partial, ignore_errors=True)
@@ -134,6 +147,10 @@ def require_one_mount(scratch: Path, out: Path) -> None:
 
     Called before training, so that hours are not lost. A bind mount of one file system has the same device number, so a
     file is renamed to find out.
+
+    Args:
+        scratch: an existing folder.
+        out: a folder that may be missing.
     """
     near = next(each for each in out.absolute().parents if each.exists())
     probe, target = scratch / "probe", near / f".{out.name}.{os.getpid()}.probe"

@@ -161,7 +161,13 @@ def resolve(target: Any, within: Within = OWN) -> Callable[..., Any]:
 
 
 def target_of(part: Any, name: str) -> Callable[..., Any]:
-    """Return the class or function of a part. UsageError if `part` has no `_target_`."""
+    """Return the class or function of a part.
+
+    Args:
+        name: name of the part in messages.
+
+    Raises: UsageError: the part has no `_target_`, or it names nothing that exists.
+    """
     if not isinstance(part, Mapping) or "_target_" not in part:
         raise UsageError(f"{name}={shown(part)} should be a part, with a _target_: a class or function")
     return resolve(part["_target_"])
@@ -172,7 +178,10 @@ def _missing(target: str, part: str) -> str:
 
 
 def parameters(part: Any, name: str) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of the class or function of a part."""
+    """Return the parameters of the class or function of a part.
+
+    Raises: UsageError: as in `target_of`.
+    """
     return inspect.signature(target_of(part, name)).parameters
 
 
@@ -256,7 +265,12 @@ def check(part: Any, name: str, place: Any = None, given: Collection[str] | None
 
 
 def check_value(value: Any, annotation: Any, name: str) -> None:
-    """Raise SettingError for a value that does not have the annotated type; a part is checked by `check`."""
+    """Raise SettingError for a value that does not have the annotated type; a part is checked by `check`.
+
+    Args:
+        annotation: type of the parameter.
+        name: name of the setting in messages.
+    """
     if isinstance(value, Mapping) and "_target_" in value:
         check(value, name, annotation, _given_later(annotation) if value.get("_partial_") else ())
     elif not _is_plain(value):
@@ -272,7 +286,12 @@ def _given_later(place: Any) -> Collection[str] | None:
 
 
 def require(value: Any, annotation: Any, name: str) -> None:
-    """Raise SettingError for a plain value of a wrong type or out of its range."""
+    """Raise SettingError for a plain value of a wrong type or out of its range.
+
+    Args:
+        annotation: type of the parameter.
+        name: name of the setting in messages.
+    """
     members = _members(annotation)
     if any(each in _ANYTHING for each in members) or (value is None and type(None) in members):
         return

@@ -99,6 +99,11 @@ def _write_in_parts(to: Path, files: Sequence[Path], documents: bool, spread: Ma
 
 
 def write_part(to: str, documents: str, *files: str) -> None:
-    """Write the text of some files to `to`, and its lines and words to the JSON file of the same name."""
+    """Write the text of some files to `to`, and its lines and words to the JSON file of the same name.
+
+    Args:
+        to: path of the text to write.
+        documents: `True` if blank lines separate documents; a text because a process gets it.
+    """
     counts = _write(Path(to), map(read_lines, map(Path, files)), documents == "True")
     Path(to).with_suffix(".json").write_text(json.dumps(counts), encoding="utf-8")

@@ -30,13 +30,17 @@ class Row(NamedTuple):
     fields: list[str]
 
 
-def read_tagged(path: Path, word: int = 0, tag: int = -1) -> list[TaggedSentence]:
+def read_tagged(
+    path: Path, word: int = 0, tag: int = -1, pos: int | None = None, chunk: str | None = None
+) -> list[TaggedSentence]:
     """Read the sentences of a file with columns separated by spaces or tabs, for NER, chunking or parts of speech.
 
     Lines -DOCSTART- are skipped.
 
     Args:
         word, tag: column numbers, from 0, or negative from the last, −1.
+        pos: column of the part of speech, which then follows the word: `dog/NN`; None for words only.
+        chunk: type of the chunks to keep, such as NP; the tags of others become O. None keeps all.
 
     Raises: UsageError: the file is missing or has no sentences, a column does not exist, or the number of columns
         varies.
@@ -46,13 +50,18 @@ def read_tagged(path: Path, word: int = 0, tag: int = -1) -> list[TaggedSentence
     for rows in read_sentences(path):
         if not width:
             width = len(rows[0].fields)
-            require_columns(path, rows[0], word=word, tag=tag)
+            require_columns(path, rows[0], word=word, tag=tag, pos=word if pos is None else pos)
         for row in rows:
             if len(row.fields) != width:
                 raise UsageError(
                     f"{path}, line {row.line}: expects {width} columns, as before, but got {len(row.fields)}"
                 )
-        sentences.append(TaggedSentence([row.fields[word] for row in rows], [row.fields[tag] for row in rows]))
+        words, tags = ([row.fields[column] for row in rows] for column in (word, tag))
+        if pos is not None:
+            words = [f"{each}/{row.fields[pos]}" for each, row in zip(words, rows, strict=True)]
+        if chunk is not None:
+            tags = [each if each.partition("-")[2] == chunk else "O" for each in tags]
+        sentences.append(TaggedSentence(words, tags))
     if not sentences:
         raise UsageError(f"{path} has no sentences; write one word per line, and a blank line after each sentence")
     return sentences

@@ -67,7 +67,10 @@ def read_documents(path: Path, word: int = 3, clusters: int = -1) -> list[Docume
 
 
 class DocumentFiles:
-    """Coreference data with one file per split; the attribute `inputs` lists the three files."""
+    """Coreference data with one file per split; the attribute `inputs` lists the three files.
+
+    train, validation, test: files in CoNLL-2012's columns.
+    """
 
     def __init__(self, train: str, validation: str, test: str):
         self.inputs = [Path(train), Path(validation), Path(test)]
@@ -89,6 +92,9 @@ def write_documents(path: Path, documents: Iterable[Document]) -> None:
     """Write documents in the twelve tab-separated columns of CoNLL-2012, for the reference scorer.
 
     Unknown columns are hyphens. Two mentions of a cluster must not cross.
+
+    Args:
+        documents: documents whose clusters hold mentions by places of words.
     """
     with path.open("w", encoding="utf-8") as file:
         for document in documents:

@@ -1,12 +1,11 @@
-"""Handwritten digits from scikit-learn, which the extra `images` installs: `pip install 'retable[images]'`.
+"""Handwritten digits from scikit-learn.
 
 n images.
 """
 
 import numpy as np
 from numpy.typing import NDArray
-
-from retable.core.errors import UsageError
+from sklearn.datasets import load_digits
 
 PLACES = {"validation": 3, "test": 4}  # index among five consecutive images
 WHITE = 16  # the brightest pixel
@@ -18,12 +17,7 @@ def digits(split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     In each group of five images, the last is test and the fourth validation, so all splits have the same writers.
 
     Returns: images, (n, 1, 8, 8), from 0 to 1, and labels, (n,), 0 to 9.
-    Raises: UsageError: scikit-learn is not installed.
     """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise UsageError("the digits need the extra images: pip install -e '.[images]'") from None
     data = load_digits()
     places = np.arange(len(data.target)) % 5
     in_split = places == PLACES[split] if split in PLACES else places < min(PLACES.values())

@@ -32,6 +32,10 @@ def text_overlap(train: Path, test: Path, unit: str, n: int = N) -> dict[str, fl
 
     Only the test text is in memory, about 100 MB. N-grams are compared by 64-bit hashes: the probability that any of
     two million test n-grams collides with one of 100 million others is about 1 in 100,000.
+
+    Args:
+        unit: `line` or `document`; n-grams do not cross its end.
+        n: words of an n-gram.
     """
     tested, size, vocabulary, ids = Counter[str](), 0, {"": UNIT_END}, array("q")
     for words in _runs(test, unit):
@@ -63,6 +67,9 @@ def example_overlap(train: Iterable[Answered], test: Iterable[Answered]) -> dict
     """Return the share of test examples that occur in training, and of those that occur with other answers only.
 
     An example is a question and its answer. The second share is missing if no test example has an answer.
+
+    Args:
+        train, test: questions with their answers; None for an example without an answer.
     """
     tested = [*test]
     test_questions = {question for question, _ in tested}

@@ -32,7 +32,15 @@ def write_pairs(folder: Path, lowercase: bool = False, **files: str) -> dict[str
 
 
 def write_split(folder: Path, split: str, source: Path, target: Path, lowercase: bool) -> dict[str, int]:
-    """Write the files of one split, and return its counts."""
+    """Write the files of one split, and return its counts.
+
+    Args:
+        source, target: files in which line n of one translates line n of the other.
+        lowercase: whether both sides are converted to lower case.
+
+    Returns: `pairs`, `source_words` and `target_words`.
+    Raises: UsageError: a line is empty, one file has fewer lines, or there is no pair.
+    """
     pairs = source_words = target_words = 0
     with (
         (folder / f"{split}.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
@@ -61,7 +69,11 @@ def write_split(folder: Path, split: str, source: Path, target: Path, lowercase:
 
 
 def read_pairs(folder: Path, split: str) -> tuple[list[str], list[str]]:
-    """Read the sources and the targets of a split that `write_pairs` wrote."""
+    """Read the sources and the targets of a split that `write_pairs` wrote.
+
+    Args:
+        split: `train`, `validation`, or the name of a test set.
+    """
     sources, targets = (list(read_lines(folder / f"{split}.{side}.txt")) for side in ("source", "target"))
     return sources, targets
 

@@ -62,6 +62,9 @@ class PIQA:
     """PIQA (Bisk et al. 2020, https://yonatanbisk.com/piqa): valid.jsonl with valid-labels.lst, or the hub's file.
 
     A single file needs a field `label` in each line, as on the hub. The field for prompts is `goal`.
+
+    path: a file of JSON lines.
+    labels: a file with the label of each line, 0 or 1.
     """
 
     def __init__(self, path: str, labels: str | None = None):

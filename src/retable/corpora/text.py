@@ -132,6 +132,8 @@ def read_units(path: Path, unit: str) -> Iterator[list[str]]:
     """Yield the units that likelihoods are computed for, as lists of lines.
 
     With unit="line" each line is a unit, otherwise (unit="document") each run of lines up to a blank line.
+
+    Raises: UsageError: the file is missing or is not in UTF-8.
     """
     if unit == "line":
         yield from ([line] for line in read_lines(path))

@@ -18,7 +18,11 @@ class Batches(Protocol):
     steps_per_epoch: int
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """Return the rows of process `rank` of `world` at a step."""
+        """Return the rows of process `rank` of `world` at a step.
+
+        Args:
+            step: number of the batch, from 0; epochs follow one another.
+        """
         ...
 
 
@@ -57,7 +61,10 @@ class Measure(Protocol):
     """A measurement of an objective on held-out data, computed batch by batch and shared among processes."""
 
     def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
-        """Return the batches of process `rank` of `world`; every process gets the same number, padded with None."""
+        """Return the batches of process `rank` of `world`; every process gets the same number, padded with None.
+
+        Returns: batches that are built on demand.
+        """
         ...
 
     def step(self, objective: Any) -> Callable[[Any], Any]:
@@ -73,7 +80,11 @@ class Measure(Protocol):
 
 
 def share(inputs: Sequence[Any], make: Callable[[Any], Any], rank: int, world: int) -> LazyBatches:
-    """Return batches of every `world`-th input from `rank` on, padded with None to the same number everywhere."""
+    """Return batches of every `world`-th input from `rank` on, padded with None to the same number everywhere.
+
+    Args:
+        make: builds the batch of one input.
+    """
     own = inputs[rank::world]
     return LazyBatches(-(-len(inputs) // world), lambda i: make(own[i]) if i < len(own) else None)
 
@@ -112,12 +123,19 @@ def all_results(measure: Measure, objective: Any) -> Sequence[Sequence[Any]]:
 
 
 def measured(measure: Measure, objective: Any) -> dict[str, float]:
-    """Measure an objective, and return its metrics."""
+    """Measure an objective, and return its metrics.
+
+    Returns: metrics by name, the same in all processes.
+    """
     return measure.compute(all_results(measure, objective))
 
 
 def mapped(find: Callable[[Input], Result], inputs: Sequence[Input]) -> list[Result]:
-    """Apply `find` to each input, and return the results in order. Processes share the inputs; all get all results."""
+    """Apply `find` to each input, and return the results in order. Processes share the inputs; all get all results.
+
+    Args:
+        find: computes the result of one input.
+    """
     return in_order(all_results(_Mapped(find, inputs), None))
 
 

@@ -3,7 +3,7 @@
 n examples in a split; `places` are indices of examples.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +38,20 @@ class Encoded:
     trainable: np.ndarray | None = None  # the places of the examples to train on; None: all
 
 
+def at_once(texts: Sequence[Any]) -> Encoded:
+    """Prepare texts that a rule or an estimated model reads unchanged; a batch is a list of them."""
+    return Encoded(np.array([len(text) for text in texts]), lambda places: [texts[place] for place in places])
+
+
 class Bucketed:
     """Training batches of examples of similar lengths, see `Buckets`.
 
     `batch(step)` is a pure function of (seed, step).
+
+    Args:
+        encoded: the examples as model inputs, with their lengths.
+        batch_size: examples per batch, of all processes together.
+        seed: seed of the orders.
     """
 
     def __init__(self, encoded: Encoded, batch_size: int, seed: int):
@@ -54,13 +64,20 @@ class Bucketed:
         """Return the examples of process `rank` of `world`; together the processes' batches are the one-process batch.
 
         A process without examples gets the first example of the batch with weight 0.
+
+        Args:
+            step: number of the batch, from 0; epochs follow one another.
         """
         own, places = (self._trainable[chosen] for chosen in self._buckets.places(step, rank, world))
         return self._encoded.weigh(self._encoded.pad(own if len(own) else places[:1]), own, places, world)
 
 
 def in_order_of_length(encoded: Encoded, batch_size: int) -> Iterator[tuple[np.ndarray, Any]]:
-    """Yield all examples once, the shortest first, as (places, batch), for evaluation."""
+    """Yield all examples once, the shortest first, as (places, batch), for evaluation.
+
+    Args:
+        batch_size: examples per batch.
+    """
     for places in by_length(encoded.lengths, batch_size):
         yield places, encoded.pad(places)
 

@@ -11,6 +11,11 @@ class Buckets:
     """Batches of all examples per epoch, in a new order each epoch; each pool of 50 batches is sorted by length.
 
     The batch sizes of an epoch differ by at most one example.
+
+    Args:
+        lengths: of the examples, (N,).
+        batch_size: largest number of examples per batch.
+        seed: seed of the orders.
     """
 
     def __init__(self, lengths: np.ndarray, batch_size: int, seed: int):
@@ -22,6 +27,9 @@ class Buckets:
         """Return the indices of the examples of process `rank` of `world`, and those of the whole batch.
 
         The first array is empty if the batch has too few examples. Both are pure functions of (seed, step).
+
+        Args:
+            step: number of the batch, from 0; epochs follow one another.
         """
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
@@ -40,7 +48,11 @@ class Buckets:
 
 
 def by_length(lengths: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
-    """Yield the indices of all examples once, the shortest first, in batches, for evaluation."""
+    """Yield the indices of all examples once, the shortest first, in batches, for evaluation.
+
+    Args:
+        lengths: of the examples, (N,).
+    """
     order = np.argsort(lengths, kind="stable")
     for i in range(0, len(order), batch_size):
         yield order[i : i + batch_size]

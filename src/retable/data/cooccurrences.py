@@ -79,6 +79,11 @@ def cooccurrences(tokens: np.ndarray, vocab_size: int, boundary: int, window: in
     """Compute X, (V, V), float64.
 
     Besides X, memory holds one slice of the stream and one triangular half of X.
+
+    Args:
+        tokens: ids, (N,), also memory-mapped.
+        boundary: the id that ends a line; pairs do not cross it.
+        window: largest distance of a pair; a pair at distance d counts 1 / d.
     """
     later = csr_array((vocab_size, vocab_size))  # cells [i, j] for a word j after a word i
     for start in range(0, len(tokens), SLICE):

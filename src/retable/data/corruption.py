@@ -227,7 +227,16 @@ def cut(length: int, n_parts: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def replace_spans(text: np.ndarray, noise: np.ndarray, sentinels: np.ndarray) -> Pair:
-    """Return the text with each span of noise replaced by a sentinel, and the spans, each after its sentinel."""
+    """Return the text with each span of noise replaced by a sentinel, and the spans, each after its sentinel.
+
+    Args:
+        text: ids, (T,).
+        noise: mask of the tokens to hide, (T,) bool.
+        sentinels: ids of the sentinels, in the order of their use.
+
+    Returns: inputs and targets.
+    Raises: UsageError: the text has more spans than there are sentinels.
+    """
     pieces = np.split(text, np.flatnonzero(np.diff(noise, prepend=False, append=False)))
     kept, spans = pieces[::2], pieces[1::2]  # the first and the last kept piece may be empty
     if len(sentinels) < len(kept):
@@ -254,6 +263,14 @@ class Corrupted:
 
     The inputs of a window have at most `length` tokens, and exactly `length` under `RandomSpans`. Inputs and targets
     end with the end mark: `</s>`, or the line end if the tokenizer has no `</s>`.
+
+    Args:
+        tokens: ids, (N,), also memory-mapped.
+        marks: ids of special tokens by name; `<extra_id_0>` and others are the sentinels.
+        line_end: id that ends a row if there is no `</s>`.
+        batch_size: rows per batch, of all processes together.
+
+    Raises: UsageError: the stream is too short for a batch, or the tokenizer has too few sentinels.
     """
 
     def __init__(
@@ -293,7 +310,11 @@ class Corrupted:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
+        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch.
+
+        Args:
+            step: number of the batch, from 0; epochs follow one another.
+        """
         share = share_of_rows(self._batch_size, rank, world)
         pairs = [self._corrupted(start, step, row) for row, start in enumerate(self._starts(step))]
         inputs, targets = zip(*pairs, strict=True)

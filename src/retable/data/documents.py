@@ -71,6 +71,12 @@ class Windows:
 
     The rows tile the text, with [SEP] between documents, from a new offset and in a new order each epoch. `documents`
     must be made with `parted=True`.
+
+    Args:
+        cls, sep, line_end: ids of the marks.
+        batch_size, length: rows per batch, and tokens per row with marks.
+
+    Raises: UsageError: the text is too short for a batch.
     """
 
     def __init__(

@@ -35,6 +35,13 @@ class CarriedStreams:
 
     Truncated back-propagation through time as in Zaremba et al. (2014). The remainder of each row is dropped, and state
     is reset at each epoch.
+
+    Args:
+        tokens: ids, (N,), also memory-mapped.
+        batch_size, length: B and T of a batch.
+        seed: unused; the order is that of the stream.
+
+    Raises: UsageError: the stream is too short for a batch.
     """
 
     def __init__(self, tokens: np.ndarray, batch_size: PositiveInt, length: PositiveInt, seed: Seed = 0):
@@ -50,7 +57,11 @@ class CarriedStreams:
         self._length = length
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
+        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch.
+
+        Args:
+            step: number of the batch, from 0; epochs follow one another.
+        """
         start = step % self.steps_per_epoch * self._length
         share = share_of_rows(len(self._rows), rank, world)
         window = _tensor(self._rows[share, start : start + self._length + 1])
@@ -61,6 +72,12 @@ class OppositeStreams:
     """The stream from its start and from its end, each as in CarriedStreams: ELMo's batches (Peters et al. 2018).
 
     `tokens_per_step` counts each token of the stream once, although it is read in both directions.
+
+    Args:
+        tokens: ids, (N,), also memory-mapped.
+        batch_size, length: B and T of a batch.
+
+    Raises: UsageError: the stream is too short for a batch.
     """
 
     def __init__(self, tokens: np.ndarray, batch_size: PositiveInt, length: PositiveInt, seed: Seed = 0):
@@ -70,7 +87,11 @@ class OppositeStreams:
         self.tokens_per_step = self._forward.tokens_per_step
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> OppositeBatch:
-        """Return the rows of process `rank` of `world`, as CarriedStreams does."""
+        """Return the rows of process `rank` of `world`, as CarriedStreams does.
+
+        Args:
+            step: number of the batch, from 0; epochs follow one another.
+        """
         return OppositeBatch(self._forward.batch(step, rank, world), self._backward.batch(step, rank, world))
 
 
@@ -80,6 +101,13 @@ class JitteredStreams:
     The mean length is `length` with probability `share`, otherwise half of it. The length is normal with this mean and
     standard deviation `deviation`, and at least 5 tokens. The learning rate of a batch is multiplied by its length /
     `length`.
+
+    Args:
+        tokens: ids, (N,), also memory-mapped.
+        batch_size: B of a batch.
+        seed: seed of the lengths.
+
+    Raises: UsageError: the stream is too short for a batch.
     """
 
     def __init__(
@@ -106,7 +134,11 @@ class JitteredStreams:
         self._first_steps = [0]
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`, as CarriedStreams does."""
+        """Return the rows of process `rank` of `world`, as CarriedStreams does.
+
+        Args:
+            step: number of the batch, from 0; epochs follow one another.
+        """
         while step >= self._first_steps[-1] + len(self._epochs[-1]) - 1:
             self._first_steps.append(self._first_steps[-1] + len(self._epochs[-1]) - 1)
             self._epochs.append(self._cuts(len(self._epochs)))
@@ -127,7 +159,15 @@ class JitteredStreams:
 
 
 class ShuffledWindows:
-    """Windows of `length` tokens that tile the stream, from a new offset and in a new order each epoch."""
+    """Windows of `length` tokens that tile the stream, from a new offset and in a new order each epoch.
+
+    Args:
+        tokens: ids, (N,), also memory-mapped.
+        batch_size, length: B and T of a batch.
+        seed: seed of offsets and orders.
+
+    Raises: UsageError: the stream is too short for a batch.
+    """
 
     def __init__(self, tokens: np.ndarray, batch_size: PositiveInt, length: PositiveInt, seed: Seed):
         self._windows = (len(tokens) - 1) // length - 1
@@ -142,7 +182,11 @@ class ShuffledWindows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
+        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch.
+
+        Args:
+            step: number of the batch, from 0; epochs follow one another.
+        """
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             generator = np.random.default_rng((self._seed, epoch))

@@ -158,6 +158,9 @@ def is_regular(section: str, question: Question) -> bool:
 
     walk walks jump jumps is regular, foot feet hand hands is not. Nationality adjectives are excluded because they are
     names.
+
+    Args:
+        section: name of the section in the file, such as `gram8-plural`.
     """
     a, b, c, d = question
     if not section.startswith("gram") or section == "gram6-nationality-adjective":

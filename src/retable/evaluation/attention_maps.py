@@ -138,7 +138,11 @@ class AttentionMaps:
 
 @torch.inference_mode()
 def maps_of(model: Model, tokenizer: Tokenizer, batch: Sequence[Any]) -> Iterator[tuple[list[str], NDArray]]:
-    """Yield for each sentence its words and marks (W), and the attention between them (L, H, W, W)."""
+    """Yield for each sentence its words and marks (W), and the attention between them (L, H, W, W).
+
+    Args:
+        batch: sentences with `words`.
+    """
     marks = tokenizer.special_ids
     first, last = marks.get("[CLS]", tokenizer.boundary), marks.get("[SEP]", tokenizer.boundary)
     device = next(model.parameters()).device

@@ -25,6 +25,9 @@ class BothDirections(ContextualVectors):
 
     State is carried over the whole stream, cut into `rows` parallel parts, as in `Carried`. The boundary token precedes
     the stream in either direction.
+
+    Args:
+        rows: parallel parts of the stream; 1 scores every token with all tokens of its side.
     """
 
     def __init__(self, objective: TwoWayLikelihood, tokenizer: Tokenizer, rows: int = 1):
@@ -70,6 +73,10 @@ class Directions:
     """The benchmark of perplexity per direction on whole splits.
 
     `inputs` are the files that the scores depend on.
+
+    Args:
+        tokens: folder that the stage tokenize wrote.
+        splits: splits to measure.
     """
 
     requires = TwoWayLanguageModel

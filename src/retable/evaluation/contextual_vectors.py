@@ -60,6 +60,9 @@ class ContextualVectors:
     A model that reads spelling gives vectors of words directly. For other models a word's vector is the mean of its
     tokens' vectors. A sentence is read between [CLS] and [SEP], or between boundary tokens. A sentence with more tokens
     than the model can read is cut at the end.
+
+    Args:
+        batch_size: sentences that are read at once.
     """
 
     def __init__(self, model: Layered, tokenizer: Tokenizer, batch_size: int = 64):
@@ -238,6 +241,10 @@ def unseen_forms(forms: Mapping[str, Form], seen: set[str]) -> dict[str, Form]:
 
     These are words of the lexicon, and regularised forms of irregular lexemes, such as "goed", made with the most
     frequent ending of the form.
+
+    Args:
+        forms: stem and form of each word of the lexicon.
+        seen: words of the training text.
     """
     endings: dict[str, Counter[str]] = defaultdict(Counter)
     for word, (stem, form) in forms.items():

@@ -126,6 +126,12 @@ class LearningLM:
 
     `roots` are R of each weight, by name; None for plain gradient descent. Each stream starts from the trained weights,
     which are restored afterwards.
+
+    Args:
+        segment: tokens between two updates.
+        rate: learning rate.
+        decay: λ, the strength of the pull towards the trained weights.
+        epsilon: ε, added to the roots.
     """
 
     def __init__(

@@ -163,6 +163,9 @@ def total_norms(objective: CausalLM, batches: list[TokenBatch]) -> np.ndarray:
     """Compute the norm of the loss's gradient by all weights for each batch, (batches,).
 
     State is carried as in training. Dropout is off, so that its noise does not count.
+
+    Args:
+        batches: batches in the order of the stream.
     """
     weights = [weight for weight in objective.parameters() if weight.requires_grad]
     state, norms = None, []

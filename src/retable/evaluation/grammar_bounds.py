@@ -211,6 +211,9 @@ def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
 
     The word is masked (8 of 10), replaced by any of `drawable` words (1 of 10) or kept (1 of 10). The entropy is given
     the visible token at its place and the posterior from its surroundings.
+
+    Args:
+        posterior: probability of each word at the place, given the surroundings.
     """
     p = np.array([value for value in posterior.values() if value > 0])
     kept = (1 - MASKED - RANDOM) / (1 - MASKED)  # share of unmasked chosen words

@@ -61,7 +61,10 @@ class MeanMetrics:
 
 
 def mean_metrics(objective: Objective, batches: Batches) -> dict[str, float]:
-    """Measure MeanMetrics without dropout, and restore the objective's mode."""
+    """Measure MeanMetrics without dropout, and restore the objective's mode.
+
+    Returns: means over the items of all batches, by metric.
+    """
     training = objective.training
     objective.eval()
     metrics = measured(MeanMetrics(batches), objective)
@@ -70,7 +73,11 @@ def mean_metrics(objective: Objective, batches: Batches) -> dict[str, float]:
 
 
 class PretrainedObjective:
-    """A trained objective with the batches of each split, corrupted as in training."""
+    """A trained objective with the batches of each split, corrupted as in training.
+
+    Args:
+        batches: returns the batches of a split, by its name.
+    """
 
     protocol = "corrupted as in training"
 
@@ -85,6 +92,9 @@ class HeldOut:
     """The benchmark: the objective's metrics on a split.
 
     `inputs` lists the files that the scores depend on.
+
+    Args:
+        tokens: folder that the stage tokenize wrote.
     """
 
     requires = PretrainedObjective

@@ -62,6 +62,9 @@ class Carried(_Scorer):
     With rows=1 every token is scored given all before it. `segment` tokens are read at a time, which only affects
     models of bounded memory. Processes share the rows, because each segment needs the state after the previous one;
     with one row, the first process scores everything.
+
+    Args:
+        rows: parallel parts of the stream, each with its state.
     """
 
     def __init__(self, rows: PositiveInt, segment: PositiveInt = 256):
@@ -108,6 +111,11 @@ class SlidingWindow(_Scorer):
     """Scores windows of `length` tokens that move by `stride`, by default half a window.
 
     Each token is scored in the window that shows most of its context.
+
+    Args:
+        batch_size: windows that are read at once.
+
+    Raises: UsageError: the stride is longer than the window.
     """
 
     def __init__(self, length: PositiveInt, stride: PositiveInt | None, batch_size: PositiveInt):
@@ -153,7 +161,12 @@ def _shifted(tokens: np.ndarray, boundary: int) -> tuple[Tensor, Tensor]:
 
 
 class StreamLoss:
-    """Measures the mean nats per token of held-out text during training, as `scorer` scores it."""
+    """Measures the mean nats per token of held-out text during training, as `scorer` scores it.
+
+    Args:
+        tokens: ids, (N,), also memory-mapped.
+        boundary: the id before the stream's first token.
+    """
 
     def __init__(self, scorer: Scorer, tokens: np.ndarray, boundary: int):
         self._scorer, self._tokens, self._boundary = scorer, tokens, boundary
@@ -169,7 +182,11 @@ class StreamLoss:
 
 
 class NeuralLM:
-    """A trained objective and the protocol by which it is scored: a `LanguageModel` for benchmarks."""
+    """A trained objective and the protocol by which it is scored: a `LanguageModel` for benchmarks.
+
+    Args:
+        boundary: the id before a stream's first token.
+    """
 
     def __init__(self, objective: LanguageModelling, scorer: Carried | SlidingWindow, boundary: int):
         self.protocol = scorer.protocol

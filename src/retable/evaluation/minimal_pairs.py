@@ -106,7 +106,11 @@ class MinimalPairs(Labelled):
 
     @classmethod
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
-        """Return the rows of a phenomenon or a paradigm, or all rows for `overall`."""
+        """Return the rows of a phenomenon or a paradigm, or all rows for `overall`.
+
+        Args:
+            split: name of a phenomenon or a paradigm, or `overall`.
+        """
         return units if split == OVERALL else units[(units["split"] == split) | (units["paradigm"] == split)]
 
     @classmethod

@@ -21,6 +21,8 @@ class Mixture:
     """A weighted average of systems' probabilities, with weights (S,) that sum to 1.
 
     The systems must have the same tokens with the same ids.
+
+    Raises: UsageError: the weights are negative, do not sum to 1, or are not one per system.
     """
 
     def __init__(self, systems: Sequence[LanguageModel], weights: Sequence[float] | np.ndarray):
@@ -35,7 +37,11 @@ class Mixture:
 
 
 def log_average(log_probs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the log of the weighted average probability, (N,), from log-probabilities (S, N) in nats."""
+    """Return the log of the weighted average probability, (N,), from log-probabilities (S, N) in nats.
+
+    Args:
+        weights: non-negative, (S,), sum 1.
+    """
     return logsumexp(log_probs, b=weights[:, None], axis=0)
 
 

@@ -35,6 +35,11 @@ class NeuralCache:
 
     All combinations of `thetas` and `weights` are tried. The cache is kept across ends of documents and of windows,
     where the model's own context ends.
+
+    Args:
+        size: number of cached states.
+        thetas: values of θ, the sharpness of the cache's distribution.
+        weights: values of λ, the weight of the cache, from 0 to 1.
     """
 
     requires = NeuralLM
@@ -70,7 +75,12 @@ class NeuralCache:
 
 
 class CachedLM:
-    """A trained model with a cache."""
+    """A trained model with a cache.
+
+    Args:
+        size: number of cached states.
+        theta, weight: θ and λ of Grave, Joulin and Usunier 2017.
+    """
 
     def __init__(self, model: NeuralLM, size: int, theta: float, weight: float):
         self.adapted, self.size, self.theta, self.weight = model, size, theta, weight
@@ -141,7 +151,11 @@ def cache_log_probs(states: Tensor, words: Tensor, size: int, thetas: Sequence[f
 
 
 def interpolated(log_probs: np.ndarray, cached: np.ndarray, weight: float) -> np.ndarray:
-    """Return the log-probabilities of model and cache together, (N,); `weight` is the cache's."""
+    """Return the log-probabilities of model and cache together, (N,); `weight` is the cache's.
+
+    Args:
+        log_probs, cached: log-probabilities of the tokens in nats, (N,).
+    """
     both = log_average(np.stack([log_probs, cached]), np.array([1 - weight, weight]))
     both[:1] = log_probs[:1]
     return both

@@ -19,6 +19,10 @@ class Perplexity(Likelihoods):
     """The benchmark of whole splits.
 
     `inputs` lists the files that the scores depend on.
+
+    Args:
+        tokens: folder that the stage tokenize wrote.
+        splits: splits to measure.
     """
 
     requires = LanguageModel
@@ -30,7 +34,10 @@ class Perplexity(Likelihoods):
         self.inputs = [self.folder / name for name in names]
 
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
-        """Write `units.csv`, the summed nats of each unit of text, to `folder`. Return the metrics by split."""
+        """Write `units.csv`, the summed nats of each unit of text, to `folder`. Return the metrics by split.
+
+        Returns: `<split>/perplexity_word`, `bits_per_byte` and others.
+        """
         vocab_size = Tokenizer.load(self.folder / "tokenizer.json").vocab_size
         metrics: dict[str, float] = {}
         with (folder / "units.csv").open("w", newline="", encoding="utf-8") as file:

@@ -33,6 +33,10 @@ class Phenomena:
     """The benchmark of one split.
 
     `inputs` lists the files that the scores depend on.
+
+    Args:
+        tokens: folder that the stage tokenize wrote.
+        language: gives the true probability and the phenomenon of each token.
     """
 
     requires = LanguageModel

@@ -27,14 +27,26 @@ def layer(*names: str, turned: bool = False, row: int | None = None, n_rotated: 
 
 
 def under(prefix: str, layers: Layers, theirs: str = "") -> dict[str, Layer]:
-    """Return the table with `prefix` before our names and `theirs` before those of transformers."""
+    """Return the table with `prefix` before our names and `theirs` before those of transformers.
+
+    Args:
+        prefix: begins our names, such as `encoder.`.
+        theirs: begins the names of transformers.
+    """
     return {
         prefix + ours: each._replace(names=tuple(theirs + name for name in each.names)) for ours, each in layers.items()
     }
 
 
 def to_theirs(layers: Layers, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Convert our weights to transformers' names. KeyError for a layer that the table lacks."""
+    """Convert our weights to transformers' names.
+
+    Args:
+        layers: the table of names and layouts of an architecture.
+        weights: our tensors by name.
+
+    Raises: KeyError: the table lacks a layer.
+    """
     theirs: dict[str, Tensor] = {}
     rows: dict[str, dict[int, Tensor]] = {}
     for name, weight in weights.items():
@@ -52,7 +64,12 @@ def to_theirs(layers: Layers, weights: Mapping[str, Tensor]) -> dict[str, Tensor
 
 
 def to_ours(layers: Layers, names: Iterable[str], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Convert transformers' weights to our `names`, omitting those that are not in the table or in the weights."""
+    """Convert transformers' weights to our `names`, omitting those that are not in the table or in the weights.
+
+    Args:
+        layers: the table of names and layouts of an architecture.
+        weights: tensors of transformers by name.
+    """
     ours = {}
     for name in names:
         if _pattern(name) not in layers:

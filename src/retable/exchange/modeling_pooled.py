@@ -47,7 +47,12 @@ class PooledForSequenceClassification(PreTrainedModel):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **more: Any
     ) -> SequenceClassifierOutput:
-        """Compute logits (B, L) of ids (B, T), and the loss if `labels` (B,) are given."""
+        """Compute logits (B, L) of ids (B, T), and the loss if `labels` (B,) are given.
+
+        Args:
+            attention_mask: 1 for tokens and 0 for padding, (B, T); by default there is no padding.
+            labels: class indices, or scores if `problem_type` is `regression`.
+        """
         mask = ones_like(input_ids) if attention_mask is None else attention_mask
         hidden = self.model(input_ids, attention_mask=mask, **more)[0]
         logits = self.head(self.dropout(self.pool(hidden, mask.bool())))
@@ -58,7 +63,10 @@ class PooledForSequenceClassification(PreTrainedModel):
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
     def pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Pool states (B, T, D) to (B, D), over the tokens where mask (B, T) is true."""
+        """Pool states (B, T, D) to (B, D), over the tokens where mask (B, T) is true.
+
+        Returns: `max` and `mean` use all tokens, `first` and `last` one of them, as `config.pooling` sets.
+        """
         match self.config.pooling:
             case "max":
                 return hidden.masked_fill(~mask[:, :, None], float("-inf")).amax(1)

@@ -29,7 +29,14 @@ class ExactSearch:
         self.max_new_tokens, self.length_penalty, self.max_visits = max_new_tokens, length_penalty, max_visits
 
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
-        """Return the best completion of each prompt. Processes share the prompts."""
+        """Return the best completion of each prompt. Processes share the prompts.
+
+        Args:
+            prompts: ids of each prompt.
+            eos: the token that ends a text; None if no token does.
+
+        Raises: UsageError: the search has visited the largest allowed number of texts.
+        """
         return mapped(lambda prompt: [self._search(model, list(prompt), eos)], prompts)
 
     def _search(self, model: NextToken, prompt: list[int], eos: int | None) -> Completion:

@@ -32,10 +32,16 @@ class NextToken(Protocol):
         ...
 
     def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Read tokens, (B, T), after `state`; return the scores of the next token, (B, V), and the new state.
+        """Read tokens after `state`; return the scores of the next token and the new state.
 
         Scores are logits in fp32, whose log_softmax is the distribution. A model without logits returns
         log-probabilities, which log_softmax does not change.
+
+        Args:
+            ids: the next tokens of each row, (B, T).
+            state: a result of `start`, `extend` or `select` for the same rows.
+
+        Returns: scores, (B, V), fp32, and the state after the tokens.
         """
         ...
 
@@ -44,6 +50,9 @@ class NextToken(Protocol):
 
         With `last`, each row differs from the row it replaces in at most its last `last` tokens, so the rest need not
         be copied. `state` and the states it came from must not be used afterwards.
+
+        Args:
+            rows: indices of rows, (R,).
         """
         ...
 

@@ -22,7 +22,10 @@ class TokenByToken(Strategy):
     num_return_sequences = 1
 
     def choice(self, n_texts: int, device: torch.device) -> Choice:
-        """Return the function that chooses tokens for `n_texts` texts."""
+        """Return the function that chooses tokens for `n_texts` texts.
+
+        Returns: a function from scores, (R, V), and the texts of the rows, (R,), to one token per row, (R,).
+        """
         raise NotImplementedError
 
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
@@ -43,7 +46,12 @@ class TokenByToken(Strategy):
         return [completions[first : first + n] for first in range(0, len(texts), n)]
 
     def stream(self, model: NextToken, prompt: Sequence[int], eos: int | None) -> Iterator[int]:
-        """Yield the tokens of one completion as soon as each is chosen."""
+        """Yield the tokens of one completion as soon as each is chosen.
+
+        Args:
+            prompt: ids, with the token that begins a stream.
+            eos: the token that ends a text; None if no token does.
+        """
         ids, text = (torch.tensor(value, device=model.device) for value in ([list(prompt)], [0]))
         for _, token, _ in self._steps(model, ids, text, self.choice(1, model.device), eos):
             yield int(token)
@@ -132,12 +140,18 @@ def seeded(seed: Seed) -> torch.Generator:
 
 
 def keep_top_k(scores: Tensor, k: int) -> Tensor:
-    """Set scores, (R, V), below the k-th best to −∞; ties with the k-th are kept."""
+    """Set scores, (R, V), below the k-th best to −∞; ties with the k-th are kept.
+
+    Returns: scores, (R, V), for a k from 1 to V.
+    """
     return scores.masked_fill(scores < scores.topk(k, dim=1).values[:, -1:], -torch.inf)
 
 
 def keep_top_p(scores: Tensor, p: float) -> Tensor:
-    """Set scores, (R, V), to −∞ for tokens whose more probable tokens already have probability `p` together."""
+    """Set scores, (R, V), to −∞ for tokens whose more probable tokens already have probability `p` together.
+
+    Returns: scores, (R, V); at least one token per row is kept. Nucleus sampling: Holtzman et al. 2020, section 3.1.
+    """
     probabilities, order = scores.softmax(dim=1).sort(dim=1, descending=True)
     surplus = probabilities.cumsum(dim=1) - probabilities >= p
     return scores.masked_fill(surplus.scatter(1, order, surplus), -torch.inf)
@@ -148,6 +162,8 @@ def keep_typical(scores: Tensor, mass: float) -> Tensor:
 
     The set has the fewest tokens whose surprisal is nearest to the distribution's entropy and whose probabilities reach
     `mass` (Meister, Pimentel, Wiher and Cotterell 2022, arXiv 2202.00666, section 4).
+
+    Returns: scores, (R, V); at least one token per row is kept.
     """
     log_probs = scores.log_softmax(dim=1)
     probabilities = log_probs.exp()
@@ -163,6 +179,8 @@ def draw(scores: Tensor, uniform: Tensor) -> Tensor:
     """Sample a token per row, (R,), by its scores, (R, V), at the cumulative probability `uniform`, (R,), in [0, 1).
 
     In float64 the product below stays under the total, so a token of probability 0 is not drawn.
+
+    Returns: ids, (R,), int64.
     """
     cumulative = scores.double().softmax(dim=1).cumsum(dim=1)
     return torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True)[:, 0]

@@ -11,7 +11,12 @@ from torch import Tensor
 
 @torch.inference_mode()
 def select_rows(state: Any, rows: Tensor, last: int | None) -> Any:
-    """Apply `NextToken.select` to nested tuples of caches and of tensors with rows in dimension 1."""
+    """Apply `NextToken.select` to nested tuples of caches and of tensors with rows in dimension 1.
+
+    Args:
+        rows: indices, (R,).
+        last: as in `NextToken.select`.
+    """
     if isinstance(state, tuple):
         return tuple(select_rows(part, rows, last) for part in state)
     if isinstance(state, Tensor):

@@ -60,6 +60,9 @@ class Steered:
     """A language model whose distribution is multiplied by a discriminator's probability of a label.
 
     The attribute `model` is the language model itself.
+
+    label: index of the label.
+    top_k: number of the most probable tokens that the discriminator scores; all others get probability 0.
     """
 
     def __init__(self, model: NextToken, discriminator: Discriminator, label: int, top_k: int):

@@ -70,7 +70,12 @@ class Strategy:
         raise NotImplementedError
 
     def batches(self, prompts: Sequence[Sequence[int]], device: torch.device) -> Iterator[tuple[list[int], Tensor]]:
-        """Yield batches of prompts of equal length, as their indices in `prompts` and their ids, (B, T)."""
+        """Yield batches of prompts of equal length, as their indices in `prompts` and their ids, (B, T).
+
+        Args:
+            prompts: ids of each prompt.
+            device: device of the tensors.
+        """
         by_length: defaultdict[int, list[int]] = defaultdict(list)
         for i, prompt in enumerate(prompts):
             by_length[len(prompt)].append(i)
@@ -85,7 +90,13 @@ class Strategy:
         prompts: Sequence[Sequence[int]],
         device: torch.device,
     ) -> list[Result]:
-        """Apply `find` to batches of prompts, and return its result for each prompt. Processes share the batches."""
+        """Apply `find` to batches of prompts, and return its result for each prompt. Processes share the batches.
+
+        Args:
+            find: takes a pair from `batches` and returns one result per prompt of it.
+
+        Returns: results in the order of `prompts`.
+        """
         batches = list(self.batches(prompts, device))
         results = mapped(find, batches)
         places = [place for rows, _ in batches for place in rows]
@@ -113,6 +124,8 @@ def penalise_repetition(scores: Tensor, ids: Tensor, penalty: float) -> Tensor:
     """Divide the scores, (B, V), of tokens that occur in `ids`, (B, T), by `penalty` (Keskar et al. 2019, section 4.1).
 
     Negative scores are multiplied instead, so that a penalty above 1 always lowers them.
+
+    Returns: scores, (B, V). A penalty of 1 changes nothing.
     """
     seen = scores.gather(1, ids)
     return scores.scatter(1, ids, torch.where(seen < 0, seen * penalty, seen / penalty))

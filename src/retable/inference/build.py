@@ -46,7 +46,14 @@ def build_model(cfg: Settings, text: "Text", **other: Any) -> "Model":
 
 
 def build_counted(cfg: Settings, text: "Text") -> CountedModel:
-    """Build the model in closed form that `cfg["model"]` describes. UsageError for one that is not counted."""
+    """Build the model in closed form that `cfg["model"]` describes.
+
+    Args:
+        cfg: a composed configuration.
+        text: the tokenizer or vocabulary; its size and boundary fill the parameters that the configuration leaves out.
+
+    Raises: UsageError: the class is not a counted model.
+    """
     kind = settings.target_of(cfg["model"], "model")
     if not settings.makes(kind, CountedModel):
         raise UsageError(
@@ -57,14 +64,28 @@ def build_counted(cfg: Settings, text: "Text") -> CountedModel:
 
 
 def build_objective(cfg: Settings, tokenizer: Tokenizer, model: "Model") -> "Objective":
-    """Build the objective that `cfg["objective"]` describes, for `model`."""
+    """Build the objective that `cfg["objective"]` describes, for `model`.
+
+    Args:
+        cfg: a composed configuration.
+        tokenizer: fills parameters such as `vocab_size` that the configuration leaves out.
+
+    Raises: UsageError: the class is not an objective or a setting does not fit it.
+    """
     from retable.objectives.base import Objective
 
     return _build(cfg["objective"], "objective", Objective, tokenizer, model=model)
 
 
 def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str, seed: int) -> "Batches":
-    """Build the batches that `cfg["batches"]` describes, from a split that the stage tokenize wrote to `folder`."""
+    """Build the batches that `cfg["batches"]` describes, from a split that the stage tokenize wrote to `folder`.
+
+    Args:
+        folder: the cell of the stage tokenize, with `<split>.bin` and `<split>.units.npy`.
+        seed: seed of the order and of corruption.
+
+    Raises: UsageError: a file is missing or a setting does not fit the class.
+    """
     from retable.data.batches import Batches
 
     parameters = settings.parameters(cfg["batches"], "batches")
@@ -81,7 +102,10 @@ def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str,
 
 
 def takes_setting(part: Settings, name: str) -> bool:
-    """Check whether the constructor of the part has a parameter of this name."""
+    """Check whether the constructor of the part has a parameter of this name.
+
+    Raises: UsageError: the part names no class.
+    """
     return name in settings.parameters(part, "a part")
 
 

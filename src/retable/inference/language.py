@@ -84,6 +84,8 @@ class Language(Loaded):
 
         The result is exp of the mean negative log-probability, as in the benchmark `perplexity`. Each text is a unit of
         the corpus: a line, or a document with its lines.
+
+        Raises: UsageError: `texts` is empty, or the system has no probabilities of texts.
         """
         return self.likelihood(texts)[f"perplexity_{per}"]
 
@@ -127,7 +129,10 @@ class Language(Loaded):
         return [self._scored(context, *each) for each in zip(texts, ids, log_probs, strict=True)]
 
     def choose(self, context: str, endings: Sequence[str]) -> int:
-        """Return the index of the most probable ending after the context, by the sum over its tokens."""
+        """Return the index of the most probable ending after the context, by the sum over its tokens.
+
+        Raises: UsageError: `endings` is empty.
+        """
         if not endings:
             raise UsageError("choose needs an ending; give one or more")
         warn_of_unknown(self.tokenizer, [context, *endings])
@@ -138,7 +143,11 @@ class Language(Loaded):
     ) -> list[str]:
         """Return `n` texts sampled from the model without a prompt.
 
-        sampling: `temperature`, `top_k`, `top_p`, `repetition_penalty` and others, see `Sampling`.
+        Args:
+            max_new_tokens, min_new_tokens: bounds on the tokens of a text.
+            sampling: `temperature`, `top_k`, `top_p`, `repetition_penalty` and others, see `Sampling`.
+
+        Raises: UsageError: a setting is unknown or out of range.
         """
         lengths = {"max_new_tokens": max_new_tokens, "min_new_tokens": min_new_tokens}
         strategy = _strategy("sample", seed=seed, num_return_sequences=n, **lengths, **sampling)
@@ -183,6 +192,8 @@ class Language(Loaded):
         """Return `n` texts that begin with the prompt, each with the log-probability of its continuation, in nats.
 
         Beam search returns the best first. The settings are those of `continue_`.
+
+        Raises: UsageError: a setting is unknown or out of range.
         """
         chosen, writer = self._chosen(strategy, max_new_tokens, **settings, num_return_sequences=n), self._writer()
         if not special_tokens:
@@ -202,7 +213,9 @@ class Language(Loaded):
     ) -> Iterator[str]:
         """Yield the continuation of a prompt piece by piece during generation; pieces include their spaces.
 
-        The settings are those of `continue_`; beam search is not supported.
+        The settings are those of `continue_`.
+
+        Raises: UsageError: the strategy is beam search, or a setting is unknown or out of range.
         """
         chosen, writer = self._chosen(strategy, max_new_tokens, **settings), self._writer()
         if not isinstance(chosen, TokenByToken | FUDGE):

@@ -34,7 +34,11 @@ class Served:
         self._system = system
 
     def predict(self, table: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Return a row of results for each row of the table."""
+        """Return a row of results for each row of the table.
+
+        Args:
+            params: ignored; MLflow's interface has it.
+        """
         return answers(self._system, table)
 
 
@@ -44,7 +48,15 @@ def _load_pyfunc(folder: str) -> Served:
 
 
 def answers(system: Language | Vectors | TaskSystem, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the system's results for each row. UsageError for a system that needs more than texts."""
+    """Return the system's results for each row.
+
+    Args:
+        table: columns by kind of system: `text`; `word`; `question` and `context`; `context` and `endings`;
+            `sentences`.
+
+    Returns: one row per row of the table: scores in nats, vectors, labels, tags or texts.
+    Raises: UsageError: the system needs more than texts.
+    """
     match system:
         case Language() if "score" in system.can:
             texts = table["text"].tolist()

@@ -98,7 +98,10 @@ def parts_of(cell: Path) -> list[Path]:
 
 
 def carry_parts(cells: Sequence[Path], folder: Path) -> None:
-    """Copy the systems of a mixture, or of an adapted system, into its cell."""
+    """Copy the systems of a mixture, or of an adapted system, into its cell.
+
+    Raises: UsageError: a file of a system is missing or damaged.
+    """
     for number, cell in enumerate(cells):
         (part := folder / "parts" / str(number)).mkdir(parents=True)
         for name in SYSTEM:
@@ -128,7 +131,13 @@ def _load_adapted(cfg: Settings, cell: Path) -> System:
 
 
 def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None) -> System:
-    """Load word vectors from a file in word2vec's format; their order is taken as falling frequency."""
+    """Load word vectors from a file in word2vec's format; their order is taken as falling frequency.
+
+    Args:
+        compose: returns the vector, (D,), of a word that is not in the file; None if there is no such function.
+
+    Raises: UsageError: the file is missing or damaged.
+    """
     from retable.evaluation.word_vectors import WordVectors
     from retable.models.word2vec_format import read_word2vec
 

@@ -31,6 +31,7 @@ from retable.inference.build import build_model
 from retable.inference.loaded import Loaded, listed, warn_of_cut, warn_of_unknown
 from retable.inference.systems import read_config
 from retable.inference.texts import read_text
+from retable.models.base import Estimated
 from retable.objectives.base import Objective
 from retable.objectives.classification import Classification
 from retable.objectives.regression import Regression
@@ -61,7 +62,11 @@ class TaskSystem(Loaded):
         if (learnt := folder / "learnt.json").exists():
             task.recall(read_json(learnt))
         super().__init__(folder, self._objective(config))
-        load_weights(self._module, require(folder / "model.safetensors"))
+        weights = require(folder / "model.safetensors")
+        if isinstance(model := self._module.model, Estimated):
+            model.load(weights)
+        else:
+            load_weights(self._module, weights)
 
     @property
     def objective(self) -> Objective:
@@ -82,7 +87,7 @@ class TaskSystem(Loaded):
             json.dumps(examples, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise UsageError("the text contains a lone surrogate, half a character; read it as UTF-8") from None
-        if isinstance(self._text, Vocabulary):
+        if isinstance(self._text, Vocabulary) and not isinstance(self._module.model, Estimated):
             self._learn_to_spell(word for sentence in self.task.words(examples) for word in sentence)
         return self.task.predict(self._module, self._encoded(examples)) if examples else []
 
@@ -251,7 +256,10 @@ class Reader(TaskSystem):
     """Finds the answer to a question in a paragraph."""
 
     def answer(self, question: str, context: str) -> str:
-        """Return the answer: a span of the paragraph, or a text if the system writes answers."""
+        """Return the answer: a span of the paragraph, or a text if the system writes answers.
+
+        Raises: UsageError: the paragraph has no words.
+        """
         if not context.split():
             raise UsageError("the paragraph has no words; give context= a text")
         context = context.strip()
@@ -263,7 +271,10 @@ class Chooser(TaskSystem):
     """Chooses the best ending of a text."""
 
     def choose(self, context: str, endings: Sequence[str]) -> int:
-        """Return the index of the best ending."""
+        """Return the index of the best ending.
+
+        Raises: UsageError: `endings` is empty.
+        """
         if not endings:
             raise UsageError("choose needs an ending; give one or more")
         return int(self._predict([Choice(context, list(endings), 0)])[0])

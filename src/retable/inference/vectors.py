@@ -45,12 +45,18 @@ class Vectors:
         return vectors
 
     def similarity(self, one: str, other: str) -> float:
-        """Return the cosine of two words."""
+        """Return the cosine of two words.
+
+        Raises: UsageError: a word has no vector.
+        """
         first, second = unit(self.vectors([one, other]))
         return float(first @ second)
 
     def neighbours(self, word: str, k: int = 10) -> list[tuple[str, float]]:
-        """Return the `k` nearest words with their cosines, in falling order."""
+        """Return the `k` nearest words with their cosines, in falling order.
+
+        Raises: UsageError: the word has no vector.
+        """
         return nearest(self.system, [word], k)[0]
 
     def analogy(self, a: str, b: str, c: str, k: int = 1) -> list[tuple[str, float]]:

@@ -25,6 +25,8 @@ class Writer:
     model: the system for `retable.generation`.
     continues_prompt: whether the written text continues the prompt.
     end: the token that ends the text; None if `stop` is false, so that no token does.
+
+    stop: whether the end token ends a text; otherwise texts end at their longest length.
     """
 
     def __init__(self, system: System, tokenizer: Tokenizer, stop: bool = True):
@@ -50,13 +52,23 @@ class Writer:
         return [[self._mark, *row] if self.continues_prompt else [*row, self._mark] for row in rows]
 
     def read(self, prompt: Sequence[int], written: Sequence[int]) -> str:
-        """Return the written text without the prompt and the end mark."""
+        """Return the written text without the prompt and the end mark.
+
+        Args:
+            prompt: ids that `encode` returned.
+            written: ids that a decoding strategy returned for the prompt.
+        """
         before = list(prompt) if self.continues_prompt else []
         begun, whole = self._tokenizer.decode_batch([before, [*before, *self._unmarked(written)]])
         return whole.removeprefix(begun).strip()
 
     def whole(self, prompt: Sequence[int], written: Sequence[int]) -> str:
-        """Return the written text without the end mark, after the prompt if it continues the prompt."""
+        """Return the written text without the end mark, after the prompt if it continues the prompt.
+
+        Args:
+            prompt: ids that `encode` returned.
+            written: ids that a decoding strategy returned for the prompt.
+        """
         return self._tokenizer.decode([*(prompt[1:] if self.continues_prompt else []), *self._unmarked(written)])
 
     def _unmarked(self, written: Sequence[int]) -> Sequence[int]:

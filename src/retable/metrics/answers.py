@@ -23,7 +23,11 @@ def normalise(answer: str) -> list[str]:
 
 
 def exact_match(prediction: str, answers: Sequence[str]) -> bool:
-    """Return whether the prediction has the same words, in order, as one of the answers."""
+    """Return whether the prediction has the same words, in order, as one of the answers.
+
+    Args:
+        answers: acceptable answers, one or more. `normalise` removes case, punctuation and articles.
+    """
     return any(normalise(prediction) == normalise(answer) for answer in answers)
 
 
@@ -31,6 +35,11 @@ def word_f1(prediction: str, answers: Sequence[str]) -> float:
     """Compute the highest F1 between the bags of words of the prediction and an answer.
 
     It is 0 if they share no word, even if both are empty.
+
+    Args:
+        answers: acceptable answers, one or more.
+
+    Returns: a share from 0 to 1.
     """
     words = Counter(normalise(prediction))
     return max(_overlap(words, Counter(normalise(answer))) for answer in answers)
@@ -53,7 +62,14 @@ def answer_scores(predictions: Mapping[str, str], answers: Mapping[str, Sequence
 
 
 def answer_metrics(predictions: Mapping[str, str], answers: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """Compute the mean `exact_match` and `f1` over the questions, as shares."""
+    """Compute the mean `exact_match` and `f1` over the questions, as shares.
+
+    Args:
+        predictions: predicted text by question id.
+        answers: acceptable answers by question id.
+
+    Raises: ValueError: there are no questions.
+    """
     if not answers:
         raise ValueError("cannot compute metrics of 0 questions")
     match, f1 = answer_scores(predictions, answers).mean(axis=0)

@@ -11,7 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, classes: Sequence) -> NDArray[np.int64]:
-    """Count the (label, prediction) pairs, (C, C), of two 1-D sequences of equal length with values in `classes`."""
+    """Count the (label, prediction) pairs of two 1-D sequences with values in `classes`.
+
+    Returns: counts, (C, C), rows by label.
+    Raises: ValueError: the sequences have different lengths.
+    """
     index = {name: i for i, name in enumerate(classes)}
     rows = np.array([index[label] for label in np.asarray(labels).tolist()], dtype=np.int64)
     columns = np.array([index[label] for label in np.asarray(predictions).tolist()], dtype=np.int64)
@@ -40,7 +44,10 @@ def matthews(confusion: ArrayLike) -> NDArray[np.float64]:
 def matthews_of_sums(
     right: NDArray[np.float64], labels: NDArray[np.float64], predictions: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Compute `matthews` from correct predictions, (...), and class counts of labels and predictions, (..., C)."""
+    """Compute `matthews` from correct predictions, (...), and class counts of labels and predictions, (..., C).
+
+    Returns: coefficients, (...), from −1 to 1; 0 if labels or predictions have one class only.
+    """
     total = labels.sum(axis=-1)
     covariance = total * right - (labels * predictions).sum(axis=-1)
     variance = (total**2 - (labels**2).sum(axis=-1)) * (total**2 - (predictions**2).sum(axis=-1))
@@ -49,7 +56,11 @@ def matthews_of_sums(
 
 
 def f1(confusion: ArrayLike, positive: int = 1) -> NDArray[np.float64]:
-    """Compute F1 of class `positive`; (..., C, C) to (...). It is 0 if the class never occurs."""
+    """Compute F1 of class `positive`; (..., C, C) to (...). It is 0 if the class never occurs.
+
+    Args:
+        confusion: counts of `confusion_matrix`, rows by label.
+    """
     confusion = np.asarray(confusion, dtype=np.float64)
     true_positives = confusion[..., positive, positive]
     counted = confusion[..., positive, :].sum(axis=-1) + confusion[..., :, positive].sum(axis=-1)
@@ -57,7 +68,10 @@ def f1(confusion: ArrayLike, positive: int = 1) -> NDArray[np.float64]:
 
 
 def classification_metrics(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float]:
-    """Compute `accuracy` and `matthews` of 1-D labels and predictions (names or numbers) of equal length."""
+    """Compute `accuracy` and `matthews` of 1-D labels and predictions (names or numbers) of equal length.
+
+    Raises: ValueError: there are no examples, or the lengths differ.
+    """
     labels, predictions = np.asarray(labels), np.asarray(predictions)
     if not len(labels):
         raise ValueError("cannot compute metrics of 0 examples")

@@ -110,7 +110,13 @@ def jackknife(runs: Sequence[Sums]) -> NDArray[np.float64]:
 
 
 def interval(difference: float, errors: Sequence[tuple[float, int]]) -> tuple[float, float, float]:
-    """Compute the 95 % interval and p-value of a difference, from variances and their degrees of freedom."""
+    """Compute the 95 % interval and p-value of a difference, from variances and their degrees of freedom.
+
+    Args:
+        errors: (variance, degrees of freedom) of each part of the error; Satterthwaite's formula combines them.
+
+    Returns: both ends and the two-sided p-value; NaN without errors.
+    """
     if not errors:
         return nan, nan, nan
     variance = sum(each for each, _ in errors)

@@ -8,6 +8,8 @@ def moments(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     """Compute the contribution of each of n pairs to a correlation, (n, 6): 1, x, y, x², y², xy.
 
     x and y are standardised to mean 0 and standard deviation 1. A constant side is all zeros.
+
+    Raises: ValueError: the sides are empty or differ in length.
     """
     first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if len(first) != len(second) or not len(first):

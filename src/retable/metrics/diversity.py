@@ -13,6 +13,9 @@ Samples = Sequence[Sequence[str]]  # the tokens of each sample
 def distinct(samples: Samples, n: int) -> float:
     """Compute the share of distinct n-grams among all n-grams of all samples (Li et al. 2016, section 5.1); NaN without
     any.
+
+    Args:
+        samples: the tokens of each sample.
     """
     grams = [gram for sample in samples for gram in n_grams(sample, n)]
     return len(set(grams)) / len(grams) if grams else float("nan")
@@ -22,6 +25,9 @@ def repetition(samples: Samples, n: int = 4) -> float:
     """Compute the share of a sample's n-grams that occurred earlier in it, averaged over samples.
 
     Welleck et al. 2020, section 6.1: seq-rep-n. Samples shorter than n are skipped; NaN without any sample.
+
+    Args:
+        samples: the tokens of each sample.
     """
     shares = [1 - len(set(grams)) / len(grams) for sample in samples if (grams := n_grams(sample, n))]
     return float(np.mean(shares)) if shares else float("nan")

@@ -41,7 +41,10 @@ def clustered_mean(sums: ArrayLike, sizes: ArrayLike) -> tuple[float, float]:
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Compute Student's interval of the mean of 1-D values; NaN for a single value."""
+    """Compute Student's interval of the mean of 1-D values; NaN for a single value.
+
+    Returns: both ends.
+    """
     mean, std = mean_std(values)
     n = np.size(values)
     return _student(mean, std / math.sqrt(n), n - 1, level)
@@ -52,6 +55,8 @@ def difference_interval(values: ArrayLike, others: ArrayLike, level: float = 0.9
 
     It assumes neither pairs nor equal variances; NaN if either is a single value. For pairs, use `mean_interval` of
     their differences.
+
+    Returns: both ends.
     """
     (mean, std), (other, other_std) = mean_std(values), mean_std(others)
     n, m = np.size(values), np.size(others)
@@ -70,6 +75,9 @@ def bootstrap_sums(units: ArrayLike, resamples: int = 1000, seed: int = 0) -> ND
     """Compute sums over units resampled with replacement; (n_units, K) to (resamples, K).
 
     The same seed and number of units give the same resamples for any data.
+
+    Args:
+        units: the contribution of each unit to K sums, (n_units, K).
     """
     units = np.asarray(units, dtype=np.float64)
     n = len(units)
@@ -98,6 +106,9 @@ def bootstrap(
 
     The systems, (n_units, K) each and usually the seeds of one recipe, have the same units in the same order. All
     systems share the resampled units, and so do all calls with the same seed and number of units.
+
+    Args:
+        statistic: computes a metric, (...), from sums, (..., K).
     """
     sums = bootstrap_sums(np.hstack([*systems]), resamples, seed)
     ends = np.cumsum([system.shape[1] for system in systems])
@@ -110,6 +121,11 @@ def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = m
     With n, the number of units or blocks, it is the expanded interval (Hesterberg 2015, section 5.2): percentiles are
     widened for Student's t of n − 1 and for the bias of the resampled variance. Otherwise the interval of twenty units
     covers the true value less often than its level.
+
+    Args:
+        replicates: values of the statistic, (resamples,).
+
+    Returns: both ends.
     """
     z = (
         float(stdtrit(n - 1, (1 + level) / 2)) * math.sqrt(n / (n - 1))

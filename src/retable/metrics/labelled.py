@@ -27,7 +27,12 @@ class Labelled(Measured):
 
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        """Return the sums of a metric; None if the units lack its columns or all labels."""
+        """Return the sums of a metric; None if the units lack its columns or all labels.
+
+        Args:
+            units: columns `label` and `prediction`, a row per example.
+            metric: `accuracy`, `f1`, `matthews`, `pearson`, `spearman` or a column.
+        """
         if metric not in (*OF_CLASSES, *OF_SCORES):
             return super().sums(units, metric)
         labels, predictions = units["label"], units["prediction"]

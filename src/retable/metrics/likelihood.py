@@ -13,12 +13,22 @@ from retable.metrics.units import Measured, Sums, columns
 
 
 def perplexity(nats: ArrayLike, count: ArrayLike) -> NDArray[np.float64]:
-    """Compute exp(nats / count), per token or per word depending on `count`; any shapes that broadcast."""
+    """Compute exp(nats / count), per token or per word depending on `count`; any shapes that broadcast.
+
+    Args:
+        nats: negative log-probability, summed.
+        count: number of tokens or words.
+    """
     return np.exp(np.divide(nats, count))
 
 
 def bits_per_byte(nats: ArrayLike, bytes: ArrayLike) -> NDArray[np.float64]:
-    """Compute nats / (bytes · ln 2); any shapes that broadcast."""
+    """Compute nats / (bytes · ln 2); any shapes that broadcast.
+
+    Args:
+        nats: negative log-probability, summed.
+        bytes: size of the text in UTF-8.
+    """
     return np.divide(nats, np.multiply(bytes, np.log(2)))
 
 
@@ -41,7 +51,10 @@ class Likelihoods(Measured):
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
-        """Return blocks as `Measured.blocks` for lines, which may be similar; None for independent documents."""
+        """Return blocks as `Measured.blocks` for lines, which may be similar; None for independent documents.
+
+        Returns: the block of each unit, (n_units,), or None.
+        """
         return super().blocks(units, unit) if unit == "line" else None
 
     @classmethod

@@ -34,5 +34,9 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> Line:
 
 
 def fit_power(x: ArrayLike, y: ArrayLike) -> Line:
-    """Fit y = c · x^slope as a line of log y against log x; `intercept` is log c. All values must be above 0."""
+    """Fit y = c · x^slope as a line of log y against log x; `intercept` is log c. All values must be above 0.
+
+    Args:
+        x, y: values of the points, (N,), N at least 2.
+    """
     return fit_line(np.log(x), np.log(y))

@@ -37,7 +37,11 @@ def arguments(tags: Tags) -> set[Argument]:
 
 
 def role_counts(labels: Sequence[Tags], predictions: Sequence[Tags]) -> NDArray[np.int64]:
-    """Count the correct, predicted and labelled arguments of each predicate, (n, 3)."""
+    """Count the correct, predicted and labelled arguments of each predicate, (n, 3).
+
+    Args:
+        labels, predictions: tags of the words, a sequence per predicate.
+    """
     pairs = ((arguments(true), arguments(guessed)) for true, guessed in zip(labels, predictions, strict=True))
     counts = [(len(true & guessed), len(guessed), len(true)) for true, guessed in pairs]
     return np.array(counts, dtype=np.int64).reshape(-1, 3)

@@ -115,7 +115,12 @@ def resampled_laws(
 
 
 def law_interval(laws: list[Law], number: str) -> tuple[float, float]:
-    """Compute the 95 % interval of a parameter or exponent of the law, by name, over resamples."""
+    """Compute the 95 % interval of a parameter or exponent of the law, by name, over resamples.
+
+    Args:
+        laws: the law fitted to each resample.
+        number: an attribute of `Law`, such as `E` or `alpha`.
+    """
     return percentile_interval([getattr(law, number) for law in laws])
 
 

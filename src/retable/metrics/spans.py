@@ -64,7 +64,14 @@ def _not_a_tag(tag: str) -> str:
 
 
 def write_tags(spans: Sequence[Chunk], length: int, scheme: Scheme) -> list[str]:
-    """Return the tags of a sequence of `length` words with these chunks."""
+    """Return the tags of a sequence of `length` words with these chunks.
+
+    Args:
+        spans: chunks in order of place, which do not overlap.
+        scheme: `IOB1`, `IOB2` or `IOBES`.
+
+    Raises: UsageError: the scheme is unknown.
+    """
     if scheme not in get_args(Scheme):
         raise UsageError(f"unknown scheme={scheme}; write one of {', '.join(get_args(Scheme))}")
     tags = ["O"] * length
@@ -82,18 +89,29 @@ def write_tags(spans: Sequence[Chunk], length: int, scheme: Scheme) -> list[str]
 
 
 def convert(tags: Tags, scheme: Scheme) -> list[str]:
-    """Convert tags to `scheme`. Malformed sequences become the chunks that conlleval would count."""
+    """Convert tags to `scheme`. Malformed sequences become the chunks that conlleval would count.
+
+    Raises: UsageError: the scheme is unknown.
+    """
     return write_tags(chunks(tags), len(tags), scheme)
 
 
 def span_counts(labels: Sequence[Tags], predictions: Sequence[Tags]) -> NDArray[np.int64]:
-    """Count the correct, predicted and labelled chunks of each sequence, (n, 3); correct means same place and type."""
+    """Count the correct, predicted and labelled chunks of each sequence, (n, 3); correct means same place and type.
+
+    Args:
+        labels, predictions: tags of the words, a sequence per sentence; both of equal lengths.
+    """
     counts = [(len(true & guessed), len(guessed), len(true)) for true, guessed in _pairs(labels, predictions)]
     return np.array(counts, dtype=np.int64).reshape(-1, 3)
 
 
 def span_counts_by_type(labels: Sequence[Tags], predictions: Sequence[Tags]) -> dict[str, NDArray[np.int64]]:
-    """Count the correct, predicted and labelled chunks over all sequences, (3,), by type."""
+    """Count the correct, predicted and labelled chunks over all sequences, (3,), by type.
+
+    Args:
+        labels, predictions: tags of the words, a sequence per sentence; both of equal lengths.
+    """
     counts: dict[str, NDArray[np.int64]] = defaultdict(lambda: np.zeros(3, dtype=np.int64))
     for true, guessed in _pairs(labels, predictions):
         for column, chunk_set in enumerate((true & guessed, guessed, true)):
@@ -124,7 +142,11 @@ SHARES = {"precision": span_precision, "recall": span_recall, "f1": span_f1}
 
 
 def span_metrics(labels: Sequence[Tags], predictions: Sequence[Tags]) -> dict[str, float]:
-    """Compute `precision`, `recall` and `f1` over all chunks of all sequences, as shares: conlleval's first line."""
+    """Compute `precision`, `recall` and `f1` over all chunks of all sequences, as shares: conlleval's first line.
+
+    Args:
+        labels, predictions: tags of the words, a sequence per sentence; both of equal lengths.
+    """
     counts = span_counts(labels, predictions).sum(axis=0)
     return {name: float(metric(counts)) for name, metric in SHARES.items()}
 

@@ -34,6 +34,8 @@ def translation_counts(hypotheses: Sequence[str], references: Sequence[str]) -> 
 
     `bleu` tokenizes as WMT's 13a and is case-sensitive, `bleu_lowercase` is not. `bleu_words` takes words separated by
     spaces, for tokenized text, and equals Moses' multi-bleu.perl. `chrf` is chrF.
+
+    Raises: ValueError: there are no references, or the numbers of texts differ.
     """
     if len(hypotheses) != len(references) or not references:
         raise ValueError(f"{len(hypotheses)} translations but {len(references)} references")
@@ -46,7 +48,11 @@ def translation_counts(hypotheses: Sequence[str], references: Sequence[str]) -> 
 
 
 def translation_score(name: str, sums: ArrayLike) -> NDArray[np.float64]:
-    """Compute a metric, 0 to 100, from its counts summed over sentences; (..., K) to (...)."""
+    """Compute a metric, 0 to 100, from its counts summed over sentences; (..., K) to (...).
+
+    Args:
+        name: `bleu`, `bleu_lowercase`, `bleu_words` or `chrf`.
+    """
     metric = _metrics()[name]
     return np.apply_along_axis(lambda counts: metric._compute_score_from_stats(counts.tolist()).score, -1, sums)
 

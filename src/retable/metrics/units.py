@@ -65,7 +65,11 @@ class Measured(Protocol):
 
     @classmethod
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
-        """Return the units of the metrics `<task>/<split>/<name>`; for `<split>/<name>` the task is empty."""
+        """Return the units of the metrics `<task>/<split>/<name>`; for `<split>/<name>` the task is empty.
+
+        Args:
+            units: all rows of `units.csv`, with column `split`.
+        """
         return units[units["split"] == split]
 
     @classmethod
@@ -75,7 +79,12 @@ class Measured(Protocol):
 
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        """Return the contributions of the units to a metric; None if they lack its columns."""
+        """Return the contributions of the units to a metric; None if they lack its columns.
+
+        Args:
+            units: a row per unit of one split.
+            metric: name without the split, such as `accuracy`.
+        """
         best, (names, statistic) = cls.best.get(metric, "highest"), cls.statistics.get(metric, ([metric], share))
         if not {*names} <= {*units}:
             return None
@@ -85,7 +94,11 @@ class Measured(Protocol):
 
     @classmethod
     def values(cls, units: pd.DataFrame, metrics: Iterable[str]) -> dict[str, float]:
-        """Return those of the metrics that the units determine."""
+        """Return those of the metrics that the units determine.
+
+        Args:
+            units: a row per unit of one split.
+        """
         results = ((name, cls.sums(units, name)) for name in metrics)
         return {name: sums.value() for name, sums in results if sums is not None}
 
@@ -96,7 +109,12 @@ def neighbours(n: int) -> NDArray[np.int64]:
 
 
 def mean(values: ArrayLike, text: tuple, best: Best = "highest") -> Sums:
-    """Return the sums of a mean of one number per unit, (n_units,)."""
+    """Return the sums of a mean of one number per unit, (n_units,).
+
+    Args:
+        text: identity of the measured text; equal texts can be compared in pairs.
+        best: whether a high or a low value is better.
+    """
     numbers = np.asarray(values, dtype=np.float64)
     return Sums(np.stack([numbers, np.ones_like(numbers)], axis=-1), share, text, best)
 
@@ -107,5 +125,8 @@ def share(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def columns(units: pd.DataFrame, names: Iterable[str]) -> NDArray[np.float64]:
-    """Return columns of the units, (n_units, K), contiguous by row, so that the order of addition is fixed."""
+    """Return columns of the units, (n_units, K), contiguous by row, so that the order of addition is fixed.
+
+    Returns: float64.
+    """
     return np.ascontiguousarray(units[[*names]], dtype=np.float64)

@@ -24,6 +24,11 @@ class Additive(BackoffModel):
 
     Without `k` the value of `GRID` is used that gives the last tenth of the text the highest probability with counts of
     the rest; then the whole text is counted.
+
+    Args:
+        order: tokens of the longest n-gram.
+        boundary: the id that ends a sentence.
+        k: number added to each count, above 0.
     """
 
     def __init__(self, vocab_size: PositiveInt, order: PositiveInt, boundary: int, k: Positive | None = None):

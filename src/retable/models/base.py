@@ -7,6 +7,7 @@ B batch, T time, D d_model; R rows of windows, C centres, J contexts, V words; f
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -189,6 +190,34 @@ class SentenceRule(Model):
 
     def find(self, document: Any) -> list[int]:
         """Return the places of the summary's sentences in a `data.summaries.InSentences`, in order."""
+        raise NotImplementedError
+
+
+class Estimated(Model):
+    """A model that labels texts, estimated from all training examples at once: by counting, or by a solver.
+
+    A text is a list of words. Its label is a class, or one tag per word. The constructor takes `dropout`, which every
+    task passes to its model, and ignores it.
+    """
+
+    reads_words = True
+    d_model = 0
+    tags: ClassVar[bool] = False  # labels each word instead of the whole text
+
+    def estimate(self, texts: Sequence[Sequence[str]], labels: Sequence[Any]) -> None:
+        """Estimate the model from texts and their labels."""
+        raise NotImplementedError
+
+    def label(self, texts: Sequence[Sequence[str]]) -> list[Any]:
+        """Return the label of each text."""
+        raise NotImplementedError
+
+    def save(self, path: Path) -> None:
+        """Write the model to a file; equal models give equal bytes."""
+        raise NotImplementedError
+
+    def load(self, path: Path) -> None:
+        """Load the model from a file that `save` wrote."""
         raise NotImplementedError
 
 

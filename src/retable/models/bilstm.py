@@ -12,7 +12,12 @@ from retable.nn.dropout import Dropout
 
 
 class BiLSTM(Encoder):
-    """An encoder whose hidden states have read the whole sentence, half of each state per direction."""
+    """An encoder whose hidden states have read the whole sentence, half of each state per direction.
+
+    Args:
+        d_model: width of the states, both directions together.
+        dropout: probability, before and between layers.
+    """
 
     two_ends = True
 

@@ -21,6 +21,9 @@ class UnigramCache:
     """A model that predicts each of the last `size` tokens with equal probability, across sentence ends.
 
     One more token, spread evenly over the vocabulary, counts as cached, so that the first token has a distribution too.
+
+    Args:
+        size: number of remembered tokens.
     """
 
     def __init__(self, vocab_size: PositiveInt, size: PositiveInt):

@@ -76,6 +76,12 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
     """An encoder-decoder that maps the source and the target so far to hidden states of the target.
 
     Source and target have at most `max_length` tokens each.
+
+    Args:
+        d_model: width of embeddings and states.
+        d_hidden: width inside the layers.
+        n_layers: layers of the encoder, and of the decoder.
+        kernel_size: tokens that a convolution spans.
     """
 
     aligns = True

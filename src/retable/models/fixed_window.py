@@ -22,6 +22,11 @@ class FixedWindow(LeftToRight):
     """A left-to-right model whose hidden states see the last `order` − 1 tokens (n is the `order`).
 
     `init_range` is the bound of the uniform initial weights. Dropout acts on x and on the hidden layer.
+
+    Args:
+        boundary: the id that fills the window before a stream's first token.
+        d_embedding, d_hidden: widths of word vectors and of the hidden layer.
+        direct: connect the word vectors to the output too (Bengio et al. 2003, equation 1).
     """
 
     def __init__(

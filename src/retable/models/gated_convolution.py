@@ -70,6 +70,9 @@ class GatedConvolution(LeftToRight):
 
     `blocks` lists the layers of each block as [k, D], as in the paper's table 1. Narrow layers of k = 1, followed by a
     wide one, make a block a bottleneck.
+
+    Args:
+        dropout: probability, on the input of each layer.
     """
 
     def __init__(

@@ -23,6 +23,10 @@ class GoodTuring(BackoffModel):
     """A back-off n-gram model over token ids: listed n-grams have discounted shares, others back off.
 
     `minimum` is the lowest count at which n-grams of three and more words are listed.
+
+    Args:
+        order: tokens of the longest n-gram.
+        boundary: the id that ends a sentence.
     """
 
     largest = 7  # highest count that is discounted in n-grams of two and more words; Katz's k, 5 in his paper

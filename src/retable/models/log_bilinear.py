@@ -22,6 +22,10 @@ class LogBilinear(LeftToRight):
     """A left-to-right model that predicts the next word's vector from the last `context` tokens.
 
     `init_range` is the bound of the uniform initial weights.
+
+    Args:
+        boundary: the id that fills the context before a stream's first token.
+        d_model: width of the word vectors.
     """
 
     def __init__(

@@ -28,7 +28,12 @@ ROUNDING = np.finfo(np.float64).eps  # share of the loss; a smaller expected gai
 
 
 class MaximumEntropy(BackoffModel):
-    """An n-gram model over token ids whose n-grams of all orders have jointly trained weights."""
+    """An n-gram model over token ids whose n-grams of all orders have jointly trained weights.
+
+    Args:
+        order: tokens of the longest n-gram.
+        boundary: the id that ends a sentence.
+    """
 
     def __init__(
         self,

@@ -46,6 +46,9 @@ class BackoffModel:
 
     A stream of tokens is one-dimensional and contains ids below `vocab_size`. `boundary` ends every sentence: as a
     predicted token it is `</s>`. Each sentence starts with the context `<s>`, and no context crosses a boundary.
+
+    Args:
+        order: tokens of the longest n-gram.
     """
 
     protocol = "sentence-bounded"

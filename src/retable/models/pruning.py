@@ -24,6 +24,9 @@ class Pruned(BackoffModel):
 
     An n-gram is removed if that raises perplexity by less than the share `threshold`. The estimator must list, with
     each n-gram, the n-gram without its first word, as all estimators of this project do.
+
+    Args:
+        estimator: builds the model to prune, such as a partial of `KneserNey`.
     """
 
     def __init__(

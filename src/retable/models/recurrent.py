@@ -22,7 +22,13 @@ from retable.nn.dropout import Dropout
 
 
 class Recurrent(LeftToRight):
-    """A left-to-right model of recurrent `layers`; `init_range` bounds the uniform initial weights."""
+    """A left-to-right model of recurrent `layers`; `init_range` bounds the uniform initial weights.
+
+    Args:
+        d_embedding: width of the word vectors.
+        d_model: width of the states.
+        dropout: probability, on non-recurrent connections (Zaremba et al. 2014).
+    """
 
     def __init__(
         self, layers: nn.RNNBase, vocab_size: int, d_embedding: int, d_model: int, dropout: float, init_range: float
@@ -49,7 +55,12 @@ class Recurrent(LeftToRight):
 
 
 class Elman(Recurrent):
-    """A simple recurrent network, with tanh."""
+    """A simple recurrent network, with tanh.
+
+    Args:
+        d_model: width of word vectors and states.
+        init_range: bound of the uniform initial weights.
+    """
 
     def __init__(
         self,
@@ -64,7 +75,12 @@ class Elman(Recurrent):
 
 
 class GRU(Recurrent):
-    """A network of gated recurrent units; the reset gate acts on U h + b, as in cuDNN, not on h."""
+    """A network of gated recurrent units; the reset gate acts on U h + b, as in cuDNN, not on h.
+
+    Args:
+        d_model: width of word vectors and states.
+        init_range: bound of the uniform initial weights.
+    """
 
     def __init__(
         self,
@@ -83,6 +99,10 @@ class LSTM(Recurrent):
 
     `d_cell` gives cells of another width, which a matrix projects to states of `d_model` (LSTMP: Sak, Senior and
     Beaufays 2014, section 2.2).
+
+    Args:
+        d_model: width of word vectors and states.
+        init_range: bound of the uniform initial weights.
     """
 
     def __init__(

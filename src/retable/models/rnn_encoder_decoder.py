@@ -37,6 +37,11 @@ class RNNEncoderDecoder(EncoderDecoder):
 
     `reading` is the direction in which the encoder reads the source: "both", "forward", or "reversed" (Sutskever et al.
     2014, section 3.3). Reversing the source for "both" would only swap its two directions.
+
+    Args:
+        cell: kind of recurrent layer.
+        attention: score of decoder and encoder states, or none.
+        input_feeding: give the decoder its last attention state (Luong, Pham and Manning 2015, section 3.3).
     """
 
     attention: Any  # BilinearAttention, AdditiveAttention, or None

@@ -15,7 +15,12 @@ from retable.models.base import WindowModel
 
 
 class SkipGram(WindowModel):
-    """A model in which a word's vector v predicts each word of the windows around it."""
+    """A model in which a word's vector v predicts each word of the windows around it.
+
+    Args:
+        words: spelling of each word, by id.
+        d_model: width of the vectors.
+    """
 
     predicts = "context"
 

@@ -141,7 +141,13 @@ class Stack(nn.Module):
 
 
 class T5(EncoderDecoder):
-    """An encoder-decoder with `n_layers` in each stack."""
+    """An encoder-decoder with `n_layers` in each stack.
+
+    Args:
+        d_model, d_ff: widths of the states and inside the feed-forward layers.
+        d_head: width of a head; by default d_model / n_heads.
+        activation: that of the feed-forward layers.
+    """
 
     def __init__(
         self,
@@ -208,6 +214,9 @@ class OneStackT5(LeftToRight):
 
     Section 3.2.1, figure 4, right. Because a prefix attends ahead, distances ahead have separate buckets, as in an
     encoder.
+
+    Args:
+        d_model, n_layers, n_heads, d_ff, dropout, activation, d_head: as in `T5`.
     """
 
     start: Any = ()

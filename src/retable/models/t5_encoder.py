@@ -16,7 +16,11 @@ from retable.nn.attention import padding_mask_if_any
 
 
 class T5Encoder(Encoder):
-    """An encoder that is the first stack of a T5. It takes the settings of T5."""
+    """An encoder that is the first stack of a T5. It takes the settings of T5.
+
+    Args:
+        d_model, n_layers, n_heads, d_ff, dropout, activation, d_head: as in `T5`.
+    """
 
     initialise = staticmethod(T5.initialise)
 

@@ -96,6 +96,11 @@ class TransformerEncoderDecoder(EncoderDecoder):
     """An encoder-decoder that maps the source and the target so far to hidden states of the target.
 
     Source and target have at most `max_length` tokens each.
+
+    Args:
+        d_model, d_ff: widths of the states and inside the feed-forward layers.
+        n_layers: layers of the encoder, and of the decoder.
+        norm: `post` as in the paper, or `pre`.
     """
 
     max_length: int

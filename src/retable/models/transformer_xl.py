@@ -29,6 +29,10 @@ class TransformerXL(LeftToRight):
     In training a token sees its segment up to itself and the `memory` positions before the segment. In evaluation it
     sees `evaluation_memory` positions before itself, wherever the text is cut into segments. `variational` uses one
     dropout mask for all positions, as section 4.1 does on the Penn Treebank.
+
+    Args:
+        d_model, d_inner: widths of the states and inside the feed-forward layers.
+        dropout, attention_dropout: probabilities, on states and on attention weights.
     """
 
     def __init__(

@@ -8,7 +8,11 @@ from torch import Tensor, nn
 
 
 class BilinearAttention(nn.Module):
-    """The score sᵀ W h ("general" in Luong, Pham and Manning 2015, section 3.1) of decoder and encoder states."""
+    """The score sᵀ W h ("general" in Luong, Pham and Manning 2015, section 3.1) of decoder and encoder states.
+
+    Args:
+        d_query, d_memory: widths of decoder and encoder states.
+    """
 
     def __init__(self, d_query: int, d_memory: int):
         super().__init__()
@@ -19,12 +23,19 @@ class BilinearAttention(nn.Module):
         return self.weight(memory)
 
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """Return the weights (B, U, S) of states (B, U, Q) on keys (B, S, Q), 0 where `mask` (B, S) is False."""
+        """Return the weights (B, U, S) of states (B, U, Q) on keys (B, S, Q), 0 where `mask` (B, S) is False.
+
+        Returns: weights, which sum to 1 over S.
+        """
         return _shares(queries @ keys.mT, mask)
 
 
 class AdditiveAttention(nn.Module):
-    """The score vᵀ tanh(W s + U h + b), with Q hidden units (Bahdanau, Cho and Bengio 2015, appendix A.1.2)."""
+    """The score vᵀ tanh(W s + U h + b), with Q hidden units (Bahdanau, Cho and Bengio 2015, appendix A.1.2).
+
+    Args:
+        d_query, d_memory: widths of decoder and encoder states; Q = d_query.
+    """
 
     def __init__(self, d_query: int, d_memory: int):
         super().__init__()
@@ -37,7 +48,10 @@ class AdditiveAttention(nn.Module):
         return self.memory(memory)
 
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """Return the attention weights (B, U, S), as BilinearAttention does; allocates (B, U, S, Q) numbers."""
+        """Return the attention weights (B, U, S), as BilinearAttention does; allocates (B, U, S, Q) numbers.
+
+        Returns: weights, which sum to 1 over S.
+        """
         hidden = (self.query(queries)[:, :, None] + keys[:, None]).tanh()
         return _shares(self.score(hidden)[..., 0], mask)
 

@@ -83,7 +83,11 @@ class Attention(nn.Module):
 
 
 def padding_mask(lengths: Tensor, length: int) -> Tensor:
-    """Return a mask (B, 1, 1, length), True on the first `lengths` (B,) tokens, False on padding."""
+    """Return a mask (B, 1, 1, length), True on the first `lengths` (B,) tokens, False on padding.
+
+    Args:
+        length: number of tokens of a row with padding.
+    """
     return (torch.arange(length, device=lengths.device) < lengths[:, None])[:, None, None]
 
 
@@ -91,5 +95,8 @@ def padding_mask_if_any(lengths: Tensor, length: int) -> Tensor | None:
     """Return `padding_mask` of lengths (B,), or None if no row is padded.
 
     Attention without a mask saves more time than this check costs.
+
+    Args:
+        length: number of tokens of a row with padding.
     """
     return None if bool((lengths == length).all()) else padding_mask(lengths, length)

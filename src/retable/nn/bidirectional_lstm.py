@@ -15,6 +15,11 @@ class BidirectionalLSTM(nn.Module):
     Dropout acts between layers. Rows are not packed: on a CPU the gradient of packed rows takes time quadratic in T,
     since each step's gradient is written into zeros for all steps. Packing took 2.5 times as long for 64 sentences of
     27 words, 3.3 times for 32 of 60 words.
+
+    Args:
+        d_input: width N of the inputs.
+        d_output: width D of the states; an even number.
+        dropout: probability.
     """
 
     def __init__(self, d_input: int, d_output: int, n_layers: int = 1, dropout: float = 0.0):
@@ -27,7 +32,11 @@ class BidirectionalLSTM(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        """Return states (B, T, D) of inputs (B, T, N) padded after each row's length, zero on padding."""
+        """Return states (B, T, D) of inputs (B, T, N) padded after each row's length, zero on padding.
+
+        Args:
+            lengths: tokens of each row, (B,), each at least 1.
+        """
         mirror = mirrored(lengths.to(inputs.device), inputs.shape[1])
         hidden = inputs
         for k, (forth, back) in enumerate(zip(self.forth, self.back, strict=True)):
@@ -42,11 +51,17 @@ def mirrored(lengths: Tensor, length: int) -> Tensor:
     """Return places (B, length) that reverse each row's first `lengths` (B,) places and keep its padding.
 
     Applied twice, they give the original order.
+
+    Args:
+        length: number of places of a row with padding.
     """
     places, last = torch.arange(length, device=lengths.device), lengths[:, None] - 1
     return torch.where(places <= last, last - places, places)
 
 
 def taken(states: Tensor, places: Tensor) -> Tensor:
-    """Gather the states of `states` (B, T, D) at `places` (B, T) of each row."""
+    """Gather the states of `states` (B, T, D) at `places` (B, T) of each row.
+
+    Returns: states, (B, T, D).
+    """
     return states.gather(1, places[:, :, None].expand_as(states))

@@ -25,6 +25,9 @@ def spell(words: Iterable[str], padding: int) -> Tensor:
     """Encode words as symbols (W, L): two marks around the first 48 bytes, then padding.
 
     L is the longest word's number of symbols plus `padding`.
+
+    Args:
+        padding: number of padding symbols after the longest word.
     """
     rows = [[BEGIN_OF_WORD, *(byte + 1 for byte in word.encode()[: LENGTH - 2]), END_OF_WORD] for word in words]
     ids = torch.full((len(rows), max(map(len, rows)) + padding), PADDING)
@@ -37,6 +40,11 @@ class CharacterCNN(nn.Module):
     """A network that maps the symbols of words to vectors.
 
     `filters` lists (width, features) pairs. Vectors have F dimensions, or `d_projection`.
+
+    Args:
+        d_character: width of the vector of a symbol.
+        n_highway: number of highway layers.
+        d_projection: width of the vectors; by default that of all features, and no projection.
     """
 
     def __init__(

@@ -46,17 +46,29 @@ class CRF(nn.Module):
         """Compute log p(tags) of each row, (B,), in nats.
 
         emissions (B, T, K); tags (B, T), whose values after a row's length do not count.
+
+        Args:
+            lengths: words of each row, (B,).
         """
         return self._score(emissions, tags, lengths) - self.log_partition(emissions, lengths)
 
     def log_partition(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """Compute, for emissions (B, T, K), the log of Σ exp(score) over all sequences of a row's length, (B,)."""
+        """Compute, for emissions (B, T, K), the log of Σ exp(score) over all sequences of a row's length, (B,).
+
+        Args:
+            lengths: words of each row, (B,).
+        """
         log_partition: Tensor = _LogPartition.apply(*self._scores(), emissions, lengths)
         return log_partition
 
     @torch.no_grad()
     def best(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """Find the tags (B, T) with the highest score by the Viterbi algorithm, 0 after a row's length."""
+        """Find the tags (B, T) with the highest score by the Viterbi algorithm, 0 after a row's length.
+
+        Args:
+            emissions: scores of the K tags at each word, (B, T, K).
+            lengths: words of each row, (B,).
+        """
         start, transition, end = self._scores()
         emissions = emissions.float()
         T, stay = emissions.shape[1], torch.arange(len(start), device=emissions.device)

@@ -156,7 +156,13 @@ class _LinearCrossEntropyOnGPU(torch.autograd.Function):
 
 
 def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
-    """Compute log softmax(hidden · weightᵀ + bias)[label] of every token, fp32 (N,), in nats."""
+    """Compute log softmax(hidden · weightᵀ + bias)[label] of every token, fp32 (N,), in nats.
+
+    Args:
+        hidden: states, (N, D).
+        weight, bias: of the V words, (V, D) and (V,).
+        labels: ids, (N,).
+    """
     table = weight.to(hidden.dtype)
     parts = [
         -F.cross_entropy(logits_of(hidden[rows], table, bias), labels[rows], reduction="none")
@@ -166,7 +172,11 @@ def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels:
 
 
 def logits_of(hidden: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute the logits (N, V) in fp32 of hidden (N, D), table (V, D) and bias (V,)."""
+    """Compute the logits (N, V) in fp32 of hidden (N, D), table (V, D) and bias (V,).
+
+    Args:
+        bias: None for a layer without.
+    """
     return _with_bias(product(hidden, table), bias)
 
 

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 
 
 class RelativePositions(nn.Module):
-    """A learnt number per head and bucket of distances from a query to a key."""
+    """A learnt number per head and bucket of distances from a query to a key.
+
+    Args:
+        causal: whether keys after the query have no buckets.
+        n_buckets: number of buckets, half of them for keys ahead if not causal.
+        max_distance: this and all larger distances share the last bucket.
+    """
 
     def __init__(self, n_heads: int, causal: bool, n_buckets: int = 32, max_distance: int = 128):
         super().__init__()

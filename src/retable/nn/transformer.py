@@ -139,7 +139,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor] | type[nn.Module]] = {
 
 
 class CausalSelfAttention(nn.Module):
-    """Scaled dot-product attention in which a position sees itself and earlier positions."""
+    """Scaled dot-product attention in which a position sees itself and earlier positions.
+
+    Args:
+        dropout: probability, on attention weights.
+        bias: whether linear layers have a bias.
+    """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float, bias: bool = True):
         super().__init__()
@@ -180,6 +185,10 @@ class Block(nn.Module):
     `norm="pre"` normalises the input of a layer (Radford et al. 2019, section 2.3), "post" the residual sum (Vaswani et
     al. 2017, section 3.1). The feed-forward layer is four times as wide as the model. If gated, it has two thirds of
     that width, for an equal number of parameters (Shazeer 2020, section 3).
+
+    Args:
+        dropout: probability, on the result of each layer and on attention weights.
+        bias: whether linear layers and norms have a bias.
     """
 
     def __init__(

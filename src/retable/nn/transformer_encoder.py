@@ -21,6 +21,9 @@ class EncoderBlock(nn.Module):
 
     `norm="post"` normalises the residual sum, as Vaswani et al. and BERT do, "pre" the input of a layer (Radford et al.
     2019, section 2.3). The GELU is the exact one (Hendrycks and Gimpel 2016, section 2).
+
+    Args:
+        dropout: probability, on the result of each layer and on attention weights.
     """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float, norm: Literal["post", "pre"] = "post"):

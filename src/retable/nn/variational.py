@@ -48,6 +48,11 @@ class WeightDropped(nn.RNNBase):
     The mask is on entries (DropConnect: Merity, Keskar and Socher 2018, section 2) or, with `units`, on columns. A
     dropped column is a unit of h_{t−1} that no gate sees at any time: Gal and Ghahramani's recurrent dropout, with one
     mask for all rows of the batch, so that fused kernels can run it. The parameter stays the whole matrix.
+
+    Args:
+        cell: class of the recurrent layer.
+        rate: probability of a dropped entry or column.
+        units: whether whole columns are dropped.
     """
 
     def __init__(self, cell: str, d_input: int, d_hidden: int, rate: float, units: bool = False):

@@ -20,6 +20,11 @@ class WordInput(nn.Module):
     The first `vocab_size` words have vectors. The others, too rare or new to learn one, have the vector of `unknown`
     and differ only by their characters. With `folds_case`, words that differ only in case share the vector of the
     first.
+
+    Args:
+        d_embedding: width E of the vectors of words.
+        d_character: width of the vector of a symbol.
+        filters: (width, features) pairs; F is the sum of the features.
     """
 
     _spelling: Tensor

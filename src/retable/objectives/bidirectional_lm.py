@@ -20,7 +20,10 @@ from retable.objectives.base import TwoWayLikelihood
 
 
 class BidirectionalLM(TwoWayLikelihood):
-    """Two language models with one input and one softmax layer; the loss is the mean of both."""
+    """Two language models with one input and one softmax layer; the loss is the mean of both.
+
+    Raises: UsageError: the model does not read in both directions.
+    """
 
     def __init__(self, model: BothDirections, vocab_size: PositiveInt):
         super().__init__()

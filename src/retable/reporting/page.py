@@ -19,19 +19,13 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from retable.metrics.likelihood import LIKELIHOODS
+from retable.reporting import verdicts as rule
 from retable.reporting.figures import Figure
 from retable.reporting.markup import Column, Row, Table, Value, anchor, groups, leading
 from retable.reporting.names import display_name, meaning
 from retable.reporting.provenance import Entry
-from retable.reporting.published import NOT_RUN
-from retable.reporting.results import AFTERWARDS, FAIL, PASS, PASS_OTHER
 
 NOTE = "Note"  # title of the column that becomes footnotes
-MEANINGS = {
-    PASS: "within the tolerance of the published number",
-    PASS_OTHER: "within it, with another recipe than the published one",
-    FAIL: "outside the tolerance",
-}
 
 
 def report_page(
@@ -97,22 +91,24 @@ def failures(frame: pd.DataFrame) -> list[str]:
     return [
         f"{display_name(row.system)} on {row.corpus}, {row.split} {row.metric}: "
         f"{row.mean:.{2 if row.metric in LIKELIHOODS else 4}f}, published "
-        f"{row.published:g} ± {row.tolerance:g} ({row.source})"
-        for row in frame[frame["verdict"] == FAIL].itertuples()
+        f"{row.published:g} ± {row.tolerance:.3g} ({row.source})"
+        for row in frame[frame["verdict"].isin(rule.OUTSIDE)].itertuples()
     ]
 
 
 def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
     """Return each verdict with the number of its rows and its meaning; empty without judged rows."""
     counts = Counter(frame["verdict"])
-    late = Counter(row.verdict for row in frame.itertuples() if AFTERWARDS in row.note)
     judged = [
-        (each, counts[each], meaning + f" ({late[each]} by a {AFTERWARDS})" * bool(late[each]))
-        for each, meaning in MEANINGS.items()
-        if counts[each] or each != PASS_OTHER
+        (each, counts[each], meaning)
+        for each, meaning in rule.MEANINGS.items()
+        if counts[each] or each in (rule.PASS, rule.FAIL)
     ]
-    unrun = [("unrun", counts[NOT_RUN], "published, but not run here")]
-    return judged * any(count for _, count, _ in judged) + unrun * (counts[NOT_RUN] > 0)
+    unrun = [
+        ("unrun", counts[rule.NOT_RUN], "published, but not run"),
+        ("unrun", counts[rule.ELSEWHERE], "published, and run in another study"),
+    ]
+    return judged * any(count for _, count, _ in judged) + [each for each in unrun if each[1]]
 
 
 def _sources(frame: pd.DataFrame) -> Iterable[str]:
@@ -120,7 +116,7 @@ def _sources(frame: pd.DataFrame) -> Iterable[str]:
     for source, rows in frame[frame["published"].notna()].groupby("source", sort=False):
         numbers = [
             f"{display_name(row.system)}, {row.corpus}, {row.split}: {row.published:g}"
-            + ("" if isnan(row.tolerance) else f" ± {row.tolerance:g}")
+            + ("" if isnan(row.tolerance) else f" ± {row.tolerance:.3g}")
             for row in rows.itertuples()
         ]
         yield f"{source}. {'; '.join(numbers)}."
@@ -161,12 +157,12 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _is_unrun(row: Row) -> bool:
-    return any(value.text == NOT_RUN for value in row.values)
+    return any(value.text in (rule.NOT_RUN, rule.ELSEWHERE) for value in row.values)
 
 
 def _has_text(rows: Sequence[Row], column: int) -> bool:
     """Check whether a column has contents in these rows."""
-    return any(row.values[column].text not in ("", "n/a", NOT_RUN) for row in rows)
+    return any(row.values[column].text not in ("", rule.UNJUDGED, rule.NOT_RUN, rule.ELSEWHERE) for row in rows)
 
 
 def _shown(

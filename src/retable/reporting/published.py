@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from retable.reporting.results import CELL, COLUMNS, ORACLE, Result
+from retable.reporting.verdicts import ELSEWHERE, NOT_RUN
 
-NOT_RUN = "not run"  # verdict of a published row without a run
-ELSEWHERE = "not in this study"  # reason if another study has it
+SCOREBOARD = "see docs/scoreboard.md"  # note on a row of another study
 
 
 def complete(
@@ -21,8 +21,9 @@ def complete(
     """Return the aggregates with published rows that the study did not run, notes, and the FLOPs of training.
 
     Published rows are added if they match a measured row as `beside` in `references.yaml` defines. They have no mean
-    and no run, the published FLOPs, and a note on the reason that they were not run. The FLOPs of rows that were run
-    come from the metrics of `trained`.
+    and no run, the published FLOPs, and a note on the reason that they were not run. Without a reason, another study
+    has run them: the scoreboard has the numbers, because no study's report depends on another study's results. The
+    FLOPs of rows that were run come from the metrics of `trained`.
 
     notes: texts by corpus and system, put before a row's other notes.
     """
@@ -30,9 +31,10 @@ def complete(
     places = {(kind, _place(row, kind)) for kind in references["beside"].unique() for row in measured.itertuples()}
     shown = [(row.beside, _place(row, row.beside)) in places for row in references.itertuples()]
     others = references[shown]
-    others = others.rename(columns={"value": "published"}).assign(verdict=NOT_RUN, n=0, runs="", protocol="")
+    others = others.rename(columns={"value": "published"}).assign(n=0, runs="", protocol="")
     partly = set(zip(frame["system"], frame["corpus"], strict=True))  # run on another split or task
-    reasons = ["" if (row.system, row.corpus) in partly else row.not_run or ELSEWHERE for row in others.itertuples()]
+    reasons = ["" if (row.system, row.corpus) in partly else row.not_run or SCOREBOARD for row in others.itertuples()]
+    others["verdict"] = [ELSEWHERE if reason == SCOREBOARD else NOT_RUN for reason in reasons]
     others["note"] = ["; ".join(filter(None, pair)) for pair in zip(reasons, others["note"], strict=True)]
     run = set(frame[CELL].itertuples(index=False, name=None))
     others = others[[cell not in run for cell in others[CELL].itertuples(index=False, name=None)]]

@@ -1,7 +1,7 @@
 """Records: the parts of a study's cells that a report needs, without weights, in files that git stores.
 
 `records/<stage>/<out>.json` has the settings, configuration, scores, inputs and origin of a cell: commit, versions,
-machine. `<out>.zip` next to it has its tables, such as its curve and its scores per unit.
+machine, seconds. `<out>.zip` next to it has its tables, such as its curve and its scores per unit.
 """
 
 import io
@@ -51,6 +51,7 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
             "uncommitted_changes": made.get("git_dirty"),
             "requirements": made.get("environment", {}),
             "machine": made.get("hardware"),
+            "seconds": made.get("seconds"),
         },
     }
     tables = {

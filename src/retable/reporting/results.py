@@ -25,6 +25,7 @@ from retable.metrics.intervals import mean_std, paired_test
 from retable.metrics.likelihood import BYTES_LOST, LIKELIHOODS, Likelihoods
 from retable.metrics.units import Measured, Sums
 from retable.reporting.units import UnitSums
+from retable.reporting.verdicts import COLUMN, SEEDS, judged, tolerance_of
 
 MEASURED = ("prepare", "evaluate", "from_scratch", "finetune")  # stages whose metrics are in the tables
 SPLITS = ("train", "validation", "test")
@@ -44,13 +45,15 @@ TABLES = ("samples.jsonl", *(f"{name}.csv" for name in (*OF_NAMES, *OF_NUMBERS))
 NAMES = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
 _MIX = "mix.csv"  # layer, share and gamma of the scalar mix in model.safetensors
 RATES = ("fertility", "compression", "unknown", "unk_in_text", "lost")  # metrics of a tokenizer on a text
-PASS, PASS_OTHER, FAIL = "pass", "pass, other recipe", "fail"
 AFTERWARDS = "tolerance set after it had run"
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # columns that come with a published number
 MIX = "model.mix."  # prefix of the names of a scalar mix's weights
 OVERLAP = "overlap_"  # prefix of metrics of the overlap between test and training data
-NOTE_COLUMNS = ("source", "other_recipe", "relative_to", "note")  # texts of published numbers, "" if absent
-KNOWN = ("published", "tolerance", *NOTE_COLUMNS)
+ABSENT: Mapping[str, Any] = {  # values of the keys that a row of the references does not have
+    **{"task": "", "beside": "corpus", "averaged": 1, "afterwards": False, "memory": False, "measured": False},
+    **dict.fromkeys(("tolerance", "deviation", "rounding", "items", "flops"), np.nan),
+    **dict.fromkeys(("basis", "open", "other_recipe", "not_run", "relative_to", "repeats", "note"), ""),
+}
 
 
 @dataclass(frozen=True)
@@ -224,30 +227,54 @@ def _read_mix(folder: Path) -> pd.DataFrame | None:
 
 
 def read_references() -> pd.DataFrame:
-    """Return the published numbers of `references.yaml`, a row per number.
+    """Return the published numbers of `references.yaml`, a row per number; see `references_of`."""
+    return references_of(resources.files(__package__).joinpath("references.yaml").read_text(encoding="utf-8"))
 
-    Columns: those of CELL, value, source, configuration and `beside`. Tolerance and flops are NaN if absent, and
-    other_recipe, not_run, relative_to and note are "".
+
+def references_of(text: str) -> pd.DataFrame:
+    """Return the published numbers of a file such as `references.yaml`.
+
+    Columns: those of CELL, the keys of the file as in ABSENT, and `given`. An absent `table` is the source.
     """
-    text = resources.files(__package__).joinpath("references.yaml").read_text(encoding="utf-8")
-    absent = {"task": "", "tolerance": np.nan, "flops": np.nan, "beside": "corpus"}
-    absent |= dict.fromkeys(("other_recipe", "not_run", "relative_to"), "")
     rows: list[dict[str, Any]] = []
     section: dict[str, Any] = {}
     for part in yaml.load(text, yaml.CSafeLoader):
         if "systems" not in part:
-            section = absent | part
+            section = {**ABSENT, **part}
             continue
-        source = section | part
+        source = section | {"table": part["source"]} | part
         systems, metrics = source.pop("systems"), source.pop("metric")
         for place, metric in enumerate([metrics] if isinstance(metrics, str) else metrics):
             for system, entry in systems.items():
-                for split, values in entry["values"].items():
-                    value = values[place] if isinstance(metrics, list) else values
-                    row = source | entry | {"metric": metric, "system": system, "split": split, "value": value}
-                    notes = [row.get("note", ""), AFTERWARDS * row.pop("afterwards", False)]
-                    rows.append(row | {"note": "; ".join(filter(None, notes))})
-    return pd.DataFrame(rows).drop(columns="values")
+                of_system = source | entry
+                for split in of_system["values"]:
+                    row = {key: _of(value, split, place) for key, value in of_system.items()}
+                    rows.append(row | {"metric": metric, "system": system, "split": split, "value": row.pop("values")})
+    return with_tolerances(pd.DataFrame(rows))
+
+
+def with_tolerances(references: pd.DataFrame) -> pd.DataFrame:
+    """Return the published numbers with `tolerance` for SEEDS seeds; `given` is the one in the file.
+
+    The notes also name numbers from memory, tolerances that were set afterwards and open settings.
+    """
+    digits = references["value"].map(lambda value: len(str(value).partition(".")[2]) if value % 1 else 0)
+    digits = digits.groupby([references[name] for name in COLUMN]).transform("max")
+    references = references.assign(given=references["tolerance"])
+    references["rounding"] = references["rounding"].fillna(0.5 * 10.0**-digits)
+    references["tolerance"] = [tolerance_of(row, SEEDS) for row in references.to_dict("records")]
+    return references.assign(note=["; ".join(filter(None, _notes(row))) for row in references.itertuples()])
+
+
+def _notes(row: Any) -> Sequence[str]:
+    is_open = row.open and f"open in the source: {row.open}"
+    return row.note, "from memory" * row.memory, AFTERWARDS * row.afterwards, is_open
+
+
+def _of(value: Any, split: str, place: int) -> Any:
+    """Return a field of a split and of the metric at this place; a field may be given by split and by metric."""
+    value = value[split] if isinstance(value, dict) else value
+    return value[place] if isinstance(value, list) else value
 
 
 def tidy(results: Iterable[Result]) -> pd.DataFrame:
@@ -335,45 +362,7 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
     measured = [name for name in COLUMNS if name not in JUDGED]
     frame = pd.DataFrame(rows, columns=measured).astype(dict.fromkeys(CELL, object))
     frame["p_best"] = _p_best(frame, units)
-    known = references.rename(columns={"value": "published"})[[*CELL, *KNOWN]]
-    frame = frame.merge(known, how="left", on=CELL)
-    frame[[*NOTE_COLUMNS]] = frame[[*NOTE_COLUMNS]].fillna("")
-    return _judged(frame)[COLUMNS]
-
-
-def _judged(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add verdicts and notes.
-
-    A number with `relative_to` is judged by its difference to that system, and the note shows the difference. Without a
-    run of that system it has no verdict. Notes also list differences between our recipe and the published one.
-    """
-    cells = frame.set_index(CELL)
-    verdicts, notes = [], []
-    for row in frame.to_dict("records"):
-        mean, published, note = row["mean"], row["published"], row["note"]
-        if base := row["relative_to"]:
-            other = (base, *(row[name] for name in CELL[1:]))
-            mean, published = (
-                (row[name] - cells.loc[other, name] if other in cells.index else np.nan)
-                for name in ("mean", "published")
-            )
-            difference = "" if np.isnan(mean) else f": {mean:+.2f}, published {published:+.2f} ± {row['tolerance']:.2f}"
-            note = "; ".join(filter(None, [f"judged by the difference to {base}{difference}", note]))
-        judged, other = verdict(mean, published, row["tolerance"]), row["other_recipe"]
-        verdicts.append(PASS_OTHER if judged == PASS and other else judged)
-        notes.append("; ".join(filter(None, [other, note])))
-    return frame.assign(verdict=verdicts, note=notes)
-
-
-def verdict(mean: float, published: float, tolerance: float) -> str:
-    """Return `pass` if |mean − published| <= tolerance, otherwise `fail`; `n/a` if one of the three is NaN.
-
-    Tables replace `pass` by `pass, other recipe` if the recipe differs from the published one.
-    """
-    if np.isnan([mean, published, tolerance]).any():
-        return "n/a"
-    # rounded, so that 142.7 against 141.2 ± 1.5 passes despite binary fractions
-    return PASS if round(abs(mean - published), 9) <= tolerance else FAIL
+    return judged(frame, references)[COLUMNS]
 
 
 def units_of(group: pd.DataFrame) -> UnitSums | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pandas as pd
 
@@ -23,6 +23,13 @@ Prediction = TypeVar("Prediction")
 Text = Tokenizer | Vocabulary  # encodes text as ids of tokens, or of words
 
 
+class Fold(NamedTuple):
+    """A part of a cross-validation: the task of which this part is the test split, and the rest the training split."""
+
+    task: "Task[Any, Any]"
+    units: Sequence[int] | None = None  # the numbers of its units among those of all folds; None without folds
+
+
 class Task(Measured, Protocol[Example, Prediction]):
     """A kind of task with its data. Methods here are defaults; each kind overrides some."""
 
@@ -35,6 +42,10 @@ class Task(Measured, Protocol[Example, Prediction]):
     in_words: bool = False  # texts are split into words, for models that read spelling
     has_no_text: bool = False  # examples are not texts
     at_once: int = 64  # examples per batch of predictions
+
+    def folds(self) -> list[Fold]:
+        """Return the folds of a cross-validation, each trained and tested separately; without one, the task itself."""
+        return [Fold(self)]
 
     @property
     def measured(self) -> Sequence[str]:
@@ -66,6 +77,10 @@ class Task(Measured, Protocol[Example, Prediction]):
         """Return the texts of examples as lists of words, for models that read spelling."""
         raise NotImplementedError
 
+    def labelled(self, examples: Sequence[Example]) -> tuple[Sequence[Sequence[str]], Sequence[Any]]:
+        """Return the texts of examples as lists of words, and their labels, for models that are estimated at once."""
+        raise NotImplementedError
+
     def answered(self, example: Example) -> Answered:
         """Return the question and the answer of an example, to compare examples of two splits."""
         return repr(example), None
@@ -84,28 +99,56 @@ class Task(Measured, Protocol[Example, Prediction]):
         """Restore what `learnt` returned, instead of reading the training examples."""
 
     def objective(self, model: Model, text: Text, **head: Any) -> Objective:
-        """Return the objective to train the model with; `head` are the settings of its head."""
+        """Return the objective to train the model with; `head` are the settings of its head.
+
+        Args:
+            text: the tokenizer or vocabulary of the model.
+        """
         ...
 
     def encode(self, model: Model, text: Text, examples: Sequence[Example]) -> Encoded:
-        """Encode the examples as model inputs."""
+        """Encode the examples as model inputs.
+
+        Args:
+            text: the tokenizer or vocabulary of the model.
+
+        Raises: UsageError: an example does not fit the model.
+        """
         ...
 
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Batches:
-        """Return training batches."""
+        """Return training batches.
+
+        Args:
+            batch_size: examples per batch.
+            seed: seed of the order.
+        """
         return Bucketed(encoded, batch_size, seed)
 
     def predict(self, objective: Objective, encoded: Encoded) -> list[Prediction]:
-        """Predict each example with the objective, in order."""
+        """Predict each example with the objective, in order.
+
+        Args:
+            encoded: result of `encode` for the same model.
+        """
         places = range(len(encoded.lengths))
         return self.read(encoded, places, predict(objective, encoded, self.at_once))
 
     def read(self, encoded: Encoded, places: Sequence[int], rows: list[Any]) -> list[Prediction]:
-        """Convert the objective's results for the examples at `places` to predictions."""
+        """Convert the objective's results for the examples at `places` to predictions.
+
+        Args:
+            places: indices of the examples in `encoded`.
+            rows: the objective's result for each.
+        """
         return rows
 
     def units(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> pd.DataFrame:
-        """Return one row per unit of the metrics with its contribution, for values, intervals and tests."""
+        """Return one row per unit of the metrics with its contribution, for values, intervals and tests.
+
+        Args:
+            predictions: one for each of `examples`, in the same order.
+        """
         ...
 
     @classmethod
@@ -113,6 +156,10 @@ class Task(Measured, Protocol[Example, Prediction]):
         """Return the units of a split; for a task named after a further set, those of that set.
 
         For example, mnli_mismatched selects validation_mismatched.
+
+        Args:
+            units: all rows of `units.csv`, with column `split`.
+            task: name of the task or of a further set of it.
         """
         sets = [name for name in units["split"].unique() if name.startswith(split)]
         sets = [name for name in sets if task.endswith(name.removeprefix(split))]
@@ -124,7 +171,11 @@ class Task(Measured, Protocol[Example, Prediction]):
         return self.values(units, self.metrics or [name for name in numbers if name != "unit"])
 
     def validation(self, examples: Sequence[Example], encoded: Encoded) -> Measure:
-        """Return the measurement of the validation split for the learning curve."""
+        """Return the measurement of the validation split for the learning curve.
+
+        Args:
+            encoded: result of `encode` for `examples`.
+        """
 
         def score(places: list[int], rows: list[Any]) -> dict[str, float]:
             return self.validated(self.units([examples[i] for i in places], self.read(encoded, places, rows)))
@@ -138,7 +189,12 @@ class Task(Measured, Protocol[Example, Prediction]):
     def write(
         self, folder: Path, split: str, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> list[str]:
-        """Write files for external scorers, and return the names of those that are small enough to view."""
+        """Write files for external scorers, and return the names of those that are small enough to view.
+
+        Args:
+            folder: the cell.
+            predictions: one for each of `examples`, in the same order.
+        """
         return []
 
     def facts(self, examples: Mapping[str, Sequence[Example]]) -> dict[str, Any]:

@@ -29,7 +29,11 @@ class Source(Protocol):
 
 
 class CoreferenceTask(Task[Document, Clusters]):
-    """Coreference resolution. A unit is a document, with its counts for each metric."""
+    """Coreference resolution. A unit is a document, with its counts for each metric.
+
+    documents: the source of the splits.
+    convention: rewrites a word without a vector, to look it up again.
+    """
 
     kind = "coreference"
     in_words = True
@@ -47,7 +51,10 @@ class CoreferenceTask(Task[Document, Clusters]):
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64]:
-        """Put the parts of a document into one block."""
+        """Put the parts of a document into one block.
+
+        Returns: the block of each unit, (n_units,).
+        """
         return pd.factorize(units["document"])[0]
 
     @cached_property

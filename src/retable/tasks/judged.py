@@ -19,6 +19,11 @@ def read_judged(path: Path, judge: Judge) -> Table:
     """Read the lines of a text as column `sentence`, with labels by `judge` as column `label`.
 
     Blank lines are skipped.
+
+    Args:
+        judge: returns the label of a sentence, with single spaces between words.
+
+    Raises: UsageError: the file is missing or is not in UTF-8.
     """
     rows = (
         Row(f"line {number}", {"sentence": line, "label": judge(" ".join(line.split()))})

@@ -39,7 +39,10 @@ class Translations:
 
 
 class Summaries:
-    """Summaries of documents, with the mean ROUGE; `stemmer` as in `SummaryTask`."""
+    """Summaries of documents, with the mean ROUGE; `stemmer` as in `SummaryTask`.
+
+    documents: the source of documents and summaries.
+    """
 
     kind = "summaries"
     metrics = summaries.METRICS

@@ -96,6 +96,9 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
     spelling of words. Encoders read one sequence of tokens; the paragraph is cut to fit, answers are predicted among
     the remaining words, and questions whose answer is cut off are evaluated, but not used for training.
     Encoder-decoders read one text and write the answer.
+
+    questions: the source of the splits.
+    convention: rewrites a word without a vector, to look it up again.
     """
 
     kind = "answers"
@@ -133,7 +136,12 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
     def objective(  # type: ignore[override]
         self, model: Model, text: Text, *, dropout: float, tie: bool = True
     ) -> Objective:
-        """Return the objective; `tie` applies to models that write answers, see `TextToText`."""
+        """Return the objective; `tie` applies to models that write answers, see `TextToText`.
+
+        Args:
+            dropout: probability for the states of models that predict spans.
+            tie: whether the output layer shares the input embedding.
+        """
         if isinstance(model, SpanRule):
             return AnswerByRule(model)
         if not isinstance(model, EncoderDecoder):
@@ -191,7 +199,10 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
     def write(
         self, folder: Path, split: str, examples: Sequence[QuestionInWords], predictions: Sequence[PredictedAnswer]
     ) -> list[str]:
-        """Write the predictions of the test split in SQuAD's format."""
+        """Write the predictions of the test split in SQuAD's format.
+
+        Returns: no names; nothing is small enough to view.
+        """
         if split == "test":
             write_json(folder / "predictions.json", answers_of(examples, predictions))
         return []
@@ -230,6 +241,10 @@ def _as_text(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> E
 
 
 def answers_of(examples: Sequence[QuestionInWords], predictions: Sequence[PredictedAnswer]) -> dict[str, str]:
-    """Return the answers by question id, as text."""
+    """Return the answers by question id, as text.
+
+    Args:
+        predictions: a text, or first and last word of a span, for each of `examples`.
+    """
     predicted = zip(examples, predictions, strict=True)
     return {each.source.id: answer if isinstance(answer, str) else each.text(*answer) for each, answer in predicted}

@@ -22,14 +22,15 @@ class WordsInTokens(NamedTuple):
     last: list[int]  # index of its last token
 
 
-def pack(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
+def pack(model: Model, text: Text, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
     """Encode the examples in the layout of `model`, see `templates`.
 
     Args:
         symmetric: whether the order of a pair has no meaning.
     """
-    ids = [tuple(tokenizer.encode(sentence) for sentence in sentences) for sentences in examples]
-    first, last = ends_of_sequences(model, tokenizer)
+    encode = text.encode if isinstance(text, Tokenizer) else lambda sentence: text.encode(sentence.split())
+    ids = [tuple(encode(sentence) for sentence in sentences) for sentences in examples]
+    first, last = ends_of_sequences(model, text)
     match model.layout:
         case "as text":
             return templates.as_text(ids, last)
@@ -38,13 +39,16 @@ def pack(model: Model, tokenizer: Tokenizer, examples: Sequence[tuple[str, ...]]
         case "in segments":
             return templates.in_segments(ids, first, last, model.max_length)
         case "left to right":
-            return templates.left_to_right(ids, first, delimiter(model, tokenizer), last, model.max_length, symmetric)
+            return templates.left_to_right(ids, first, delimiter(model, text), last, model.max_length, symmetric)
 
 
 def delimiter(model: Model, text: Text) -> int:
     """Return the token between two texts in one sequence.
 
     It is the model's own delimiter. Without one, it is [SEP] if the tokenizer has it, otherwise the end of a sequence.
+
+    Args:
+        text: the tokenizer or vocabulary of the model.
     """
     if isinstance(model, DelimitedLeftToRight):
         return model.delimiter_id
@@ -79,6 +83,8 @@ def in_tokens(text: Text, words: Sequence[str]) -> WordsInTokens:
     """Encode words, joined by spaces, as tokens; for a Vocabulary each word is one token.
 
     A word without tokens, such as a control character, gets the token after it, which may be the sequence's end.
+
+    Returns: the ids, and the first and last token of each word.
     """
     if isinstance(text, Vocabulary):
         places = [*range(len(words))]

@@ -1,12 +1,14 @@
 """Tasks that label a sentence or a pair of sentences, from any file with named columns."""
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from annotated_types import Ge
 
 from retable.core import settings
 from retable.core.artifacts import require
@@ -14,20 +16,22 @@ from retable.core.errors import UsageError
 from retable.corpora.overlap import Answered
 from retable.corpora.text import SPLITS, require_length
 from retable.data import templates
-from retable.data.bucketed import Encoded
+from retable.data.bucketed import Encoded, at_once
 from retable.data.examples import encoded
 from retable.metrics.labelled import OF_CLASSES, OF_SCORES, Labelled
-from retable.models.base import EncoderDecoder, Model
+from retable.models.base import EncoderDecoder, Estimated, Model
+from retable.objectives.at_once import AtOnce
 from retable.objectives.classification import Classification, require_summary
 from retable.objectives.labels_as_text import LabelsAsText
 from retable.objectives.regression import Regression
-from retable.tasks.base import Task, Text, require_no_predicate
+from retable.tasks.base import Fold, Task, Text, require_no_predicate
 from retable.tasks.labels import Classes, Scores, missing_classes
 from retable.tasks.reading import ends_of_sequences, pack
-from retable.tasks.table import Row, Table, read_table
+from retable.tasks.table import Row, Table, read_by_class, read_table
 from retable.tasks.written import Answers, plain
 from retable.tokenizers.tokenizer import Tokenizer
 
+FoldCount = Annotated[int, Ge(2)]
 SEED = 0  # for the choice of held-out examples; fixed, so that all runs have the same split
 
 
@@ -55,9 +59,9 @@ class SentenceTask(Labelled, Task[Example, float]):
     Args:
         name: name in prompts and tables.
         files: file of each split: train, validation, and optionally test and further sets, such as
-            validation_mismatched. Instead of a file: a mapping with its `path` and its own settings of `form`; or None
-            for no split. A number as validation is the share of training examples to hold out, the same for all runs
-            and for each class.
+            validation_mismatched. Instead of a file: a mapping with its `path` and its own settings of `form`, or with
+            `by_class`, a file of sentences for each label; or None for no split. A number as validation is the share
+            of training examples to hold out, the same for all runs and for each class.
         sentences: the column of the sentences, or the two columns of the pairs.
         label: the column of the labels, or several names of which each file has one. A test set may lack it.
         metrics: metrics of the task, the most important first.
@@ -69,9 +73,13 @@ class SentenceTask(Labelled, Task[Example, float]):
         prompt: names of the columns in the prompt of an encoder-decoder, in the order of the text; None: their own
             names.
         answers: texts that an encoder-decoder writes for the classes, in their order; None: their names.
+        folds: number of folds of a cross-validation on the file `train`, equal in size and in each class. Each example
+            is tested once, by a model that was trained on the other folds.
+        seed: of the choice of the folds; systems with equal seeds have equal folds.
     """
 
     at_once = 256
+    in_words = True
 
     def __init__(
         self,
@@ -87,8 +95,12 @@ class SentenceTask(Labelled, Task[Example, float]):
         read: Callable[..., Table] = read_table,
         prompt: Mapping[str, str] | None = None,
         answers: Sequence[str] | None = None,
+        folds: FoldCount | None = None,
+        seed: settings.Seed = 0,
     ):
         self.kind = name
+        self._n_folds, self._seed = folds, seed
+        self._of_fold: dict[str, list[Example]] = {}  # the training and the test examples, if this is a fold
         if len(sentences) not in (1, 2):
             raise UsageError(f"task.sentences={list(sentences)} has {len(sentences)} columns; write one or two")
         if (labels is None) == (scores is None):
@@ -114,10 +126,12 @@ class SentenceTask(Labelled, Task[Example, float]):
             )
         self._read = read
         files = {split: file for split, file in files.items() if file is not None}
-        for split in SPLITS[:2]:
+        for split in SPLITS[: 1 if folds else 2]:
             if split not in files:
                 raise UsageError(f"a task needs training and validation examples; write task.files.{split}=FILE")
-        share = files["validation"]
+        share = files.get("validation")
+        if folds and (of_files := {*files} - {"train"} - ({"validation"} if isinstance(share, int | float) else set())):
+            raise UsageError(f"task.folds={folds} divides the file train; write task.files.{min(of_files)}=null")
         self._held_out = float(share) if isinstance(share, int | float) else 0.0
         if isinstance(share, int | float) and not 0 < share < 1:
             raise UsageError(
@@ -129,6 +143,8 @@ class SentenceTask(Labelled, Task[Example, float]):
             if split != "validation" or not self._held_out
         }
         for split, file_form in self._files.items():
+            if by_class := file_form.get("by_class"):
+                file_form["path"] = next(iter(by_class.values()))
             if not isinstance(path := file_form["path"], str) or not Path(path).name:
                 raise UsageError(f"task.files.{split}={settings.shown(path)} is not a file; write its path")
 
@@ -148,6 +164,11 @@ class SentenceTask(Labelled, Task[Example, float]):
         return f"{'_'.join(filter(None, (self.kind, kind)))}/{base}"
 
     def require(self, model: type[Model], d_predicate: int) -> None:
+        if issubclass(model, Estimated):
+            if model.tags or self._pairs or isinstance(self.labels, Scores):
+                needs = "tags words" if model.tags else "gives single sentences a class"
+                raise UsageError(f"{model.__name__} {needs}; take recipe=encoders/bilstm")
+            return
         if issubclass(model, EncoderDecoder):
             return
         require_summary(model, self._pairs)
@@ -165,19 +186,21 @@ class SentenceTask(Labelled, Task[Example, float]):
         d_hidden: int | None,
         pooling: str | None,
         tie: bool,
-    ) -> Classification | LabelsAsText:
+    ) -> Classification | LabelsAsText | AtOnce:
         """Return the objective for the model and the settings of its head.
 
         `tie` applies to models that write labels, see `TextToText`.
 
         Raises: UsageError: the model has no head for a setting, or the tokenizer cannot encode a label.
         """
-        assert isinstance(text, Tokenizer)
+        if isinstance(model, Estimated):
+            return AtOnce(model)
         head: dict[str, Any] = {"auxiliary": auxiliary, "d_hidden": d_hidden, "pooling": pooling}
         if isinstance(model, EncoderDecoder):
             for name, value in head.items():
                 if value:
                     raise UsageError(f"{type(model).__name__} writes its labels and has no head; remove {name}={value}")
+            assert isinstance(text, Tokenizer)
             return self._writer(model, text, tie)
         if isinstance(self.labels, Classes):
             return Classification(model, len(self.labels.names), dropout, pairs=self._pairs, **head)
@@ -203,7 +226,8 @@ class SentenceTask(Labelled, Task[Example, float]):
         return LabelsAsText(model, vocab_size, tie, [[*written, end] for written in ids], read)
 
     def encode(self, model: Model, text: Text, examples: Sequence[Example]) -> Encoded:
-        assert isinstance(text, Tokenizer)
+        if isinstance(model, Estimated):
+            return at_once(self.words(examples))
         labels = [0 if each.label is None else each.label for each in examples]
         sentences = [each.sentences for each in examples]
         if isinstance(model, EncoderDecoder):
@@ -221,6 +245,12 @@ class SentenceTask(Labelled, Task[Example, float]):
         metrics = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
         return self.values(units, metrics)
 
+    def words(self, examples: Sequence[Example]) -> list[list[str]]:
+        return [sentence.split() for sentence in sentences_of(examples)]
+
+    def labelled(self, examples: Sequence[Example]) -> tuple[list[list[str]], list[int]]:
+        return self.words(examples), [int(each.label) for each in examples if each.label is not None]
+
     def named(self, example: Example) -> dict[str, str]:
         """Return the sentences by their names in the prompt, in its order."""
         texts = dict(zip(self.sentences, example.sentences, strict=True))
@@ -229,12 +259,38 @@ class SentenceTask(Labelled, Task[Example, float]):
     @property
     def splits(self) -> list[str]:  # type: ignore[override]
         """Return train, validation and all further splits."""
+        if self._n_folds:
+            return ["train", *(["validation"] if self._held_out else []), "test"]
         return [*dict.fromkeys([*SPLITS[:2], *self._files])]
+
+    @property
+    def measured(self) -> list[str]:
+        return ["test"] if self._n_folds else self.splits[1:]
 
     @property
     def inputs(self) -> list[Path]:  # type: ignore[override]
         """Return all files of the task."""
-        return [Path(file[name]) for file in self._files.values() for name in ("path", "gold") if name in file]
+        names = ("path", "gold")
+        listed = [file[name] for file in self._files.values() for name in names if name in file]
+        listed += [path for file in self._files.values() for path in file.get("by_class", {}).values()]
+        return [Path(path) for path in dict.fromkeys(listed)]
+
+    def folds(self) -> list[Fold]:
+        if not self._n_folds:
+            return super().folds()
+        examples = self._read_examples("train")
+        order = np.random.default_rng(self._seed).permutation(len(examples)).tolist()
+        if isinstance(self.labels, Classes):  # neighbours of one class go to different folds
+            order.sort(key=lambda i: examples[i].label)
+        folds = []
+        for number in range(self._n_folds):
+            tested = {*order[number :: self._n_folds]}
+            fold = copy.copy(self)
+            fold._of_fold = {"train": [], "test": []}
+            for i, example in enumerate(examples):
+                fold._of_fold["test" if i in tested else "train"].append(example)
+            folds.append(Fold(fold, sorted(tested)))
+        return folds
 
     def examples(self, split: str) -> list[Example]:
         """Return the examples of a split, in the order of its file.
@@ -242,7 +298,8 @@ class SentenceTask(Labelled, Task[Example, float]):
         Raises: UsageError: a file is missing or damaged, a column or value is missing, a label is unknown, or the split
             is empty.
         """
-        examples = self._read_examples("train" if self._held_out and split == "validation" else split)
+        file = "train" if self._held_out and split == "validation" else split
+        examples = self._of_fold[file] if self._of_fold else self._read_examples(file)
         if self._held_out and split in SPLITS[:2]:
             held_out = _drawn([example.label for example in examples], self._held_out, isinstance(self.labels, Classes))
             keep = split == "validation"
@@ -268,11 +325,14 @@ class SentenceTask(Labelled, Task[Example, float]):
 
     def _read_examples(self, split: str) -> list[Example]:
         form = dict(self._files[split])
-        path = Path(form.pop("path"))
+        path, by_class = Path(form.pop("path")), form.pop("by_class", None)
         if path.parts[0] == "outputs":
             require(path)
-        self._require_settings(form)
-        table = self._read(path, **form)
+        if by_class:
+            table = read_by_class({label: Path(file) for label, file in by_class.items()}, **form)
+        else:
+            self._require_settings(form)
+            table = self._read(path, **form)
         label_column = next((name for name in self.label if name in table.columns), self.label[0])
         unlabelled = split.startswith("test") and label_column not in table.columns
         for column in self.sentences if unlabelled else [*self.sentences, label_column]:

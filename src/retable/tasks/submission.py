@@ -8,7 +8,11 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # date of all files, so that equal predictions gi
 
 
 def write_submission(path: Path, predictions: Mapping[str, Sequence[str]]) -> None:
-    """Write the labels of each test set, by file name, in the order of its examples."""
+    """Write the labels of each test set, by file name, in the order of its examples.
+
+    Args:
+        path: the zip file to write; its bytes depend on the labels only.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
         for name, labels in predictions.items():

@@ -114,7 +114,11 @@ class SummaryTask(Task[InSentences, str]):
         return [sentence.split() for each in examples for part in each for sentence in part]
 
     def objective(self, model: Model, text: Text, *, tie: bool) -> Objective:  # type: ignore[override]
-        """Return the objective; `tie` applies to models that write, see `TextToText`."""
+        """Return the objective; `tie` applies to models that write, see `TextToText`.
+
+        Args:
+            tie: whether the output layer shares the input embedding.
+        """
         if isinstance(model, SentenceRule):
             return SummaryByRule(model)
         assert isinstance(model, EncoderDecoder) and isinstance(text, Tokenizer)
@@ -148,7 +152,10 @@ class SummaryTask(Task[InSentences, str]):
         return pd.DataFrame({"unit": range(len(right)), **dict(zip(METRICS, scores.T, strict=True))})
 
     def write(self, folder: Path, split: str, examples: Sequence[InSentences], predictions: Sequence[str]) -> list[str]:
-        """Write the summaries, one per line."""
+        """Write the summaries, one per line.
+
+        Returns: the name of the file.
+        """
         file = folder / f"summaries.{split}.txt"
         file.write_text("".join(f"{' '.join(each.split())}\n" for each in predictions), encoding="utf-8")
         return [file.name]

@@ -4,7 +4,7 @@ import contextlib
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,6 +73,21 @@ def read_table(
         require_distinct(path, header)
         table = Table(header, _delimited(path, header, rows, skip_incomplete))
     return table if gold is None else Table([*table.columns, "gold"], _with_gold(path, table.rows, Path(gold)))
+
+
+def read_by_class(files: Mapping[str, Path], encoding: str = "utf-8") -> Table:
+    """Read files with one sentence per line, one file per label, as the columns `sentence` and `label`.
+
+    Blank lines are skipped. Raises: UsageError: a file is missing, or not in `encoding`.
+    """
+
+    def rows() -> Iterator[Row]:
+        for label, path in files.items():
+            for number, line in _lines(path, encoding):
+                if line.strip():
+                    yield Row(f"line {number} of {path.name}", {"sentence": line, "label": label})
+
+    return Table(["sentence", "label"], rows())
 
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:

@@ -15,12 +15,13 @@ from retable.corpora.columns import TaggedSentence, read_tagged
 from retable.corpora.overlap import Answered
 from retable.corpora.text import SPLITS
 from retable.data import templates
-from retable.data.bucketed import Encoded
+from retable.data.bucketed import Encoded, at_once
 from retable.data.tagged import TaggedExample, encoded
 from retable.metrics.roles import role_counts
 from retable.metrics.spans import SHARES, Scheme, convert, span_counts
 from retable.metrics.units import share
-from retable.models.base import LeftToRight, Model
+from retable.models.base import Estimated, LeftToRight, Model
+from retable.objectives.at_once import AtOnce
 from retable.objectives.states import require_token_states
 from retable.objectives.tagging import Tagging
 from retable.tasks.base import Task, Text, require_no_predicate
@@ -38,7 +39,7 @@ class TaggedFiles:
 
     Args:
         validation: file of the validation split; None holds out training sentences instead.
-        held_out: number of random training sentences to hold out.
+        held_out: number of random training sentences to hold out; 0 for no validation split.
         read: reads sentences from a path; by default from columns, with the word first and the tag last.
 
     Raises: UsageError: both or neither of `validation` and `held_out` are set.
@@ -49,10 +50,10 @@ class TaggedFiles:
         train: str,
         test: str,
         validation: str | None = None,
-        held_out: NonNegativeInt = 0,
+        held_out: NonNegativeInt | None = None,
         read: Callable[[Path], list[TaggedSentence]] = read_tagged,
     ):
-        if (validation is None) == (held_out == 0):
+        if (validation is None) == (held_out is None):
             raise UsageError(
                 "the validation split is missing or given twice: write either task.sentences.validation, a file, or "
                 "task.sentences.held_out, a number of training sentences"
@@ -60,6 +61,9 @@ class TaggedFiles:
         self._paths = {"train": train, "validation": validation, "test": test}
         self.inputs = [Path(path) for path in self._paths.values() if path is not None]
         self._held_out, self._read = held_out, read
+        self.names = [
+            split for split in SPLITS if self._paths[split] is not None or (split == "validation" and held_out)
+        ]
 
     def splits(self) -> dict[str, list[TaggedSentence]]:
         """Return the sentences of train, validation and test.
@@ -78,7 +82,7 @@ class TaggedFiles:
             held = set(np.random.default_rng(SEED).permutation(n_sentences)[: self._held_out].tolist())
             splits["train"] = [each for each, place in zip(train, places, strict=True) if place not in held]
             splits["validation"] = [each for each, place in zip(train, places, strict=True) if place in held]
-        return {split: splits[split] for split in self._paths}
+        return {split: splits[split] for split in self.names}
 
 
 def _places(sentences: Sequence[TaggedSentence]) -> list[int]:
@@ -97,7 +101,10 @@ class LabelledText(Protocol):
 
 
 class TaggedText:
-    """The sentences of a labelled text, such as the grammar's, with one of its labels as tags."""
+    """The sentences of a labelled text, such as the grammar's, with one of its labels as tags.
+
+    label: name of the label, such as `part_of_speech`.
+    """
 
     def __init__(self, text: LabelledText, label: str):
         self._text, self._label = text, label
@@ -151,7 +158,14 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         self.inputs, self.convention, self.selects = sentences.inputs, convention, "f1" if scheme else "accuracy"
         self._source, self._scheme, self._roles = sentences, scheme, roles
 
+    @property
+    def splits(self) -> Sequence[str]:  # type: ignore[override]
+        return getattr(self._source, "names", SPLITS)
+
     def require(self, model: type[Model], d_predicate: int) -> None:
+        if issubclass(model, Estimated) and (self._roles or not model.tags):
+            needs = "has no predicate input" if model.tags else "does not tag words"
+            raise UsageError(f"{model.__name__} {needs}; write recipe=taggers/role_labeller or taggers/bilstm_crf")
         if self._roles and not d_predicate:
             raise UsageError(
                 f"the tags concern a predicate, but {model.__name__} has no predicate input; write "
@@ -159,7 +173,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             )
         if not self._roles:
             require_no_predicate(d_predicate)
-        require_token_states(model, "be tagged by")
+        if not issubclass(model, Estimated):
+            require_token_states(model, "be tagged by")
 
     @cached_property
     def _sentences(self) -> dict[str, list[TaggedSentence]]:
@@ -208,10 +223,19 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     def recall(self, learnt: Mapping[str, Any]) -> None:
         self.tags, self._commonest = learnt["tags"], learnt["commonest"]
 
-    def objective(self, model: Model, text: Text, *, dropout: float, crf: bool) -> Tagging:  # type: ignore[override]
+    def labelled(self, examples: Sequence[TaggedSentence]) -> tuple[list[list[str]], list[list[str]]]:
+        return [each.words for each in examples], [each.tags for each in examples]
+
+    def objective(  # type: ignore[override]
+        self, model: Model, text: Text, *, dropout: float, crf: bool
+    ) -> Tagging | AtOnce:
+        if isinstance(model, Estimated):  # in span tags, an I after O begins a chunk
+            return AtOnce(model, lambda tags: self._ids(convert(tags, self._scheme) if self._scheme else tags))
         return Tagging(model, self.tags, dropout, crf, self._scheme if crf else None)
 
     def encode(self, model: Model, text: Text, examples: Sequence[TaggedSentence]) -> Encoded:
+        if isinstance(model, Estimated):
+            return at_once([each.words for each in examples])
         if isinstance(text, Tokenizer):
             return self._encode_tokens(model, text, examples)
         return encoded(
@@ -246,7 +270,11 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return [self._places.get(tag, 0) for tag in tags]
 
     def read(self, encoded: Encoded, places: Sequence[int], rows: list[Sequence[int]]) -> list[Sequence[int]]:
-        """Return the tags of the words that were read; an example's length is their number."""
+        """Return the tags of the words that were read; an example's length is their number.
+
+        Args:
+            rows: predicted tag indices of each example, padded.
+        """
         return [row[: encoded.lengths[place]] for place, row in zip(places, rows, strict=True)]
 
     def units(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> pd.DataFrame:
@@ -271,6 +299,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
         This is the input of the Perl script conlleval, which would join adjacent spans of one type in IOBES. With
         predicates, a second column repeats the predicate in its line and has a hyphen in others.
+
+        Returns: no names; nothing is small enough to view.
         """
         with (folder / f"{split}.tags.txt").open("w", encoding="utf-8") as file:
             for each, guessed in zip(examples, self.named(examples, predictions), strict=True):
@@ -288,7 +318,11 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return {"tags": len(self.tags)}
 
     def named(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> list[list[str]]:
-        """Return the tags of each sentence, from its padded row; words beyond the row get the most frequent tag."""
+        """Return the tags of each sentence, from its padded row; words beyond the row get the most frequent tag.
+
+        Args:
+            predictions: tag indices for each of `examples`.
+        """
         named = []
         for each, row in zip(examples, predictions, strict=True):
             tags = [self.tags[i] for i in row[: len(each.words)]]

@@ -107,7 +107,12 @@ class TranslationTask(Task[Pair, Translated]):
         return Pairs(lengths=lengths, pad=pad_some, sources=sources, targets=targets, tokenizer=text)
 
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> BucketedPairs:
-        """Return batches of at most `batch_size` tokens."""
+        """Return batches of at most `batch_size` tokens.
+
+        Args:
+            batch_size: largest number of tokens per side of a batch, padding included.
+            seed: seed of the order.
+        """
         assert isinstance(encoded, Pairs)
         return BucketedPairs(encoded.sources, encoded.targets, batch_size, seed)
 
@@ -139,7 +144,10 @@ class TranslationTask(Task[Pair, Translated]):
         return tuple(units["bleu_reference"])
 
     def validation(self, examples: Sequence[Pair], encoded: Encoded) -> translation.NatsPerToken:
-        """Return the measurement of nats per token; decoding would take longer than training."""
+        """Return the measurement of nats per token; decoding would take longer than training.
+
+        Returns: a measurement of nats per target token.
+        """
         assert isinstance(encoded, Pairs)
         return translation.NatsPerToken(encoded.sources, encoded.targets, self._max_tokens)
 
@@ -147,6 +155,8 @@ class TranslationTask(Task[Pair, Translated]):
         """Write the translations, one per line.
 
         For `test` also write alignments.csv, one row per pair of tokens, including end marks.
+
+        Returns: the name of the file of translations.
         """
         file = folder / f"translations.{split}.txt"
         file.write_text("".join(f"{each.text}\n" for each in predictions), encoding="utf-8")

@@ -13,7 +13,10 @@ from retable.tasks.labels import Classes, Scores
 
 
 class Answers:
-    """The text of each label: a class's name, or its entry in `texts`; a score rounded to a multiple of 0.2."""
+    """The text of each label: a class's name, or its entry in `texts`; a score rounded to a multiple of 0.2.
+
+    Raises: UsageError: the texts do not fit the labels.
+    """
 
     def __init__(self, labels: Classes | Scores, texts: Sequence[str] | None = None):
         self._labels, self.none = labels, labels.none

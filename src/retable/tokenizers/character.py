@@ -16,6 +16,11 @@ def train(lines: Iterable[str], vocabulary: Iterable[str] = ()) -> Tokenizer:
 
     Ties are ordered by code point. The characters of `vocabulary`, the words of a closed vocabulary, are always
     included.
+
+    Args:
+        lines: the training text, without line ends.
+
+    Returns: a tokenizer that represents every text exactly; other characters become bytes.
     """
     counts = Counter(dict.fromkeys("".join(vocabulary), 0) | {"\n": 0})
     for line in lines:

@@ -16,6 +16,11 @@ def frequent(lines: Iterable[Iterable[str]], min_count: int, known: Container[st
 
     Beyond TYPES different words, counts move to temporary files, all counts of a word to the same file. Memory then
     holds only the result and one file. Words must not contain spaces or line ends.
+
+    Args:
+        lines: the words of each line.
+
+    Returns: counts by word; words below `min_count` are left out unless they are in `known`.
     """
     counts: Counter[str] = Counter()
     with ExitStack() as stack:

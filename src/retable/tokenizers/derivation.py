@@ -13,6 +13,9 @@ def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
     """Return printable lines: merges with ranks (BPE), pieces taken (WordPiece), or pieces with scores (unigram).
 
     The last line lists the tokens; for a mark it is the only one.
+
+    Args:
+        word: a word, or the name of a special token.
     """
     model, inner = model_of(tokenizer), tokenizer._tokenizer
     if word in tokenizer.special_ids:
@@ -43,6 +46,9 @@ def merges(model: dict[str, Any], word: str) -> Iterator[tuple[int | None, list[
     """Yield the symbols of `word` at the start (rank None) and after each BPE merge, with its rank from 0.
 
     Each step merges the pair that was learnt first (Sennrich et al. 2016), and of several the leftmost.
+
+    Args:
+        model: a BPE model as in `tokenizer.json`.
     """
     vocabulary, ranks = model["vocab"], {tuple(pair): rank for rank, pair in enumerate(model["merges"])}
     prefix, suffix = model["continuing_subword_prefix"] or "", model["end_of_word_suffix"] or ""
@@ -65,6 +71,9 @@ def longest_first(model: dict[str, Any], word: str) -> Iterator[tuple[str, str]]
     """Yield the pieces that a WordPiece model takes from `word`, each with the remaining text.
 
     A word that is too long yields nothing. If no piece matches the rest, the iteration ends, and the word is unknown.
+
+    Args:
+        model: a WordPiece model as in `tokenizer.json`.
     """
     if len(word) > model["max_input_chars_per_word"]:
         return
@@ -80,7 +89,11 @@ def longest_first(model: dict[str, Any], word: str) -> Iterator[tuple[str, str]]
 
 
 def best_segmentation(tokenizer: Tokenizer, model: dict[str, Any], word: str) -> list[tuple[str, float]]:
-    """Return the pieces of the most probable unigram segmentation, with their log-probabilities in nats."""
+    """Return the pieces of the most probable unigram segmentation, with their log-probabilities in nats.
+
+    Args:
+        model: a unigram model as in `tokenizer.json`.
+    """
     tokens = tokenizer._tokenizer.model.tokenize(word)
     scores = [score for _, score in model["vocab"]]
     scores[model["unk_id"]] = min(scores) - UNKNOWN_PENALTY

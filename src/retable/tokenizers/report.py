@@ -21,7 +21,10 @@ def model_of(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def unknown_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
-    """Return the distinct words of the texts whose tokens include the unknown token."""
+    """Return the distinct words of the texts whose tokens include the unknown token.
+
+    Returns: words in the order of first occurrence; none if the tokenizer has no unknown token.
+    """
     unknown = tokenizer.unknown
     if unknown is None:
         return []
@@ -35,7 +38,11 @@ def unknown_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
 
 
 def unknown_in(tokenizer: Tokenizer, texts: Iterable[str]) -> str | None:
-    """Return a message that lists the unknown words of the texts; None if all words are known."""
+    """Return a message that lists the unknown words of the texts; None if all words are known.
+
+    Args:
+        texts: texts to search; words are separated by white space.
+    """
     if not (words := unknown_words(tokenizer, texts)):
         return None
     more = [f"and {len(words) - NAMED:,} more"] if len(words) > NAMED else []
@@ -44,7 +51,11 @@ def unknown_in(tokenizer: Tokenizer, texts: Iterable[str]) -> str | None:
 
 
 def count_unknown(tokenizer: Tokenizer, tokens: np.ndarray) -> int:
-    """Count the unknown tokens in `tokens`, a stream of any length."""
+    """Count the unknown tokens in `tokens`, a stream of any length.
+
+    Args:
+        tokens: ids, (N,), also memory-mapped.
+    """
     unknown = tokenizer.unknown
     if unknown is None:
         return 0
@@ -57,6 +68,10 @@ def rates(tokens: float, words: float, bytes: float, unknown: float, lost: Lost)
     Fertility is tokens per word, with a line end as a word; compression is bytes per token. The share `unknown` counts
     tokens for text that the vocabulary lacks, `unk_in_text` counts tokens for `<unk>` in the text itself, and `lost` is
     the share of bytes that the tokens do not determine. The argument `unknown` counts both kinds of tokens.
+
+    Args:
+        tokens, words, bytes: sizes of the text.
+        lost: bytes and marks that the tokens do not determine.
     """
     shares = {
         "unknown": (unknown - lost.marks) / tokens,
@@ -67,7 +82,12 @@ def rates(tokens: float, words: float, bytes: float, unknown: float, lost: Lost)
 
 
 def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> dict[str, float]:
-    """Return `rates` of a text, its `words`, its `types`, and `whole`, the share of types that are one known token."""
+    """Return `rates` of a text, its `words`, its `types`, and `whole`, the share of types that are one known token.
+
+    Args:
+        units: the lines of each unit of the text.
+        documents: whether a blank line ends each unit.
+    """
     unknown, tokens, words, size, unknowns = tokenizer.unknown, 0, 0, 0, 0
     for ids, unit_words, unit_size in tokenizer.encode_units(units, documents):
         tokens, words, size = tokens + len(ids), words + unit_words, size + unit_size
@@ -81,11 +101,18 @@ def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> d
 
 
 def in_text(tokenizer: Tokenizer, word: str) -> str:
-    """Return `word` as it appears within a line: byte-level tokenizers include the space before it."""
+    """Return `word` as it appears within a line: byte-level tokenizers include the space before it.
+
+    Args:
+        word: a word without white space.
+    """
     return f" {word}" if isinstance(tokenizer._tokenizer.decoder, decoders.ByteLevel) else word
 
 
 def longest_tokens(tokenizer: Tokenizer, n: int) -> list[str]:
-    """Return the `n` longest tokens that are not marks, as the vocabulary spells them."""
+    """Return the `n` longest tokens that are not marks, as the vocabulary spells them.
+
+    Returns: tokens from longest to shortest; ties in alphabetical order.
+    """
     tokens = (token for token in tokenizer.words if token not in tokenizer.special_ids)
     return sorted(tokens, key=lambda token: (-len(token), token))[:n]

@@ -148,7 +148,13 @@ class Tokenizer:
         return self._ids([text], special)[0]
 
     def encode_batch(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
-        """Encode each of `texts` as `encode` does, on all cores."""
+        """Encode each of `texts` as `encode` does, on all cores.
+
+        Args:
+            special: whether names of special tokens in a text are read as special tokens.
+
+        Raises: UsageError, TextError: as in `encode`.
+        """
         return self._ids(texts, special)
 
     def encode_with_offsets(self, text: str) -> list[Token]:
@@ -169,6 +175,8 @@ class Tokenizer:
         """Yield for each unit, a list of lines: its ids, its words (a line end counts as one), and its bytes.
 
         With `documents`, the blank line that ends each unit is part of it.
+
+        Raises: UsageError, TextError: as in `encode`.
         """
         units = iter(units)
         while batch := list(islice(units, 1024)):
@@ -315,6 +323,9 @@ def to_learn_from(lines: Iterable[str], characters: int) -> Iterator[str]:
     line with a word or gap of more than LONGEST characters is cut into parts of that length: training time grows with
     the square of the word length (10 s for 100,000 characters). `lines` is iterated twice; an iterator is first read
     into memory.
+
+    Args:
+        characters: largest number of characters to learn from.
     """
     if iter(lines) is lines:
         lines = list(lines)

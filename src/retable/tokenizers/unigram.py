@@ -119,7 +119,13 @@ class Sampler:
         self._lattice = lru_cache(1 << 16)(self._filter)
 
     def sample(self, text: str, generator: np.random.Generator) -> list[int]:
-        """Sample the ids of one segmentation of `text`; names of special tokens are text, as in `encode`."""
+        """Sample the ids of one segmentation of `text`; names of special tokens are text, as in `encode`.
+
+        Args:
+            generator: source of random numbers, one per piece.
+
+        Raises: UsageError: the text has a lone surrogate, half a character without UTF-8.
+        """
         _require_characters([text])
         normalizer, pre_tokenizer = self._reader.normalizer, self._reader.pre_tokenizer
         words = pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text) if normalizer else text)

@@ -1,0 +1,139 @@
+"""Linear classifiers of sparse features: naive Bayes, the linear SVM, and an SVM on naive Bayes's log ratios.
+
+Wang and Manning 2012, "Baselines and Bigrams: Simple, Good Sentiment and Topic Classification". A feature is the
+presence of a word or of a pair of neighbouring words, in lower case. Pairs include marks of the start and the end.
+There is no bias, except the class prior of naive Bayes. The authors' code (sidaw/nbsvm) has these marks and no bias.
+
+Departure: the mean weight of NBSVM is over the features of the training examples. The authors' is over those of all
+examples, tested ones included.
+
+n texts, F features, C classes. System B8 of docs/systems.yaml.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.svm import LinearSVC
+
+from retable.core.errors import UsageError
+from retable.core.settings import Positive, PositiveInt, Rate, Share
+from retable.models.base import Estimated
+
+START, END = "<s>", "</s>"
+Weighted = tuple[NDArray[np.float64], NDArray[np.float64]]  # weights (F, C) and biases (C,) of the classes' scores
+
+
+class LinearClassifier(Estimated):
+    """A classifier by the class whose weights have the greatest sum over a text's features.
+
+    Args:
+        order: longest run of words that is a feature.
+    """
+
+    def __init__(self, order: PositiveInt, dropout: Rate = 0.0):
+        super().__init__()
+        self.order = order
+        self.names: list[str] = []
+        self.classes = np.empty(0, np.int64)
+        self.weighted: Weighted = np.empty((0, 0)), np.empty(0)
+
+    def features(self, words: Sequence[str]) -> list[str]:
+        """Return the features of a text, with repetitions; runs of several words include the marks of both ends."""
+        lower = [word.lower() for word in words]
+        marked = [START, *lower, END]
+        runs = (marked[i : i + n] for n in range(2, self.order + 1) for i in range(len(marked) - n + 1))
+        return lower + [" ".join(run) for run in runs]
+
+    def estimate(self, texts: Sequence[Sequence[str]], labels: Sequence[int]) -> None:
+        counter = self._counter()
+        present = counter.fit_transform(texts)
+        self.names = counter.get_feature_names_out().tolist()
+        self.classes = np.unique(labels)
+        self.weighted = self.weigh(present, np.asarray(labels))
+
+    def weigh(self, present: Any, labels: NDArray[np.int64]) -> Weighted:
+        """Return the weights and biases from the features' presence, a sparse matrix (n, F), and the labels (n,)."""
+        raise NotImplementedError
+
+    def label(self, texts: Sequence[Sequence[str]]) -> list[int]:
+        weights, biases = self.weighted
+        scores = self._counter(self.names).transform(texts) @ weights + biases
+        return self.classes[scores.argmax(axis=1)].tolist()
+
+    def _counter(self, vocabulary: list[str] | None = None) -> CountVectorizer:
+        return CountVectorizer(analyzer=self.features, binary=True, dtype=np.float64, vocabulary=vocabulary)
+
+    def save(self, path: Path) -> None:
+        names = np.frombuffer("\n".join(self.names).encode(), np.uint8)
+        weights, biases = self.weighted
+        save_file({"features": names, "classes": self.classes, "weights": weights, "biases": biases}, path)
+
+    def load(self, path: Path) -> None:
+        arrays = load_file(path)
+        self.names = arrays["features"].tobytes().decode().split("\n")
+        self.classes, self.weighted = arrays["classes"], (arrays["weights"], arrays["biases"])
+
+
+class NaiveBayes(LinearClassifier):
+    """Multinomial naive Bayes on presence, with the prior of the classes.
+
+    Args:
+        alpha: added to the count of each feature in each class.
+    """
+
+    def __init__(self, order: PositiveInt, alpha: Positive = 1.0, dropout: Rate = 0.0):
+        super().__init__(order)
+        self.alpha = alpha
+
+    def weigh(self, present: Any, labels: NDArray[np.int64]) -> Weighted:
+        model = MultinomialNB(alpha=self.alpha).fit(present, labels)
+        return np.ascontiguousarray(model.feature_log_prob_.T), model.class_log_prior_
+
+
+class LinearSVM(LinearClassifier):
+    """A linear support vector machine with squared hinge loss, one against the rest, without a bias.
+
+    Args:
+        C: factor of the loss, relative to half the squared norm of the weights.
+    """
+
+    def __init__(self, order: PositiveInt, C: Positive, dropout: Rate = 0.0):
+        super().__init__(order)
+        self.C = C
+
+    def weigh(self, present: Any, labels: NDArray[np.int64]) -> Weighted:
+        weights = self.separate(present, labels)
+        return weights, np.zeros(weights.shape[1])
+
+    def separate(self, present: Any, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the weights (F, C); for two classes those of the first are 0."""
+        machine = LinearSVC(C=self.C, fit_intercept=False, max_iter=10_000, random_state=0)
+        weights = machine.fit(present, labels).coef_.T
+        return weights.copy() if weights.shape[1] > 1 else np.hstack([np.zeros_like(weights), weights])
+
+
+class NaiveBayesSVM(LinearSVM):
+    """The SVM on presence times naive Bayes's log ratio r, with weights interpolated with their mean size (NBSVM).
+
+    Args:
+        beta: share of the SVM's own weights; the rest is the mean of their absolute values.
+    """
+
+    def __init__(self, order: PositiveInt, C: Positive, beta: Share, alpha: Positive = 1.0, dropout: Rate = 0.0):
+        super().__init__(order, C)
+        self.beta, self.alpha = beta, alpha
+
+    def separate(self, present: Any, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        if len(np.unique(labels)) != 2:
+            raise UsageError("NBSVM separates two classes; take recipe=classifiers/svm_uni for more")
+        log_probs = MultinomialNB(alpha=self.alpha).fit(present, labels).feature_log_prob_
+        ratios = log_probs[1] - log_probs[0]
+        weights = super().separate(present.multiply(ratios).tocsr(), labels)[:, 1]
+        weights = ratios * ((1 - self.beta) * np.abs(weights).mean() + self.beta * weights)
+        return np.stack([np.zeros_like(weights), weights], axis=1)
