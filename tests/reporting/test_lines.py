@@ -137,7 +137,7 @@ def test_the_family_of_a_recipe_is_that_of_its_model():
     conf = Conf(CONF)
     for file in CONF.glob("recipe/*/[!_]*.yaml"):
         model = conf.recipe(file.stem)["choices"].get("model")
-        target = conf.says("model", model)["_target_"] if model else ""
+        target = conf.read("model", model)["_target_"] if model else ""
         module = target.rpartition(".")[0].rpartition(".")[2]
         if family(file.stem) != expected.get(module, family(file.stem)):
             wrong[file.stem] = family(file.stem), module
