@@ -220,6 +220,9 @@ class Pages:
             text = re.sub(r"^## Study .*$", f"# Study {study}", text, count=1, flags=re.MULTILINE)
             text = re.sub(r"^#(##+ )", r"\1", text, flags=re.MULTILINE)
             figures = sorted(folder.glob("*.svg"))
+            for figure in figures:
+                link = self.files.link(f"results/{study}.md", f"studies/{study}/results/{figure.name}")
+                text = text.replace(f"]({figure.name})", f"]({link})")
             text += "\n## Figures\n\n" * bool(figures)
             for figure in figures:
                 link = self.files.link(f"results/{study}.md", f"studies/{study}/results/{figure.name}")

@@ -97,7 +97,9 @@ def _seeds(study: Study) -> str:
     seeds: dict[tuple[str, ...], set[str]] = {}
     for cell in study.cells.values():
         if "seed" in cell.settings:
-            seeds.setdefault((cell.stage, cell.corpus, cell.settings["system"]), set()).add(cell.settings["seed"])
+            seeds.setdefault((cell.stage, cell.corpus, cell.settings.get("system", "")), set()).add(
+                cell.settings["seed"]
+            )
     counts = sorted({len(each) for each in seeds.values()})
     return "–".join(map(str, dict.fromkeys([*counts[:1], *counts[-1:]])))
 

@@ -1,14 +1,26 @@
-"""Measure the cost of layers by sequence length and width: `python -m pipelines.scaling device=cpu`."""
+"""Measure scaling: of layers' cost by size (`device=cpu`), or of loss by weights and tokens (`scaling=law`)."""
+
+from pathlib import Path
 
 from omegaconf import DictConfig
 
 from pipelines.app.run_folder import run_folder
 from pipelines.app.stage import stage
+from pipelines.config.conf import chosen
+from retable.core.artifacts import require
 from retable.core.errors import UsageError
 
 
 @stage
 def scaling(cfg: DictConfig) -> None:
+    if "resamples" in cfg:
+        law(cfg)
+    else:
+        layers(cfg)
+
+
+def layers(cfg: DictConfig) -> None:
+    """Measure the cost of layers by sequence length and width."""
     import torch
 
     from retable.evaluation.scaling import exponents, measure
@@ -22,6 +34,22 @@ def scaling(cfg: DictConfig) -> None:
         )
         rows.to_csv(record.folder / "scaling.csv", index=False, float_format="%.6g", lineterminator="\n")
         record.metrics = exponents(rows)
+
+
+def law(cfg: DictConfig) -> None:
+    """Fit the law of loss to the points of a corpus, with standard errors from resamples."""
+    import pandas as pd
+
+    from retable.corpora.loss_points import POINTS
+    from retable.metrics.scaling_laws import HOFFMANN, fit_law, law_metrics, resampled_laws
+
+    folder = Path("outputs/prepare", chosen("corpus"))
+    points = pd.read_csv(require(folder / POINTS))
+    given = points["N"], points["D"], points["loss"]
+    with run_folder(cfg, [folder / POINTS], [folder], "scaling_law", cfg.seed, corpus=chosen("corpus")) as record:
+        # Besiroglu et al. search each resample from the published law.
+        laws = resampled_laws(*given, HOFFMANN, cfg.resamples, cfg.seed)
+        record.metrics = law_metrics(fit_law(*given), laws)
 
 
 if __name__ == "__main__":

@@ -257,6 +257,9 @@ class Scaling:
     length: PositiveInt
     batch_size: PositiveInt
     repeats: PositiveInt
+    corpus: Corpus
+    resamples: PositiveInt
+    seed: Seed
     out: Name
 
 

@@ -44,6 +44,8 @@ def entry_points_of(stage: str, own: Mapping[str, Any], *others: Any) -> list[st
     verb = "finetune" if stage in TASK_STAGES else stage
     if stage == "pretrain":
         verb = "count" if own["objective"] is None else "learn"
+    if stage == "scaling":
+        verb = "law" if "resamples" in own else "layers"
     return [f"{module_of(stage)}.{verb}", *sorted(targets([own, *others]))]
 
 

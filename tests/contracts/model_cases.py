@@ -88,6 +88,8 @@ CASES: dict[str, Callable[[float], Model]] = {
     "awd-lstm": lambda p: models.AWDLSTM(V, E, D, 3, p, p, p, p, p, alpha=2.0, beta=1.0),
     "character lstm": lambda p: models.CharacterLSTM(WORDS, 4, FILTERS, 1, D, 2, p, 0.5),
     **{f"fixed window of {n}": lambda p, n=n: models.FixedWindow(V, 4, n, 3, 5, n % 2 == 0, p, 0.5) for n in (2, 10)},
+    "window tree": lambda p: models.WindowTree(V, 4, 4, 2, 3, 5, None, 0.1, 0.1, 0.1, dropout=p),
+    "window tree, normalised": lambda p: models.WindowTree(V, 4, 9, 3, 3, 5, None, 0.1, 0.1, 0.1, 0.1, True, p),
     **{f"log-bilinear of {n}": lambda p, n=n: models.LogBilinear(V, 4, n, D, p, 0.5) for n in (1, 9)},
     **{name: lambda p, blocks=blocks: models.GatedConvolution(V, E, blocks, p) for name, blocks in GATED.items()},
     "transformer-xl": lambda p: models.TransformerXL(V, D, 2, H, F, 3, 5, p, p),

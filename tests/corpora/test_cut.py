@@ -1,3 +1,4 @@
+import random
 import tracemalloc
 from itertools import pairwise
 
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from retable.core.errors import UsageError
 from retable.corpora import cut
-from retable.corpora.cut import write_cut
+from retable.corpora.cut import write_cut, write_shuffled_lines
 from retable.corpora.text import SPLITS, read_lines, read_units, without_blank_lines, write_corpus
 from retable.data.encode import write_tokens
 from retable.tokenizers import character
@@ -113,6 +114,25 @@ def test_tiny_shakespeare_is_cut_as_nanogpt_cuts_it(tmp_path, data_dir):
     totals = write_tokens(tokenizer, units, False, tmp_path / "validation")
     assert totals["tokens"] == totals["bytes"] == 111_540
     assert tokenizer.vocab_size == 65 + 256 + 1  # nanoGPT's characters, the bytes of others, the boundary
+
+
+def test_shuffled_lines_are_all_of_them_in_pythons_order(tmp_path):
+    lines = [f"line {number}" for number in range(10)]
+    (tmp_path / "source").write_text("\n\n".join(lines))
+    counts = write_shuffled_lines(tmp_path, str(tmp_path / "source"), 0.6, 0.2, seed=42)
+    random.seed(42)
+    random.shuffle(lines)
+    assert "".join(texts(tmp_path)).splitlines() == lines
+    assert [counts[f"{split}/lines"] for split in SPLITS] == [6, 2, 2]
+    with pytest.raises(UsageError, match=r"train=0\.8 and test=0\.2 of .* leave no line for validation"):
+        write_shuffled_lines(tmp_path, str(tmp_path / "source"), 0.8, 0.2, seed=42)
+
+
+@pytest.mark.real
+def test_names_are_cut_as_makemore_cuts_them(tmp_path, data_dir):
+    counts = write_shuffled_lines(tmp_path, str(data_dir / "names" / "names.txt"), 0.8, 0.1, seed=42)
+    assert [counts[f"{split}/characters"] for split in SPLITS] == [182_625, 22_655, 22_866]  # examples of the notebook
+    assert texts(tmp_path)[0].startswith("yuheng\ndiondre\nxav")
 
 
 @pytest.mark.real

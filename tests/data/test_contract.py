@@ -23,7 +23,14 @@ from retable.data.masking import MaskedBatch, MaskedDocuments
 from retable.data.mixture import MixedCorpora, Mixture
 from retable.data.pairs import BucketedPairs, PairBatch
 from retable.data.shards import Shards
-from retable.data.streams import CarriedStreams, JitteredStreams, OppositeBatch, OppositeStreams, ShuffledWindows
+from retable.data.streams import (
+    CarriedStreams,
+    JitteredStreams,
+    OppositeBatch,
+    OppositeStreams,
+    SampledWindows,
+    ShuffledWindows,
+)
 from retable.data.streams import TokenBatch as Window
 from retable.data.text_to_text import MultitaskMixture, TaskExamples
 from retable.data.windows import Windows, WindowSlice
@@ -135,6 +142,7 @@ NOISE = [Prefix(), BERTStyle(), MASSStyle(), Deshuffling(), IidDrop(), IidSpans(
 KINDS: dict[str, Callable[[Any, int], Any]] = {
     **{kind.__name__: partial(streams, kind)
        for kind in (CarriedStreams, OppositeStreams, JitteredStreams, ShuffledWindows)},
+    "SampledWindows": lambda folder, seed: SampledWindows(STREAM, boundary=1, batch_size=4, context=3, seed=seed),
     **{f"Corrupted, {type(noise).__name__}": partial(corrupted, noise) for noise in NOISE},
     **{f"MaskedDocuments, {masking}, {second}": partial(masked, masking, second) for masking, second in MASKED},
     **{f"Bucketed, {name}": lambda folder, seed, make=make: Bucketed(make(), 5, seed)

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from retable.core.errors import UsageError
-from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams, ShuffledWindows
+from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams, SampledWindows, ShuffledWindows
 
 N, B, T = 1003, 6, 7
 TOKENS = np.arange(N, dtype="<u2")  # a token tells its place
@@ -99,3 +99,17 @@ def test_jittered_lengths_are_those_of_merity_keskar_and_socher():
     # As many batches as an epoch is said to have, and as many tokens a batch, to a hundredth.
     assert np.flatnonzero([batch.fresh for batch in batches])[1] == pytest.approx(streams.steps_per_epoch, rel=0.01)
     assert 2 * lengths.mean() == pytest.approx(streams.tokens_per_step, rel=0.01)
+
+
+def test_sampled_windows_are_any_tokens_with_those_before_them():
+    batches = SampledWindows(TOKENS, boundary=N, batch_size=B, context=4, seed=1)
+    padded = torch.cat([torch.full((4,), N), torch.arange(N)])
+    drawn = []
+    for step in range(batches.steps_per_epoch):
+        batch = batches.batch(step)
+        for row in torch.cat([batch.before[0], batch.input_ids, batch.labels], dim=1):
+            assert row.equal(padded[row[-1] : row[-1] + 5])
+        drawn += batch.labels[:, 0].tolist()
+        assert batch.state("carried") is batch.before
+    # of n draws of n with replacement 1 − 1/e are different
+    assert len({*drawn}) / N == pytest.approx(1 - np.exp(-1), abs=0.04) and max(drawn) > 0.98 * N

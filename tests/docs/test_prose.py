@@ -145,12 +145,17 @@ def test_a_piece_is_of_the_table(piece):
     head, _, *rows = table_of(PIECES[piece]).splitlines()
     assert [field.strip() for field in head.split("|")[1:-1]] == [*PIECES[piece].columns.values()]
     whole = (ROOT / PIECES[piece].source).read_text(encoding="utf-8")
-    assert len(rows) == sum(line.startswith("|") for line in whole.splitlines()) - 2
+    lines = sum(line.startswith("|") for line in whole.splitlines())
+    assert len(rows) == lines // 2 - 2  # the file has the table with its first columns, and with all
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", *(path for path in WRITTEN if "docs" in path.parts)], ids=name)
-def test_a_page_has_at_most_150_lines(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 150
+PAGES = [ROOT / "README.md", *(path for path in WRITTEN if path.is_relative_to(ROOT / "docs"))]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_a_page_has_at_most_150_lines_besides_generated_tables(path):
+    text = re.sub(r"<!-- ([\w: -]+) -->\n.*?<!-- end \1 -->\n", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len(text.splitlines()) <= 150
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)

@@ -1,11 +1,13 @@
 """Points from a known law give it back; its optimum is that of a search."""
 
 import numpy as np
+import pandas as pd
 import pytest
-from scipy.optimize import minimize_scalar
+from scipy.optimize import least_squares, minimize_scalar
 
+from retable.corpora.loss_points import write_points
 from retable.metrics.regression import fit_line, fit_power
-from retable.metrics.scaling_laws import STARTS, Law, fit_law, fit_parabola, law_interval, resampled_laws
+from retable.metrics.scaling_laws import STARTS, Law, fit_law, fit_parabola, law_interval, law_metrics, resampled_laws
 
 LAW = Law(E=1.9, A=90.0, B=300.0, alpha=0.42, beta=0.47)
 BUDGETS = [1e10, 1e11, 1e12, 1e13]
@@ -54,6 +56,41 @@ def test_the_fit_is_least_in_the_huber_loss():
         for factor in (0.995, 0.9995, 1.0005, 1.005):
             assert huber(law) < huber(law._replace(**{number: factor * value})), number
     assert huber(law) <= huber(LAW)
+
+
+def test_the_fit_is_that_of_scipys_robust_least_squares():
+    """A trust-region method on the closed form, whose Huber loss is the same for f_scale = delta."""
+    N, D = models()
+    losses = LAW.loss(N, D) * np.exp(2e-3 * np.random.default_rng(3).standard_t(2, len(N)))
+
+    def off(theta):
+        return np.log(np.exp(theta[0]) / N ** theta[3] + np.exp(theta[1]) / D ** theta[4] + theta[2]) - np.log(losses)
+
+    start = [np.log(LAW.A), np.log(LAW.B), *LAW[:1], *LAW[3:]]
+    found = least_squares(off, start, loss="huber", f_scale=1e-3, x_scale=[1, 1, 0.1, 0.1, 0.1], xtol=1e-14, ftol=1e-14)
+    a, b, *rest = found.x
+    law = fit_law(N, D, losses, STARTS[::9])
+    np.testing.assert_allclose([law.A, law.B, law.E, *law[3:]], [np.exp(a), np.exp(b), *rest], rtol=1e-3)
+
+
+@pytest.mark.real
+def test_the_fit_of_chinchilla_has_the_published_minimum(tmp_path, data_dir):
+    """0.0010182740346 is printed by Besiroglu et al. 2024 (data_analysis.ipynb), for the best of 4,500 starts."""
+    columns = {"weights": "Model Size", "flops": "Training FLOP", "loss": "loss"}
+    write_points(tmp_path, str(data_dir / "chinchilla" / "svg_extracted_data.csv"), **columns, without_highest=5)
+    N, D, losses = pd.read_csv(tmp_path / "points.csv").to_numpy().T
+    law = fit_law(N, D, losses, STARTS[::9])
+    off = np.abs(np.log(law.loss(N, D)) - np.log(losses))
+    huber = np.where(off <= 1e-3, off**2 / 2, 1e-3 * (off - 5e-4)).sum()
+    assert len(N) == 240 and huber == pytest.approx(0.0010182740346, rel=1e-7)
+
+
+def test_metrics_of_a_law_and_its_resamples():
+    laws = [LAW._replace(alpha=0.40), LAW._replace(alpha=0.44)]
+    metrics = law_metrics(LAW, laws)
+    assert len(metrics) == 4 * 7 and metrics["law/fit/B"] == 300 and metrics["law/standard_error/B"] == 0
+    assert metrics["law/standard_error/alpha"] == pytest.approx(0.04 / 2**0.5)
+    assert metrics["law/fit/exponent"] == pytest.approx(0.47 / 0.89) and metrics["law/low/alpha"] < LAW.alpha
 
 
 @pytest.mark.parametrize("budget", BUDGETS)

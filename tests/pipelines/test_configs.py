@@ -23,7 +23,7 @@ GROUPS = {
     "corpus": "tokenize", "tokenizer": "tokenize", "model": "pretrain", "objective": "pretrain",
     "optimizer": "pretrain", "schedule": "pretrain", "task": "finetune", "benchmark": "evaluate",
     "decoding": "generate", "adaptation": "adapt", "trainer": "pretrain", "callbacks": "pretrain",
-    "logger": "pretrain", "debug": "pretrain",
+    "logger": "pretrain", "debug": "pretrain", "scaling": "scaling",
 }  # fmt: skip
 CHOICES = [  # several at once, each of another group
     (stage, [choice for choice in chosen if choice])

@@ -1,13 +1,15 @@
-"""Display names: every system of the project has one, and no two are equal."""
+"""Display names: every system of the project has one, and no two are equal. Meanings of heads of tables."""
 
 import csv
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
-from retable.reporting.names import display_name
+from retable.reporting.names import display_name, meaning
 from retable.reporting.results import read_references
+from retable.reporting.tables import EXTRA_COLUMNS, WHOLE
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,3 +49,12 @@ def test_no_two_systems_have_one_display_name(keys):
 )
 def test_a_derived_system_is_named_by_rule(key, name):
     assert display_name(key) == name
+
+
+def test_the_usual_heads_have_a_meaning_and_every_meaning_is_of_a_head():
+    assert all(map(meaning, (*WHOLE.values(), *EXTRA_COLUMNS.values())))
+    folder = ROOT / "src/retable/reporting"
+    heads = yaml.safe_load((folder / "names.yaml").read_text(encoding="utf-8"))["heads"]
+    sources = [*ROOT.glob("conf/table/*.yaml"), *folder.glob("*.py")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    assert [head for head in heads if head not in text] == []

@@ -125,7 +125,9 @@ def scaled(trained, factor):
 
 def remade(folder):
     """Another making of the same cell."""
-    write_making(folder, {"git_commit": "ad" * 20, "git_dirty": True, "hardware": "?", "environment": {}})
+    write_making(
+        folder, {"git_commit": "ad" * 20, "git_dirty": True, "hardware": "?", "environment": {}, "seconds": 2.5}
+    )
 
 
 def test_noise_leaves_a_record_as_it_is(trained, record, mixed):
@@ -154,6 +156,7 @@ def test_a_change_replaces_a_record_with_its_origin(trained, record, name):
     (found,) = read_results(path := record(trained))
     assert alike(found, read_result(trained))
     facts = {"code": CODE, "commit": "ad" * 20, "uncommitted_changes": True, "requirements": {}, "machine": "?"}
+    facts["seconds"] = 2.5
     assert json.loads(path.read_text())["made"] == facts
 
 

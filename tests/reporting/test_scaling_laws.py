@@ -8,13 +8,14 @@ import pandas as pd
 import pytest
 
 from retable.core.errors import UsageError
-from retable.metrics.scaling_laws import Law, fit_parabola
+from retable.metrics.scaling_laws import Law, fit_parabola, law_metrics
 from retable.reporting import report, scaling_laws
-from retable.reporting.results import read_result, tidy
+from retable.reporting.results import aggregate, read_result, tidy
+from retable.reporting.tables import write_tables
 from tests.reporting import charts
 from tests.reporting.charts import line, table
 from tests.reporting.conftest import writes_runs
-from tests.reporting.specifications import SPECIFICATIONS, of_rows, texts
+from tests.reporting.specifications import REFERENCES, SPECIFICATIONS, of_rows, texts
 
 LAW = Law(E=2.0, A=40.0, B=200.0, alpha=0.4, beta=0.5)
 BUDGETS = {"1e10flops": 1e10, "1e11flops": 1e11, "1e12flops": 1e12}
@@ -82,6 +83,17 @@ def test_the_table_says_whether_the_entropy_was_found(found, frame):
     others = {"toy": replace(found["toy"], points=frame.assign(entropy=1.7, alone=1.8))}
     ((table, _),) = of_rows("scaling-laws", scaling_laws.laws_rows(others))
     assert " misses what is known, 1.700 to 1.800." in table.notes[0]
+
+
+def test_a_law_of_points_is_judged_by_a_published_fit(tmp_path):
+    laws = [LAW._replace(A=39.0), LAW._replace(A=41.0)]
+    metrics = law_metrics(LAW._replace(A=478.0), laws)
+    cell = writes_runs(tmp_path)("scaling", "laws/chinchilla-1", "scaling_law", 1, metrics, corpus="chinchilla")
+    frame = aggregate([read_result(cell)], REFERENCES)
+    (table,) = write_tables(frame, {name: SPECIFICATIONS[name] for name in ("law", "tasks")}, tmp_path)
+    row = next(row for row in texts(table, "chinchilla") if row[0] == "A")
+    assert row[2:5] == ["478.0000", "477.8400", "pass"] and row[5:8] == ["1.4142", "124.5200", "open"]
+    assert row[8:] == ["39.0500", "40.9500"]
 
 
 def test_models_stand_by_budget_size_and_seed_and_their_mean_in_the_figure(frame, found):

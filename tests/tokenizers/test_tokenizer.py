@@ -26,6 +26,7 @@ LINES = [
 ] * 2
 TOKENIZERS = {
     "character": character.train(LINES),
+    "character_closed": character.train(LINES, closed=True),
     "word": word.train(LINES),
     "byte_bpe": byte_bpe.train(LINES, vocab_size=300),
     "wordpiece_cased": wordpiece.train(LINES, vocab_size=110, lowercase=False),
@@ -57,7 +58,8 @@ def test_any_text_comes_back(name, text):
 
 
 SHOWN = {
-    "character": "the cats\nsat\n<|endoftext|>", "byte_bpe": "the cats\nsat\n<|endoftext|>",
+    "character": "the cats\nsat\n<|endoftext|>", "character_closed": "the cats\nsat\n\n",
+    "byte_bpe": "the cats\nsat\n<|endoftext|>",
     "word": "the <unk> <eos> sat <eos> <eos>", "wordpiece_uncased": "the cats [SEP] sat [SEP] [SEP]",
     "unigram": "the cats</s> sat</s></s>",
 }  # fmt: skip
@@ -199,6 +201,7 @@ def test_no_byte_is_lost_where_the_tokens_give_the_text_back_and_only_there(toke
     ("unigram", "shells ﬁ ☃", len("ﬁ☃".encode()), 0),
     ("byte_bpe", " Any  <unk>\ttext ☃ ", 0, 0),
     ("character", " Any  <unk>\ttext ☃ ", 0, 0),
+    ("character_closed", "sea ☃ zoo", len("☃zoo".encode()), 0),
 ])  # fmt: skip
 def test_what_is_lost_by_hand(name, line, bytes_, marks):
     assert TOKENIZERS[name].lost([line, "", line]) == (2 * bytes_, 2 * marks)

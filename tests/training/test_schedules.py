@@ -6,6 +6,7 @@ import pytest
 from retable.training.schedules import (
     constant,
     decay_from_stall,
+    drop,
     epoch_decay,
     inverse_sqrt,
     linear_decay,
@@ -20,6 +21,11 @@ def test_zaremba_small_halves_each_epoch_from_the_sixth():
     factors = [epoch_decay(step, 10, 130, [], flat_epochs=5, factor=0.5) for step in range(0, 130, 10)]
     assert factors == [1, 1, 1, 1, 1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]
     assert [epoch_decay(step, 10, 130, [], 5, 0.5) for step in (9, 49, 50, 59, 60)] == [1, 1, 0.5, 0.5, 0.25]
+
+
+def test_one_drop_is_that_of_makemore():
+    factors = [drop(step, 5707, 200_000, [], at=0.75, factor=0.1) for step in range(0, 200_000, 9_999)]
+    assert factors == [1 if step < 150_000 else 0.1 for step in range(0, 200_000, 9_999)]
 
 
 def test_stall_decay_is_the_rule_of_the_published_code():

@@ -1,5 +1,6 @@
-"""Corpora from one file: its beginning for training, its end held out."""
+"""Corpora from one file: its beginning for training, its end held out, with the lines in order or shuffled."""
 
+import random
 from codecs import BOM_UTF8, getincrementaldecoder
 from collections.abc import Iterator
 from itertools import pairwise
@@ -7,8 +8,8 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from retable.core.errors import UsageError, require_file
-from retable.core.settings import Share
-from retable.corpora.text import SPLITS, without_blank_lines
+from retable.core.settings import Seed, Share
+from retable.corpora.text import SPLITS, read_lines, without_blank_lines
 
 CHUNK = 1 << 16  # bytes in memory at a time
 
@@ -51,6 +52,27 @@ def write_cut(
                 shares = f"train={train} and test={test} of {path}"
                 raise UsageError(f"{shares} leave no text for {split}; write other shares")
             counts |= {f"{split}/{name}": count for name, count in part.items()}
+    return counts
+
+
+def write_shuffled_lines(folder: Path, source: str, train: Share, test: Share, seed: Seed) -> dict[str, float]:
+    """Shuffle the lines of a file, as Python's `random.seed(seed)` and `random.shuffle` do, and cut them into splits.
+
+    `train` and `test` are shares of the lines; validation gets the lines between them. Blank lines are dropped.
+
+    Returns: the number of characters and lines of each split.
+    Raises: UsageError: the file is missing or not UTF-8, or a split gets no line.
+    """
+    lines = [line for line in read_lines(Path(source)) if line.strip()]
+    random.Random(seed).shuffle(lines)  # noqa: S311
+    cuts = [0, int(len(lines) * train), int(len(lines) * (1 - test)), len(lines)]
+    counts: dict[str, float] = {}
+    for split, (start, stop) in zip(SPLITS, pairwise(cuts), strict=True):
+        if start >= stop:
+            raise UsageError(f"train={train} and test={test} of {source} leave no line for {split}; write other shares")
+        text = "".join(f"{line}\n" for line in lines[start:stop])
+        (folder / f"{split}.txt").write_text(text, encoding="utf-8", newline="")
+        counts |= {f"{split}/characters": len(text), f"{split}/lines": stop - start}
     return counts
 
 

@@ -4,7 +4,7 @@ B batch (rows of all processes together), T time.
 """
 
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +12,10 @@ from torch import Tensor
 
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegative, PositiveInt, Seed, Share
+
+DRAWN = (
+    1000  # batches that are drawn together; a new generator per batch takes longer than a small model's forward pass
+)
 
 
 class TokenBatch(NamedTuple):
@@ -21,6 +25,11 @@ class TokenBatch(NamedTuple):
     labels: Tensor  # (B, T) int64, the token after each input
     fresh: bool  # whether recurrent state is reset before this batch
     scale: float = 1.0  # factor of the learning rate for this batch
+    before: Tensor | None = None  # state of a window model before a fresh batch, (1, B, N): the N ids before it
+
+    def state(self, carried: Any) -> Any:
+        """Return the state to start the batch from; `carried` is the one after the previous batch."""
+        return self.before if self.fresh else carried
 
 
 class OppositeBatch(NamedTuple):
@@ -195,6 +204,31 @@ class ShuffledWindows:
         starts = self._order[1][index * self._batch_size :][share_of_rows(self._batch_size, rank, world)]
         window = _tensor(self._tokens[starts[:, None] + np.arange(self._length + 1)])
         return TokenBatch(window[:, :-1], window[:, 1:], fresh=True)
+
+
+class SampledWindows:
+    """Single tokens of the stream, drawn with replacement, each with the `context` tokens before it.
+
+    Boundaries precede the stream.
+    """
+
+    def __init__(self, tokens: np.ndarray, boundary: int, batch_size: PositiveInt, context: PositiveInt, seed: Seed):
+        self.steps_per_epoch = max(len(tokens) // batch_size, 1)
+        self.tokens_per_step = batch_size
+        padded = np.concatenate([np.full(context, boundary, np.int64), tokens])
+        self._windows = np.lib.stride_tricks.sliding_window_view(padded, context + 1)
+        self._batch_size, self._seed = batch_size, seed
+        self._drawn: tuple[int, np.ndarray] = (-1, np.empty(0))
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
+        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
+        draw, number = divmod(step, DRAWN)
+        if self._drawn[0] != draw:
+            generator = np.random.default_rng((self._seed, draw))
+            self._drawn = draw, generator.integers(len(self._windows), size=(DRAWN, self._batch_size))
+        places = self._drawn[1][number][share_of_rows(self._batch_size, rank, world)]
+        window = torch.from_numpy(self._windows[places])
+        return TokenBatch(window[:, -2:-1], window[:, -1:], fresh=True, before=window[None, :, :-2])
 
 
 def share_of_rows(size: int, rank: int, world: int) -> slice:

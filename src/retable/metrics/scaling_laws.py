@@ -52,6 +52,10 @@ class Law(NamedTuple):
         return scale * (np.asarray(C, np.float64) / 6) ** self.exponent
 
 
+HOFFMANN = Law(E=1.69, A=406.4, B=410.7, alpha=0.34, beta=0.28)  # appendix D.3, equation 10
+NUMBERS = (*Law._fields, "decay", "exponent")  # the law's parameters, and the exponents that follow from them
+
+
 def fit_law(N: ArrayLike, D: ArrayLike, losses: ArrayLike, starts: NDArray[np.float64] = STARTS) -> Law:
     """Fit the law to sizes N, tokens D and losses, (n,) each (Hoffmann et al. 2022, section 3.3).
 
@@ -94,7 +98,7 @@ def _huber(
 def resampled_laws(
     N: ArrayLike, D: ArrayLike, losses: ArrayLike, law: Law, resamples: int = 200, seed: int = 0
 ) -> list[Law]:
-    """Fit laws to resamples of the models, drawn with replacement, starting from `law`.
+    """Fit laws to resamples of the models, drawn with replacement, searching from `law`.
 
     Resamples with fewer than `FEWEST` sizes or amounts of text are drawn again.
 
@@ -122,6 +126,20 @@ def law_interval(laws: list[Law], number: str) -> tuple[float, float]:
         number: an attribute of `Law`, such as `E` or `alpha`.
     """
     return percentile_interval([getattr(law, number) for law in laws])
+
+
+def law_metrics(law: Law, laws: list[Law]) -> dict[str, float]:
+    """Return the fitted NUMBERS, their standard errors and their 95 % intervals over resamples.
+
+    They are called `law/<part>/<number>`, with the parts fit, standard_error, low and high.
+    """
+    metrics: dict[str, float] = {}
+    for number in NUMBERS:
+        low, high = law_interval(laws, number)
+        error = float(np.std([getattr(each, number) for each in laws], ddof=1))
+        parts = {"fit": getattr(law, number), "standard_error": error, "low": low, "high": high}
+        metrics |= {f"law/{part}/{number}": value for part, value in parts.items()}
+    return metrics
 
 
 class Parabola(NamedTuple):

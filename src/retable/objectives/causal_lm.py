@@ -59,7 +59,7 @@ class CausalLM(LanguageModelling):
 
     def loss(self, batch: TokenBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
         """Compute the loss of a batch, its metrics (`loss`: nats per token) and the next state."""
-        hidden, state = self.model(batch.input_ids, None if batch.fresh else state)
+        hidden, state = self.model(batch.input_ids, batch.state(state))
         nats = self.nats(self.projection(hidden).flatten(0, 1), batch.labels.flatten())
         return self.penalised(nats, batch.labels.shape[1]), {"loss": nats.detach()}, state
 

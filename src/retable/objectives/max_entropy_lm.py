@@ -61,7 +61,7 @@ class MaxEntropyLM(CausalLM):
         nn.init.zeros_(self.features.weight)
 
     def loss(self, batch: TokenBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
-        hidden, places, state = self._read(batch.input_ids, None if batch.fresh else state)
+        hidden, places, state = self._read(batch.input_ids, batch.state(state))
         nats = F.cross_entropy(self._logits(hidden.flatten(0, 1), places.flatten(0, 1)), batch.labels.flatten())
         return self.penalised(nats, batch.labels.shape[1]), {"loss": nats.detach()}, state
 

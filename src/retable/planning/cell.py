@@ -8,7 +8,7 @@ from retable.core.stages import TASK_STAGES, module_of
 
 CHECKPOINT = "hf:"  # prefix of `init=` for a Hugging Face checkpoint instead of a cell
 _CHOSEN = (
-    *("corpus", "tokenizer", "recipe", "task", "objective", "trainer", "decoding", "benchmark", "device"),
+    *("corpus", "tokenizer", "recipe", "task", "objective", "trainer", "decoding", "benchmark", "scaling", "device"),
     *("system", "seed", "init", "embedding", "stage", "cell", "cells", "adaptation", "weights"),
 )
 

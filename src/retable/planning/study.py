@@ -147,8 +147,15 @@ class _Expansion:
                         tokenizer=cell.tokenizer,
                     )
                 )
-        for device in _listed(self._specification.get("scaling")):
-            self._add(Cell("scaling", f"layers/{device}", {"device": device}))
+        for name in _listed(self._specification.get("scaling")):
+            if name in self._conf.names("corpus"):  # of points that the scaling law is fitted to
+                self._prepare(name)
+                for seed in self._seeds(self._specification):
+                    settings = {"scaling": "law", "corpus": name, "seed": str(seed)}
+                    reads = (f"prepare/{name}",)
+                    self._add(Cell("scaling", f"laws/{name}-{seed}", settings, reads=reads, corpus=name))
+            else:
+                self._add(Cell("scaling", f"layers/{name}", {"device": name}))
         reported = {key: self._specification[key] for key in REPORT_KEYS if key in self._specification}
         systems = dict.fromkeys(cell.settings["system"] for cell in self._cells.values() if "system" in cell.settings)
         require_systems(reported, systems, self._where)

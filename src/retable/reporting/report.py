@@ -201,10 +201,10 @@ def write_report(
     cells = [*{result.name: result for result in everything}.values()]  # one per cell, with several benchmarks too
     here = [replace(cell, record=present[cell.name]) if cell.name in present else cell for cell in cells]
     made = entries(here, makings or {}, remote)
-    falling = [*still_falling(cells), *unproven]
+    falling = still_falling(cells)
     answer = answered(answer, frame)
     again = f"make repro STUDY={study}"
-    facts = [*filter(None, (provenance.summary(here), further))]
+    facts = [*unproven, *filter(None, (provenance.summary(here), further))]
     title = f"Study {study}"
     page = report_page(title, about, facts, frame, tables, figures, made, again, falling, question, answer, main)
     (out / "report.html").write_text(page, encoding="utf-8")
@@ -213,7 +213,7 @@ def write_report(
     top += [f"![{markdown(text)}]({file}.svg)" for file, text in pictures.items()]
     top += verdict_lines(frame)
     top += [f"Make it again: `{again}`", *filter(None, [markdown(about)])]
-    top += filter(None, [markdown(further)])
+    top += map(markdown, [*unproven, *filter(None, [further])])
     text = report_markdown(study, top, [*falling, *provenance.origins(cells)], tables)
     (out / "report.md").write_text(text, encoding="utf-8")
     return tables

@@ -27,7 +27,7 @@ from retable.metrics.units import Measured, Sums
 from retable.reporting.units import UnitSums
 from retable.reporting.verdicts import COLUMN, SEEDS, judged, tolerance_of
 
-MEASURED = ("prepare", "evaluate", "from_scratch", "finetune")  # stages whose metrics are in the tables
+MEASURED = ("prepare", "evaluate", "from_scratch", "finetune", "scaling")  # stages whose metrics are in the tables
 SPLITS = ("train", "validation", "test")
 ORACLE = "oracle"  # the true distribution of text, labels (Bayes-optimal prediction) or hidden words
 # prefixes of metrics of the grammar itself, independent of the cell that they were computed with
@@ -286,7 +286,8 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
 
     - `<split>/<likelihood>`: of a language model, with an empty task.
     - `<task>/<split>/<metric>`: of a task. The split of `analogies/<section>/<metric>` is the section. Likewise the set
-      of `similarity`, the layer of `senses` and `probes`, the group of `blimp`, and the sentences of `steering`.
+      of `similarity`, the layer of `senses` and `probes`, the group of `blimp`, the sentences of `steering`, and the
+      part of `law`.
     - `held_out/<metric>`, `senses/<metric>` and `unseen_words/<metric>`: with an empty split.
     - `<split>/<direction>/<likelihood>`: the task is the direction.
     - `<bound>/<metric>`: of the oracle.
@@ -328,7 +329,7 @@ def _cell(key: str) -> tuple[str, str, str] | None:
         case [split, direction, metric] if split in SPLITS and direction in DIRECTIONS and metric in LIKELIHOODS:
             return direction, split, metric
         case [task, split, metric] if split in SPLITS or task in (
-            "analogies", "similarity", "senses", "blimp", "probes", "steering",
+            "analogies", "similarity", "senses", "blimp", "probes", "steering", "law",
         ):  # fmt: skip
             return task, split, metric
         case [task, metric] if task in (*BOUNDS, "held_out", "senses", "unseen_words"):

@@ -20,7 +20,17 @@ import yaml
 
 from retable.core.errors import UsageError
 from retable.metrics.regression import Line, fit_power
-from retable.metrics.scaling_laws import FEWEST, Law, Parabola, fit_law, fit_parabola, law_interval, resampled_laws
+from retable.metrics.scaling_laws import (
+    FEWEST,
+    HOFFMANN,
+    NUMBERS,
+    Law,
+    Parabola,
+    fit_law,
+    fit_parabola,
+    law_interval,
+    resampled_laws,
+)
 from retable.reporting.ablations import interval_text
 from retable.reporting.figures import INK, WIDTH, Figure, titled
 from retable.reporting.lines import DOTTED, Look, Scale, line_panel, round_ticks, significant
@@ -29,10 +39,8 @@ from retable.reporting.results import ORACLE, Result
 COLUMNS = ["system", "corpus", "seed", "budget", "N", "D", "C", "loss", "entropy", "alone", "runs"]
 KNOWN = {"entropy": "test/perplexity_word", "alone": "test/perplexity_word_alone"}  # metrics of the oracle
 BLUES = "#7fb9dd", "#003a5c"  # lightest and darkest
-# Hoffmann et al. 2022: appendix D.3, equation 10, with the γ that follows from it; table 2, approaches 3 and 2.
-PUBLISHED = {
-    "E": 1.69, "A": 406.4, "B": 410.7, "alpha": 0.34, "beta": 0.28, "decay": 0.154, "exponent": 0.46, "isoflop": 0.49,
-}  # fmt: skip
+# Hoffmann et al. 2022: equation 10, with the γ that follows from it; table 2, approaches 3 and 2.
+PUBLISHED = {**HOFFMANN._asdict(), "decay": 0.154, "exponent": 0.46, "isoflop": 0.49}
 
 
 def scaling_points(systems: str, pretrained: Sequence[Result], values: pd.DataFrame) -> pd.DataFrame:
@@ -120,7 +128,7 @@ def laws_rows(fits: Mapping[str, Fitted]) -> pd.DataFrame:
 
 def _numbers(corpus: str, fit: Fitted) -> Iterator[dict[str, Any]]:
     known, findings = fit.points[[*KNOWN]].iloc[0], "\n".join(_findings(corpus, fit))
-    for name in (*Law._fields, "decay", "exponent"):
+    for name in NUMBERS:
         low, high = law_interval(fit.laws, name)
         row = {"corpus": corpus, "number": name, "fitted": getattr(fit.law, name), "ci_low": low, "ci_high": high}
         if name == "E":

@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from tokenizers import Regex, decoders, models, normalizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
-from tokenizers import decoders, models
 
 from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
-def train(lines: Iterable[str], vocabulary: Iterable[str] = ()) -> Tokenizer:
+def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = False) -> Tokenizer:
     """Build a character tokenizer: the mark, the 256 bytes, then all characters of `lines` by falling frequency.
 
     Ties are ordered by code point. The characters of `vocabulary`, the words of a closed vocabulary, are always
@@ -19,14 +19,23 @@ def train(lines: Iterable[str], vocabulary: Iterable[str] = ()) -> Tokenizer:
 
     Args:
         lines: the training text, without line ends.
+        closed: leave out the mark and the bytes. The line end is the boundary, and other characters are lost.
 
-    Returns: a tokenizer that represents every text exactly; other characters become bytes.
+    Returns: a tokenizer that represents every text exactly, unless it is closed; other characters become bytes.
     """
     counts = Counter(dict.fromkeys("".join(vocabulary), 0) | {"\n": 0})
     for line in lines:
         counts.update(line)
         counts["\n"] += 1
     characters = sorted(counts, key=lambda character: (-counts[character], character))
+    if closed:
+        own = {character: i for i, character in enumerate(characters)}
+        tokenizer = HuggingFaceTokenizer(models.BPE(own, merges=[]))
+        # the model would drop other characters too, but shift the offsets of those after them
+        others = "".join(f"\\x{{{ord(character):X}}}" for character in characters)
+        tokenizer.normalizer = normalizers.Replace(Regex(f"[^{others}]"), "")
+        tokenizer.decoder = decoders.Fuse()
+        return Tokenizer(tokenizer)
     ids = {token: i for i, token in enumerate([END_OF_TEXT, *BYTES, *characters])}
     tokenizer = HuggingFaceTokenizer(
         models.BPE(ids, merges=[], byte_fallback=True)

@@ -35,12 +35,13 @@ class Ends(NamedTuple):
 
 
 # A tokenizer uses the first entry whose boundary is in its vocabulary. A word tokenizer encodes "\n" as <eos>, and a
-# blank line as a single <eos>. WordPiece and SentencePiece drop line ends, so one of their marks replaces them.
+# blank line as a single <eos>. A closed set of characters has no marks, and its line end is the boundary. WordPiece and SentencePiece drop line ends, so one of their marks replaces them.
 ENDS = (
     Ends(END_OF_TEXT, "\n", ""),
     Ends(END_OF_LINE, "\n", "\n"),
     Ends("[SEP]", "", ""),
     Ends("</s>", "", ""),
+    Ends("\n", "\n", "\n"),
 )
 SENTENCE = ("<s>", "</s>")  # sentence marks that n-gram models add, and that some texts contain
 

@@ -17,6 +17,11 @@ def constant(step: int, epoch: float, max_steps: int, losses: Sequence[float]) -
     return 1.0
 
 
+def drop(step: int, epoch: float, max_steps: int, losses: Sequence[float], at: Share, factor: Share) -> float:
+    """Return 1 up to the share `at` of the run, then `factor`."""
+    return factor if step >= at * max_steps else 1.0
+
+
 def epoch_decay(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], flat_epochs: NonNegativeInt, factor: Share
 ) -> float:

@@ -10,16 +10,28 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from retable.core.errors import UsageError
+from retable.nn.batch_norm import BatchNorm
 
 
 def save_weights(module: nn.Module, path: Path) -> None:
-    """Write the parameters, a tied one once under its first name; equal weights give equal bytes."""
+    """Write what `saved` returns; equal weights give equal bytes."""
     save_file(whole_weights(module), path)
 
 
+def saved(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the parameters, a tied one once under its first name, and the running averages of batch norms, by name."""
+    averages = {
+        f"{name}.{own}": buffer
+        for name, part in module.named_modules()
+        if isinstance(part, BatchNorm)
+        for own, buffer in part.named_buffers()
+    }
+    return {**dict(module.named_parameters()), **averages}
+
+
 def whole_weights(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the parameters that `save_weights` writes. If processes have shares of them, all must call it."""
-    weights = ((name, p.detach()) for name, p in module.named_parameters())
+    """Return the tensors that `save_weights` writes. If processes have shares of them, all must call it."""
+    weights = ((name, tensor.detach()) for name, tensor in saved(module).items())
     whole = {name: p.full_tensor() if isinstance(p, DTensor) else p for name, p in weights}
     return {name: p.contiguous() for name, p in whole.items()}
 
@@ -37,12 +49,12 @@ def load_weights(module: nn.Module, path: Path, prefix: str = "") -> None:
 def put_weights(module: nn.Module, weights: Mapping[str, torch.Tensor], source: Path, prefix: str = "") -> None:
     """Copy weights into `module`, as `load_weights`; `source` is the file they were read from, for messages."""
     weights = {k.removeprefix(prefix): v for k, v in weights.items() if k.startswith(prefix)}
-    parameters = dict(module.named_parameters())
-    if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in parameters.items()}:
+    own = saved(module)
+    if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in own.items()}:
         raise UsageError(f"{source} has the weights of another model than {type(module).__name__} as configured")
     with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(weights[name])
+        for name, tensor in own.items():
+            tensor.copy_(weights[name])
 
 
 def read_weights(path: Path) -> dict[str, torch.Tensor]:

@@ -1,0 +1,42 @@
+"""Batch normalisation (Ioffe and Szegedy 2015, algorithm 1) of features, or of the features of each position.
+
+P positions, D features.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from retable.core.settings import PositiveInt, Rate
+
+EPSILON = 1e-5
+
+
+class BatchNorm(nn.Module):
+    """Subtracts the mean of a batch and divides by its deviation; then scales and shifts each feature.
+
+    In evaluation the statistics are running averages: each batch has the weight `momentum`. Variances are unbiased in
+    both, as in section 3.1 of the paper for evaluation.
+
+    positions: number of positions with separate statistics, for input (…, P, D); 1 for statistics over all positions.
+    """
+
+    def __init__(self, features: PositiveInt, momentum: Rate, positions: PositiveInt = 1):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(features)), nn.Parameter(torch.zeros(features))
+        self.momentum, self._separate = momentum, positions > 1
+        shape = (positions, features) if positions > 1 else (features,)
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("variance", torch.ones(shape))
+
+    mean: Tensor
+    variance: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise (…, D), or (…, P, D) with separate statistics."""
+        mean, variance = self.mean, self.variance
+        if self.training:
+            variance, mean = torch.var_mean(x, dim=[*range(x.ndim - mean.ndim)])
+            with torch.no_grad():
+                self.mean.lerp_(mean, self.momentum)
+                self.variance.lerp_(variance, self.momentum)
+        return (x - mean) * ((variance + EPSILON).rsqrt() * self.weight) + self.bias
