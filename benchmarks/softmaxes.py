@@ -39,8 +39,8 @@ from retable.objectives.causal_lm import CausalLM
 from retable.objectives.hierarchical_lm import HierarchicalLM
 from retable.objectives.noise_contrastive import NoiseContrastive
 from retable.objectives.sampled_softmax import SampledSoftmax
-from retable.reporting.figures import COLOURS, LETTER, Figure, write_figure
-from retable.reporting.lines import NAME, Scale, significant
+from retable.reporting.figures import COLOURS, LINE, Figure, text_width, write_figure
+from retable.reporting.lines import Scale, significant
 from retable.training.fit import _keep_freed_memory
 from retable.training.optimizers import adamw
 
@@ -183,9 +183,9 @@ def figure(rows: pd.DataFrame) -> Figure:
 def sides(points: pd.DataFrame, x: Scale, y: Scale) -> list[str]:
     """Return the alignment of each point's name: left, unless it would cover another point."""
     across, down = x.pixels(points["seconds"], ACROSS), y.pixels(points["perplexity"], DOWN)
-    ends = across + LETTER * points["layer"].str.len().to_numpy()
+    ends = across + points["layer"].map(text_width).to_numpy()
     return [
-        "right" if ((across > at) & (across < end) & (abs(down - height) < NAME / 2 + RADIUS)).any() else "left"
+        "right" if ((across > at) & (across < end) & (abs(down - height) < LINE / 2 + RADIUS)).any() else "left"
         for at, end, height in zip(across, ends, down, strict=True)
     ]
 

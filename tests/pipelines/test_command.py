@@ -27,7 +27,7 @@ def command(monkeypatch, capsys, tmp_path):
 
 def test_systems_of_a_study_and_two_studies_are_compared(command):
     code, shown, _ = command("compare", "lstm", "elman", "--study", "history", "--metric", "test/perplexity_word")
-    (row,) = [line for line in shown.splitlines() if line.startswith("| lstm")]
+    (row,) = [line for line in shown.splitlines() if line.startswith("| LSTM")]
     assert code == 0 and [part.strip() for part in row.split("|")][-3:-1] == ["9/9", "better"]
     code, shown, page = command("compare", "smoke", "history")
     assert code == 0 and re.search(r"^Of \d+ numbers: .*\d+ new", shown, re.MULTILINE)

@@ -33,7 +33,7 @@ REFUSED = [
     ("pretrain recipe=bert_base", "conf/recipe/bert_base.yaml does not exist", "bert/bert_base"),
     ("pretrain logger=null", "write ~GROUP"),
     ("evaluate benchmark=nothing_like_it", "conf/benchmark/nothing_like_it.yaml does not exist",
-     "perplexity, phenomena"),
+     "perplexity, perplexity_train, phenomena"),
     ("evaluate benchmark=[perplexity,phenomenon]", "conf/benchmark/phenomenon.yaml does not exist; write phenomena"),
     ("evaluate stage=pretrain cell=grammar/lstm-9",
      "`retable repro` in a study that contains pretrain/grammar/lstm-9, or `python -m pipelines.pretrain`"),

@@ -208,7 +208,7 @@ def test_word_vectors_may_be_of_a_corpus_or_task_of_the_studys_own(name, tmp_pat
 
 
 @pytest.mark.parametrize(("file", "name", "said"), [
-    ("a.txt", "conll/x", "unknown corpus or task 'conll'; write conll2000_chunking or conll2003_ner or conll"),
+    ("a.txt", "conll/x", "unknown corpus or task 'conll'; write conll2000_chunking or conll2000_np or conll2"),
     ("a.bin", "sentimnt/x", "unknown corpus or task 'sentimnt'; write sentiment"),
     ("a.txt", "grammr/x", "unknown corpus 'grammr'; write grammar"),
     ("a.arpa", "sentiment/x", "unknown corpus 'sentiment' (sentiment is a task); "),
