@@ -1,6 +1,7 @@
 """Naive Bayes, the linear SVM and NBSVM, against numpy and SciPy's L-BFGS on the formulas of Wang and Manning 2012."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -119,8 +120,8 @@ def test_pairs_have_marks_of_both_ends():
 @pytest.mark.parametrize("name", ["mr", "mpqa", "cr", "subj"])
 def test_the_published_table_by_numpy_and_scipy(name):
     """The first draw of ten folds of each study's cell: the same accuracy to the published digit."""
-    run = json.loads((RECORDS / name / "mnb_uni-1.json").read_text())["config"]
-    task = build(run["task"], "task")
+    record = (RECORDS / name / "mnb_uni-1.json").read_text().replace('"data/', f'"{os.environ["RETABLE_DATA"]}/')
+    task = build(json.loads(record)["config"]["task"], "task")
     texts, labels = task.labelled(task._read_examples("train"))
     labels = np.array(labels)
     for order, ending in ((1, "uni"), (2, "bi")):
@@ -135,4 +136,4 @@ def test_the_published_table_by_numpy_and_scipy(name):
                 right[kind] += (found == labels[tested]).sum()
         for kind, n in right.items():
             record = json.loads((RECORDS / name / f"{kind}_{ending}-1.json").read_text())
-            assert n / len(labels) == pytest.approx(record["metrics"][f"{name}/test/accuracy"], abs=5e-4)
+            assert n / len(labels) == pytest.approx(record["metrics"][""][f"{name}/test/accuracy"], abs=5e-4)
