@@ -123,7 +123,9 @@ def _weights(cfg: DictConfig, checkpoint: "Checkpoint | None") -> tuple[dict[str
 
 
 def load_pretrained(objective: nn.Module, model: Model, weights: Mapping[str, Tensor], source: Path) -> None:
-    """Load pretrained weights into the model's `pretrained` parts, or into the whole objective of an encoder-decoder.
+    """Load pretrained weights into the model's `pretrained` parts.
+
+    If the model is an encoder-decoder, load them into the whole objective, which contains the model.
 
     Args:
         objective: the objective that contains `model`.

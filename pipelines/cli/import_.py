@@ -65,7 +65,7 @@ def import_cell(source: str, name: str) -> Path:
 
 
 def _is_task(name: str, where: str) -> bool:
-    """Return whether `name` is a task, whose words have no corpus.
+    """Return whether `name` is a task and not a corpus. Vectors for a task's words belong to no corpus.
 
     Raises: UsageError: it is neither a corpus nor a task, and is most similar to a task's name.
     """

@@ -59,7 +59,7 @@ def suffix() -> str:
 
 
 def report(**facts: Any) -> None:
-    """Add facts to the job's report to its multirun; does nothing outside a multirun."""
+    """Add facts to the report that a job writes for its multirun. Outside a multirun, do nothing."""
     if JOB_REPORT in os.environ:
         path = Path(os.environ[JOB_REPORT])
         known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -270,7 +270,7 @@ STAGES: dict[str, type] = {
         *(Evaluate, Generate, Report, Scaling),
     )
 }
-# Settings of the stage pretrain for a count-based model; `count` has its own message for init.
+# Settings of the `pretrain` stage for a count-based model; `count` has its own message for init.
 READ_TO_COUNT = {"corpus", "tokenizer", "tokens", "system", "out", "seed", "model", "objective", "init"} | {
     "trainer", "callbacks", "logger",  # allowed for sweeps over recipes of both kinds
 }  # fmt: skip

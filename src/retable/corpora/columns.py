@@ -40,7 +40,7 @@ def read_tagged(
     Args:
         word, tag: column numbers, from 0, or negative from the last, −1.
         pos: column of the part of speech, which then follows the word: `dog/NN`; None for words only.
-        chunk: type of the chunks to keep, such as NP; the tags of others become O. None keeps all.
+        chunk: type of the chunks to keep, such as NP; the tags of others become O. If None, all are kept.
 
     Raises: UsageError: the file is missing or has no sentences, a column does not exist, or the number of columns
         varies.

@@ -88,7 +88,7 @@ class MixedCorpora(Mixture):
     validated on the text of the run's own corpus only. The attribute `inputs` lists the files that are read.
 
     Args:
-        tokens: the run's own corpus, memory-mapped in its folder of the stage tokenize. The folders of other corpora,
+        tokens: the run's own corpus, memory-mapped in its folder of the `tokenize` stage. The folders of other corpora,
             with one token file or shards, are next to it. The own corpus is mixed in only if `corpora` lists it.
         kind: builds the batches of one corpus from `settings`, and from those of tokens, units, line_end, marks, words,
             vocab_size and seed that its signature names.
@@ -143,6 +143,6 @@ class MixedCorpora(Mixture):
 
 
 def source(tokens: np.memmap) -> tuple[Path, str]:
-    """Return the folder of the stage tokenize that `tokens` are memory-mapped from, and their split."""
+    """Return the folder of the `tokenize` stage that `tokens` are memory-mapped from, and their split."""
     path = Path(os.path.relpath(str(tokens.filename)))
     return path.parent, path.stem

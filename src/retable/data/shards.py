@@ -1,6 +1,6 @@
 """Read token shards in place as one sequence, and import published token files as a corpus.
 
-A shard contains bare ids, as the stage tokenize writes them, or 16-bit ids after llm.c's header: 256 int32, of which
+A shard contains bare ids, as the `tokenize` stage writes them, or 16-bit ids after llm.c's header: 256 int32, of which
 the first three are a magic number, the version and the number of tokens. FineWeb's tokens are published in this format
 (kjj0/fineweb10B-gpt2 on the Hugging Face hub).
 """

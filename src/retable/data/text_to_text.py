@@ -81,7 +81,7 @@ class MultitaskMixture(Mixture):
     The attribute `inputs` lists the files of the tasks.
 
     Args:
-        tokens: the corpus, memory-mapped in its folder of the stage tokenize. The tasks' files of the same split are
+        tokens: the corpus, memory-mapped in its folder of the `tokenize` stage. The tasks' files of the same split are
             read, so validation is mixed like training.
         unsupervised: makes the batches of `tokens`; its windows are its examples.
         tasks: folders that the prepare stage wrote.

@@ -104,7 +104,7 @@ def analogy_accuracy(
         vectors: (V, D), one row per word, in the order of `words`.
         words: in order of falling frequency.
         restrict_vocab: use only this many of the most frequent words, in questions and as answers (Google's figures use
-            30,000). None uses all.
+            30,000). If None, all are used.
         lowercase: lower-case words and questions. If words become equal, the most frequent is kept.
         methods: a selection of METHODS.
 

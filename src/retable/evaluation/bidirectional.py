@@ -75,7 +75,7 @@ class Directions:
     `inputs` are the files that the scores depend on.
 
     Args:
-        tokens: folder that the stage tokenize wrote.
+        tokens: folder that the `tokenize` stage wrote.
         splits: splits to measure.
     """
 

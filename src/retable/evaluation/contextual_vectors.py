@@ -149,7 +149,7 @@ class UnseenWords:
 
     Args:
         text: the folder of a prepared corpus.
-        words: the words to look up. None uses forms of the lexicon, see `unseen_forms`.
+        words: the words to look up. If None, forms of the lexicon are used, see `unseen_forms`.
         lexicon: gives the stem and the form of words. Without it the neighbours are written but not scored.
         neighbours: number of neighbours per word.
         restrict_vocab: only this many of the text's most frequent words can be neighbours.

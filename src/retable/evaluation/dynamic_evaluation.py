@@ -48,7 +48,7 @@ class DynamicEvaluation:
     Args:
         segment: tokens between two steps.
         rates, decays: the values to try, all combinations.
-        tokens: fit on this many of the first tokens of the validation text. None uses all.
+        tokens: fit on this many of the first tokens of the validation text; if None, on all.
     """
 
     requires = NeuralLM

@@ -94,7 +94,7 @@ class HeldOut:
     `inputs` lists the files that the scores depend on.
 
     Args:
-        tokens: folder that the stage tokenize wrote.
+        tokens: folder that the `tokenize` stage wrote.
     """
 
     requires = PretrainedObjective

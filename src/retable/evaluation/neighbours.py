@@ -22,7 +22,7 @@ class Neighbours:
     """The benchmark that writes `neighbours.csv`. It depends on no files: `inputs` is empty.
 
     Args:
-        words: the words to look up. None uses a sample from frequent to rare, see `spread`.
+        words: the words to look up. If None, a sample from frequent to rare words is used, see `spread`.
         neighbours: number of neighbours per word.
     """
 

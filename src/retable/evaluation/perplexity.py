@@ -21,7 +21,7 @@ class Perplexity(Likelihoods):
     `inputs` lists the files that the scores depend on.
 
     Args:
-        tokens: folder that the stage tokenize wrote.
+        tokens: folder that the `tokenize` stage wrote.
         splits: splits to measure.
     """
 

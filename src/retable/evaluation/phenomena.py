@@ -35,7 +35,7 @@ class Phenomena:
     `inputs` lists the files that the scores depend on.
 
     Args:
-        tokens: folder that the stage tokenize wrote.
+        tokens: folder that the `tokenize` stage wrote.
         language: gives the true probability and the phenomenon of each token.
     """
 

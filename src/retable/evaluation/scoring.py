@@ -95,8 +95,9 @@ class Scorer:
     def log_prob_of_texts(self, texts: Sequences) -> np.ndarray:
         """Return the log-probability of each text, float64 (n,), in nats. Equal texts get equal numbers.
 
-        A beginning that a text shares with the previous one in sorted order is read again, but its softmax, most of the
-        work, is computed once. In this order, 31 % of BLiMP's words are in shared beginnings.
+        The texts are sorted. If a text begins with the same tokens as the previous one, the model reads these tokens
+        again, but their softmax, which is most of the work, is computed only once. In this order, 31 % of BLiMP's words
+        are in shared beginnings.
         """
         ordered = sorted({tuple(text) for text in texts})
         shared = [_n_shared(text, before) for before, text in pairwise([(), *ordered])]

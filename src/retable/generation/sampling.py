@@ -142,7 +142,10 @@ def seeded(seed: Seed) -> torch.Generator:
 def keep_top_k(scores: Tensor, k: int) -> Tensor:
     """Set scores, (R, V), below the k-th best to −∞; ties with the k-th are kept.
 
-    Returns: scores, (R, V), for a k from 1 to V.
+    Args:
+        k: from 1 to V.
+
+    Returns: scores, (R, V).
     """
     return scores.masked_fill(scores < scores.topk(k, dim=1).values[:, -1:], -torch.inf)
 

@@ -11,11 +11,16 @@ from torch import Tensor
 
 @torch.inference_mode()
 def select_rows(state: Any, rows: Tensor, last: int | None) -> Any:
-    """Apply `NextToken.select` to nested tuples of caches and of tensors with rows in dimension 1.
+    """Return the state of `rows`, in their order, as `NextToken.select` does.
 
     Args:
-        rows: indices, (R,).
-        last: as in `NextToken.select`.
+        state: a cache, a tensor with rows in dimension 1, None, or a tuple of these, which may be nested. It must not
+            be used afterwards if `last` is given.
+        rows: indices of rows, (R,); a row may repeat.
+        last: each row differs from the row that it replaces in at most its last `last` tokens, so caches copy only
+            these, in place. If None, all tokens are copied.
+
+    Returns: a state of the same structure with R rows.
     """
     if isinstance(state, tuple):
         return tuple(select_rows(part, rows, last) for part in state)

@@ -28,8 +28,9 @@ class LoneSentences:
     in `N_DOCUMENTS` documents sampled with a fixed seed. The distribution is proper: p(lines) sums to 1.
 
     It is close to the best model without memory across lines. The best one would also sum over the nouns and names that
-    may be recalled, and over the head of a pronoun's antecedent. A mixture over 10,000 sampled starts with their full
-    state has a perplexity lower by 1 % at scale 0.1, and by at least 0.4 % at scale 1.
+    may be recalled, and over the head of a pronoun's antecedent. A mixture over 10,000 sampled sentence starts,
+    each with the full state of its discourse, has a lower perplexity: by 1 % for the grammar of scale 0.1, and by at
+    least 0.4 % for scale 1.
     """
 
     def __init__(self, grammar: Grammar) -> None:

@@ -78,10 +78,10 @@ def build_objective(cfg: Settings, tokenizer: Tokenizer, model: "Model") -> "Obj
 
 
 def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str, seed: int) -> "Batches":
-    """Build the batches that `cfg["batches"]` describes, from a split that the stage tokenize wrote to `folder`.
+    """Build the batches that `cfg["batches"]` describes, from a split that the `tokenize` stage wrote to `folder`.
 
     Args:
-        folder: the cell of the stage tokenize, with `<split>.bin` and `<split>.units.npy`.
+        folder: the cell of the `tokenize` stage, with `<split>.bin` and `<split>.units.npy`.
         seed: seed of the order and of corruption.
 
     Raises: UsageError: a file is missing or a setting does not fit the class.

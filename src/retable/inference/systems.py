@@ -1,7 +1,7 @@
 """Loading of trained systems from their cells, by the `config.yaml` of their training.
 
 A cell contains all files of its system, with the tokenizer, and may be moved. Only systems that measure an objective on
-held-out text read that text from the outputs of the stage tokenize.
+held-out text read that text from the outputs of the `tokenize` stage.
 """
 
 import shutil

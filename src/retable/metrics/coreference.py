@@ -59,30 +59,33 @@ def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]
 
 
 def recall(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute the recall from counts summed over documents; (..., 12) to (...). It is 0 if the key is empty.
+    """Compute the recall, from 0 to 1, (...), from counts summed over documents. It is 0 if the key is empty.
 
     Args:
-        metric: `muc`, `b_cubed` or `ceaf`, as in COLUMNS.
+        counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.
+        metric: `muc`, `b_cubed` or `ceaf`.
     """
     numerator, denominator, _, _ = _parts(counts, metric)
     return numerator / np.where(denominator, denominator, 1)
 
 
 def precision(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute the precision from counts summed over documents; (..., 12) to (...). It is 0 if the response is empty.
+    """Compute the precision, from 0 to 1, (...), from counts summed over documents. It is 0 if the response is empty.
 
     Args:
-        metric: `muc`, `b_cubed` or `ceaf`, as in COLUMNS.
+        counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.
+        metric: `muc`, `b_cubed` or `ceaf`.
     """
     _, _, numerator, denominator = _parts(counts, metric)
     return numerator / np.where(denominator, denominator, 1)
 
 
 def f1(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute the harmonic mean of recall and precision; (..., 12) to (...). It is 0 if both are 0.
+    """Compute the harmonic mean of recall and precision, from 0 to 1, (...). It is 0 if both are 0.
 
     Args:
-        metric: `muc`, `b_cubed` or `ceaf`, as in COLUMNS.
+        counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.
+        metric: `muc`, `b_cubed` or `ceaf`.
     """
     recalled, precise = recall(counts, metric), precision(counts, metric)
     both = recalled + precise
@@ -90,7 +93,7 @@ def f1(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
 
 
 def conll_average(counts: ArrayLike) -> NDArray[np.float64]:
-    """Compute the mean F1 of the three metrics; (..., 12) to (...)."""
+    """Compute the mean F1 of the three metrics, from 0 to 1, (...), from summed counts (..., 12)."""
     return np.mean([f1(counts, metric) for metric in METRICS], axis=0)
 
 
@@ -103,7 +106,7 @@ STATISTICS: Mapping[str, Statistic] = {"average_f1": conll_average} | {
 
 
 def coreference_metrics(counts: ArrayLike) -> dict[str, float]:
-    """Compute all STATISTICS from the counts of documents, (n, 12)."""
+    """Compute all STATISTICS, from 0 to 1, from the counts of n documents, (n, 12), in the order of COLUMNS."""
     sums = np.asarray(counts, dtype=np.float64).sum(axis=0)
     return {name: float(statistic(sums)) for name, statistic in STATISTICS.items()}
 

@@ -118,12 +118,13 @@ def bootstrap(
 def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = math.inf) -> tuple[float, float]:
     """Compute the percentile interval of bootstrap replicates (Efron and Tibshirani 1993, chapter 13).
 
-    With n, the number of units or blocks, it is the expanded interval (Hesterberg 2015, section 5.2): percentiles are
-    widened for Student's t of n − 1 and for the bias of the resampled variance. Otherwise the interval of twenty units
-    covers the true value less often than its level.
+    If `n` is given, the result is the expanded interval (Hesterberg 2015, section 5.2). It is wider for two reasons: it
+    uses Student's t with n − 1 degrees of freedom, and it corrects the variance of resamples, which is too small by the
+    factor (n − 1) / n. Without `n`, the interval of twenty units covers the true value less often than its level.
 
     Args:
         replicates: values of the statistic, (resamples,).
+        n: number of units or blocks, at least 2.
 
     Returns: both ends.
     """

@@ -1,8 +1,10 @@
 """Counts of semantic roles for precision, recall and F1, as in srl-eval.pl.
 
-The script is that of the CoNLL shared tasks of 2004, 2005 and, on OntoNotes, 2012 (Carreras and Màrquez 2005,
-section 2.2). A chunk C-A1 continues the last A1 before it; both are one argument, which is correct if all its parts
-are. Without an A1 it is a separate argument. V is not counted, as the predicate is part of the input.
+The script is the official one of the CoNLL shared tasks of 2004 and 2005 (Carreras and Màrquez 2005, section 2.2). It
+is also used on OntoNotes with the data of the shared task of 2012.
+
+A chunk C-A1 continues the last A1 before it; both are one argument, which is correct if all its parts are. Without an
+A1 it is a separate argument. V is not counted, as the predicate is part of the input.
 """
 
 from collections.abc import Sequence

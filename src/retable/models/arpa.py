@@ -26,8 +26,8 @@ def write_arpa(model: BackoffModel, words: Sequence[str], path: str | Path) -> N
     """Write a model as an ARPA file in UTF-8, in KenLM's layout. Takes about 0.5 µs per n-gram.
 
     Args:
-        words: the spelling of every id, in order. The model's boundary is always written `</s>`. Readers map other
-            words to `<unk>`, which the file contains only if `words` does.
+        words: the spelling of every id, in order. The model's boundary is always written `</s>`. Programs that
+            read the file map other words to `<unk>`, which the file contains only if `words` does.
     Raises: UsageError: a word is empty, has white space, or occurs twice; the number of words is not the model's.
     """
     spelling = np.array([*words, "<s>"], object)

@@ -153,12 +153,13 @@ def up_to(rows: np.ndarray, bound: tuple[int, ...]) -> int:
 
 
 def split_orders(merged: Iterator[np.ndarray], packing: Packing, radix: int, order: int) -> list[Counts]:
-    """Read the n-grams of all orders off sorted rows.
+    """Return the n-grams of order 1, 2, … `order` that begin the sorted rows.
 
     Args:
-        merged: blocks of sorted rows (n, C + 1), as `merge` yields them.
+        merged: blocks of sorted rows (n, C + 1), as `merge` yields them: C columns of packed words, then the count.
+        packing: the layout of these rows, with packing.width = C + 1.
         radix: vocab_size + 1.
-    Returns: the n-grams of order 1, 2, … `order`.
+        order: the highest order, for which the rows were packed.
     """
     unigrams = np.zeros(radix, np.int64)
     keys, counts = ([Growing() for _ in range(order)] for _ in range(2))

@@ -69,8 +69,8 @@ class JelinekMercer(Interpolated):
     def _fit(self, text: np.ndarray, held_out: np.ndarray) -> np.ndarray:
         """Fit λ per order and bucket, float64 (order, BUCKETS), by EM on N held-out words.
 
-        Half a pseudo-count on each side keeps λ from 0 and 1. A bucket without held-out contexts takes the λ of the
-        bucket below.
+        Half a pseudo-count on each side keeps λ strictly between 0 and 1. A bucket without held-out contexts takes the
+        λ of the bucket below. Bucket 0, of contexts that the text does not contain, has a λ of 0.
         """
         levels = self._count(text)
         self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # for `_walk`

@@ -30,7 +30,7 @@ Weighted = tuple[NDArray[np.float64], NDArray[np.float64]]  # weights (F, C) and
 
 
 class LinearClassifier(Estimated):
-    """A classifier by the class whose weights have the greatest sum over a text's features.
+    """A classifier that predicts the class whose weights, summed over a text's features, are greatest.
 
     Args:
         order: longest run of words that is a feature.

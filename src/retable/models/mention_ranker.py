@@ -196,9 +196,12 @@ def feed_forward(d_input: int, d_hidden: int, dropout: float) -> nn.Sequential:
 
 
 def spans_up_to(max_width: int, sentences: Tensor) -> tuple[Tensor, Tensor]:
-    """List the first and last words (M,) of all spans within a sentence, in text order.
+    """List all spans of at most `max_width` words within a sentence, in text order.
 
-    `sentences` (W,) ascends: the sentence of each word.
+    Args:
+        sentences: the number of each word's sentence, (W,), ascending.
+
+    Returns: indices of the first and the last word of each span, (M,) each.
     """
     words = torch.arange(len(sentences), device=sentences.device)
     last = words[:, None] + torch.arange(max_width, device=sentences.device)  # (W, L)

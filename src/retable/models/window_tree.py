@@ -2,8 +2,8 @@
 
 Each layer concatenates `join` neighbouring states and applies a linear map and tanh, until one state is left. With
 join = N this is the model of `fixed_window` without direct connections (Bengio et al. 2003, section 2, there of
-words). With join = 2 it is the tree of a stack of dilated convolutions (van den Oord et al. 2016, arXiv 1609.03499,
-figure 3) at its last position.
+words). With join = 2 its tree is the one by which a stack of dilated convolutions computes the state of its last
+position (van den Oord et al. 2016, arXiv 1609.03499, figure 3).
 
 The context ends at the line: tokens before the last line end are replaced by line ends. Batch normalisation (Ioffe and
 Szegedy 2015) is optional, before each tanh, in place of the layer's bias.

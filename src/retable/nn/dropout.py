@@ -23,7 +23,10 @@ class Dropout(nn.Dropout):
 
 
 def drop(x: Tensor, rate: float, training: bool = True) -> Tensor:
-    """Return x / (1 − rate) with random places, a share `rate`, set to 0; x itself if not `training`."""
+    """Set each element of x to 0 with probability `rate`, independently, and divide the others by 1 − rate.
+
+    Returns: a tensor of the shape of x; x itself if not `training` or if the rate is 0.
+    """
     if not training or rate == 0:
         return x
     if x.device.type != "cpu" or rate == 1 or is_compiling():

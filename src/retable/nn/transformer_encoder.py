@@ -17,7 +17,9 @@ NORM_EPS = 1e-12  # as in BERT's code
 
 
 class EncoderBlock(nn.Module):
-    """A layer of attention and a feed-forward layer four times as wide, each with a residual link and a LayerNorm.
+    """A block of self-attention, then a feed-forward layer; each has a residual link and a LayerNorm.
+
+    The hidden layer of the feed-forward layer has 4·D units.
 
     `norm="post"` normalises the residual sum, as Vaswani et al. and BERT do, "pre" the input of a layer (Radford et al.
     2019, section 2.3). The GELU is the exact one (Hendrycks and Gimpel 2016, section 2).

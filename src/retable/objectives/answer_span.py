@@ -81,7 +81,7 @@ class AnswerByRule(Objective):
 
 
 def require_reader(model: type[Model]) -> None:
-    """Raise UsageError unless a kind of model can find answers."""
+    """Raise UsageError unless models of this class can find answers."""
     if not issubclass(model, Reader | SpanRule | EncoderDecoder):
         require_token_states(model, "find an answer by")
 

@@ -69,7 +69,7 @@ def _mention(span: list[int], start: int) -> tuple[int, int]:
 
 
 def require_ranker(model: type[Model]) -> None:
-    """Raise UsageError unless a kind of model ranks antecedents."""
+    """Raise UsageError unless models of this class rank antecedents."""
     if not issubclass(model, SpanRanker):
         raise UsageError(
             f"{model.__name__} does not rank the antecedents of spans; take recipe=coreference/mention_ranker"

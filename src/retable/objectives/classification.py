@@ -157,7 +157,7 @@ def pool(hidden: Tensor, lengths: Tensor, pooling: str) -> Tensor:
 
 
 def require_summary(model: type[Model], pairs: bool) -> None:
-    """Raise UsageError unless a kind of model gives a summary of an example."""
+    """Raise UsageError unless models of this class give a summary of an example."""
     require_states(model, "predict a label from")
     if not issubclass(model, Encoder | LeftToRight | SequenceEncoder):
         raise UsageError(f"{model.__name__} is not a sentence encoder; take recipe=encoders/bilstm or bert/bert")

@@ -41,7 +41,7 @@ class ImageClassification(Objective):
 
 
 def require_images(model: type[Model]) -> None:
-    """Raise UsageError unless a kind of model reads images."""
+    """Raise UsageError unless models of this class read images."""
     if not issubclass(model, ImageEncoder):
         raise UsageError(
             f"{model.__name__} does not read images; take recipe=images/vit, images/lenet or images/pixels"

@@ -44,7 +44,7 @@ class PrefixClassification(Classification):
 
 
 def require_left_to_right(model: type[Model]) -> None:
-    """Raise UsageError unless a kind of model reads from left to right."""
+    """Raise UsageError unless models of this class read from left to right."""
     if not issubclass(model, LeftToRight):
         raise UsageError(
             f"{model.__name__} does not have a state for each beginning of a text; take a left-to-right model, as in "

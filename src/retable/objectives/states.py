@@ -1,4 +1,4 @@
-"""Hidden states of a sequence for any kind of model, and checks that a kind of model has them.
+"""Hidden states of a sequence for any class of model, and checks that a class of model has them.
 
 B batch, T time, D d_model.
 """
@@ -23,7 +23,10 @@ def states_of(model: Model, input_ids: Tensor, lengths: Tensor, segments: Tensor
 
 
 def require_token_states(model: type[Model], use: str) -> None:
-    """Raise UsageError unless a kind of model has a state for each token; `use` ends "no state to …"."""
+    """Raise UsageError unless models of this class have a state for each token.
+
+    use: completes "has no state for each token to …" in the message.
+    """
     require_states(model, use)
     if not issubclass(model, Encoder | LeftToRight):
         raise UsageError(
@@ -34,7 +37,10 @@ def require_token_states(model: type[Model], use: str) -> None:
 
 
 def require_states(model: type[Model], use: str) -> None:
-    """Raise UsageError unless a kind of model gives states of a sequence; `use` ends "no state to …"."""
+    """Raise UsageError unless models of this class give states of a sequence.
+
+    use: completes "has no state to …" in the message.
+    """
     if issubclass(model, EncoderDecoder):
         raise UsageError(
             f"{model.__name__} writes text, and has no state to {use}; take recipe=t5/t5_toy_encoder, or an encoder "

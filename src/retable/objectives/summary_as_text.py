@@ -48,7 +48,7 @@ class SummaryByRule(Objective):
 
 
 def require_summariser(model: type[Model]) -> None:
-    """Raise UsageError unless a kind of model gives summaries."""
+    """Raise UsageError unless models of this class give summaries."""
     if not issubclass(model, EncoderDecoder | SentenceRule):
         raise UsageError(
             f"{model.__name__} has one stack, which cannot read a document and write its summary; take an "

@@ -52,7 +52,7 @@ class Translation(Writing):
 
 
 def require_writer(model: type[Model]) -> None:
-    """Raise UsageError unless a kind of model can translate."""
+    """Raise UsageError unless models of this class can translate."""
     if not issubclass(model, EncoderDecoder):
         raise UsageError(
             f"{model.__name__} has one stack and no encoder for the source; take an encoder-decoder such as "

@@ -186,12 +186,17 @@ def _plots(study: Study, results: str, library: str) -> list[dict[str, Any]]:
 
 
 def pipeline_text(pipeline: Mapping[str, Any], file: str) -> str:
-    """Return the text of `dvc.yaml`; `file` is the study's file, for the header."""
+    """Return the text of `dvc.yaml`; `file` is the path of the study's file, for the header."""
     return _HEADER.format(file=file) + yaml.dump(pipeline, sort_keys=False, width=10_000, Dumper=_Dumper)
 
 
 def params_text(params: Params, file: str) -> str:
-    """Return the text of `params.yaml`: per cell a line of settings and a line of its output and inputs."""
+    """Return the text of `params.yaml`: per cell a line of settings and a line of its output and inputs.
+
+    Args:
+        params: the content of the file, as `params_of` returns it.
+        file: path of the study's file, for the header.
+    """
     lines = [_HEADER.format(file=file)]
     for stage, entries in params.items():
         lines.append(f"{stage}:\n")

@@ -136,5 +136,11 @@ def _evidence(runs: pd.DataFrame, system: str, low: float, high: float, paired: 
 
 
 def interval_text(low: float, high: float, digits: int, signed: bool = False) -> str:
+    """Return an interval as text, such as "0.12 to 0.34"; "" if `low` is NaN.
+
+    Args:
+        digits: digits after the point.
+        signed: write a plus sign before numbers that are not negative, as in "-0.12 to +0.34".
+    """
     sign = "+" * signed
     return "" if isnan(low) else f"{low:{sign}.{digits}f} to {high:{sign}.{digits}f}"

@@ -1,4 +1,4 @@
-"""Comparisons of two systems, over seeds and test units together.
+"""Comparisons of two systems, with intervals that account for both seeds and test units.
 
 A study may list pairs of systems under `compare`:
 

@@ -29,7 +29,17 @@ def phenomena_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFram
 
 
 def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]:
-    """Return a table with a row per system, from worst to best, and the entropy of the true distribution below."""
+    """Return the table of the systems' excess loss by phenomenon on one corpus, in nats per token, and its rows.
+
+    The table has a row per system, from the highest to the lowest total excess. Two last rows contain the entropy of
+    the true distribution, in nats per token, and the share of the tokens, in percent.
+
+    Args:
+        corpus: name of the corpus, for the title and the table's name.
+        systems: the systems' results on this corpus.
+
+    Returns: the table, and the rows of `phenomena_frame` with the column `corpus`.
+    """
     frame = phenomena_frame(systems).assign(corpus=corpus)
     columns = [Column("System", numeric=False), Column("Runs")]
     columns += [Column(title, name) for name in PHENOMENA for title in ("excess", "95 % interval")]

@@ -123,7 +123,7 @@ def _sources(frame: pd.DataFrame) -> Iterable[str]:
 
 
 def _table(table: Table) -> dict[str, Any]:
-    """Convert a table for the template.
+    """Convert a table to the values that the page's template inserts.
 
     Rows that were run are separated from published rows that were not, which show their missing requirements. The notes
     of rows become footnotes.

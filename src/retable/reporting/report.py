@@ -87,7 +87,7 @@ def write_report(
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, and return the tables.
 
-    Oracles come from the stage prepare. Scores come from tokenize (if measured), evaluate, from_scratch and finetune;
+    Oracles come from the `prepare` stage. Scores come from tokenize (if measured), evaluate, from_scratch and finetune;
     curves and origins come from all stages.
 
     Args:

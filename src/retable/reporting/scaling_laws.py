@@ -51,7 +51,7 @@ def scaling_points(systems: str, pretrained: Sequence[Result], values: pd.DataFr
 
     Args:
         systems: a pattern of system names.
-        pretrained: results of the stage pretrain.
+        pretrained: results of the `pretrain` stage.
         values: rows of `results.tidy`.
 
     Raises: UsageError: the pattern matches too few measured systems, sizes or amounts of text.

@@ -155,8 +155,14 @@ def write_tables(frame: pd.DataFrame, specifications: Mapping[str, Specification
 
 
 def write_table(table: Table, frame: pd.DataFrame, folder: Path) -> Table:
-    """Write `<table>.{csv,md}` into an existing folder; the CSV has the columns of `frame` without those such as
-    `_notes`.
+    """Write the rows `frame` as `<table.name>.csv` and the table as `<table.name>.md`, and return the table unchanged.
+
+    The CSV omits columns whose names start with `_`, and `signature` if no row has one. Its numbers have six
+    significant digits.
+
+    Args:
+        frame: the rows that the table shows.
+        folder: an existing folder; files of these names are overwritten.
     """
     frame = frame.drop(columns=[name for name in frame if name.startswith("_")])
     if "signature" in frame and not frame["signature"].any():
@@ -224,7 +230,13 @@ def specified_table(name: str, spec: Specification, frame: pd.DataFrame) -> Tabl
 
 
 def rows_tables(name: str, spec: Specification, frame: pd.DataFrame) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """Yield the tables of computed rows by their specification, each with its rows.
+    """Make tables of computed rows, as a specification with a `panel` describes them; yield each with its rows.
+
+    Args:
+        name: name of the table, for its files and for messages.
+        spec: keys from ROW_KEYS. With `each`, a column, there is one table per value of this column, named
+            `<name>-<value>`; otherwise there is one table.
+        frame: the rows, with the columns that `spec` names. Without rows there is no table.
 
     Raises: UsageError: an unknown key, or a column that the rows do not have.
     """

@@ -13,7 +13,7 @@ from retable.tasks.summaries import Source
 
 
 class Translations:
-    """Translation of the pairs in `folder`, which the stage prepare wrote; BLEU and chrF of the whole split."""
+    """Translation of the pairs in `folder`, which the `prepare` stage wrote; BLEU and chrF of the whole split."""
 
     kind = "translation"
     metrics = translation.METRICS

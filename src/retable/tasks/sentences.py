@@ -59,9 +59,10 @@ class SentenceTask(Labelled, Task[Example, float]):
     Args:
         name: name in prompts and tables.
         files: file of each split: train, validation, and optionally test and further sets, such as
-            validation_mismatched. Instead of a file: a mapping with its `path` and its own settings of `form`, or with
-            `by_class`, a file of sentences for each label; or None for no split. A number as validation is the share
-            of training examples to hold out, the same for all runs and for each class.
+            validation_mismatched. A mapping can replace the file: it has a `path`, or under `by_class` a file of
+            sentences per label, and may have settings that replace those of `form`. None: the split does not exist. A
+            number as validation is the share of training examples to hold out, the same for all runs and for each
+            class.
         sentences: the column of the sentences, or the two columns of the pairs.
         label: the column of the labels, or several names of which each file has one. A test set may lack it.
         metrics: metrics of the task, the most important first.

@@ -51,7 +51,7 @@ class Translated(NamedTuple):
 
 
 class TranslationTask(Task[Pair, Translated]):
-    """Translation of the pairs in `folder`, which the stage prepare wrote.
+    """Translation of the pairs in `folder`, which the `prepare` stage wrote.
 
     A unit is a sentence of a test set, with its counts for BLEU and chrF.
 

@@ -19,9 +19,11 @@ def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = F
 
     Args:
         lines: the training text, without line ends.
-        closed: leave out the mark and the bytes. The line end is the boundary, and other characters are lost.
+        closed: leave out the mark and the bytes. The line end is the boundary, and characters outside the
+            vocabulary are lost.
 
-    Returns: a tokenizer that represents every text exactly, unless it is closed; other characters become bytes.
+    Returns: a tokenizer. Unless it is closed, it represents every text exactly: characters outside its vocabulary
+        become bytes.
     """
     counts = Counter(dict.fromkeys("".join(vocabulary), 0) | {"\n": 0})
     for line in lines:

@@ -194,7 +194,7 @@ def cell_of(run_id: str) -> Path:
 
 
 def place_of(tags: Mapping[str, str], run: str) -> Path:
-    """Return the folder of the cell in a run's tags; `run` names the run in messages.
+    """Return the folder of the cell that a run's tags name; `run` is the run's name, for messages.
 
     Raises: UsageError: the folder is outside the project; tags may come from elsewhere.
     """

@@ -17,7 +17,8 @@ from retable.training.observers import PointLogger
 class Minutes(L.Callback):
     """Prints step, mean loss since the last line, and time left, when the last line is a minute old.
 
-    Progress prints a line per validation, which counts too: a training that validates more often prints no others.
+    Each validation also prints a line, see `Progress`, and restarts the minute. So a training that validates more than
+    once per minute prints only the lines of its validations.
     """
 
     def __init__(self, every: float = 60.0):

@@ -1,4 +1,4 @@
-"""Saving and loading of trained weights, and their count per token. Does not import Lightning."""
+"""Saving and loading of trained weights, and the number of weights used per token. Does not import Lightning."""
 
 from collections.abc import Mapping
 from pathlib import Path
