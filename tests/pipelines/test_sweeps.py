@@ -421,7 +421,7 @@ def swept(said: list[str], *rows: dict, recipe: str | None = "recurrent/lstm", s
     """Leave a sweep with these trials, and return its folder."""
     folder = Path("multirun", stage, "x")
     rows = [{"trial": number, **FACTS, **row} for number, row in enumerate(rows)]
-    leave(SimpleNamespace(folder=folder, stage=stage, said=said, recipe=recipe), rows, "validation/loss", True)
+    leave(SimpleNamespace(folder=folder, stage=stage, overrides=said, recipe=recipe), rows, "validation/loss", True)
     return str(folder)
 
 

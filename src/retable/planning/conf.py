@@ -59,6 +59,8 @@ class Conf:
         if name in (known := self.names(group)):
             return name
         near_names, tasks = near(name, known), near(name, self.names("task")) if group == "corpus" else []
+        if tasks and tasks[0].startswith(name) and not any(each.startswith(name) for each in near_names):
+            near_names = []  # a task of this beginning is more than a corpus that is only similar
         if near_names or len(known) <= _SHOWN:
             instead = closest(name, known)
         else:
