@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from retable.reporting.alignments import alignment_map
+from retable.reporting.figures import rounded
 from retable.reporting.heat_map import FAINT
 from retable.reporting.learning_curves import DECAY, ENOUGH, NOISE, learning_curves, still_falling
 from retable.reporting.results import read_result
@@ -125,3 +126,10 @@ def test_a_map_of_one_sentence_has_its_weights():
     squares = pd.read_csv(StringIO(text))
     assert squares["weight"].tolist() == pytest.approx(shares[shares >= FAINT].tolist(), rel=5e-3)
     assert {words[place] for place in squares["target"]} == {*target}
+
+
+@pytest.mark.parametrize("noise", [-1e-14, 1e-14])
+def test_the_last_digits_of_a_coordinate_do_not_change_an_svg(noise):
+    svg = '<g transform="translate({},2.5)"><path d="M{},-7.1e-15h-{}" x2="12"/><text>0.12345</text></g>'
+    expected = '<g transform="translate(22.567,2.5)"><path d="M0.000,0.000h-4.000" x2="12"/><text>0.12345</text></g>'
+    assert rounded(svg.format(22.5666523 + noise, noise, 4 - 1e-15)) == expected

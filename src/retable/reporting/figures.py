@@ -43,6 +43,8 @@ FAMILIES = {
     "n-grams": (COLOURS[1], r"gram\b|\bkn\d|witten|unigram|sparse non-negative|cache"),
 }
 OTHER = "other"
+_PLACES = re.compile(r' (?:d|transform|opacity|[xy]2)="[^"]*"')
+_DECIMALS = re.compile(r"-?\d+(?:\.\d+)?e-\d+|-?\d+\.\d{4,}")
 # widths of letters in DejaVu Sans as shares of the font size, rounded up; others have 0.64
 _WIDTHS = {
     letter: width
@@ -211,8 +213,18 @@ def with_claim(figure: Figure, claim: str) -> Figure:
 
 
 def svg_of(figure: Figure) -> str:
-    """Return the SVG of a figure before any interaction."""
-    return _roomy(vl_convert.vegalite_to_svg(_drawn(figure.to_dict()), allowed_base_urls=[]))
+    """Return the SVG of a figure before any interaction, with coordinates of three decimals.
+
+    Further decimals differ between processors, which add numbers in different orders.
+    """
+    return rounded(_roomy(vl_convert.vegalite_to_svg(_drawn(figure.to_dict()), allowed_base_urls=[])))
+
+
+def rounded(svg: str) -> str:
+    """Round the coordinates and opacities of an SVG to three decimals, and leave its texts unchanged."""
+    return _PLACES.sub(
+        lambda places: _DECIMALS.sub(lambda number: f"{round(float(number[0]), 3) + 0.0:.3f}", places[0]), svg
+    )
 
 
 def _drawn(part: Any) -> Any:
