@@ -132,7 +132,7 @@ def test_loss_and_logits_equal_transformers(kind):
     loss, _, _ = trained.loss(given, None, 0)
     assert abs(loss - expected.loss) < 1e-5
     logits = trained.scores(trained.decoded(given)[real])
-    close = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-5)
+    close = partial(torch.testing.assert_close, rtol=1e-5, atol=5e-5)  # the rounding of sums depends on the processor
     close(logits, expected.logits[real])
     loss.backward()
     expected.loss.backward()
