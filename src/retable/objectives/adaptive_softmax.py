@@ -80,7 +80,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         self._shares = [part.sum() / np.sum(counts) for part in parts[1:]]
 
     def unread_weights(self) -> float:
-        """Count the weights of clusters that a token is not in, on average by the words' counts."""
+        """Return the mean number of weights in clusters other than a token's own, weighted by the words' counts."""
         sizes = [sum(layer.weight.numel() for layer in tail) for tail in self.head.tail]
         return float(sum((1 - share) * size for share, size in zip(self._shares, sizes, strict=True)))
 
@@ -88,7 +88,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         return -self.log_prob_of(hidden, labels).mean()
 
     def log_prob_of(self, hidden: Tensor, labels: Tensor) -> Tensor:
-        with torch.autocast(hidden.device.type, enabled=False):  # under autocast torch's layer mixes two types
+        with torch.autocast(hidden.device.type, enabled=False):  # under autocast, torch's layer mixes two dtypes
             return self.head(hidden.float(), labels).output
 
     def log_softmax(self, hidden: Tensor) -> Tensor:
