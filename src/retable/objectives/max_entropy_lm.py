@@ -33,8 +33,9 @@ MULTIPLIER = 0x1B873593CC9E2D51  # odd, so that multiplying modulo 2^64 loses no
 class MaxEntropyLM(CausalLM):
     """A causal LM whose logits include weights of n-grams, with n from 2 to `order`.
 
-    The weights of unigrams are the softmax's bias. `table_size` is the number of weights of all n-grams, which start at 0. Like a recurrent state, the history
-    continues from batch to batch and across sentences. It is empty before a stream's first token.
+    The weights of unigrams are the softmax's bias. `table_size` is the number of weights of all n-grams, which start at
+    0. Like a recurrent state, the history continues from batch to batch and across sentences. It is empty before a
+    stream's first token.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ def train(
     Args:
         vocab_size: 257 or more.
         vocabulary: ignored; every text can be encoded.
-        learn_from: characters to learn from; of a longer text, random lines are used, see `to_learn_from`.
+        learn_from: number of characters to learn from; from a longer text, random lines are drawn, see `to_learn_from`.
 
     Raises: UsageError: `vocab_size` is below 257.
     """

@@ -1,8 +1,8 @@
 """A6: words as character ids, ELMo's input (Peters et al. 2018): 262 symbols, 50 per word.
 
-A word is its UTF-8 bytes between a begin and an end mark, padded. Ids are AllenNLP's and match the 262 embedding rows
-of the published weights. (bilm-tf numbers the 261 symbols from 0, and adds 1 in batches, where 0 means no word.) Here
-bytes are 1 to 256, and a row of zeros is masked.
+A word is encoded as its UTF-8 bytes between a begin and an end mark, padded to 50 ids. The ids are the same as in
+AllenNLP and match the 262 embedding rows of the published weights. (bilm-tf numbers the 261 symbols from 0, and adds 1
+in batches, where 0 means no word.) Here bytes have the ids 1 to 256, and a row of zeros means no word.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def encode_sentence(words: Sequence[str]) -> np.ndarray:
 
 
 def mark_row(mark: int) -> np.ndarray:
-    """Return the row of a sentence mark, (50,), which is encoded like a word of one byte."""
+    """Return the ids (50,) of a sentence mark, which is encoded like a word of one byte."""
     row = np.full(LENGTH, PADDING, dtype=np.int16)
     row[:3] = BEGIN_OF_WORD, mark, END_OF_WORD
     return row
