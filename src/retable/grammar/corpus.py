@@ -50,7 +50,7 @@ def write_corpus(
         scale, lexicon: see `Grammar`.
 
     Returns:
-        the true model's `<split>/<metric>` (see `likelihood_metrics`; its perplexity gives the entropy rate),
+        `<split>/<metric>` of the true model (see `likelihood_metrics`; the log of the perplexity is the entropy rate),
         `<split>/perplexity_word_alone` of a model without memory of earlier sentences (see `LoneSentences`), and
         `<task>/test/accuracy` and `<task>/test/matthews` of the Bayes-optimal predictor.
 
@@ -115,7 +115,7 @@ def write_scored(
             file.write(text)
             loss, words, size = -grammar.log_probability(document), count_words(document), len(text.encode())
             loss_alone = -lone_sentences.log_probability(document)
-            # the grammar's tokens are words, so `words` fills both columns
+            # the grammar's tokens are words, so the columns tokens and words are equal
             scores.write(f"{split},{unit},{loss!r},{words},{words},{size},{loss_alone!r}\n")
             nats, nats_alone, n_words, n_bytes = nats + loss, nats_alone + loss_alone, n_words + words, n_bytes + size
     metrics = likelihood_metrics(nats, tokens=n_words, words=n_words, bytes=n_bytes)

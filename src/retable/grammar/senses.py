@@ -1,9 +1,9 @@
 """A corpus with ambiguous words: spellings that two nouns of different kinds and topics share.
 
 The spellings are invented, or homonyms of the lexicon if it has any, such as "bat", the animal and the thing. The
-corpus is the embedded language with some nouns respelt, so the sense of each word is known. Its probabilities are not
-known: they would be sums over all choices of senses, which are not computed. `Grammar` gives a text with a shared
-spelling probability 0, because the spelling is not in its vocabulary. This corpus therefore has no scores.
+corpus is the embedded language with some nouns respelt, so the sense of each word is known. The true probability of a
+text is not known: it would be a sum over all choices of senses, which is not computed. `Grammar` assigns probability 0
+to a text with a shared spelling, because the spelling is not in its vocabulary. This corpus therefore has no scores.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,7 +53,7 @@ def write_senses(
         scale, lexicon: see `Grammar`.
 
     Returns:
-        `<split>/words`, the number of words without line ends, and `<split>/ambiguous`, the ambiguous ones.
+        `<split>/words`, the number of words without line ends, and `<split>/ambiguous`, the number of ambiguous words.
 
     Raises:
         UsageError: a split has no size, or a size below 1; the lexicon has fewer pairs than `ambiguous`.
@@ -137,7 +137,7 @@ def homonyms(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, ...]]]:
 
 
 def unlike_pairs(lexicon: Lexicon) -> Iterator[tuple[Noun, Noun]]:
-    """Yield pairs of nouns of different kinds and topics, the frequent first; a noun is in at most one pair."""
+    """Yield pairs of nouns of different kinds and topics, frequent nouns first; a noun is in at most one pair."""
     waiting: list[Noun] = []
     for noun in filter(lambda noun: noun.plural, in_turn(lexicon.nouns)):
         for other in waiting:

@@ -11,7 +11,7 @@ from retable.core.settings import NonNegativeInt
 
 
 def non_monotone(losses: Sequence[float], patience: NonNegativeInt) -> bool:
-    """Check whether the last loss is above the best loss of more than `patience` validations ago; then averaging begins.
+    """Check whether averaging begins: the last loss is above the best loss of more than `patience` validations ago.
 
     This follows the code of Merity, Keskar and Socher (2018). Their algorithm 1 instead compares the last loss with the
     best of the last `patience` losses.

@@ -189,7 +189,7 @@ class _Clock(L.Callback):
 def _seconds_per_step(training: Training, batches: Batches, trainer: Mapping[str, Any], scratch: Path) -> float:
     """Measure the median time per step, in seconds, after a few warm-up steps."""
     if trainer.get("devices", 1) != 1:
-        raise UsageError("a time budget can only be measured on one device; write the budget in flops or tokens")
+        raise UsageError("a time budget can only be measured on one device; write it in flops or tokens")
     clock = _Clock()
     with quiet_lightning():
         L.Trainer(
