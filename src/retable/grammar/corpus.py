@@ -45,7 +45,7 @@ def write_corpus(
     Args:
         folder: output folder.
         seed: seed of the random streams, one per split and task.
-        words: split → minimum number of words, line ends included; the last document is complete.
+        words: split → minimum number of words, line ends included; the last document is not cut off.
         task_examples: split → number of examples of each task.
         scale, lexicon: see `Grammar`.
 
@@ -123,7 +123,7 @@ def write_scored(
 
 
 def count_words(document: Sequence[str]) -> int:
-    """Count words and line ends, including the line end of the blank line."""
+    """Count the words and line ends of a document, including the blank line after it."""
     return sum(sentence.count(" ") + 2 for sentence in document) + 1
 
 

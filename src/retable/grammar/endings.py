@@ -1,7 +1,7 @@
 """Multiple choice in the embedded language, in the form of SWAG and HellaSwag: which of four endings follows.
 
-The beginning is the first sentences of a document, and the right ending is its next sentence. A wrong ending is
-generated as if it followed equally many sentences of another document. It has the topic, mood, tense and pronoun
+The beginning consists of the first sentences of a document, and the right ending is its next sentence. A wrong ending
+is generated as if it followed equally many sentences of another document. It has the topic, mood, tense and pronoun
 antecedent of that document, but does not repeat its nouns and names. A model must therefore compare topics, moods,
 tenses and genders, and find repeated names and nouns. All probabilities are known, and so is the best answer:
 
@@ -77,7 +77,7 @@ class GrammarEndings:
         return " ".join(self._grammar.sample(uniform, latent, part)[:-1]).split(f" {LINE_END} ")
 
     def judge(self, beginning: Sequence[str], endings: Sequence[str]) -> int:
-        """Return the index of the ending that is most probably right, the first one on ties."""
+        """Return the index of the most probable ending, or of the first of several equally probable ones."""
         return int(np.argmax(self.log_posterior(beginning, endings)))
 
     def log_posterior(self, beginning: Sequence[str], endings: Sequence[str]) -> NDArray:

@@ -12,7 +12,7 @@ from retable.grammar.lexicon import Adjective, Frame, Homonym, Lexicon, Name, Na
 
 VOWELS = "aeiou"
 GENDERS = {"m": "masculine", "f": "feminine"}
-FEWEST_NAMES = 30  # per gender
+FEWEST_NAMES = 30  # minimum number of names per gender
 POLARITIES = {"good": 1, "bad": -1}
 
 

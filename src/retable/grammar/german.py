@@ -1,6 +1,6 @@
 """A simple German for the English lexicon: every sentence has one translation.
 
-A dictionary is not enough to translate it. A translator also needs
+A dictionary is not enough to translate into it. A translator also needs
 
 - word order: the finite verb is second in a main clause, after its first constituent, and first in a question. It is
   last in a clause with "dass", "wenn", "sobald" or a relative pronoun. Infinitives and participles close their clause.

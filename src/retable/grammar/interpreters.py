@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-# What determines a word, in this order: neighbouring words; the number, gender or tense of a distant word; open
-# brackets and clauses; or earlier mentions.
+# The kinds of context that can determine a word, in this order: neighbouring words; the number, gender or tense of a
+# distant word; open brackets and clauses; earlier mentions.
 PHENOMENA = ("local", "agreement", "nesting", "repetition")
 REDRAWS = 40  # maximum number of redraws, in a natural lexicon, of a word that the sentence already contains
 

@@ -23,7 +23,7 @@ Spelling = tuple[str, str]  # singular and plural
 
 
 class Sense(NamedTuple):
-    """The spelling of a form of an ambiguous noun, and its sense: kind and topic, for example "food-3"."""
+    """The spelling of an ambiguous noun's form, and the sense as kind and topic, for example "food-3"."""
 
     spelling: str
     name: str
@@ -48,7 +48,7 @@ def write_senses(
     Args:
         folder: output folder.
         seed: seed of the random streams, one per split.
-        words: split → minimum number of words, line ends included; the last document is complete.
+        words: split → minimum number of words, line ends included; the last document is not cut off.
         ambiguous: number of noun pairs with shared spellings, singular and plural.
         scale, lexicon: see `Grammar`.
 

@@ -34,7 +34,7 @@ PAST_JUDGES = ("found", "felt")
 HOME_SHARE = 0.75  # fraction of content words from the document's topic; the rest come from all topics equally
 ZIPF_SHIFT = 3.0  # weight of the r-th word of a class and topic, r from 0: 1 / (r + shift)
 CONSISTENT_SHARE = 0.83  # fraction of evaluative words that fit the mood (after "not": contradict it)
-POSSESSIVE_SHARE = 0.25  # fraction of an object's determiners that are possessives of the subject
+POSSESSIVE_SHARE = 0.25  # fraction of an object's determiners that are possessives and refer to the subject
 NUMBER_SHARES = {"any": {"singular": 0.62, "plural": 0.38}, "plural": {"plural": 1.0}}
 NUMBER_SHARES |= {number: {"singular": 1.0} for number in SINGULARS}
 AUXILIARIES = {  # (present singular, present plural, past singular, past plural)
@@ -45,7 +45,7 @@ AUXILIARIES = {  # (present singular, present plural, past singular, past plural
     "will": ("will", "will", "would", "would"),
     "may": ("may", "may", "might", "might"),
 }
-# Probabilities with which a word is drawn from earlier mentions and the associates of its governing word only.
+# Probabilities of drawing a word only from earlier mentions and the associates of its governing word.
 RECALL_NAMES, RECALL_NATIONS, RECALL_NOUNS, RECALL_VERBS, RECALL_PROPERTIES = 0.45, 0.7, 0.5, 0.7, 0.8
 
 

@@ -18,7 +18,7 @@ from retable.grammar.lexicon import BRACKETS, POSSESSIVES, REFLEXIVES, SINGULARS
 from retable.grammar.tables import AUXILIARIES, LINE_END, MOODS, N_LATENTS, N_TOPICS
 
 ACCEPTABILITY = ("unacceptable", "acceptable")
-MIN_OPINIONS = 3  # per sentence of the sentiment task; their number is independent of the mood, so this adds no bias
+MIN_OPINIONS = 3  # per sentence of the sentiment task; the number is independent of the mood, so this adds no bias
 ATTEMPTS = 4  # number of places to try for one kind of violation, before the next kind is tried
 
 Substitutes = Mapping[str, Sequence[str]]
@@ -134,7 +134,7 @@ def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
 
 
 def alternatives(sets: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """Map each word to the other words of its set; sets with only one different word are left out."""
+    """Map each word to the other words of its set; sets with only one distinct word are left out."""
     return {word: [other for other in words if other != word] for words in sets if len({*words}) > 1 for word in words}
 
 

@@ -1,6 +1,6 @@
 """A second language for the invented words: every sentence has exactly one translation.
 
-A dictionary is not enough to translate it. A translator also needs
+A dictionary is not enough to translate into this language. A translator also needs
 
 - word order: adjectives follow their noun, in reverse order, and adpositions follow their noun phrase. The main verb,
   and the head of a property after "be", follow everything that they govern, including clauses;

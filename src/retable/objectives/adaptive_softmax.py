@@ -25,8 +25,8 @@ from retable.objectives.causal_lm import CausalLM
 class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
     """A softmax over a short list of frequent words and clusters of rarer ones.
 
-    The probability of a rare word is its cluster's probability times its own within the cluster. Ids must be sorted by
-    falling frequency.
+    The probability of a rare word is its cluster's probability times the word's probability within the cluster. Ids
+    must be sorted by falling frequency.
 
     Args:
         cutoffs: the ids at which the clusters begin.
@@ -80,7 +80,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         self._shares = [part.sum() / np.sum(counts) for part in parts[1:]]
 
     def unread_weights(self) -> float:
-        """Return the mean number of weights in clusters other than a token's own, weighted by the words' counts."""
+        """Return the number of weights in clusters that a token is not in, averaged over the text's tokens."""
         sizes = [sum(layer.weight.numel() for layer in tail) for tail in self.head.tail]
         return float(sum((1 - share) * size for share, size in zip(self._shares, sizes, strict=True)))
 

@@ -32,7 +32,7 @@ class Objective(nn.Module):
 
 
 class Likelihood(Objective):
-    """An objective that gives the probabilities of a text's tokens."""
+    """An objective that computes the probabilities of a text's tokens."""
 
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Return the log-probabilities of `labels`, fp32 (B, T) in nats, and the next state.
@@ -43,7 +43,7 @@ class Likelihood(Objective):
 
 
 class LanguageModelling(Likelihood):
-    """A likelihood from left to right that also gives the distribution of the next token."""
+    """A left-to-right likelihood that also computes the distribution of the next token."""
 
     model: LeftToRight
 
@@ -61,7 +61,7 @@ class LanguageModelling(Likelihood):
 
 
 class TwoWayLikelihood(Likelihood):
-    """A likelihood in each of two directions, from a model whose directions share no hidden states."""
+    """Likelihoods in both directions, from a model whose two directions share no hidden states."""
 
     model: BothDirections
 
@@ -111,12 +111,12 @@ class SelfUpdating(nn.Module):
     """A module that updates its own weights, pair by pair, without an optimizer."""
 
     def update(self, batch: Any, step: int, lr: float, total: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-        """Train on a batch, and return the metrics. `total` adds a tensor up over all processes."""
+        """Train on a batch, and return the metrics. The function `total` sums a tensor over all processes."""
         raise NotImplementedError
 
 
 def embedding_of(model: Model) -> nn.Embedding:
-    """Return the model's table of word vectors, for a softmax to share.
+    """Return the model's table of input word vectors, whose weights a softmax can share.
 
     Raises: UsageError: the model has no such table.
     """

@@ -15,8 +15,8 @@ class BlackOut(NoiseLM):
     """The loss −log p̃(label) − Σ log(1 − p̃(word)) over the noise.
 
     p̃ is the softmax over the label and the noise, each word weighted with 1 / (its chance to be noise). The noise ∝
-    count^`power` lies between the unigram distribution, power 1, and the uniform one, power 0. Noise words that equal
-    the label are left out.
+    count^`power` lies between the unigram distribution (power 1) and the uniform distribution (power 0). Noise words
+    that equal the label are left out.
     """
 
     def nats(self, hidden: Tensor, labels: Tensor) -> Tensor:

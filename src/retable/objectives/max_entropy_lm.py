@@ -1,7 +1,7 @@
 """A neural network and a maximum-entropy model under one softmax.
 
 Mikolov, Deoras, Povey, Burget and Černocký 2011, "Strategies for Training Large Scale Neural Network Language Models";
-RNNME in Mikolov's toolkit. The model's logit of a word is added to the weights of the n-grams that the word would
+RNNME in Mikolov's toolkit. A word's logit is the model's logit plus the weights of the n-grams that the word would
 complete. N-grams are not stored: the hash of an n-gram's history is a place in one table of weights. At this place
 begin the weights of all words of the vocabulary after that history. Different histories can have the same place, and
 training adapts to that.
@@ -27,7 +27,7 @@ from retable.nn.cross_entropy import logits_of, row_chunks
 from retable.objectives.causal_lm import CausalLM
 
 BLOCK = 64  # weights that are looked up together
-MULTIPLIER = 0x1B873593CC9E2D51  # odd, so that multiplying modulo 2^64 loses no history
+MULTIPLIER = 0x1B873593CC9E2D51  # odd, so that different histories stay different modulo 2^64
 
 
 class MaxEntropyLM(CausalLM):

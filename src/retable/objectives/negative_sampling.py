@@ -19,8 +19,8 @@ class NegativeSampling(WindowPrediction):
     """The loss −log σ(u_o·v_c) − Σ_k log σ(−u_k·v_c) of a pair (c, o), with noise words k: equation 4.
 
     Noise is not drawn per pair: all pairs of a step share `pool` noise words, each weighted with negatives / pool. The
-    expected loss and gradient of a pair are those of equation 4, and one matrix product replaces `negatives` reads per
-    pair. Each pair is compared with more noise words, but all pairs of a step with the same ones. A noise word that
+    expected loss and gradient of a pair are those of equation 4, and one matrix product replaces `negatives` look-ups
+    per pair. Each pair is compared with more noise words, but all pairs of a step with the same ones. A noise word that
     equals the pair's word o counts like any other, as in equation 4; word2vec.c skips it.
 
     counts: occurrences of each word (V,). The noise is ∝ counts^power. A word of count 0 is never drawn, so set the

@@ -50,7 +50,7 @@ class NoiseLM(CausalLM, CountsWords, PartlyRead):
         self.count(np.ones(vocab_size))
 
     def count(self, counts: ArrayLike) -> None:
-        """Set the noise from the words' counts (V,). Before that, all words are equally probable."""
+        """Set the noise from the words' counts (V,). Before this call, all words are equally probable."""
         noise = np.maximum(np.asarray(counts), 1) ** float(self.power)
         self._chance = torch.from_numpy(chances(noise, self.samples)).to(self._chance.device)
 

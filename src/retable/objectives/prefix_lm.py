@@ -42,7 +42,7 @@ class PrefixLM(TextToText):
 
     def decoded(self, batch: PairBatch) -> Tensor:
         U = batch.target_ids.shape[1]
-        places = batch.source_lengths[:, None] + torch.arange(U, device=batch.labels.device)  # of the targets
+        places = batch.source_lengths[:, None] + torch.arange(U, device=batch.labels.device)  # of the targets in `text`
         text = F.pad(batch.source_ids, (0, U)).scatter(1, places, batch.target_ids)
         hidden, _ = self.model(text, prefix=batch.source_lengths)
         return hidden.gather(1, places[:, :, None].expand(-1, -1, hidden.shape[2]))

@@ -73,7 +73,7 @@ class Tagging(Objective):
 
 
 def _spread(values: Tensor, inside: Tensor) -> Tensor:
-    """Spread the words' values (N, …) to (B, W, …), 0 where `inside` (B, W) is False."""
+    """Arrange the values of all words (N, …) as (B, W, …), with 0 where `inside` (B, W) is False."""
     spread = values.new_zeros(*inside.shape, *values.shape[1:])
     spread[inside] = values
     return spread

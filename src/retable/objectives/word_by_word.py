@@ -34,10 +34,10 @@ class WordByWord(SelfUpdating):
     Args:
         threads: number of threads, each of which trains on a part of every batch with its own copy of the weights. Then
             the changes of all copies are added up, as over processes. Weights are therefore identical to the byte if
-            the seed and the numbers of threads and processes are the same. (word2vec.c and gensim instead share the
-            weights without locks, after Hogwild!. With vocabularies of a few thousand words, two cores would then
-            mostly wait for each other's cache lines.) Copying the rows that a batch may change takes time, and
-            processes exchange whole tables, so large tables need large batches.
+            the seed and the numbers of threads and processes are the same. (word2vec.c and gensim follow Hogwild!
+            instead: their threads share the weights without locks. With vocabularies of a few thousand words, two cores
+            would then mostly wait for each other's cache lines.) Copying the rows that a batch may change takes time,
+            and processes exchange whole tables, so large tables need large batches.
     Raises: UsageError: the objective cannot be trained word by word.
     """
 
@@ -107,7 +107,7 @@ class WordByWord(SelfUpdating):
         return [*(parameter.detach() for parameter in self.parameters()), *self.buffers(recurse=False)]
 
     def _rows(self, batch: WindowSlice | Cells, tables: list[np.ndarray]) -> list[np.ndarray]:
-        """List the rows of each table that a batch may change: all, but in the input table only its words' rows."""
+        """List the rows that a batch may change: in the input table those of its words, in all other tables all."""
         rows = [np.arange(len(table)) for table in tables]
         if isinstance(batch, WindowSlice):
             assert isinstance(self.objective.model, WindowModel)

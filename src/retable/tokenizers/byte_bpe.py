@@ -16,7 +16,7 @@ def train(
     vocabulary: Iterable[str] = (),
     learn_from: PositiveInt = LEARN_FROM,
 ) -> Tokenizer:
-    """Train a byte-level BPE tokenizer of `vocab_size` tokens, including the 256 bytes and one mark.
+    """Train a byte-level BPE tokenizer of `vocab_size` tokens, including the 256 bytes and END_OF_TEXT.
 
     Args:
         vocab_size: 257 or more.

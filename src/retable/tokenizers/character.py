@@ -22,8 +22,8 @@ def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = F
         closed: leave out END_OF_TEXT and the bytes. The line end is then the boundary token, and characters outside the
             vocabulary are dropped.
 
-    Returns: a tokenizer. Unless it is closed, it represents every text exactly: characters outside its vocabulary
-        become bytes.
+    Returns: a tokenizer. Without `closed`, it represents every text exactly: characters outside its vocabulary become
+        bytes.
     """
     counts = Counter(dict.fromkeys("".join(vocabulary), 0) | {"\n": 0})
     for line in lines:

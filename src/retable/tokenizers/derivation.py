@@ -10,9 +10,9 @@ from retable.tokenizers.unigram import UNKNOWN_PENALTY
 
 
 def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
-    """Return printable lines: merges with ranks (BPE), longest pieces (WordPiece), or pieces with scores (unigram).
+    """Return the steps as printable lines: ranked merges (BPE), longest pieces (WordPiece), or scored pieces (unigram).
 
-    The last line lists the tokens. A special token has only this line.
+    The last line lists the tokens. For a special token, it is the only line.
 
     Args:
         word: a word, or the name of a special token.
@@ -71,7 +71,8 @@ def merges(model: dict[str, Any], word: str) -> Iterator[tuple[int | None, list[
 def longest_first(model: dict[str, Any], word: str) -> Iterator[tuple[str, str]]:
     """Yield the pieces that a WordPiece model splits `word` into, each with the text that remains after it.
 
-    A word that is too long yields nothing. If no piece matches the rest, the iteration ends, and the word is unknown.
+    Nothing is yielded if the word is too long for the model. If no piece matches the rest of the word, the iteration
+    ends, and the word is unknown.
 
     Args:
         model: a WordPiece model as in `tokenizer.json`.

@@ -18,7 +18,7 @@ SENTENCE_MARKS = {"<S>": BEGIN_OF_SENTENCE, "</S>": END_OF_SENTENCE}
 
 
 def encode_words(words: Sequence[str]) -> np.ndarray:
-    """Encode words as ids, (n, 50) int16, from the first 48 bytes of each. `<S>` and `</S>` are the sentence marks.
+    """Encode the first 48 bytes of each word as ids, (n, 50) int16. `<S>` and `</S>` become the sentence marks.
 
     Raises: UsageError: a word contains a lone surrogate.
     """
@@ -42,7 +42,7 @@ def encode_words(words: Sequence[str]) -> np.ndarray:
 
 
 def encode_sentence(words: Sequence[str]) -> np.ndarray:
-    """Encode `words` between the marks of sentence begin and end, (n + 2, 50)."""
+    """Encode a sentence of n words as ids (n + 2, 50), with the marks of its begin and end."""
     return encode_words(["<S>", *words, "</S>"])
 
 
@@ -54,7 +54,7 @@ def mark_row(mark: int) -> np.ndarray:
 
 
 def decode_words(ids: np.ndarray) -> list[str]:
-    """Decode rows of ids to words; masked rows are skipped.
+    """Decode rows of ids to words; rows that mean no word are skipped.
 
     Words of up to 48 bytes are restored exactly, longer ones up to the last whole character within 48 bytes.
     """

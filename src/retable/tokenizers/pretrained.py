@@ -60,9 +60,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Return the first complete set of FILES in a checkpoint's folder.
+    """Return the tokenizer files in a checkpoint's folder: the first of the sets in FILES that is complete.
 
-    Raises: UsageError: the folder has no such set.
+    Raises: UsageError: none of the sets is complete.
     """
     for names in FILES:
         if all((folder / name).is_file() for name in names):

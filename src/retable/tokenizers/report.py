@@ -65,9 +65,9 @@ def count_unknown(tokenizer: Tokenizer, tokens: np.ndarray) -> int:
 def rates(tokens: float, words: float, bytes: float, unknown: float, lost: Lost) -> dict[str, float]:
     """Return fertility, compression and three shares of a text.
 
-    Fertility is tokens per word, where a line end counts as a word; compression is bytes per token. The share `unknown`
-    is of unknown tokens for text that the vocabulary does not contain. `unk_in_text` is the share of tokens for a
-    literal `<unk>` in the text, and `lost` the share of bytes that decoding does not restore.
+    Fertility is tokens per word, where a line end counts as a word; compression is bytes per token. `unknown` is the
+    share of unknown tokens, without those for a literal `<unk>` in the text, whose share is `unk_in_text`. `lost` is
+    the share of bytes that decoding does not restore.
 
     Args:
         tokens, words, bytes: sizes of the text.
@@ -88,7 +88,7 @@ def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> d
     This share, `whole`, counts the types that are encoded as a single known token.
 
     Args:
-        units: the lines of each unit of the text.
+        units: the sentences or documents of the text, each a list of lines.
         documents: whether a blank line ends each unit.
     """
     unknown, tokens, words, size, unknowns = tokenizer.unknown, 0, 0, 0, 0
@@ -98,7 +98,7 @@ def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> d
     types = sorted({word for lines in units for line in lines for word in line.split()})
     codes = tokenizer.encode_batch([in_text(tokenizer, word) for word in types])
     whole = sum(len(ids) == 1 and ids != [unknown] for ids in codes)
-    share = whole / max(len(types), 1)  # 0 without types
+    share = whole / max(len(types), 1)  # 0 for an empty text
     lost = tokenizer.lost(line for lines in units for line in lines)
     return {"words": words, "types": len(types), "whole": share} | rates(tokens, words, size, unknowns, lost)
 

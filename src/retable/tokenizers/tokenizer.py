@@ -56,7 +56,7 @@ class Token(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """How much of a text decoding its tokens does not restore."""
+    """How much of a text is lost when it is encoded and decoded again."""
 
     bytes: int  # bytes that decoding does not restore
     marks: int  # unknown tokens that represent a literal <unk> in the text
@@ -234,9 +234,9 @@ class Tokenizer:
         return lru_cache(WORDS)(measure)
 
     def require_text(self, lines: Iterable[str], name: object) -> None:
-        """Check that no line contains a special token's name that cannot be encoded as text; `name` is the text's name.
+        """Check that no line contains a special token's name that cannot be encoded as text.
 
-        Raises: UsageError, with the line number.
+        Raises: UsageError, with the line number and the text's `name`.
         """
         names = [each.lower() for each in self._refused.values()]
         if not names:
@@ -274,7 +274,7 @@ class Tokenizer:
 
     @cached_property
     def _refused(self) -> dict[int, str]:
-        """Return the special tokens that encoding their names in a text produces, except the unknown token."""
+        """Return the special tokens, except the unknown token, whose names cannot be encoded as ordinary text."""
         names = [*self.special_ids]
         if isinstance(self._tokenizer.model, models.WordLevel):
             names += [END_OF_LINE, *SENTENCE]
@@ -305,7 +305,7 @@ class Tokenizer:
 
 
 def _lone(spaces: re.Match[str]) -> bool:
-    """Return whether this is a single space between two words."""
+    """Return whether a match of white space is a single space between two words."""
     return spaces[0] == " " and spaces.start() > 0 and spaces.end() < len(spaces.string)
 
 

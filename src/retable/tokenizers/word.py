@@ -27,8 +27,8 @@ def train(
         min_count: number of occurrences that a word needs; rarer words become `<unk>`.
         vocabulary: words of a closed vocabulary; they get an id even if they do not occur in the text.
         marks: special tokens (BERT's, or T5's sentinels). Their ids follow all word ids, and do not change them.
-        english: lower-case the text and split off what APART matches. This is for English text that is not tokenized,
-            or only in part.
+        english: lower-case the text and split off the parts that APART matches. Use it for English text that is not
+            tokenized, or only in part.
     """
     folded, splitter = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
     if english:
@@ -47,7 +47,7 @@ def train(
 
 
 def of_words(words: Sequence[str]) -> Tokenizer:
-    """Build a tokenizer from a list of words in order of ids, which must include `<unk>` and `<eos>`."""
+    """Build a tokenizer whose ids are the places in `words`, which must include `<unk>` and `<eos>`."""
     return Tokenizer(_tokenizer(words))
 
 

@@ -22,7 +22,7 @@ METHODS = ("loss", "log_prob", "next_log_prob", "remember")  # methods that use 
 def recompute_blocks(model: nn.Module) -> None:
     """Make each block store only its input, and recompute the rest in the backward pass (Chen et al. 2016).
 
-    The activations take about as much memory as those of one block, and a step takes about a third longer.
+    All activations then take about as much memory as those of one block, and a step takes about a third longer.
 
     Raises: UsageError: the model has no blocks.
     """
@@ -45,7 +45,7 @@ def shard(objective: nn.Module, mesh: Any) -> None:
 
 
 def replica(module: Module) -> Module:
-    """Return a copy with separate weights. Compiled submodules are compiled again, since `deepcopy` loses this."""
+    """Return a copy with separate weights, and compile it where the module is compiled, as `deepcopy` does not."""
     copied = copy.deepcopy(module)
     for own, other in zip(module.modules(), copied.modules(), strict=True):
         if own._compiled_call_impl is not None:
@@ -75,7 +75,7 @@ class FullySharded(ModelParallelStrategy):
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Load a checkpoint; for plain SGD, load only the settings of its parameter groups.
 
-        Plain SGD has no state per weight. Lightning 2.6 reads the state of the first weight, and fails without it.
+        Plain SGD has no state per weight. Lightning 2.6 reads the first weight's state, and fails if it is missing.
         """
         optimizers = self.optimizers
         self.optimizers = [each for each in optimizers if not _is_plain_sgd(each)]

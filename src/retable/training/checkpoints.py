@@ -20,8 +20,8 @@ _LENGTH = 64  # characters of a sha256 in hexadecimal
 def keep(written: Path, last: Path) -> None:
     """Append the digest to the file `written` and rename it to `last`; the former `last` becomes `before(last)`.
 
-    If the process is killed between the two renames, only `before(last)` exists. Training that resumes from it ends
-    with the same bytes.
+    If the process is killed between the two renames, only `before(last)` exists. A training that resumes from this
+    older checkpoint ends with the same weights, byte for byte.
     """
     with written.open("r+b") as file:
         file.seek(-2, os.SEEK_END)
@@ -34,7 +34,7 @@ def keep(written: Path, last: Path) -> None:
 
 
 def latest(last: Path) -> Path | None:
-    """Return the last undamaged checkpoint, or None to start again.
+    """Return the last undamaged checkpoint, or None if training must start again.
 
     Damaged checkpoints are reported on stderr and removed.
     """

@@ -12,7 +12,8 @@ from retable.training.weights import matrix_parameters
 
 _SIDE, _PRODUCTS = 1024, 4
 
-# Peak FLOPs per second in bf16 with dense matrices, from data sheets. Longer names precede their prefixes.
+# Peak FLOPs per second in bf16 with dense matrices, from data sheets. The first name that fits is used, so a name such
+# as "H100 PCIe" is listed before "H100".
 _PEAK_FLOPS = {
     "H200 NVL": 835e12,
     "H200": 989e12,

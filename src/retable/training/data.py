@@ -11,7 +11,7 @@ from retable.training.blocks import FullySharded
 
 
 class Data(L.LightningDataModule):
-    """Training batches, and a Measure each for validation, test and prediction; None skips that part.
+    """Training batches, and one Measure each for validation, test and prediction, or None to skip that part.
 
     With FSDP each process goes through all held-out batches, because all processes must take part in each batch.
     """

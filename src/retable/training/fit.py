@@ -83,7 +83,8 @@ def fit(
         objective: trained in place, and left on the CPU in eval mode.
         batches: the training data.
         seed: seeds all randomness within steps.
-        epochs: length of the run, unless `max_steps` or `seconds` allow fewer steps. The schedule is then compressed.
+        epochs: length of the run, unless `max_steps` or `seconds` allow fewer steps. With fewer steps, the schedule is
+            compressed.
         optimizer: called with the objective.
         schedule: returns the factor on the learning rate for each step, see `retable.training.schedules`.
         clip_norm: maximum norm of the gradient, None for no clipping.
@@ -239,7 +240,7 @@ def quiet_lightning() -> Iterator[None]:
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
-    """Print one line instead of Lightning's log record about a lost process; Lightning then kills the others."""
+    """Print one line instead of Lightning's log record about a lost process; Lightning then kills all others."""
     if "terminated with code" not in record.getMessage():
         return True
     print(f"error: {PARTNER_LOST}", file=sys.stderr, flush=True)

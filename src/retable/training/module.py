@@ -194,7 +194,7 @@ class Training(L.LightningModule):
         self._applied.enter_context(self.averaged())
         if self.sharded:
             shared = cast(FSDPModule, self.objective)
-            shared.unshard()  # gather the weights outside blocks, as FSDP does this only in the registered methods
+            shared.unshard()  # gather the weights outside blocks, which FSDP gathers only in registered methods
             self._applied.callback(shared.reshard)
         self._measure = measure
         self._measure_step, self._results = measure.step(self.objective), list[Any]()

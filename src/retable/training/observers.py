@@ -60,7 +60,9 @@ class Steps(L.Callback):
 
 
 class Pruning(L.Callback):
-    """Reports each validation to a hyperparameter search, and raises Pruned in all processes if the search stops it.
+    """Reports each validation to a hyperparameter search, and raises Pruned if the search stops the training.
+
+    Pruned is raised in all processes.
 
     report: called with the step and its metrics; returns whether to stop the training. The result for the last step is
         ignored.

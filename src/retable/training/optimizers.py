@@ -40,8 +40,8 @@ def adamw(
 def _layers_above(names: Iterable[str]) -> dict[str, int]:
     """Count the layers above each parameter: 0 for the head, most for the embeddings.
 
-    The parameters must be in the order in which a token passes them. UsageError unless the model has exactly one stack
-    of blocks.
+    The parameters must be in the order in which a token passes them. Raise UsageError unless the model has exactly one
+    stack of blocks.
     """
     matches = {name: match for name in names if (match := re.search(r"^(.*)\bblocks\.(\d+)\.", name))}
     if len({match[1] for match in matches.values()}) != 1:

@@ -124,7 +124,7 @@ class Progress(Checkpoint):
         if (step % self._print_every == 0 or last) and not trainer.enable_validation:
             self._print(trainer)
         loop: Any = trainer.fit_loop
-        # This is Lightning's own test for a validation after this step. If one follows, it writes the checkpoint.
+        # If Lightning validates after this step (this is its own test), the checkpoint is written after the validation.
         if not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):
             self._save_if_due(trainer)
             self._paused += time.monotonic() - self._stopped
@@ -148,7 +148,10 @@ class Progress(Checkpoint):
         self._paused += time.monotonic() - self._stopped
 
     def _save_if_due(self, trainer: L.Trainer, over: bool = False) -> None:
-        """Write a checkpoint at its interval, at the end, and if a process has received a signal; then also stop."""
+        """Write a checkpoint if one is due: at its interval, at the end, or if any process has received a signal.
+
+        After a signal, all processes raise Stopped.
+        """
         step, received = trainer.global_step, self._step_end.received
         ends: bool = trainer.strategy.reduce_boolean_decision(received is not None, all=False)
         if over or ends or step % self._checkpoint_every == 0 or step == trainer.max_steps:

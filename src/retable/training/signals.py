@@ -101,8 +101,8 @@ def _exit(number: int, _: FrameType | None) -> None:
 class StepEnd:
     """A context in which a signal waits for the end of the training step; a second signal stops at once.
 
-    It has no effect in processes that do not listen. A signal after the last step stops the process at the end of the
-    block.
+    It has no effect in processes that do not listen for signals. A signal after the last step stops the process at the
+    end of the block.
 
     received: the signal that arrived, or None.
     """

@@ -1,4 +1,4 @@
-"""Saving and loading of trained weights, and the number of weights used per token. Does not import Lightning."""
+"""Saving and loading of trained weights, and counting of weights used per token, without importing Lightning."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,5 +71,5 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
 def matrix_parameters(module: nn.Module) -> int:
     """Count the weights that each token is multiplied with: all matrices except those used only as lookup tables."""
     tables = {id(m.weight) for m in module.modules() if isinstance(m, nn.Embedding)}
-    multiplied = {id(m.weight) for m in module.modules() if isinstance(m, nn.Linear)}  # a tied table is both
+    multiplied = {id(m.weight) for m in module.modules() if isinstance(m, nn.Linear)}  # a tied table is in both sets
     return sum(p.numel() for p in module.parameters() if p.ndim >= 2 and (id(p) not in tables or id(p) in multiplied))
