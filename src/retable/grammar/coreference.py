@@ -11,7 +11,7 @@ These mentions form one cluster:
 A repeated noun is a new entity. A phrase in brackets after a noun is an apposition, which is not coreferent, as in
 OntoNotes. A mention extends from the first word of a noun phrase to its noun. It excludes phrases and relative clauses
 after the noun, so that no reflexive is part of its antecedent. Two noun phrases joined by "both … and" are a further
-mention. Entities with one mention are left out, as in OntoNotes.
+mention. Entities with only one mention are left out, as in OntoNotes.
 
 Each document has exactly one reading, which determines the clusters, so the best possible score is 100.
 """

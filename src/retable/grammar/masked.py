@@ -25,7 +25,7 @@ from retable.grammar.language import LOG_PRIOR, Grammar, Uniform
 from retable.grammar.lexicon import Adjective, Lexicon, Noun, Verb
 from retable.grammar.tables import LINE_END
 
-GROUPS = (2, 3)  # sizes of groups of neighbouring hidden places that are resampled together
+GROUPS = (2, 3)  # numbers of neighbouring hidden places that are resampled together
 TRIES = 100  # number of proposals per group and sweep
 
 T = TypeVar("T", bound=Hashable)
@@ -88,7 +88,7 @@ class MaskedWords:
         return [dict(total) for total in sums]
 
     def _refill(self, text: list[str], places: Sequence[int], uniform: Uniform) -> None:
-        """Resample the words at `places` of one sentence together, so that its structure can change.
+        """Resample the words at several `places` of a sentence together, so that the sentence's structure can change.
 
         This is an independence sampler (Hastings 1970) with a latent class drawn from its posterior. The program
         follows the text and draws new words at the places. The probability of all other words is the weight of the

@@ -116,8 +116,8 @@ def coined(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, Noun]]]:
 def homonyms(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, ...]]]:
     """Yield the lexicon's homonyms, each with one noun per sense.
 
-    The noun is the most frequent unused one with the homonym's article. A homonym without such nouns is left out, which
-    happens in small lexicons.
+    The noun is the most frequent unused noun of the sense that has the same article as the homonym. A homonym without
+    such nouns is left out, which happens in small lexicons.
     """
     taken: set[Noun] = set()
     for singular, plural, senses in lexicon.homonyms:

@@ -2,8 +2,8 @@
 
 The pieces are neighbouring sentences of a document. Bayes' rule gives the best prediction as a likelihood ratio:
 p(A, then B) against p(A) p(B), or against p(B, then A). The text before a piece is unknown. The judge sums over the
-antecedents and tenses that this text may leave, and over topics and moods, but not over the nouns and names that it may
-mention. The judge's accuracy is therefore attainable, and slightly below the best possible accuracy.
+possible antecedents and tenses after this text, and over topics and moods. It does not sum over the nouns and names
+that this text may mention. The judge's accuracy is therefore attainable, and slightly below the best possible accuracy.
 """
 
 from collections import Counter

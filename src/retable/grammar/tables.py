@@ -268,8 +268,8 @@ class Tables:
             for kind in lexicon.nouns
         }
         acting = {kind: [name for name in able["person"] if kind in objects[name]] for kind in lexicon.nouns}
-        # The key is the kind of the subject, but for `object_verb` and `passive` the kind of the object. The subject of
-        # `object_verb` is a person.
+        # The key is the kind of the subject, or in `object_verb` and `passive` the kind of the object. The subject of
+        # `object_verb` is always a person.
         self.verb = {kind: finite(frames) for kind, frames in able.items()}
         self.base = {kind: table(frames, {"base": 1.0}) for kind, frames in able.items()}
         self.participle = {kind: table(frames, {"participle": 1.0}) for kind, frames in able.items()}

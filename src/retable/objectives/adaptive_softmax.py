@@ -31,7 +31,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
     Args:
         cutoffs: the ids at which the clusters begin.
         division: cluster i, counted from 1, is predicted through a bottleneck of D / `division`^i dimensions.
-        bias: give the short list and the clusters themselves a bias.
+        bias: whether the logits of the short list and of the clusters have a bias.
     """
 
     head: Any  # an nn.AdaptiveLogSoftmaxWithLoss in place of CausalLM's linear layer

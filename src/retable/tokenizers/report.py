@@ -113,7 +113,7 @@ def in_text(tokenizer: Tokenizer, word: str) -> str:
 
 
 def longest_tokens(tokenizer: Tokenizer, n: int) -> list[str]:
-    """Return the `n` longest tokens that are not marks, as the vocabulary spells them.
+    """Return the `n` longest tokens that are not special tokens, as the vocabulary spells them.
 
     Returns: tokens from longest to shortest; ties in alphabetical order.
     """

@@ -141,7 +141,7 @@ class Tokenizer:
         """Encode a text, without the marks that a model's template adds.
 
         Args:
-            special: encode names of special tokens in the text as these tokens.
+            special: whether to encode the names of special tokens in the text as the tokens themselves.
 
         Raises:
             UsageError: the text contains a lone surrogate, half a character that has no UTF-8 encoding.
@@ -153,7 +153,7 @@ class Tokenizer:
         """Encode each of `texts` as `encode` does, on all cores.
 
         Args:
-            special: whether names of special tokens in a text are read as special tokens.
+            special: whether to encode the names of special tokens in a text as the tokens themselves.
 
         Raises: UsageError, TextError: as in `encode`.
         """
@@ -269,7 +269,7 @@ class Tokenizer:
 
     @cached_property
     def _marked(self) -> HuggingFaceTokenizer:
-        """Return a tokenizer that encodes names of special tokens in a text as these tokens."""
+        """Return a tokenizer that encodes the names of special tokens in a text as the tokens themselves."""
         return HuggingFaceTokenizer.from_str(self._tokenizer.to_str())
 
     @cached_property

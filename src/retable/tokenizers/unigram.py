@@ -123,7 +123,7 @@ class Sampler:
         """Sample the ids of one segmentation of `text`; names of special tokens are ordinary text, as in `encode`.
 
         Args:
-            generator: source of random numbers, one per piece.
+            generator: random generator, from which one number is drawn per piece.
 
         Raises: UsageError: the text contains a lone surrogate, half a character that has no UTF-8 encoding.
         """

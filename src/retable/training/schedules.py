@@ -51,7 +51,7 @@ def perplexity_decay(
 def decay_from_stall(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share, improvement: float
 ) -> float:
-    """Return 1 until a validation improves on the last by less than the ratio `improvement`, then decay by `factor`.
+    """Return 1 until the ratio of two successive validation losses is below `improvement`, then decay by `factor`.
 
     The rate decays once more after every further validation. Mikolov's toolkit (2012) uses this schedule with a ratio
     of 1.003 between log-probabilities.

@@ -120,7 +120,7 @@ class StepEnd:
             raise Stopped(self.received, " after the last step, with a checkpoint")
 
     def begin(self) -> None:
-        """Replace Lightning's signal handlers, which would end a training with exit code 0, by delaying handlers."""
+        """Replace Lightning's signal handlers, which would end a training with exit code 0, by handlers that wait."""
         if self._listening:
             for number in _handled_signals():
                 signal.signal(number, self._receive)
