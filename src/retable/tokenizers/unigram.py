@@ -85,7 +85,7 @@ def canonical(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
     """Make the trainer's result independent of the order of its hash tables, which differs between runs.
 
     The order affects the last bits of sums, and the scores of characters that EM dropped: the trainer gives them the
-    lowest score plus 0.0001, 0.0002 and so on. Here all of them get the lowest score, and scores are rounded to 4
+    lowest score plus different multiples of 0.0001. Here all of them get the lowest score, and scores are rounded to 4
     digits.
     """
     lowest = min((score for _, score in pieces), default=0.0)
