@@ -54,7 +54,7 @@ class WindowPrediction(VectorLearning):
         if not loss.isfinite():
             raise UsageError(
                 f"the word vectors diverged at step {step}: the update for the pairs of one batch is too large; "
-                "lower batches.batch_tokens or optimizer.lr, or drop more words with a smaller batches.subsample above 0"
+                "lower batches.batch_tokens or optimizer.lr, or drop more words by a smaller batches.subsample above 0"
             )
         return loss, {"loss": loss.detach() / pairs.sum().clamp(min=1)}, None
 
