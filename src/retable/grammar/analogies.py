@@ -10,7 +10,7 @@ Question = tuple[str, str, str, str]
 
 
 def analogies(lexicon: Lexicon) -> dict[str, list[Question]]:
-    """Return questions (a, b, c, d), "a is to b as c is to d", by section, on the most frequent lexemes.
+    """Return questions (a, b, c, d), "a is to b as c is to d", by section, for the most frequent lexemes.
 
     Each section lists word pairs in one relation and combines each with every other, as in Mikolov et al. 2013,
     "Efficient Estimation of Word Representations in Vector Space", section 4.1. Irregular forms are included.

@@ -45,12 +45,12 @@ def write_corpus(
     Args:
         folder: output folder.
         seed: seed of the random streams, one per split and task.
-        words: split → minimum number of words, line ends included; the last document is complete.
+        words: split → minimum number of words, line ends included; the last document is not cut off.
         task_examples: split → number of examples of each task.
         scale, lexicon: see `Grammar`.
 
     Returns:
-        the true model's `<split>/<metric>` (see `likelihood_metrics`; its perplexity gives the entropy rate),
+        `<split>/<metric>` of the true model (see `likelihood_metrics`; the log of the perplexity is the entropy rate),
         `<split>/perplexity_word_alone` of a model without memory of earlier sentences (see `LoneSentences`), and
         `<task>/test/accuracy` and `<task>/test/matthews` of the Bayes-optimal predictor.
 
@@ -115,7 +115,7 @@ def write_scored(
             file.write(text)
             loss, words, size = -grammar.log_probability(document), count_words(document), len(text.encode())
             loss_alone = -lone_sentences.log_probability(document)
-            # the grammar's tokens are words, so `words` fills both columns
+            # the grammar's tokens are words, so the columns tokens and words are equal
             scores.write(f"{split},{unit},{loss!r},{words},{words},{size},{loss_alone!r}\n")
             nats, nats_alone, n_words, n_bytes = nats + loss, nats_alone + loss_alone, n_words + words, n_bytes + size
     metrics = likelihood_metrics(nats, tokens=n_words, words=n_words, bytes=n_bytes)
@@ -123,7 +123,7 @@ def write_scored(
 
 
 def count_words(document: Sequence[str]) -> int:
-    """Count words and line ends, including the line end of the blank line."""
+    """Count the words and line ends of a document, including the blank line after it."""
     return sum(sentence.count(" ") + 2 for sentence in document) + 1
 
 

@@ -9,14 +9,14 @@ QUESTION_NUMBERS = {"does": "singular", "do": "plural", "did": "any"}
 
 
 class Discourse(Syntax):
-    """A document, or a single sentence. A pronoun may refer to the subject of the previous sentence."""
+    """Generates or parses documents and sentences. A pronoun may refer to the subject of the previous sentence."""
 
     def __init__(self, tables: Tables, interpreter: Sampler | Scorer) -> None:
         super().__init__(tables, interpreter)
         self.antecedent: Referent | None = None
 
     def document(self, n_sentences: int = 0) -> None:
-        """Run the rest of a document that has `n_sentences` sentences so far."""
+        """Generate or parse the rest of a document that has `n_sentences` sentences so far."""
         while self.sentence(n_sentences):
             n_sentences += 1
 
@@ -26,7 +26,7 @@ class Discourse(Syntax):
         self.nouns, self.names, self.nations = list(other.nouns), list(other.names), list(other.nations)
 
     def sentence(self, n_before: int = 0) -> bool:
-        """Run one sentence with its line end; return False if the document ends with a line end instead."""
+        """Generate or parse a sentence with its line end; return False if a line end closes the document instead."""
         self.earlier_nouns, self.earlier_names = list(self.nouns), list(self.names)
         agreement = self.antecedent.agreement if self.antecedent else None
         opening = self.choose(self.tables.sentence[n_before, agreement])

@@ -1,7 +1,7 @@
-"""Multiple choice on the embedded language, in the form of SWAG and HellaSwag: which of four endings follows.
+"""Multiple choice in the embedded language, in the form of SWAG and HellaSwag: which of four endings follows.
 
-The beginning is the first sentences of a document, and the right ending is its next sentence. A wrong ending is
-generated as if it followed equally many sentences of another document. It has the topic, mood, tense and pronoun
+The beginning consists of the first sentences of a document, and the right ending is its next sentence. A wrong ending
+is generated as if it followed equally many sentences of another document. It has the topic, mood, tense and pronoun
 antecedent of that document, but does not repeat its nouns and names. A model must therefore compare topics, moods,
 tenses and genders, and find repeated names and nouns. All probabilities are known, and so is the best answer:
 
@@ -34,8 +34,8 @@ from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS
 
 ENDINGS = 4
-LONGEST = 3  # most sentences of a beginning
-START_DOCUMENTS = 1000  # sampled documents that give the antecedents and tenses of wrong endings
+LONGEST = 3  # maximum number of sentences in a beginning
+START_DOCUMENTS = 1000  # number of documents from which antecedents and tenses for wrong endings are sampled
 
 
 class Example(NamedTuple):
@@ -77,7 +77,7 @@ class GrammarEndings:
         return " ".join(self._grammar.sample(uniform, latent, part)[:-1]).split(f" {LINE_END} ")
 
     def judge(self, beginning: Sequence[str], endings: Sequence[str]) -> int:
-        """Return the index of the ending that is most probably right, the first one on ties."""
+        """Return the index of the most probable ending, or of the first of several equally probable ones."""
         return int(np.argmax(self.log_posterior(beginning, endings)))
 
     def log_posterior(self, beginning: Sequence[str], endings: Sequence[str]) -> NDArray:
@@ -139,7 +139,7 @@ def write_endings(
 
 
 def starts_after_sentences(grammar: Grammar) -> dict[int, list[Start]]:
-    """Sample the antecedent, without its word, and the tense after n sentences, for each n from 1 to `LONGEST`."""
+    """Sample antecedents, without their words, and tenses after n sentences, for each n from 1 to `LONGEST`."""
     starts_after: dict[int, list[Start]] = {n: [] for n in range(1, LONGEST + 1)}
     for index in range(START_DOCUMENTS):
         uniform = uniforms(0, "endings/starts", index)
@@ -151,13 +151,13 @@ def starts_after_sentences(grammar: Grammar) -> dict[int, list[Start]]:
 
 
 def merged(start: Start) -> Start:
-    """Return the start with a fixed antecedent, for sentences that do not open with a pronoun."""
+    """Return `start` with a fixed antecedent, which has no effect on sentences that do not open with a pronoun."""
     antecedent, tense = start
     return antecedent and Referent("thing", "neuter", word=""), tense
 
 
 def _sentences(discourse: Discourse, n: int, start: Start) -> None:
-    """Run `n` sentences from `start`."""
+    """Generate or parse `n` sentences after `start`, an antecedent and a tense."""
     discourse.antecedent, discourse.tense = start
     for _ in range(n):
         discourse.sentence()

@@ -12,7 +12,7 @@ from retable.grammar.lexicon import Adjective, Frame, Homonym, Lexicon, Name, Na
 
 VOWELS = "aeiou"
 GENDERS = {"m": "masculine", "f": "feminine"}
-FEWEST_NAMES = 30  # per gender
+FEWEST_NAMES = 30  # minimum number of names per gender
 POLARITIES = {"good": 1, "bad": -1}
 
 
@@ -118,7 +118,7 @@ def adjective(entry: str, polarity: int, topic: int, kinds: str) -> Adjective:
 
 
 def inflected(entry: str, *rules: Callable[[str], str]) -> list[str]:
-    """Return the forms of an entry "base/form/form"; missing forms follow `rules`, and "-" gives ""."""
+    """Return the forms of an entry "base/form/form"; `rules` build missing forms, and "-" becomes "" (no form)."""
     base, *forms = entry.split("/")
     regular = [rule(base) for rule in rules[len(forms) :]]
     return [base, *("" if form == "-" else form for form in forms), *regular]

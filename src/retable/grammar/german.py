@@ -1,10 +1,10 @@
 """A simple German for the English lexicon: every sentence has one translation.
 
-A dictionary is not enough to translate it. A translator also needs
+A dictionary is not enough to translate into it. A translator also needs
 
 - word order: the finite verb is second in a main clause, after its first constituent, and first in a question. It is
   last in a clause with "dass", "wenn", "sobald" or a relative pronoun. Infinitives and participles close their clause.
-- agreement: determiners and adjectives take the gender, number and case of their noun.
+- agreement: determiners and adjectives agree with their noun in gender, number and case.
 - word choice: "do" has no translation. "have" is "haben" or "sein", depending on the verb. "be" is "sein", or "werden"
   in a passive.
 
@@ -27,11 +27,12 @@ from retable.grammar.lexicon import PARTICLES, POSSESSIVES, Verb
 from retable.grammar.syntax import MAX_DEPTH, Referent
 from retable.grammar.tables import LINE_END, Tables
 
-# Case of the noun phrase after each word.
+# The case of a noun phrase after each of these words.
 CASES = dict.fromkeys(("than", ","), "nominative") | dict.fromkeys(("about", "for", "without", "has"), "accusative")
 CASES |= dict.fromkeys(("in", "to", "by", "during", "after", "before", "of", "from", "with"), "dative")
 CASES |= dict.fromkeys(("near", "behind", "beside", "under"), "dative")
-# Endings by case, for masculine, feminine, neuter and plural: "dieser", and adjectives without a determiner.
+# Each tuple lists forms for masculine, feminine, neuter and plural. STRONG: endings of words such as "dieser", and of
+# adjectives without a determiner. WEAK: endings of adjectives after "der" or "dieser". THE: the definite article.
 STRONG = {
     "nominative": ("er", "e", "es", "e"),
     "accusative": ("en", "e", "es", "e"),
@@ -49,7 +50,8 @@ LIKE_THIS = {"this": "dies", "these": "dies", "those": "jen", "every": "jed", "e
 LIKE_MANY = {"some": "einig", "many": "viel", "several": "mehrer"}
 NUMERALS = {"two": "zwei", "three": "drei"}
 OWNED = {"his": "sein", "its": "sein", "her": "ihr", "their": "ihr"}
-# Auxiliaries, (singular, plural). PASSIVE replaces forms of "sein" in a passive, WITH_SEIN those of "haben".
+# AUXILIARIES lists translations as (singular, plural). In a passive, PASSIVE replaces forms of "sein" by "werden". In
+# the perfect of verbs such as "gehen", WITH_SEIN replaces forms of "haben" by "sein".
 AUXILIARIES = {
     "is": ("ist", "sind"), "are": ("ist", "sind"), "was": ("war", "waren"), "were": ("war", "waren"),
     "has": ("hat", "haben"), "have": ("hat", "haben"), "had": ("hatte", "hatten"),
@@ -96,7 +98,7 @@ class Predicate:
     number: str = "singular"
     negation: list[Word] = field(default_factory=list)
     middle: list[Word] = field(default_factory=list)  # adverbs and objects
-    goal: list[Word] = field(default_factory=list)  # words after "nicht"
+    goal: list[Word] = field(default_factory=list)  # words that "nicht" precedes
     end: list[Word] = field(default_factory=list)  # a complement clause
 
     def parts(self, adjunct: Sequence[Word] = ()) -> tuple[list[Word], list[Word], list[Word]]:
@@ -107,7 +109,7 @@ class Predicate:
 
 
 class Reading(Discourse):
-    """Parses a sentence without its context; `words` is the translation."""
+    """Parses a sentence without its context; `words` contains its translation."""
 
     def __init__(self, tables: Tables, tokens: Sequence[str], german: "German") -> None:
         scorer = Scorer(tokens, tables.probabilities, LOG_PRIOR)
@@ -152,7 +154,7 @@ class Reading(Discourse):
         if self.words:
             self._is_fronted = True
             if self.words[0].source not in ("when", "if"):
-                self.words.pop()  # the comma
+                self.words.pop()  # remove the comma
         super().clause_sentence()
 
     def question_sentence(self) -> None:
@@ -315,7 +317,7 @@ class Reading(Discourse):
         self._case = "nominative"
         _, (pronoun, *words) = self._apart(lambda: super(Reading, self).relative_clause(head, depth))
         column = self._german.column(head)
-        if own.finite:  # the head is the object
+        if own.finite:  # the head noun is the object of the relative clause
             text, clause_words = THE["accusative"][column], [*words, own.finite]
         else:
             finite, between, end = self._predicate.parts()
@@ -349,7 +351,7 @@ class Reading(Discourse):
         return referent
 
     def _determined(self, word: str, case: str, column: int) -> tuple[list[str], tuple[str, ...]]:
-        """Return the translation of a determiner, and the endings of adjectives after it by column."""
+        """Return the translation of a determiner, and for each column the ending of adjectives after it."""
         if word == "the":
             return [THE[case][column]], WEAK[case]
         if word == "most":
@@ -382,7 +384,7 @@ class Reading(Discourse):
 
 
 class GermanVerb(NamedTuple):
-    """The forms of a German verb; `with_sein`: whether its perfect takes "sein"."""
+    """The forms of a German verb; `with_sein` is True if its perfect is formed with "sein"."""
 
     infinitive: str  # also the present plural
     present: str
@@ -395,8 +397,9 @@ class German:
     """The German lexicon, and a translator into German.
 
     Attributes:
-        entries: source word → translation, of words with one form; adjectives have no endings.
-        nouns, verbs: English singular or base form → German forms.
+        entries: source word → translation, for words with a single form. Adjectives are listed without endings.
+        nouns: English singular → German noun with its forms.
+        verbs: English base form → German verb with its forms.
         vocabulary: all word types, sorted.
 
     Raises:
@@ -465,7 +468,7 @@ class German:
         ]
 
     def column(self, referent: Referent | None) -> int:
-        """Return the column of the tables of endings for words that agree with a noun phrase."""
+        """Return the column, in the tables of endings, of words that agree with a noun phrase."""
         if referent is None or referent.number == "plural":
             return PLURAL
         noun = self._tables.noun_of.get(referent.word)

@@ -1,9 +1,10 @@
 """Two interpreters of the language's program: `Sampler` draws its decisions, `Scorer` infers them from a text.
 
-The next token determines every decision (the program is LL(1)): `draw` takes one word from a table, `emit` takes a
-fixed word, and `choose` takes one of several continuations that differ in their first word. A text therefore has at
-most one derivation. Only the document's latent class (its topic and mood) is not determined by a word. It is drawn
-before the first word, the tables' probabilities depend on it, and the scorer sums over it.
+The program has three operations: `draw` selects a word from a table, `emit` produces a fixed word, and `choose` selects
+one of several continuations that differ in their first word. The next token of a text determines each of these
+decisions (the program is LL(1)), so a text has at most one derivation. Only the document's latent class (its topic and
+mood) is not determined by a word. It is drawn before the first word, the tables' probabilities depend on it, and the
+scorer sums over it.
 """
 
 import math
@@ -15,20 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-# The context that determines a word: neighbouring words, the number, gender or tense of a distant word, open brackets
-# and clauses, or earlier mentions.
+# The kinds of context that can determine a word, in this order: neighbouring words; the number, gender or tense of a
+# distant word; open brackets and clauses; earlier mentions.
 PHENOMENA = ("local", "agreement", "nesting", "repetition")
-REDRAWS = 40  # most redraws of a word that the sentence contains already, in a natural lexicon
+REDRAWS = 40  # maximum number of redraws, in a natural lexicon, of a word that the sentence already contains
 
 
 class Table:
-    """A distribution over words, one per latent class.
+    """Distributions over the same words, one per latent class.
 
     Args:
-        words: the support.
+        words: the words with positive probability.
         probabilities: (len(words), latents); each column sums to 1.
-        first_row: index of the first row in the array of all tables' rows.
-        recall: the probability of taking a recalled word (see `Sampler.draw`) where one is in the support.
+        first_row: index of this table's first row in the array of all tables' rows.
+        recall: probability of drawing a recalled word (see `Sampler.draw`) if the table contains one.
     """
 
     def __init__(self, words: Sequence[str], probabilities: NDArray, first_row: int, recall: float) -> None:
@@ -63,10 +64,10 @@ class Table:
 
 
 class Branch:
-    """A choice of continuations: a default, and options that are recognised by their first words.
+    """A choice between a default continuation and options that are recognised by their first words.
 
     Args:
-        default: name of the continuation for any other first word.
+        default: name of the continuation for all other first words.
         options: name → (probability, first words). The default has the remaining probability.
     """
 
@@ -104,7 +105,7 @@ class Sampler:
         return branch.names[bisect(branch.cumulative, self._uniform())]
 
     def draw(self, table: Table, recalled: Sequence[str] = (), used: Collection[str] = ()) -> str:
-        """Draw a word: with probability `table.recall` one of the table's recalled words, otherwise any word.
+        """Draw a word: with probability `table.recall` one of the `recalled` words, otherwise any word of the table.
 
         Words in `used` are not recalled, and are redrawn.
         """
@@ -118,7 +119,7 @@ class Sampler:
         return word
 
     def mark(self, phenomenon: str) -> None:
-        """Record nothing; only the scorer keeps the phenomenon of the last word."""
+        """Do nothing; only the scorer records the phenomenon of the last word."""
 
 
 class Rejected(Exception):
@@ -126,7 +127,7 @@ class Rejected(Exception):
 
 
 class Scorer:
-    """Follows the program along a text and collects the probability of each token.
+    """Runs the program along a given text and collects the probability of each token.
 
     Args:
         tokens: a text or its beginning; line ends are tokens.
@@ -141,8 +142,8 @@ class Scorer:
         self._log_prior = log_prior
         self._log_branches = [0.0] * len(self._tokens)
         self._phenomenon_of_token = ["local"] * len(tokens)
-        # Per draw: position, row, recalled and fresh, with p(token | latent) = recalled + fresh × probabilities[row];
-        # fresh is a number or (latents,).
+        # For each draw: (position, row, recalled, fresh). The last two are numbers with p(token | latent) = recalled +
+        # fresh × probabilities[row]; fresh can also be an array (latents,).
         self._draws: list[tuple[int, int, float, NDArray | float]] = []
 
     def emit(self, word: str) -> None:

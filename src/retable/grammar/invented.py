@@ -1,6 +1,6 @@
 """The invented lexicon of the embedded language: syllable stems, productive morphology, topics and collocations.
 
-It is the same on every machine: only integer arithmetic on raw Philox words is used.
+The lexicon is the same on every machine, because it is built by integer arithmetic on raw Philox words.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from retable.grammar.lexicon import (
 
 T = TypeVar("T")
 
-# Lexemes per topic; for persons, pairs of a masculine and a feminine noun.
+# Number of lexemes per topic. For persons, a pair of a masculine and a feminine noun counts as one.
 NOUNS = {"person": 8, "animal": 6, "food": 7, "thing": 14, "place": 8, "idea": 11}
 SUBJECT_KINDS = {"person": 0.5, "animal": 0.14, "food": 0.07, "thing": 0.12, "place": 0.07, "idea": 0.1}
 FRAMES = {
@@ -47,7 +47,7 @@ VERBS = {  # lexemes per topic
     "handle": 4, "cook": 3, "greet": 3, "tend": 3, "study": 3, "say": 2, "travel": 3, "hunt": 2, "eat": 2, "rest": 2,
     "fade": 3, "please": 3,
 }  # fmt: skip
-ADJECTIVES, EVALUATIVES = 14, 24  # descriptive ones per topic; evaluative ones per polarity
+ADJECTIVES, EVALUATIVES = 14, 24  # descriptive adjectives per topic; evaluative adjectives per polarity
 NAMES, NATIONS = 130, 32  # names per gender
 DETERMINERS = {
     "the": "any", "some": "any", "no": "any",
@@ -73,8 +73,8 @@ PREPOSITIONS = {
 }
 
 
-LARGEST = 50  # largest `scale`: 140,000 word types; scale 36 takes 10 s, 100 more than 80 s
-REFUSED = 1000  # consecutive draws without a new word that raise an error; scale 36 has at most 3
+LARGEST = 50  # largest `scale`, with 140,000 word types; building scale 36 takes 10 s, scale 100 more than 80 s
+REFUSED = 1000  # this number of consecutive draws without a new word raises an error; scale 36 needs at most 3
 
 
 class Coiner:
@@ -110,9 +110,9 @@ class Coiner:
         return open_syllables + self.pick(self.ONSETS) + self.pick(self.VOWELS) + self.pick(self.CODAS)
 
     def is_new(self, forms: Sequence[str]) -> bool:
-        """Return whether all `forms` are new and distinct; if so, mark them as taken.
+        """Return whether all `forms` are new and distinct; if so, add them to the words in use.
 
-        Raises: UsageError: `REFUSED` calls in a row found no new forms.
+        Raises: UsageError: the last `REFUSED` calls all returned False.
         """
         new = len(set(forms)) == len(forms) and self._taken.isdisjoint(forms)
         if new:

@@ -27,7 +27,7 @@ LOG_PRIOR = np.full(N_LATENTS, -np.log(N_LATENTS))
 
 
 def make_lexicon(scale: Positive = 1.0, lexicon: Words = "invented") -> Lexicon:
-    """Build the lexicon of this name; `scale` multiplies the number of lexemes of every class."""
+    """Build the invented or the English lexicon; `scale` multiplies the number of lexemes of every class."""
     return English(scale) if lexicon == "english" else Invented(scale)
 
 
@@ -70,24 +70,24 @@ class Grammar:
         return self.score_tokens(tokens_of(document))
 
     def score_tokens(self, tokens: Sequence[str]) -> NDArray:
-        """Return log p(token | tokens before) of a document's first tokens, (tokens,); line ends are "\\n"."""
+        """Return log p(token | tokens before) for the first tokens of a document, (tokens,); line ends are "\\n"."""
         return self.read(tokens)[0]
 
     def read(self, tokens: Sequence[str]) -> tuple[NDArray, list[str]]:
-        """Return the scores of a document's first tokens, (tokens,), and the phenomenon of each, see `PHENOMENA`."""
+        """Return the scores of a document's first tokens, (tokens,), and what determines each, see `PHENOMENA`."""
         scorer = Scorer(tokens, self.tables.probabilities, LOG_PRIOR)
         with suppress(Rejected):
             Discourse(self.tables, scorer).document()
         return scorer.log_probabilities(), scorer.phenomena()
 
     def log_probability(self, document: Sequence[str]) -> float:
-        """Return log p(document) in nats, −inf outside the language: the sum of `score`, computed faster."""
+        """Return log p(document) in nats, −inf outside the language. It equals the sum of `score`, but is faster."""
         return float(logsumexp(self.log_joint(tokens_of(document))))
 
     def sentence_log_probability(self, sentence: str) -> float:
         """Return log p(sentence with its line end) at the start of a document, in nats, −inf outside the language.
 
-        A sentence that opens with a pronoun follows a subject of the kind that makes it most likely.
+        If the sentence opens with a pronoun, the kind of antecedent is assumed that makes the sentence most probable.
         """
         tokens = [*sentence.split(" "), LINE_END]
 
@@ -101,11 +101,11 @@ class Grammar:
         return max(float(logsumexp(after(subject))) for subject in self._referents.get(tokens[0], [None]))
 
     def sample(self, uniform: Uniform, latent: int, part: Part = Discourse.document) -> list[str]:
-        """The tokens of a document, or the part of one that a method of `Discourse` generates.
+        """Sample the tokens of a document, or of a part that a method of `Discourse` generates.
 
         Args:
-            uniform: returns the next number in [0, 1).
-            latent: topic × 2 + mood.
+            uniform: returns the next random number in [0, 1).
+            latent: the latent class, topic × 2 + mood.
             part: a method of `Discourse`.
         """
         sampler = Sampler(uniform, latent)
@@ -113,7 +113,7 @@ class Grammar:
         return sampler.tokens
 
     def log_joint(self, tokens: Sequence[str], part: Part = Discourse.document) -> NDArray:
-        """Return log p(latent, tokens), (latents,), in nats, for all tokens of a document or a `part` of one."""
+        """Return log p(latent, tokens), (latents,), in nats, for all tokens of a document or of a `part` of it."""
         scorer = Scorer(tokens, self.tables.probabilities, LOG_PRIOR)
         with suppress(Rejected):
             part(Discourse(self.tables, scorer))

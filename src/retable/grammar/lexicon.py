@@ -1,8 +1,8 @@
 """The structure of a lexicon of the embedded language: lexemes, verb frames, function words and collocations.
 
 Function words are English. `invented.py` and `english.py` supply the content words. No form belongs to two lexemes, so
-a word determines its class, number, gender and tense (`syntax.py` needs that). One exception depends on the sentence: a
-verb's past form may also be its participle.
+a word determines its class, number, gender and tense (`syntax.py` requires this). The only exception is a verb's past
+form, which may also be its participle; the sentence shows which of the two it is.
 """
 
 from collections import defaultdict
@@ -12,9 +12,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 N_TOPICS = 8
-ANY = "any"  # selection of all kinds of nouns
-# Number requirements of determiners. "count" is a singular of a noun with a plural; "a" and "an" are the same, and also
-# depend on the sound of the next word.
+ANY = "any"  # the selection of all kinds of nouns
+# Determiners' requirements that a singular noun fulfils. "count" requires a noun that also has a plural. "a" and "an"
+# require the same, and depend on the sound of the next word.
 SINGULARS = ("singular", "count", "a", "an")
 
 
@@ -27,9 +27,9 @@ class Frame(NamedTuple):
     subjects: str  # a selection
     complement: str | None = None  # a selection, "clause" or None
     weight: float = 1.0
-    preposition: str | None = None  # before the complement
+    preposition: str | None = None  # the preposition before the complement
     affected: bool = False  # whether the subject undergoes the event and does not cause it
-    reflexive: bool = False  # whether a reflexive may be the object of a person
+    reflexive: bool = False  # whether a reflexive may be the object if the subject is a person
     agent: str | None = "person"  # selection of the agent in a passive; None: the verbs have no passive
 
 
@@ -76,7 +76,7 @@ class Verb(NamedTuple):
     base: str  # also the present plural
     singular: str
     past: str
-    participle: str  # may be the past form
+    participle: str  # may equal the past form
     frame: str
     particle: str | None
     topic: int
@@ -117,7 +117,7 @@ class Homonym(NamedTuple):
 
     singular: str
     plural: str
-    senses: tuple[tuple[str, int], ...]  # (kind, topic) of each
+    senses: tuple[tuple[str, int], ...]  # (kind, topic) of each noun
 
 
 class Lexicon:
@@ -131,7 +131,7 @@ class Lexicon:
         determiners: word → the number that it requires: "any", "plural" or one of `SINGULARS`.
         prepositions: prepositions that follow a noun.
         occasion: selection of nouns after "during", "after" and "before".
-        fame: selection of nouns that a country or capital "has".
+        fame: selection of nouns after "has" if a country or capital is the subject.
         goods: kinds of nouns that are associated with nations.
         apposed: selection of nouns that brackets may follow.
         owners: selection of nouns that a possessive may refer to.
@@ -139,20 +139,21 @@ class Lexicon:
         natural: whether sentences should make sense to a reader. If so:
             Nouns and names are recalled only from earlier sentences, and sentences rarely repeat a content word.
             A name has no relative clause, and a place is not inside another place.
-            A second adjective is descriptive and follows an evaluative one.
+            A second adjective is possible only after an evaluative adjective, and is descriptive.
             A clause that describes its subject with "be" ends after the description.
             A clause after "if" or "when" has no future tense.
-            A clause has no adjunct of place if its sentence opens with a place, and likewise for days.
+            A clause has no adjunct of place if its sentence opens with a place, and no day if it opens with a day.
             "found" and "felt" are past tense.
             "very" does not precede adjectives such as "annual", which have neither comparative nor adverb.
-        past_shares: probability of the past tense in a document that began in the past, and in the present.
+        past_shares: probability of the past tense in a document whose first verb is in the past, or in the present.
         homonyms: spellings that two nouns may share, singular and plural, with the kind and topic of each noun.
         determiner_weights, bracket_weights: relative frequency of each determiner and each kind of bracket.
         both_share: probability that a noun phrase begins with "both".
         bracketed_shares, relative_shares: probability of brackets or a relative clause after a noun, by nesting depth.
         attached_shares: probability of a prepositional phrase after a noun, by the number of earlier ones.
-        families: kind → nouns, in groups: a masculine and a feminine noun of one family, or a single noun.
-        nouns, verbs: lists by kind and by frame.
+        families: kind → groups of nouns. A group is a masculine noun and its feminine counterpart, or a single noun.
+        nouns: kind → list of nouns.
+        verbs: name of a frame → list of verbs.
         associates: word → forms of the lexemes that often occur with it, of any class.
     """
 
@@ -217,8 +218,8 @@ class Lexicon:
     def associate(self, sample: Callable[[Sequence[Any], int], list[Any]]) -> dict[str, list[str]]:
         """Draw collocations between lexemes of one topic: nouns with verbs and with adjectives.
 
-        All forms of a lexeme share them, as do the two nouns of a family and the three words of a nation. Word vectors
-        can thus learn which words belong together. `sample` draws lexemes without replacement.
+        All forms of a lexeme share its collocations, as do the two nouns of a family and the three words of a nation.
+        Word vectors can thus learn which words belong together. `sample` draws lexemes without replacement.
         """
         associates: dict[str, list[str]] = defaultdict(list)
 

@@ -3,7 +3,8 @@
     p(w | the other tokens) = p(document with w) / Σ p(document with w')
 
 The sum is exact. It is cheap because words of one class are interchangeable, for example nouns of one kind, gender and
-number. One word of a class is tried, and the others are scored only if the text with that word is in the language.
+number. First one word of each class is scored. The other words of the class are scored only if the text with the first
+word is in the language.
 """
 
 from bisect import bisect
@@ -24,8 +25,8 @@ from retable.grammar.language import LOG_PRIOR, Grammar, Uniform
 from retable.grammar.lexicon import Adjective, Lexicon, Noun, Verb
 from retable.grammar.tables import LINE_END
 
-GROUPS = (2, 3)  # sizes of groups of neighbouring hidden places that are resampled together
-TRIES = 100  # proposals per group and sweep
+GROUPS = (2, 3)  # numbers of neighbouring hidden places that are resampled together
+TRIES = 100  # number of proposals per group and sweep
 
 T = TypeVar("T", bound=Hashable)
 
@@ -38,7 +39,7 @@ class MaskedWords:
         self._classes = interchangeable(grammar.lexicon)
 
     def posterior(self, tokens: Sequence[str], place: int) -> dict[str, float]:
-        """Return word → p(word | all other tokens of the document) of all words possible at `place`, exactly.
+        """Compute word → p(word | all other tokens of the document) exactly, for all words possible at `place`.
 
         `tokens` are the tokens of a complete document (see `tokens_of`). A line end has probability 1, because the
         tokens before it show that the sentence is complete.
@@ -68,10 +69,10 @@ class MaskedWords:
 
         Each sweep resamples neighbouring places together (see `_refill`), then draws each hidden word from its
         posterior given all other words. The estimate is the mean of these posteriors. The chain starts at the true
-        words, which are a draw from the posterior of all hidden words, so each state of the chain is such a draw. The
-        estimate's expectation over texts is therefore exact from the first sweep on, however slowly the chain mixes.
-        Entropy is concave, so the expected entropy of the estimate is a lower bound of the true conditional entropy. It
-        rises towards it with the number of sweeps.
+        words. They are a draw from the joint posterior of all hidden words, so each later state of the chain is one
+        too. The estimate's expectation over texts is therefore exact from the first sweep on, however slowly the chain
+        mixes. Entropy is concave, so the expected entropy of the estimate is a lower bound of the true conditional
+        entropy. The bound rises towards the true entropy with the number of sweeps.
         """
         text, sums = list(tokens), [defaultdict[str, float](float) for _ in hidden]
         groups = [hidden[i : i + size] for size in GROUPS for i in range(len(hidden) - size + 1)]
@@ -87,7 +88,7 @@ class MaskedWords:
         return [dict(total) for total in sums]
 
     def _refill(self, text: list[str], places: Sequence[int], uniform: Uniform) -> None:
-        """Resample the words at `places` of one sentence together, so that its structure can change.
+        """Resample the words at several `places` of a sentence together, so that the sentence's structure can change.
 
         This is an independence sampler (Hastings 1970) with a latent class drawn from its posterior. The program
         follows the text and draws new words at the places. The probability of all other words is the weight of the
@@ -138,7 +139,8 @@ class MaskedWords:
     def _before(self, tokens: Sequence[str], place: int) -> tuple[int, int, Discourse, NDArray]:
         """Read the sentences before the one that contains `place`.
 
-        Returns: their number of tokens, their number, the state after them, and log p(latent, tokens), (latents,).
+        Returns: the number of their tokens, the number of sentences, the state after them, and log p(latent, tokens),
+            (latents,).
         """
         ends = [i for i, token in enumerate(tokens[:place]) if token == LINE_END]
         start = ends[-1] + 1 if ends else 0
@@ -187,7 +189,7 @@ class Filler(Scorer):
 
 
 def draw(probabilities: Mapping[T, float], uniform: Uniform) -> T:
-    """Draw one of the keys."""
+    """Draw one of the keys of `probabilities`."""
     cumulative = [*list(accumulate(probabilities.values()))[:-1], 1.0]
     return list(probabilities)[bisect(cumulative, uniform())]
 
@@ -195,7 +197,7 @@ def draw(probabilities: Mapping[T, float], uniform: Uniform) -> T:
 def interchangeable(lexicon: Lexicon) -> list[list[str]]:
     """Group all words into classes whose members are interchangeable in any place.
 
-    Exception: a text may require one particular name or nation.
+    An exception are names and nations: a text may require one particular name or nation.
     """
     classes: dict[Hashable, list[str]] = defaultdict(list)
 

@@ -1,9 +1,9 @@
 """A corpus with ambiguous words: spellings that two nouns of different kinds and topics share.
 
 The spellings are invented, or homonyms of the lexicon if it has any, such as "bat", the animal and the thing. The
-corpus is the embedded language with some nouns respelt, so the sense of each word is known. Its probabilities are not
-known: they would be sums over all choices of senses, which are not computed. `Grammar` gives a text with a shared
-spelling probability 0, because the spelling is not in its vocabulary. This corpus therefore has no scores.
+corpus is the embedded language with some nouns respelt, so the sense of each word is known. The true probability of a
+text is not known: it would be a sum over all choices of senses, which is not computed. `Grammar` assigns probability 0
+to a text with a shared spelling, because the spelling is not in its vocabulary. This corpus therefore has no scores.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ Spelling = tuple[str, str]  # singular and plural
 
 
 class Sense(NamedTuple):
-    """The spelling of a form of an ambiguous noun, and its sense: kind and topic, for example "food-3"."""
+    """The spelling of an ambiguous noun's form, and the sense as kind and topic, for example "food-3"."""
 
     spelling: str
     name: str
@@ -48,12 +48,12 @@ def write_senses(
     Args:
         folder: output folder.
         seed: seed of the random streams, one per split.
-        words: split → minimum number of words, line ends included; the last document is complete.
+        words: split → minimum number of words, line ends included; the last document is not cut off.
         ambiguous: number of noun pairs with shared spellings, singular and plural.
         scale, lexicon: see `Grammar`.
 
     Returns:
-        `<split>/words`, the number of words without line ends, and `<split>/ambiguous`, the ambiguous ones.
+        `<split>/words`, the number of words without line ends, and `<split>/ambiguous`, the number of ambiguous words.
 
     Raises:
         UsageError: a split has no size, or a size below 1; the lexicon has fewer pairs than `ambiguous`.
@@ -116,8 +116,8 @@ def coined(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, Noun]]]:
 def homonyms(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, ...]]]:
     """Yield the lexicon's homonyms, each with one noun per sense.
 
-    The noun is the most frequent unused one with the homonym's article. A homonym without such nouns is left out, which
-    happens in small lexicons.
+    The noun is the most frequent unused noun of the sense that has the same article as the homonym. A homonym without
+    such nouns is left out, which happens in small lexicons.
     """
     taken: set[Noun] = set()
     for singular, plural, senses in lexicon.homonyms:
@@ -137,7 +137,7 @@ def homonyms(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, ...]]]:
 
 
 def unlike_pairs(lexicon: Lexicon) -> Iterator[tuple[Noun, Noun]]:
-    """Yield pairs of nouns of different kinds and topics, the frequent first; a noun is in at most one pair."""
+    """Yield pairs of nouns of different kinds and topics, frequent nouns first; a noun is in at most one pair."""
     waiting: list[Noun] = []
     for noun in filter(lambda noun: noun.plural, in_turn(lexicon.nouns)):
         for other in waiting:

@@ -2,8 +2,8 @@
 
 The pieces are neighbouring sentences of a document. Bayes' rule gives the best prediction as a likelihood ratio:
 p(A, then B) against p(A) p(B), or against p(B, then A). The text before a piece is unknown. The judge sums over the
-antecedents and tenses that this text may leave, and over topics and moods, but not over the nouns and names that it may
-mention. The judge's accuracy is therefore attainable, and slightly below the best possible accuracy.
+possible antecedents and tenses after this text, and over topics and moods. It does not sum over the nouns and names
+that this text may mention. The judge's accuracy is therefore attainable, and slightly below the best possible accuracy.
 """
 
 from collections import Counter
@@ -20,13 +20,13 @@ from retable.grammar.lexicon import PRONOUNS
 from retable.grammar.syntax import Referent
 from retable.grammar.tables import LINE_END, N_LATENTS
 
-START_DOCUMENTS = 300  # sampled documents in which antecedents and tenses at sentence starts are counted
+START_DOCUMENTS = 300  # number of sampled documents in which antecedents and tenses at sentence starts are counted
 
 Start = tuple[Referent | None, str]
 
 
 class SentencePairs:
-    """Judges pairs of pieces of text, each a list of sentences."""
+    """Judges two pieces of text, each a list of sentences."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
@@ -36,7 +36,7 @@ class SentencePairs:
         self._starts, self._merged = log_shares(starts), log_shares(merged)
 
     def log_probability(self, sentences: Sequence[str]) -> float:
-        """Return log p(sentences at any place of a document that continues after them), in nats."""
+        """Return log p(sentences), in nats, at a random place of a document that continues after them."""
         tokens = [token for sentence in sentences for token in (*sentence.split(" "), LINE_END)]
 
         starts = self._starts if tokens[:1] and tokens[0] in PRONOUNS.values() else self._merged

@@ -1,7 +1,7 @@
 """The program that generates the embedded language word by word: noun phrases and clauses.
 
-Sampling and scoring run the same program with different interpreters (`interpreters.py`). They require that the first
-word of a continuation identifies it, and that a word determines its own lexeme, number, gender and tense.
+Sampling and scoring run the same program with different interpreters (`interpreters.py`). Both require that the first
+word of a phrase shows which kind of phrase it is, and that a word determines its lexeme, number, gender and tense.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from retable.grammar.interpreters import Sampler, Scorer, Table
 from retable.grammar.lexicon import BRACKETS, POSSESSIVES, REFLEXIVES, Verb
 from retable.grammar.tables import AUXILIARIES, Tables
 
-MEMORY = 24  # most recent noun forms that a text may repeat
+MEMORY = 24  # number of the most recent noun forms that a text may repeat
 MAX_MODIFIERS = 2
 MAX_DEPTH = 2  # nesting depth of relative clauses, and of brackets
 PAST_AUXILIARIES = frozenset(word for forms in AUXILIARIES.values() for word in forms[2:])
@@ -22,7 +22,7 @@ class Referent(NamedTuple):
 
     kind: str
     agreement: str  # masculine, feminine, neuter or plural
-    word: str  # the head
+    word: str  # the head noun or name
 
     @property
     def number(self) -> str:
@@ -32,8 +32,8 @@ class Referent(NamedTuple):
 class Syntax:
     """The state of a text, and methods that generate or parse its phrases and clauses.
 
-    The words so far determine the state: `tense` (a key of `Tables.past`), and the forms of the nouns, names and
-    nations mentioned.
+    The state depends only on the words so far. It consists of `tense` (a key of `Tables.past`), and of the forms of the
+    nouns, names and nations that the text has mentioned.
     """
 
     def __init__(self, tables: Tables, interpreter: Sampler | Scorer) -> None:
@@ -53,10 +53,10 @@ class Syntax:
     # Clauses
 
     def clause(self, subject: Referent | None = None, depth: int = 0, bare: bool = False) -> Referent:
-        """Run a main or complement clause, or the part after its subject if `subject` is given.
+        """Generate or parse a clause, or only the part after its subject if `subject` is given.
 
-        A `bare` clause has no adjunct and no second verb: it ends a relative clause, and these belong to the main
-        clause. Returns the subject.
+        A `bare` clause is the end of a relative clause. It has no adjunct and no second verb, because these belong to
+        the main clause. Returns the subject.
         """
         subject = subject or self.noun_phrase("any", depth=depth)
         closed = self.verb_phrase(subject, depth, bare)
@@ -68,9 +68,9 @@ class Syntax:
         return subject
 
     def verb_phrase(self, subject: Referent, depth: int, bare: bool = False) -> bool:
-        """Run a verb phrase; return whether nothing can follow it in its clause.
+        """Generate or parse a verb phrase; return whether it closes its clause, so that nothing can follow.
 
-        That is so after a complement clause, and after a property with "be" in a natural lexicon.
+        A complement clause closes it, and with a natural lexicon also a property after "be".
         """
         tables, kind = self.tables, subject.kind
         form = self.choose(tables.predication[kind, self.is_condition])
@@ -90,7 +90,7 @@ class Syntax:
         return self.complement(verb, subject, depth, bare)
 
     def complement(self, verb: Verb, subject: Referent, depth: int = 0, bare: bool = False) -> bool:
-        """Run the complement that the verb's frame requires; return whether it was a clause."""
+        """Generate or parse the complement that the verb's frame requires; return whether it was a clause."""
         if verb.particle:
             self.emit(verb.particle)
         frame = self.tables.lexicon.frames[verb.frame]
@@ -109,7 +109,7 @@ class Syntax:
         return False
 
     def property(self, subject: Referent, negated: bool, depth: int) -> bool:
-        """Run the words after a form of "be"; return True for a property, False for a passive."""
+        """Generate or parse the words after a form of "be"; return True for a property, False for a passive."""
         tables, associates = self.tables, self.tables.associates.get(subject.word, ())
         form = self.choose(tables.property[subject.kind])
         if form == "comparative":
@@ -132,7 +132,7 @@ class Syntax:
         return form != "passive"
 
     def copula(self, subject: Referent) -> bool:
-        """Run a form of "be"; return whether "not" follows."""
+        """Generate or parse a form of "be"; return whether "not" follows."""
         self.auxiliary("be", subject)
         return self.negation()
 
@@ -143,7 +143,7 @@ class Syntax:
         return negated
 
     def adjunct(self, kind: str) -> None:
-        """Run an adjunct of place or time, or none, for a subject of this `kind`."""
+        """Generate or parse an optional adjunct of place or time; `kind` is the kind of the subject."""
         form = self.choose(self.tables.adjunct[kind, self.opening])
         if form == "place":
             self.location()
@@ -173,7 +173,7 @@ class Syntax:
         simple: bool = False,
         favoured_by: str = "",
     ) -> Referent:
-        """Run a name, a noun with its determiner and modifiers, or two of them.
+        """Generate or parse a name, a noun with its determiner and modifiers, or "both" and two noun phrases.
 
         Args:
             kind: selection of kinds of nouns, see `Frame`.
@@ -214,7 +214,7 @@ class Syntax:
         determiner = self.draw(tables.determiner[kind, number, owner])
         if owner and determiner == POSSESSIVES[owner]:
             self.mark("agreement")
-        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives take both numbers
+        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives fit both numbers
         number = number if asked == "any" else asked
         is_evaluative = False
         for n_before in range(MAX_MODIFIERS):
@@ -261,7 +261,7 @@ class Syntax:
         return word
 
     def bracket(self, head: Referent, depth: int = 0) -> None:
-        """Run an optional apposition in brackets, which may contain another one."""
+        """Generate or parse an optional apposition in brackets, which may contain another apposition."""
         if self.choose(self.tables.bracketed[depth]) == "no":
             return
         opening = self.draw(self.tables.bracket)
@@ -294,12 +294,15 @@ class Syntax:
     # Words
 
     def remember(self, forms: Sequence[str]) -> None:
-        """Add the forms of a content word to those that the sentence avoids to repeat."""
+        """Add the forms of a content word to the forms that the rest of the sentence avoids."""
         if self.tables.lexicon.natural:
             self.used_forms |= dict.fromkeys(forms)
 
     def describe(self, table: Table, favoured: Sequence[str] = ()) -> str:
-        """Run an adjective or adverb; evaluative ones may be repeated, because each counts for the sentiment."""
+        """Generate or parse an adjective or adverb.
+
+        A sentence may repeat evaluative words, because each occurrence counts for the sentiment.
+        """
         word = self.draw(table, favoured, self.used_forms)
         adjective = self.tables.descriptive_of.get(word)
         self.remember(adjective.forms if adjective else ())

@@ -34,7 +34,7 @@ PAST_JUDGES = ("found", "felt")
 HOME_SHARE = 0.75  # fraction of content words from the document's topic; the rest come from all topics equally
 ZIPF_SHIFT = 3.0  # weight of the r-th word of a class and topic, r from 0: 1 / (r + shift)
 CONSISTENT_SHARE = 0.83  # fraction of evaluative words that fit the mood (after "not": contradict it)
-POSSESSIVE_SHARE = 0.25  # fraction of an object's determiners that are possessives of the subject
+POSSESSIVE_SHARE = 0.25  # fraction of an object's determiners that are possessives and refer to the subject
 NUMBER_SHARES = {"any": {"singular": 0.62, "plural": 0.38}, "plural": {"plural": 1.0}}
 NUMBER_SHARES |= {number: {"singular": 1.0} for number in SINGULARS}
 AUXILIARIES = {  # (present singular, present plural, past singular, past plural)
@@ -45,12 +45,12 @@ AUXILIARIES = {  # (present singular, present plural, past singular, past plural
     "will": ("will", "will", "would", "would"),
     "may": ("may", "may", "might", "might"),
 }
-# Probability of drawing a word from earlier mentions and from the associates of its governing word.
+# Probabilities of drawing a word only from earlier mentions and the associates of its governing word.
 RECALL_NAMES, RECALL_NATIONS, RECALL_NOUNS, RECALL_VERBS, RECALL_PROPERTIES = 0.45, 0.7, 0.5, 0.7, 0.8
 
 
 class Tables:
-    """All tables and branches of the language, in dictionaries keyed by the context that selects one.
+    """All tables and branches of the language, in dictionaries whose keys are the contexts that select them.
 
     `probabilities`, (rows, latents), contains the rows of all tables.
     """
@@ -94,8 +94,9 @@ class Tables:
         lexicon, nouns = self.lexicon, self.lexicon.nouns
         weights = {kind: by_topic([noun.topic for noun in nouns[kind]]) for kind in nouns}
         numbers = dict.fromkeys(("any", "singular", "plural", *lexicon.determiners.values()))
-        self.noun: dict[tuple[str, str], Table] = {}  # by selection and number, if such nouns exist
-        self.determiner: dict[tuple[str, str, str | None], Table] = {}  # and by the agreement of a possible owner
+        self.noun: dict[tuple[str, str], Table] = {}  # key: selection and number, if such nouns exist
+        # Key: selection, number, and the agreement class of the referent that a possessive may refer to.
+        self.determiner: dict[tuple[str, str, str | None], Table] = {}
         for selection in self._selections():
             kinds = lexicon.kinds(selection)
             shares = lexicon.subject_kinds if len(kinds) > 1 else {kinds[0]: 1.0}
@@ -126,12 +127,12 @@ class Tables:
             role: self._table([getattr(n, role) for n in lexicon.nations], zipf(len(lexicon.nations)), RECALL_NATIONS)
             for role in ("country", "capital")
         }
-        self.demonym: dict[str, Table] = {}  # by number
+        self.demonym: dict[str, Table] = {}  # key: number
         for number in numbers:
             words = [each.demonym if self._sounds(each.demonym, number) else "" for each in lexicon.nations]
             if any(words):
                 self.demonym[number] = self._table(words, zipf(len(words)), RECALL_NATIONS)
-        self.preposition: dict[str, Table] = {}  # by the kind of the noun before it
+        self.preposition: dict[str, Table] = {}  # key: kind of the noun before the preposition
         for kind in lexicon.subject_kinds:
             words = [word for word, each in lexicon.prepositions.items() if kind in lexicon.kinds(each.heads)]
             if words:
@@ -139,14 +140,17 @@ class Tables:
         self.bracket = self._table(list(BRACKETS), lexicon.bracket_weights)
 
     def _selections(self) -> list[str]:
-        """Return the selections of nouns that a text can require: those of phrases, also narrowed by adjectives."""
+        """Return all selections of nouns that phrases can require, and their intersections with adjectives' selections.
+
+        The intersections are stored in `narrowed`.
+        """
         lexicon = self.lexicon
         needed = dict.fromkeys([ANY, *lexicon.subject_kinds, lexicon.occasion, lexicon.fame, lexicon.location])
         needed |= dict.fromkeys(each.objects for each in lexicon.prepositions.values())
         for frame in lexicon.frames.values():
             needed |= dict.fromkeys(each for each in (frame.complement, frame.agent) if each not in (None, "clause"))
         fits = {adjective.kinds for adjective in lexicon.adjectives}
-        self.narrowed: dict[tuple[str, str], str] = {}  # by selection and the adjective's selection
+        self.narrowed: dict[tuple[str, str], str] = {}  # key: selection of the phrase, and that of the adjective
         new = list(needed)
         while new:
             pairs = {(selection, kinds): lexicon.both(selection, kinds) for selection in new for kinds in sorted(fits)}
@@ -160,7 +164,7 @@ class Tables:
         return number not in ("a", "an") or self.lexicon.article(word) == number
 
     def _noun_form(self, noun: Noun, form: str, number: str) -> str:
-        """Return the form, or "" if `number` excludes it."""
+        """Return a noun's `form`, singular or plural, or "" if a determiner that requires `number` excludes it."""
         word = str(getattr(noun, form))
         counts = bool(noun.plural) or number not in ("count", "a", "an")
         return word if word and counts and self._sounds(word, number) else ""
@@ -175,7 +179,10 @@ class Tables:
             negated: bool = False,
             recall: float = 0.0,
         ) -> Table | None:
-            """Make a table, or None without words; evaluative adjectives are used only if both polarities exist."""
+            """Make a table, or return None if no word fits.
+
+            Evaluative adjectives are included only if both polarities occur.
+            """
             descriptive = [each for each in adjectives if not each.polarity]
             evaluative = [each for each in adjectives if each.polarity]
             if len({each.polarity for each in evaluative}) < len(MOODS):
@@ -192,7 +199,8 @@ class Tables:
             return known[key]
 
         known: dict[tuple, Table] = {}
-        self.attribute: dict[tuple[str, str, bool], Table] = {}  # by selection, number, and whether it is the second
+        # Key: selection, number, and whether this is the noun's second adjective.
+        self.attribute: dict[tuple[str, str, bool], Table] = {}
         for selection, number in self.noun:
             after = "count" if number in ("a", "an") else number
             fitting = [
@@ -206,10 +214,11 @@ class Tables:
                     fitting = [adjective for adjective in fitting if not adjective.polarity]
                 if attribute := table(fitting, "word", 0.25):
                     self.attribute[selection, number, is_second] = attribute
-        self.predicate: dict[tuple[str, bool], Table] = {}  # by kind and negation; likewise `evaluation`
+        # The keys of the next tables are the subject's kind, and for the first three also whether "not" precedes.
+        self.predicate: dict[tuple[str, bool], Table] = {}
         self.evaluation: dict[tuple[str, bool], Table] = {}
-        self.graded: dict[tuple[str, bool], Table] = {}  # like `predicate`, after "very"
-        self.comparative: dict[str, Table] = {}  # by kind; likewise `adverb`
+        self.graded: dict[tuple[str, bool], Table] = {}  # adjectives after "very"
+        self.comparative: dict[str, Table] = {}
         self.adverb: dict[str, Table] = {}
         for kind in lexicon.subject_kinds:
             own = [adjective for adjective in lexicon.adjectives if kind in lexicon.kinds(adjective.kinds)]
@@ -239,7 +248,7 @@ class Tables:
             return self._table(words, np.concatenate([share * rows for share in tenses.values()]), RECALL_VERBS)
 
         def finite(frames: Collection[str]) -> dict[tuple[str, str], Table]:
-            """Make tables of finite verbs by number and tense."""
+            """Make a table of finite verbs for each number and tense."""
             present = {"singular": "singular", "plural": "base"}
             return {
                 (number, tense): table(frames, {"past": past, form: 1 - past})
@@ -259,7 +268,8 @@ class Tables:
             for kind in lexicon.nouns
         }
         acting = {kind: [name for name in able["person"] if kind in objects[name]] for kind in lexicon.nouns}
-        # Keyed by the subject's kind; `object_verb` (its subject is a person) and `passive` by the object's kind.
+        # The key is the kind of the subject, or in `object_verb` and `passive` the kind of the object. The subject of
+        # `object_verb` is always a person.
         self.verb = {kind: finite(frames) for kind, frames in able.items()}
         self.base = {kind: table(frames, {"base": 1.0}) for kind, frames in able.items()}
         self.participle = {kind: table(frames, {"participle": 1.0}) for kind, frames in able.items()}
@@ -283,13 +293,15 @@ class Tables:
         present = {word: weight for word, weight in judges.items() if word not in PAST_JUDGES}
         usual, now = (self._table(list(each), list(each.values())) for each in (judges, present))
         is_strict = lexicon.natural
-        self.judge = {tense: now if is_strict and not past else usual for tense, past in self.past.items()}  # by tense
+        self.judge = {tense: now if is_strict and not past else usual for tense, past in self.past.items()}
 
     def _make_nominal_branches(self) -> None:
         names = self.name.words
-        self.phrase: dict[tuple[str, str], Branch] = {}  # by selection and number
+        # The keys of these branches are selection and number. The list in `modifier` has a branch for each number of
+        # earlier modifiers.
+        self.phrase: dict[tuple[str, str], Branch] = {}
         self.simple_phrase: dict[tuple[str, str], Branch] = {}
-        self.modifier: dict[tuple[str, str], list[Branch]] = {}  # by selection, number; by earlier modifiers
+        self.modifier: dict[tuple[str, str], list[Branch]] = {}
         for selection, number in self.noun:
             name_share = 0.35 if selection == "person" else 0.25
             is_person = "person" in self.lexicon.kinds(selection)
@@ -306,16 +318,17 @@ class Tables:
                 Branch("noun", **adjective, **demonym),
                 Branch("noun", **({"adjective": (0.12, second.words)} if second else {})),
             ]
-        self.bracketed = [Branch("no", yes=(share, BRACKETS)) for share in self.lexicon.bracketed_shares]  # by depth
+        # One branch for each nesting depth.
+        self.bracketed = [Branch("no", yes=(share, BRACKETS)) for share in self.lexicon.bracketed_shares]
         self.owners = self.lexicon.kinds(self.lexicon.owners)
         self.bracketed_kinds = self.lexicon.kinds(self.lexicon.apposed)
-        self.attached = {  # by the kind of the noun, then number of earlier attachments
+        self.attached = {  # kind of the noun → one branch for each number of earlier attachments
             kind: [Branch("no", yes=(share, table.words)) for share in self.lexicon.attached_shares]
             for kind, table in self.preposition.items()
         }
         self.relative = [
             Branch("no", yes=(share, ["who", "which"])) for share in self.lexicon.relative_shares
-        ]  # by depth
+        ]  # one branch for each nesting depth
         determiners = self.determiner["person", "any", None].words
         persons = self.noun["person", "plural"].words
         self.relative_body = Branch("subject", object=(0.4, [*determiners, *persons, *names, "both"]))
@@ -323,14 +336,14 @@ class Tables:
     def _make_verbal_branches(self) -> None:
         shares = {"be": 0.16, "have": 0.13, "do": 0.08, "can": 0.05, "will": 0.06, "may": 0.03}
         auxiliaries = {name: (share, set(AUXILIARIES[name])) for name, share in shares.items()}
-        self.predication = {}  # by the subject's kind, and whether the clause is a condition
+        self.predication = {}  # key: kind of the subject, and whether the clause is a condition
         for kind, is_condition in product(self.lexicon.nouns, (False, True)):
             absent = ("will", "may") if is_condition and self.lexicon.natural else ()
             options = {name: option for name, option in auxiliaries.items() if name not in absent}
             adverb = {"adverb": (0.17, self.adverb[kind].words)} if kind in self.adverb else {}
             self.predication[kind, is_condition] = Branch("finite", **adverb, **options)
         self.negation = Branch("no", yes=(0.22, ["not"]))
-        self.property = {}  # by the subject's kind
+        self.property = {}  # key: kind of the subject
         for kind in self.lexicon.nouns:
             forms = {"degree": (0.25, self.degree.words)}
             if kind in self.comparative:
@@ -341,7 +354,7 @@ class Tables:
         self.agent = Branch("no", yes=(0.6, ["by"]))
         self.reflexive = Branch("no", yes=(0.2, REFLEXIVES.values()))
         adjuncts = {"place": (0.14, ["in"]), "day": (0.08, ["on"]), "occasion": (0.08, ["during", "after", "before"])}
-        self.adjunct = {}  # by the subject's kind, and the opening of the sentence: "place", "day" or ""
+        self.adjunct = {}  # key: kind of the subject, and the opening of the sentence ("place", "day" or "")
         for kind, opening in product(self.lexicon.nouns, ("", *adjuncts)):
             excluded = {opening, "place" if kind in self.lexicon.kinds(self.lexicon.location) else ""}
             fitting = [name for name in adjuncts if not (self.lexicon.natural and name in excluded)]
@@ -367,7 +380,7 @@ class Tables:
         }
 
         def sentence(n_before: int, antecedent: str | None) -> Branch:
-            # This hazard makes all allowed lengths equally likely.
+            # With this probability that the document ends, all allowed lengths are equally likely.
             end = 1 / (MAX_SENTENCES + 1 - n_before) if n_before >= MIN_SENTENCES else 0.0
             options = {name: ((1 - end) * share, words) for name, (share, words) in openings.items()}
             if antecedent:
@@ -376,14 +389,14 @@ class Tables:
                 return Branch("end")
             return Branch("clause", end=(end, [LINE_END]), **options)
 
-        self.sentence = {  # by number of earlier sentences and agreement class of the antecedent
+        self.sentence = {  # key: number of earlier sentences, and agreement class of the antecedent
             (n_before, antecedent): sentence(n_before, antecedent)
             for n_before in range(MAX_SENTENCES + 1)
             for antecedent in (None, *PRONOUNS)
         }
         self.time = self._table(["yesterday", "nowadays"], [1, 1])
         self.fact = Branch("apposition", definition=(0.4, ["is"]), fame=(0.3, ["has"]))
-        self.opinions = [  # by the number of clauses so far, from 1
+        self.opinions = [  # one branch for each number of clauses so far, from 1
             Branch("end", comma=(0.5, [","]), last=(0.35, ["and"])),
             *[Branch("last", comma=(0.4, [","]))] * (MAX_OPINIONS - 3),
             Branch("last"),

@@ -1,7 +1,7 @@
 """Two labelled tasks on sentences of the embedded language, in the form of GLUE's CoLA and SST-2.
 
-The language's scorer decides acceptability without error and gives the posterior of the sentiment, so this module also
-contains the Bayes-optimal predictor of each task. Example i of a stream depends only on (seed, split, i).
+The language's scorer decides acceptability without error and computes the posterior of the sentiment. So this module
+also contains the Bayes-optimal predictor of each task. Example i of a stream depends only on (seed, split, i).
 """
 
 from collections import defaultdict
@@ -18,8 +18,8 @@ from retable.grammar.lexicon import BRACKETS, POSSESSIVES, REFLEXIVES, SINGULARS
 from retable.grammar.tables import AUXILIARIES, LINE_END, MOODS, N_LATENTS, N_TOPICS
 
 ACCEPTABILITY = ("unacceptable", "acceptable")
-MIN_OPINIONS = 3  # per sentence of the sentiment task; structure is independent of mood, so this adds no bias
-ATTEMPTS = 4  # at one kind of violation, before the next kind
+MIN_OPINIONS = 3  # per sentence of the sentiment task; the number is independent of the mood, so this adds no bias
+ATTEMPTS = 4  # number of places to try for one kind of violation, before the next kind is tried
 
 Substitutes = Mapping[str, Sequence[str]]
 
@@ -27,8 +27,8 @@ Substitutes = Mapping[str, Sequence[str]]
 def acceptability(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
     """Yield (sentence, "acceptable" or "unacceptable") without end; both labels are equally likely.
 
-    An unacceptable sentence is an acceptable one with one violation of a randomly drawn kind (see `violations`). The
-    scorer has checked that no document can begin with it.
+    An unacceptable sentence is an acceptable sentence with one violation of a randomly drawn kind (see `violations`).
+    The scorer has checked that no document can begin with the changed sentence.
     """
     kinds = violations(grammar.lexicon)
     for index in count():
@@ -87,9 +87,11 @@ def violate(grammar: Grammar, sentence: str, kinds: Mapping[str, Substitutes], u
 def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
     """Return, for each kind of violation, the words that it replaces and their substitutes.
 
-    agreement: a verb or auxiliary of the other number.
+    The substitutes of each kind are:
+
+    agreement: the same verb or auxiliary in the other number.
     determiner: a determiner of the other number.
-    number: the other number of the noun.
+    number: the same noun in the other number.
     selection: a noun of another kind, with the same topic and number.
     form: a past form for a participle, and the reverse.
     gender: another possessive or reflexive.
@@ -132,7 +134,7 @@ def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
 
 
 def alternatives(sets: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """Map each word of each set to the other words of its set; sets of one distinct word are left out."""
+    """Map each word to the other words of its set; sets with only one distinct word are left out."""
     return {word: [other for other in words if other != word] for words in sets if len({*words}) > 1 for word in words}
 
 

@@ -1,11 +1,11 @@
 """A second language for the invented words: every sentence has exactly one translation.
 
-A dictionary is not enough to translate it. A translator also needs
+A dictionary is not enough to translate into this language. A translator also needs
 
 - word order: adjectives follow their noun, in reverse order, and adpositions follow their noun phrase. The main verb,
   and the head of a property after "be", follow everything that they govern, including clauses;
-- agreement: determiners and adjectives take the gender and number of their noun. Adjectives after "be" and finite verbs
-  in the past take those of the subject, at any distance. Things have separate genders in the second language;
+- agreement: determiners and adjectives agree with their noun in gender and number. Adjectives after "be" and finite
+  verbs in the past agree with the subject, at any distance. Nouns other than persons are masculine or feminine, too;
 - word choice: a third of the verbs and adjectives have one translation for persons and animals and another one for all
   other nouns. A verb's base form becomes an infinitive or a finite form.
 
@@ -47,7 +47,7 @@ class Read(NamedTuple):
 
     place: int
     word: str
-    about: Referent | None = None  # the referent that it agrees with, if any
+    about: Referent | None = None  # the referent that the translation agrees with, if any
     finite: bool = False
 
 
@@ -95,7 +95,7 @@ class Parse(Discourse):
     def location(self) -> None:
         before = self._apart()
         super().location()
-        if self.words[0].word == "in":  # before a country or capital; a noun phrase has moved it already
+        if self.words[0].word == "in":  # a country or capital follows; `noun_phrase` has moved "in" in other phrases
             self.words = self.words[1:] + self.words[:1]
         self.words = before + self.words
 
@@ -131,7 +131,10 @@ class Parse(Discourse):
 
 
 class Entry(NamedTuple):
-    """The translations of a word: stems (first for persons and animals), ending, and whether they agree."""
+    """The translations of a word: stems, ending, and whether the word agrees.
+
+    The first stem is used for persons and animals, the last one for all other nouns.
+    """
 
     stems: tuple[str, ...]
     ending: str = ""
@@ -171,7 +174,7 @@ class SecondLanguage:
                 self.gender[word] = self._coiner.pick(GENDERS)
             self._add({nation.demonym: ""}, agreeing=[nation.demonym])
         for verb in chain(*lexicon.verbs.values()):
-            endings = (PRESENT_PLURAL, PRESENT_SINGULAR, PAST, PARTICIPLE)  # as in `Verb.forms`
+            endings = (PRESENT_PLURAL, PRESENT_SINGULAR, PAST, PARTICIPLE)  # in the order of `Verb.forms`
             self._add(dict(zip(verb.forms, endings, strict=True)), [verb.past], self._coiner.below(3) == 0)
         for adjective in lexicon.adjectives:
             self._add(
@@ -256,7 +259,7 @@ def write_pairs(
             language models: source, `between`, target.
         `vocabulary.txt`: the words of both languages, sorted, one per line.
 
-    A sentence has one translation, so a perfect translator has an exact match and BLEU of 100.
+    A sentence has only one translation, so a perfect translator reaches an exact match and BLEU of 100.
 
     Args:
         folder: output folder.

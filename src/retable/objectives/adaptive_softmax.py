@@ -25,13 +25,13 @@ from retable.objectives.causal_lm import CausalLM
 class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
     """A softmax over a short list of frequent words and clusters of rarer ones.
 
-    The probability of a rare word is its cluster's probability times its own within the cluster. Ids must be sorted by
-    falling frequency.
+    The probability of a rare word is its cluster's probability times the word's probability within the cluster. Ids
+    must be sorted by falling frequency.
 
     Args:
         cutoffs: the ids at which the clusters begin.
         division: cluster i, counted from 1, is predicted through a bottleneck of D / `division`^i dimensions.
-        bias: give the short list and the clusters themselves a bias.
+        bias: whether the logits of the short list and of the clusters have a bias.
     """
 
     head: Any  # an nn.AdaptiveLogSoftmaxWithLoss in place of CausalLM's linear layer
@@ -80,7 +80,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         self._shares = [part.sum() / np.sum(counts) for part in parts[1:]]
 
     def unread_weights(self) -> float:
-        """Count the weights of clusters that a token is not in, on average by the words' counts."""
+        """Return the number of weights in clusters that a token is not in, averaged over the text's tokens."""
         sizes = [sum(layer.weight.numel() for layer in tail) for tail in self.head.tail]
         return float(sum((1 - share) * size for share, size in zip(self._shares, sizes, strict=True)))
 
@@ -88,7 +88,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         return -self.log_prob_of(hidden, labels).mean()
 
     def log_prob_of(self, hidden: Tensor, labels: Tensor) -> Tensor:
-        with torch.autocast(hidden.device.type, enabled=False):  # under autocast torch's layer mixes two types
+        with torch.autocast(hidden.device.type, enabled=False):  # under autocast, torch's layer mixes two dtypes
             return self.head(hidden.float(), labels).output
 
     def log_softmax(self, hidden: Tensor) -> Tensor:

@@ -14,13 +14,13 @@ from retable.data.pairs import PairBatch
 from retable.models.base import EncoderDecoder
 from retable.objectives.text_to_text import TextToText
 
-LONGEST = 32  # most tokens of an answer, with the end mark
+LONGEST = 32  # maximum number of tokens of an answer, including the end mark
 
 
 class AnswerAsText(TextToText):
     """A text-to-text objective whose targets are answers with an end mark.
 
-    read: maps the ids that were written, (LONGEST,), to their text.
+    read: converts the ids that the decoder writes, (LONGEST,), to text.
     """
 
     def __init__(self, model: EncoderDecoder, vocab_size: int, tie: bool, read: Callable[[list[int]], str]):
@@ -34,5 +34,5 @@ class AnswerAsText(TextToText):
         return super().loss(batch._replace(target_ids=before), state, step)
 
     def predict(self, batch: PairBatch) -> list[str]:
-        """Return the answer written for each row, with the most probable token at each step."""
+        """Write an answer for each row, with the most probable token at each step."""
         return [self.read(ids) for ids in self.most_likely(batch.source_ids, batch.source_lengths, LONGEST).tolist()]

@@ -24,8 +24,9 @@ Batch = QuestionBatch | PassageBatch  # for a reader, or for an encoder
 class AnswerSpan(Objective):
     """A model with two softmaxes over the places of a context: the start and the end of the answer.
 
-    A reader gives two states per token of the context. An encoder reads the question and the context as one sequence;
-    the softmaxes are over words, and use the state of a word's first token for the start and of its last for the end.
+    A reader computes two states per context token, one for the start and one for the end. An encoder reads the question
+    and the context as one sequence, and the softmaxes are over words. The start uses the state of a word's first token,
+    and the end the state of its last token.
     """
 
     def __init__(self, model: Model, dropout: float):
@@ -47,7 +48,7 @@ class AnswerSpan(Objective):
         return tuple(logits[:, :, 0].float().masked_fill(padding, -torch.inf) for logits in (start, end))
 
     def _states(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return two states (B, T, D) for each place of the context."""
+        """Return two states (B, T, D) for each place of the context: for the answer's start and its end."""
         if isinstance(batch, QuestionBatch):
             starting, ending = self.model(*batch[:4])
         else:
@@ -87,7 +88,10 @@ def require_reader(model: type[Model]) -> None:
 
 
 def best_spans(start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-    """Find the first and last tokens (B,), first ≤ last, with the highest sum of log-scores (B, T); in O(T)."""
-    best, first = start.cummax(dim=1)  # up to each place
+    """Find the spans with the highest sum of log-scores `start` and `end` (B, T), in time O(T).
+
+    Returns: the first and the last place of each span, (B,) each, with first ≤ last.
+    """
+    best, first = start.cummax(dim=1)  # the best start up to each place
     last = (best + end).argmax(dim=1, keepdim=True)
     return first.gather(1, last)[:, 0], last[:, 0]

@@ -1,4 +1,4 @@
-"""The antecedent objective: predict which earlier span a span refers to, or none.
+"""The antecedent objective of coreference: predict which earlier span, if any, each span refers to.
 
 Lee et al. 2017, "End-to-end Neural Coreference Resolution", arXiv 1707.07045, sections 3 and 6.
 
@@ -18,7 +18,7 @@ from retable.objectives.base import Objective
 
 
 class Antecedents(Objective):
-    """A model that ranks the antecedents of spans, with a softmax over them and ε (none)."""
+    """A model that scores each span's antecedents, with a softmax over them and ε (no antecedent)."""
 
     def __init__(self, model: Model):
         super().__init__()
@@ -39,7 +39,7 @@ class Antecedents(Objective):
     def predict(self, batch: CoreferenceBatch) -> list[Clusters]:
         """Return the clusters of each document: a span joins the cluster of its best antecedent."""
         spans, documents, antecedents = (part.tolist() for part in self.best(batch))
-        n_words = batch.documents.bincount(batch.lengths - 2)  # without the ends of sentences
+        n_words = batch.documents.bincount(batch.lengths - 2)  # sentences without their two end marks
         starts = [0, *n_words.long().cumsum(0).tolist()]
         by_document: list[Clusters] = [[] for _ in n_words]
         clusters: dict[int, list[tuple[int, int]]] = {}  # the cluster of each span
@@ -64,7 +64,10 @@ class Antecedents(Objective):
 
 
 def _mention(span: list[int], start: int) -> tuple[int, int]:
-    """Convert a span of the batch's words (first, last) to its document's words, which begin at `start`."""
+    """Convert a span from (first, last), counted in the batch's words, to (start, stop) within its document.
+
+    start: the place of the document's first word in the batch.
+    """
     return span[0] - start, span[1] + 1 - start
 
 
@@ -85,7 +88,7 @@ def clusters_of(spans: Tensor, batch: CoreferenceBatch) -> Tensor:
 def marginal_likelihood(scores: Tensor, antecedents: Tensor, clusters: Tensor) -> Tensor:
     """Compute log Σ_y P(y) (N,), in nats, over the right antecedents y of each span.
 
-    These are the spans of its cluster, or ε if the cluster has no earlier span.
+    The right antecedents are the earlier spans of the span's cluster, or ε if the cluster has no earlier span.
     """
     exist = scores[:, 1:] > -torch.inf  # (N, K)
     right = exist & (clusters[antecedents] == clusters[:, None]) & (clusters[:, None] > 0)

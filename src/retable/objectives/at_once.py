@@ -8,7 +8,7 @@ from retable.objectives.base import Objective
 
 
 class AtOnce(Objective):
-    """An estimated model. It has no parameters and no loss.
+    """An objective for an estimated model, without parameters and without a loss.
 
     Args:
         read: converts the model's label of a text to a prediction of the task.

@@ -1,4 +1,4 @@
-"""Base classes of objectives: what training and evaluation can ask of each kind.
+"""Base classes of objectives, with the methods that training and evaluation call on each kind.
 
 V vocabulary, B batch, T time, D d_model.
 """
@@ -14,25 +14,25 @@ from retable.models.base import BothDirections, EncoderDecoder, LeftToRight, Mod
 
 
 class Objective(nn.Module):
-    """A loss to minimise: a model with the objective's own head."""
+    """A training loss, together with the model and the output layers (head) that it needs."""
 
     model: Model
 
     def loss(self, batch: Any, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
         """Compute the loss of a batch, its metrics, and the state with which the next batch starts.
 
-        `state` is the one after the previous batch, for recurrent models; None before the first. `step` counts training
-        steps.
+        `state` is a recurrent model's state after the previous batch, None before the first batch. `step` counts
+        training steps.
         """
         raise NotImplementedError
 
     def predict(self, batch: Any) -> Tensor | list[Any]:
-        """Predict each example of a task's batch: one row per example."""
+        """Return one prediction for each example of a task's batch."""
         raise NotImplementedError
 
 
 class Likelihood(Objective):
-    """An objective that gives the probabilities of a text's tokens."""
+    """An objective that computes the probabilities of a text's tokens."""
 
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Return the log-probabilities of `labels`, fp32 (B, T) in nats, and the next state.
@@ -43,13 +43,13 @@ class Likelihood(Objective):
 
 
 class LanguageModelling(Likelihood):
-    """A likelihood from left to right that also gives the distribution of the next token."""
+    """A left-to-right likelihood that also computes the distribution of the next token."""
 
     model: LeftToRight
 
     @property
     def start(self) -> Any:
-        """Return the state to pass with the first token, so that later states are kept."""
+        """Return the state to pass with the first token, so that the model returns states for later calls."""
         return self.model.start
 
     def next_log_prob(self, input_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
@@ -61,14 +61,14 @@ class LanguageModelling(Likelihood):
 
 
 class TwoWayLikelihood(Likelihood):
-    """A likelihood in both directions, by a model whose directions share no hidden states."""
+    """Likelihoods in both directions, from a model whose two directions share no hidden states."""
 
     model: BothDirections
 
     def log_prob(
         self, input_ids: Tensor, labels: Tensor, state: Any = None, backward: bool = False
     ) -> tuple[Tensor, Any]:
-        """Compute `Likelihood.log_prob`; for `backward`, tokens are in the backward order, the last first."""
+        """Compute `Likelihood.log_prob`; with `backward`, tokens are given in reverse order, the last one first."""
         raise NotImplementedError
 
 
@@ -81,10 +81,10 @@ class CountsWords(Objective):
 
 
 class PartlyRead(Objective):
-    """An objective whose training uses only a part of its matrices for each token."""
+    """An objective that uses only a part of its weight matrices for each training token."""
 
     def unread_weights(self) -> float:
-        """Count the weights of the objective's matrices that a training token does not use, on average."""
+        """Return how many weights of the objective's matrices a training token does not use, on average."""
         raise NotImplementedError
 
 
@@ -100,7 +100,7 @@ class Writing(Objective):
     """An objective with a model that reads one sequence and writes another, token by token."""
 
     model: EncoderDecoder
-    start_id: ClassVar[int | None] = None  # decoder input for the first token; None: the end mark
+    start_id: ClassVar[int | None] = None  # the decoder's first input; None: the end mark
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Return the next token's logits, fp32 (B, V), for the model's hidden states (B, D)."""
@@ -111,12 +111,12 @@ class SelfUpdating(nn.Module):
     """A module that updates its own weights, pair by pair, without an optimizer."""
 
     def update(self, batch: Any, step: int, lr: float, total: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-        """Train on a batch, and return the metrics. `total` adds a tensor up over all processes."""
+        """Train on a batch, and return the metrics. The function `total` sums a tensor over all processes."""
         raise NotImplementedError
 
 
 def embedding_of(model: Model) -> nn.Embedding:
-    """Return the model's table of word vectors, for a softmax to share.
+    """Return the model's table of input word vectors, whose weights a softmax can share.
 
     Raises: UsageError: the model has no such table.
     """
@@ -130,7 +130,7 @@ def embedding_of(model: Model) -> nn.Embedding:
 def tie_softmax(head: nn.Linear, model: Model) -> None:
     """Make the softmax layer `head` share the weights of the model's input embedding.
 
-    Raises: UsageError: the model has no embedding, or its shape differs.
+    Raises: UsageError: the model has no embedding, or the embedding's shape differs from the softmax's.
 
     Press and Wolf 2017; Inan et al. 2017.
     """
@@ -138,6 +138,6 @@ def tie_softmax(head: nn.Linear, model: Model) -> None:
     if embedding.weight.shape != head.weight.shape:
         raise UsageError(
             f"an embedding of {embedding.embedding_dim} dimensions cannot be the softmax of a model with "
-            f"{model.d_model}; write objective.tie=false, or make the two equal"
+            f"{model.d_model} dimensions; write objective.tie=false, or make both widths equal"
         )
     head.weight = embedding.weight

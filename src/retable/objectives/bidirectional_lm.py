@@ -1,8 +1,8 @@
 """ELMo's objective: predict each token from those before it, and from those after it.
 
-Peters et al. 2018, section 3.1. Both directions share one softmax layer. Each direction reads its own stream, the
-backward one from the text's end, and predicts the following token in its order. Both carry their state from window to
-window, as in the authors' code (bilm-tf).
+Peters et al. 2018, section 3.1. Both directions share one softmax layer. Each direction reads its own stream of tokens
+and predicts the next token in its order; the backward direction starts at the text's end. Both directions carry their
+state from window to window, as in the authors' code (bilm-tf).
 
 B batch, T time, D d_model, V vocabulary.
 """
@@ -20,7 +20,7 @@ from retable.objectives.base import TwoWayLikelihood
 
 
 class BidirectionalLM(TwoWayLikelihood):
-    """Two language models with one input and one softmax layer; the loss is the mean of both.
+    """Two language models that share the input and the softmax layer; the loss is the mean of their losses.
 
     Raises: UsageError: the model does not read in both directions.
     """
@@ -42,7 +42,7 @@ class BidirectionalLM(TwoWayLikelihood):
         self.head.apply(model.initialise)
 
     def loss(self, batch: OppositeBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
-        """Compute the mean nats per token over both directions, metrics of each, and both next states."""
+        """Compute the mean nats per token over both directions, each direction's metrics, and both next states."""
         before = (None, None) if batch.forward.fresh else state
         forward, forward_state = self._nats(batch.forward, before[0], backward=False)
         backward, backward_state = self._nats(batch.backward, before[1], backward=True)

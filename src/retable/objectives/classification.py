@@ -21,26 +21,27 @@ POOLINGS = ("max", "mean", "token", "last")
 
 
 class Classification(Objective):
-    """A model, a summary of the example, and a linear layer over the labels.
+    """A model, a summary of its states in one vector per example, and a linear layer over the labels.
 
-    The summary depends on the model. BERT, which has `pool`, uses the state of [CLS] (Devlin et al. 2019, section 3.2),
-    other encoders the maximum over time. A left-to-right model uses its last position, the only one that has read
-    everything (Radford et al. 2018, section 3.2). A model such as a bag of words gives one vector per sequence.
-    `pooling` selects another summary.
+    The summary depends on the model. BERT, which has a method `pool`, uses the state of [CLS] (Devlin et al. 2019,
+    section 3.2). Other encoders use the maximum over time. A left-to-right model uses its last position, the only one
+    that has read everything (Radford et al. 2018, section 3.2). A model such as a bag of words already computes one
+    vector per sequence. `pooling` selects another summary.
 
-    BERT and left-to-right models read a pair as one sequence. The latter can read it in both orders, and the two
-    summaries are added (Radford et al. 2018, section 3.3). Other models read the two sequences separately, or with
-    attention to each other if they have `read_pair`. The label is then predicted from [u, v, |u − v|, u ⊙ v] of the
-    summaries u and v (Conneau et al. 2017, section 3.1).
+    BERT and left-to-right models read a pair as one sequence. Left-to-right models can read it in both orders; the two
+    summaries are then added (Radford et al. 2018, section 3.3). Other models read the two sequences separately, or with
+    attention to each other if they have a method `read_pair`. The label is then predicted from [u, v, |u − v|, u ⊙ v],
+    where u and v are the two summaries (Conneau et al. 2017, section 3.1).
 
     Args:
         auxiliary: weight of a left-to-right model's language-model loss on the examples; 0.5 for GPT (Radford et al.
-            2018, section 3.2). As in the authors' code, the loss is the mean over examples of the mean over tokens, and
-            the softmax is the input embedding.
+            2018, section 3.2). As in the authors' code, the loss is averaged over an example's tokens, then over
+            examples, and the softmax uses the weights of the input embedding.
         pairs: whether an example is a pair.
-        d_hidden: width of a tanh layer before the linear one; None for no such layer.
+        d_hidden: width of a tanh layer before the linear layer; None: no tanh layer.
         pooling: "max" or "mean" of the states over time (Conneau et al. 2017); for encoders also "token", the state of
-            the mark before the sentence, or "last", each direction's last state of an LSTM. None: see above.
+            the mark before the sentence, or "last", the last state of each direction of an LSTM. None: the model's
+            default, described above.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Classification(Objective):
         return self(batch).argmax(dim=1)
 
     def loss(self, batch: ExampleBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the loss of a batch, with the auxiliary loss, and its metrics."""
+        """Compute the loss of a batch, including the auxiliary loss, and its metrics."""
         hidden, other = self._read(batch)
         loss = self.error(self._label(batch, hidden, other), batch.labels) * batch.weight
         metrics = {"loss": loss.detach()}
@@ -102,7 +103,10 @@ class Classification(Objective):
         return F.cross_entropy(outputs.float(), labels)
 
     def _read(self, batch: ExampleBatch) -> tuple[Tensor, Tensor | None]:
-        """Return the hidden states (B, T, D), or (B, D) of a model without time, and those of a second sequence."""
+        """Return the hidden states of the first sequence and, in a pair, those of the second.
+
+        The shape is (B, T, D), or (B, D) for a model with one vector per sequence.
+        """
         one = batch.input_ids, batch.lengths
         if batch.other_ids is None or batch.other_lengths is None:
             return states_of(self.model, *one, batch.segments), None
@@ -130,7 +134,7 @@ class Classification(Objective):
         return hidden
 
     def _next_token(self, hidden: Tensor, input_ids: Any, lengths: Any) -> Tensor:
-        """Compute the mean over examples of the mean of −log p(token) over tokens, without the first, in nats."""
+        """Compute −log p(token) in nats, averaged over each example's tokens after the first, then over examples."""
         n_predicted = lengths - 1
         predicts = torch.arange(hidden.shape[1] - 1, device=hidden.device) < n_predicted[:, None]  # (B, T − 1)
         labels = input_ids[:, 1:][predicts]
@@ -157,7 +161,7 @@ def pool(hidden: Tensor, lengths: Tensor, pooling: str) -> Tensor:
 
 
 def require_summary(model: type[Model], pairs: bool) -> None:
-    """Raise UsageError unless models of this class give a summary of an example."""
+    """Raise UsageError unless the states of this class of model can be summarised in one vector per example."""
     require_states(model, "predict a label from")
     if not issubclass(model, Encoder | LeftToRight | SequenceEncoder):
         raise UsageError(f"{model.__name__} is not a sentence encoder; take recipe=encoders/bilstm or bert/bert")
@@ -185,7 +189,7 @@ def _require_pooling(model: Model, pooling: str | None) -> None:
 
 
 def _require_softmax(model: Model, auxiliary: float) -> None:
-    """Raise UsageError unless a model can be a language model with its embedding as softmax."""
+    """Raise UsageError unless a model can predict the next token with its input embedding as the softmax's weights."""
     name, embedding = type(model).__name__, model.input_embedding
     if not isinstance(model, LeftToRight):
         raise UsageError(

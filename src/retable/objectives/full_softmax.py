@@ -1,4 +1,4 @@
-"""The full softmax over the vocabulary: the exact objective of word vectors, for small vocabularies.
+"""The full softmax over the vocabulary, the exact objective of word vectors; feasible for small vocabularies.
 
 Mikolov et al. 2013b, equation 2.
 
@@ -18,9 +18,9 @@ from retable.objectives.window_prediction import WindowPrediction
 class FullSoftmax(WindowPrediction):
     """The loss −log p(o | v) of a pair, with p(o | v) = exp(u_o·v) / Σ_w exp(u_w·v).
 
-    It costs V scores per predictor.
+    Each predictor needs V scores.
 
-    counts: occurrences of each word (V,). A word of count 0 is not an outcome.
+    counts: occurrences of each word (V,). A word of count 0 gets probability 0.
 
     Raises: UsageError: all counts are 0.
     """

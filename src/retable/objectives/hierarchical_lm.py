@@ -3,8 +3,8 @@
 Morin and Bengio 2005, "Hierarchical Probabilistic Neural Network Language Model", section 3; the tree as in Mikolov et
 al. 2013b, section 2.1.
 
-Departure: the tree is built from Zipf's law, with a word's frequency ∝ 1 / (id + 1), not from counts. So it depends
-only on the vocabulary's size, and weights can be loaded without the text.
+Departure: the tree is built from Zipf's law, with a word's frequency ∝ 1 / (id + 1), not from counts. So the tree
+depends only on the vocabulary's size, and weights can be loaded without the text.
 
 N tokens, D d_model, V vocabulary, L inner nodes on the longest path.
 
@@ -30,9 +30,9 @@ from retable.objectives.hierarchical_softmax import huffman
 class HierarchicalLM(CausalLM, PartlyRead):
     """A softmax in which a word's probability is the product along its path in a binary tree.
 
-    At an inner node with logit s the path takes branch d with probability σ((1 − 2d)·s). A token costs as many logits
-    as its path has inner nodes, about log₂ V. Ids should be sorted by falling frequency; otherwise paths are longer,
-    and the distribution is still normalised.
+    At an inner node with logit s the path takes branch d with probability σ((1 − 2d)·s). A token needs one logit for
+    each inner node on its path, about log₂ V. Ids should be sorted by falling frequency. Otherwise paths are longer,
+    but the distribution is still normalised.
     """
 
     _nodes: Tensor
@@ -62,7 +62,7 @@ class HierarchicalLM(CausalLM, PartlyRead):
         self.register_buffer("_signs", torch.from_numpy((1 - 2 * codes) * (nodes >= 0)), persistent=False)
 
     def unread_weights(self) -> float:
-        """Count the weights of inner nodes off a token's path, on average by the tree's frequencies."""
+        """Return the number of weights of nodes off a token's path, averaged with the tree's word frequencies."""
         nodes, D = self.head.weight.shape
         return (nodes - self._mean_length) * D
 

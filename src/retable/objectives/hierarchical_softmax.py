@@ -15,7 +15,7 @@ from retable.objectives.window_prediction import WindowPrediction
 
 
 class HierarchicalSoftmax(WindowPrediction):
-    """The loss −log p(o | v), with a word's probability as the product along its path in a binary tree.
+    """The loss −log p(o | v), where a word's probability is the product along its path in a binary tree.
 
     At inner node n the path takes branch d with probability σ((1 − 2d)·u_n·v), as in word2vec.c. The probabilities of
     all words sum to 1.
@@ -49,10 +49,10 @@ def huffman(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Build the Huffman (1952) code of the words with count > 0.
 
     Returns: inner nodes from the root to each word, int32 (V, L), padded with −1; the branches taken there, int8 (V,
-        L); and their number, int32 (V,).
+        L); and the number of inner nodes on each path, int32 (V,).
 
     Inner nodes are numbered from 0 in the order of their creation, the root last. When two nodes are joined, the rarer
-    gets branch 0. Ties go to words before inner nodes, then to the higher id or the older node.
+    gets branch 0. Among equally rare nodes, words come before inner nodes, then higher ids or older inner nodes first.
     """
     leaves = np.flatnonzero(counts)
     leaves = leaves[np.lexsort((-leaves, counts[leaves]))]  # the rarest first

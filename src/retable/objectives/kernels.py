@@ -1,9 +1,9 @@
 """Compiled loops of stochastic gradient descent on word vectors, one window or cell after the other.
 
-Each takes the plain gradient step of its objective, pair after pair as word2vec.c does. All scores of a pair are
-computed before any of its vectors moves, so that the processor need not wait for one score to start the next. The
-loops release the interpreter's lock, change the tables in place, and return the summed loss in nats and its number of
-pairs (cells).
+Each loop makes a plain gradient step of its objective for one pair after the other, as word2vec.c does. All scores of a
+pair are computed before any of its vectors changes, so that the processor does not wait for one score to start the
+next. The loops release the interpreter's lock and change the tables in place. They return the summed loss in nats, and
+the number of pairs (cells) in the sum.
 
 N words of a slice, V vocabulary, U rows of the input table, D dimensions.
 """
@@ -13,9 +13,9 @@ import math
 import numpy as np
 from numba import njit
 
-# fastmath allows sums in vector instructions; error_model avoids a test for zero at every division.
+# fastmath allows sums in vector instructions; error_model="numpy" avoids a test for zero at every division.
 compiled = njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-# Parts of a loop are inlined: as calls they cost a third of skip-gram's speed.
+# Functions within a loop are inlined: calls would cost a third of skip-gram's speed.
 inlined = njit(nogil=True, fastmath=True, cache=True, error_model="numpy", forceinline=True)
 
 
@@ -25,14 +25,15 @@ def negative_sampling(
     table, units, offsets, scales,
     output, threshold, alias, negatives, lr, state,
 ):  # fmt: skip
-    """Train on windows `start` to `stop` of a slice: words, lines, reaches (N,).
+    """Train on the windows around places `start` to `stop` of a slice: words, lines, reaches (N,).
 
-    dimensions: D times None. A tuple's length is part of its type: compiled for one D, the loops are a tenth faster.
+    dimensions: a tuple of D times None. A tuple's length is part of its type, so the loops are compiled for one D,
+    which makes them a tenth faster.
 
     table (U, D), units, offsets (V + 1,), scales (V,): the input of word w is scales[w] · Σ table[units[offsets[w] :
     offsets[w + 1]]]. With `cbow` the mean of the window's inputs predicts the centre; otherwise the centre's input
-    predicts each word of the window. output (V, D). Each pair has its own `negatives` words of noise from threshold and
-    alias (V,), see `alias_table`, by the generator `state` (1,) uint64.
+    predicts each word of the window. output (V, D): the vectors of predicted words. For each pair, `negatives` noise
+    words are drawn from threshold and alias (V,) (see `alias_table`) with the generator's `state` (1,) uint64.
     """
     hidden, step, gradient = vectors(dimensions, table)
     rows, signs, slopes = outcomes(negatives + 1)
@@ -66,9 +67,9 @@ def hierarchical_softmax(
     table, units, offsets, scales,
     output, nodes, codes, lengths, lr,
 ):  # fmt: skip
-    """Train as `negative_sampling`, with a word's probability the product over its path in a tree.
+    """Train as `negative_sampling` does, but with a word's probability as the product along its path in a tree.
 
-    nodes, codes (V, L) and lengths (V,) are those of `huffman`.
+    nodes, codes (V, L) and lengths (V,) are the results of `huffman`.
     """
     hidden, step, gradient = vectors(dimensions, table)
     rows, signs, slopes = outcomes(nodes.shape[1])
@@ -101,8 +102,8 @@ def least_squares(
 ):  # fmt: skip
     """Train on cells `start` to `stop` of GloVe's matrix by AdaGrad: words, contexts, values (N,).
 
-    w, c (V, D) are word and context vectors, b_w, b_c (V, 1) their biases, followed by each one's sums of squared
-    gradients.
+    w, c (V, D) are word and context vectors, and b_w, b_c (V, 1) their biases. The arrays `squares_…` have the same
+    shapes and contain AdaGrad's sums of squared gradients.
     """
     loss = 0.0
     for n in range(start, stop):
@@ -128,9 +129,9 @@ def least_squares(
 
 @compiled
 def rows_of(words, units, offsets, n_rows):
-    """List the rows, of `n_rows` in the input table, from which the inputs of `words` (N,) are made.
+    """List the rows of the input table from which the inputs of `words` (N,) are computed.
 
-    The rows are in order and unique.
+    The table has `n_rows` rows. The list is sorted and contains each row once.
     """
     among = np.zeros(n_rows, np.bool_)
     for word in words:
@@ -159,7 +160,7 @@ def add_changes(table, copies, rows):
 
 @inlined
 def window(lines, reaches, i):
-    """Find the first and last place of the window around place i, within its line."""
+    """Find the first and the last place of the window around place i; the window does not leave the line of i."""
     low, high = max(i - reaches[i], 0), min(i + reaches[i], len(lines) - 1)
     while lines[low] != lines[i]:
         low += 1
@@ -177,15 +178,15 @@ def vectors(dimensions, table):
 
 @inlined
 def outcomes(n):
-    """Create workspace for n output vectors' rows, signs and slopes, see `push`."""
+    """Create workspace for the rows, signs and slopes of n output vectors, see `push`."""
     return np.empty(n, np.int64), np.empty(n, np.float32), np.empty(n, np.float32)
 
 
 @inlined
 def follow(hidden, gradient, step, word, offsets, scales):
-    """Add a pair's step to the gradient, and move `hidden`, the input of `word`, by the sum of its rows' moves.
+    """Add a pair's step to `gradient`, and update `hidden`, the input of `word`, as if its rows had made that step.
 
-    CBOW's input, of several words, predicts once and is not used again.
+    With CBOW the updated `hidden` has no effect, because a window's mean input predicts only one word.
     """
     share = scales[word] * scales[word] * np.float32(offsets[word + 1] - offsets[word])
     for d in range(len(hidden)):
@@ -195,9 +196,9 @@ def follow(hidden, gradient, step, word, offsets, scales):
 
 @inlined
 def gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets, scales):
-    """Set `hidden` to the input at place i, or with `cbow` to the mean input of first to last without i.
+    """Set `hidden` to the input at place i, or with `cbow` to the mean input of places first to last except i.
 
-    Sets `gradient` to 0.
+    `gradient` is set to 0.
     """
     for d in range(len(hidden)):
         hidden[d] = gradient[d] = 0
@@ -214,7 +215,7 @@ def gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets,
 
 @inlined
 def scatter(gradient, words, i, first, last, cbow, table, units, offsets, scales):
-    """Add its share of the step to every row that `gather` read."""
+    """Add to every row that `gather` read the row's share of `gradient`."""
     for j in range(first, last + 1):
         if cbow and j == i:
             continue
@@ -228,10 +229,10 @@ def scatter(gradient, words, i, first, last, cbow, table, units, offsets, scales
 
 @inlined
 def push(hidden, output, step, rows, signs, slopes, n, rate):
-    """Move output[rows[:n]] one step up the log-probability that each hidden·output[row] has its sign, 1 or −1.
+    """Move output[rows[:n]] by a gradient step that makes the signs (1 or −1) of hidden·output[row] more probable.
 
-    Sets `step` to the step of hidden, and returns the probability of all signs before the move. A row that occurs twice
-    moves twice, by its score before the move. `slopes` (n,) is workspace.
+    Sets `step` to the gradient step of `hidden`, and returns the probability of all signs before the move. A row that
+    occurs twice moves twice, both times by its score before the move. `slopes` (n,) is workspace.
     """
     for k in range(n):
         row, score = rows[k], np.float32(0)
@@ -264,7 +265,7 @@ def draw(threshold, alias, bits):
     bits ^= bits << np.uint64(17)
     place = np.int64(((bits >> np.uint64(32)) * np.uint64(len(alias))) >> np.uint64(32))
     other = np.int64(alias[place])
-    # Computed without a branch, which processors cannot predict: with one, skip-gram takes four tenths longer.
+    # There is no branch here, because the processor could not predict it: with a branch, skip-gram takes 40 % longer.
     own = np.int64(np.uint32(bits & np.uint64(0xFFFFFFFF)) < threshold[place])
     return other + own * (place - other), bits
 
@@ -282,8 +283,9 @@ def draw_many(threshold, alias, state, n):
 def alias_table(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute threshold (V,) uint32 and alias (V,) int32 of Walker's alias method (1977; Vose 1991).
 
-    A uniform place v is the outcome with probability threshold[v] / 2³², otherwise alias[v] is. A draw takes constant
-    time and the table 8 bytes per word; word2vec.c's table takes 400 MB, to which it rounds the probabilities.
+    To draw, choose a place v uniformly: the outcome is v with probability threshold[v] / 2³², otherwise alias[v]. A
+    draw takes constant time, and the table 8 bytes per word. word2vec.c instead uses a table of 400 MB, and rounds the
+    probabilities to multiples of one entry.
     """
     share = probabilities / probabilities.sum() * len(probabilities)
     threshold, alias = np.ones(len(share)), np.arange(len(share), dtype=np.int32)

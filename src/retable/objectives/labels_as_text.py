@@ -19,11 +19,11 @@ from retable.objectives.text_to_text import TextToText
 class LabelsAsText(TextToText):
     """A text-to-text objective for examples whose labels are indices of `answers`.
 
-    The loss is −log p(answer), the mean over examples, as a classifier's; the paper's is the mean over all tokens.
+    The loss is −log p(answer), averaged over examples as a classifier's loss is. The paper averages over all tokens.
 
     Args:
         answers: ids of A texts, each with an end mark.
-        read: maps the ids that were written, (U,), to the prediction.
+        read: converts the ids that the decoder writes, (U,), to the prediction.
     """
 
     answers: Tensor  # (A, U)
@@ -46,11 +46,11 @@ class LabelsAsText(TextToText):
             self.register_buffer(name, tensor, persistent=False)
 
     def pairs(self, batch: ExampleBatch) -> PairBatch:
-        """Return the examples with the texts of their labels."""
+        """Return the examples as pairs, with the texts of their labels as targets."""
         before, sizes, answers = (table[batch.labels] for table in (self.before, self.sizes, self.answers))
         return PairBatch(batch.input_ids, batch.lengths, before, sizes, answers)
 
-    def loss(  # type: ignore[override]  # of labels, not of texts
+    def loss(  # type: ignore[override]  # batches contain labels, not texts
         self, batch: ExampleBatch, state: Any, step: int
     ) -> tuple[Tensor, dict[str, Tensor], None]:
         """Compute the mean over examples of −log p(answer), in nats."""
@@ -58,7 +58,7 @@ class LabelsAsText(TextToText):
         return loss, {"loss": loss.detach()}, None
 
     def write(self, batch: ExampleBatch) -> Tensor:
-        """Return the most probable token at each of U steps, (B, U); a longer text is not an answer."""
+        """Write the most probable token at each of U steps, (B, U); no answer is longer than U tokens."""
         return self.most_likely(batch.input_ids, batch.lengths, self.answers.shape[1])
 
     def predict(self, batch: ExampleBatch) -> Tensor:

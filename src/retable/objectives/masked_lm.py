@@ -1,7 +1,7 @@
 """Masked language modelling and next-sentence prediction (Devlin et al. 2019, section 3.1, appendix A.2).
 
-The head is that of the authors' code: a layer of the model's width with GELU and LayerNorm, then the softmax, whose
-weights are the input embedding's. The head is only computed at the predicted places.
+As in the authors' code, the head is a layer of the model's width with GELU and LayerNorm, then a softmax that shares
+the input embedding's weights. The head is only computed at the predicted places.
 
 B batch, T time, P predicted places, D d_model, E width of the embedding, V vocabulary.
 """
@@ -54,7 +54,7 @@ class MaskedLM(Objective):
         nats = self.head.nats(features, batch.labels)
         loss = nats * batch.share
         metrics = {"loss": loss.detach()}
-        if not self.training:  # costs the logits a second time
+        if not self.training:  # only in evaluation, because this computes the logits a second time
             right = (self.head.best(features) == batch.labels).float()
             metrics["masked_accuracy"] = right.mean() * batch.share
         if self.next_sentence is not None:
@@ -73,7 +73,7 @@ class MaskedLM(Objective):
 
 
 class MaskedLMHead(nn.Module):
-    """The layers between an encoder and its softmax, and the softmax."""
+    """The output layers on an encoder's states: a dense layer, LayerNorm, and the softmax over the vocabulary."""
 
     def __init__(self, model: Model, vocab_size: int, tie: bool):
         super().__init__()
@@ -107,24 +107,24 @@ class MaskedLMHead(nn.Module):
         for rows, logits in self._logits(features):
             below = logits.softmax(1).cumsum(1)
             ids.append(torch.searchsorted(below, uniform[rows, None] * below[:, -1:], right=True))
-        return torch.cat(ids)[:, 0].clamp(max=len(self.decoder.weight) - 1)  # a product may round up to the total
+        return torch.cat(ids)[:, 0].clamp(max=len(self.decoder.weight) - 1)  # uniform · total may round up to total
 
     @torch.no_grad()
     def _logits(self, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Yield slices of the rows of `features` (P, E), with their logits (_, V) in fp32."""
+        """Yield consecutive slices of the rows of `features` (P, E), each with its logits, fp32 (rows, V)."""
         table = self.decoder.weight.to(features.dtype)
         for rows in row_chunks(features, len(table)):
             yield rows, logits_of(features[rows], table, self.decoder.bias)
 
 
 def encode(model: Encoder, input_ids: Tensor, batch: MaskedBatch) -> Tensor:
-    """Encode ids (B, T) as states (B, T, D), with the lengths and, if the model has them, segments of `batch`."""
+    """Encode ids (B, T) as states (B, T, D), with the lengths of `batch` and, for a MarkedEncoder, its segments."""
     segments = (batch.segments,) if isinstance(model, MarkedEncoder) else ()
     return model(input_ids, batch.lengths, *segments)
 
 
 def require_encoder(model: Model, objective: str) -> None:
-    """Raise UsageError, with the reason, unless a model has a state for every position that sees both sides."""
+    """Raise UsageError, with the reason, unless a model's state at each position depends on the text on both sides."""
     if isinstance(model, Encoder):
         return
     reasons: dict[type[Model], str] = {

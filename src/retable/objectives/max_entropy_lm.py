@@ -1,9 +1,10 @@
 """A neural network and a maximum-entropy model under one softmax.
 
 Mikolov, Deoras, Povey, Burget and Černocký 2011, "Strategies for Training Large Scale Neural Network Language Models";
-RNNME in Mikolov's toolkit. The model's logit of a word is added to the weights of the n-grams that the word would
-complete. N-grams are not stored: an n-gram's history is hashed to a place in one table of weights, where the weights of
-all words of the vocabulary begin. Histories can share places, and training adapts to that.
+RNNME in Mikolov's toolkit. A word's logit is the model's logit plus the weights of the n-grams that the word would
+complete. N-grams are not stored: the hash of an n-gram's history is a place in one table of weights. At this place
+begin the weights of all words of the vocabulary after that history. Different histories can have the same place, and
+training adapts to that.
 
 Departure: a history's place is a multiple of 64, so that weights are looked up and trained 64 at a time.
 
@@ -26,14 +27,15 @@ from retable.nn.cross_entropy import logits_of, row_chunks
 from retable.objectives.causal_lm import CausalLM
 
 BLOCK = 64  # weights that are looked up together
-MULTIPLIER = 0x1B873593CC9E2D51  # odd, so that multiplying modulo 2^64 loses no history
+MULTIPLIER = 0x1B873593CC9E2D51  # odd, so that different histories stay different modulo 2^64
 
 
 class MaxEntropyLM(CausalLM):
-    """A causal LM whose softmax adds weights of n-grams, n from 2 to `order`; its bias is the unigrams' weights.
+    """A causal LM whose logits include weights of n-grams, with n from 2 to `order`.
 
-    `table_size` is the number of weights of all n-grams, which start at 0. Like a recurrent state, the history
-    continues from batch to batch and across sentences. It is empty before a stream's first token.
+    The weights of unigrams are the softmax's bias. `table_size` is the number of weights of all n-grams, which start at
+    0. Like a recurrent state, the history continues from batch to batch and across sentences. It is empty before a
+    stream's first token.
     """
 
     def __init__(
@@ -79,9 +81,9 @@ class MaxEntropyLM(CausalLM):
         return torch.log_softmax(self._logits(hidden[:, -1], places[:, -1]), dim=1), state
 
     def _read(self, input_ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Return hidden states (B, T, D), first blocks of the histories' weights (B, T, order − 1), and the next state.
+        """Return hidden states (B, T, D), the first block of each history's weights (B, T, order − 1), and a state.
 
-        The state: the model's, and the last ids (1, B, order − 2), −1 before the start.
+        The state is the model's state and the last ids, (1, B, order − 2), which are −1 before the first token.
         """
         nothing = input_ids.new_full((1, len(input_ids), self.order - 2), -1)
         inner, before = state if state else (state, nothing)

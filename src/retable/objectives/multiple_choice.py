@@ -1,6 +1,6 @@
 """The multiple-choice objective: predict which of several endings continues a beginning.
 
-Every ending is read with its beginning, as the model reads a pair of sentences. A linear layer gives one score per
+The model reads each ending together with the beginning, as a pair of sentences. A linear layer computes one score per
 ending, and the softmax is over the endings of an example (Radford et al. 2018, section 3.3; Devlin et al. 2019, section
 4.4).
 
@@ -19,7 +19,7 @@ from retable.objectives.classification import Classification
 
 
 class MultipleChoice(Classification):
-    """A classification of pairs with one output per row. The score has no bias, which would cancel out."""
+    """A classification of pairs with one score per row. The score needs no bias: the softmax would cancel it out."""
 
     def __init__(self, model: Model, dropout: float, **more: Any):
         super().__init__(model, 1, dropout, pairs=True, **more)
@@ -33,7 +33,7 @@ class MultipleChoice(Classification):
     def loss(  # type: ignore[override]  # several rows per example
         self, batch: ChoiceBatch, state: Any, step: int
     ) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the mean over examples of −log p(right ending), with the auxiliary loss over all rows."""
+        """Compute the mean over examples of −log p(right ending), and add the auxiliary loss over all rows."""
         rows = batch.rows
         hidden, other = self._read(rows)
         scores = by_example(self._label(rows, hidden, other)[:, 0], batch.n_endings)
@@ -47,7 +47,7 @@ class MultipleChoice(Classification):
 
 
 def by_example(scores: Tensor, n_endings: Tensor) -> Tensor:
-    """Convert the scores of rows (R,), in the examples' order, to fp32 (B, C), −∞ for missing endings."""
+    """Arrange the scores of rows (R,), in the examples' order, as fp32 (B, C), with −∞ for missing endings."""
     endings = torch.arange(int(n_endings.max()), device=scores.device)
     exist = endings < n_endings[:, None]
     return torch.full(exist.shape, -torch.inf, device=scores.device).masked_scatter(exist, scores.float())

@@ -1,6 +1,6 @@
 """Negative sampling (Mikolov et al. 2013b, "Distributed Representations of Words and Phrases", section 2.2).
 
-R rows, C predictors per row, J targets per row, N words of noise, D d_model, V vocabulary.
+R rows, C predictors per row, J targets per row, N noise words, D d_model, V vocabulary.
 """
 
 import numpy as np
@@ -16,15 +16,15 @@ from retable.objectives.window_prediction import WindowPrediction
 
 
 class NegativeSampling(WindowPrediction):
-    """The loss −log σ(u_o·v_c) − Σ_k log σ(−u_k·v_c) of a pair (c, o), with words k of noise: equation 4.
+    """The loss −log σ(u_o·v_c) − Σ_k log σ(−u_k·v_c) of a pair (c, o), with noise words k: equation 4.
 
-    Noise is not drawn per pair: all pairs of a step share `pool` draws, each weighted with negatives / pool. The
-    expected loss and gradient of a pair are those of equation 4, and one matrix product replaces `negatives` reads per
-    pair. Each pair sees more noise, but the pairs of a step see the same. As in equation 4, and unlike in word2vec.c, a
-    draw that is the pair's own word counts like any other.
+    Noise is not drawn per pair: all pairs of a step share `pool` noise words, each weighted with negatives / pool. The
+    expected loss and gradient of a pair are those of equation 4, and one matrix product replaces `negatives` look-ups
+    per pair. Each pair is compared with more noise words, but all pairs of a step with the same ones. A noise word that
+    equals the pair's word o counts like any other, as in equation 4; word2vec.c skips it.
 
-    counts: occurrences of each word (V,). The noise is ∝ counts^power. A word of count 0 is never drawn: give the line
-        end count 0.
+    counts: occurrences of each word (V,). The noise is ∝ counts^power. A word of count 0 is never drawn, so set the
+        count of the line end to 0.
 
     Raises: UsageError: a count is negative, or all are 0.
     """
@@ -50,7 +50,7 @@ class NegativeSampling(WindowPrediction):
         self._cumulative = np.cumsum(noise) / noise.sum()
 
     def draw(self, step: int) -> np.ndarray:
-        """Draw the step's words of noise (N,), int64, from (seed, step): the same in every process."""
+        """Draw the noise words of a step, (N,) int64. They depend on (seed, step) only, so all processes agree."""
         uniform = np.random.Generator(np.random.Philox(key=[self.seed, step])).random(self.pool)
         return np.searchsorted(self._cumulative, uniform, side="right")
 
@@ -62,22 +62,22 @@ class NegativeSampling(WindowPrediction):
 def negative_sampling(v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negatives: float) -> Tensor:
     """Compute Σ over pairs of −log σ(u·v) − negatives · (mean over the noise n of log σ(−n·v)), in nats.
 
-    v (R, C, D) are the predictors, u (R, J, D) the targets, noise (N, D), pairs (R, C, J) bool. Differentiable in the
-    first three.
+    v (R, C, D) are the predictors, u (R, J, D) the targets, noise (N, D), pairs (R, C, J) bool. The gradient is defined
+    for v, u and noise.
     """
     return _NegativeSampling.apply(v, u, noise, pairs, negatives)
 
 
 class _NegativeSampling(torch.autograd.Function):
-    """The same with closed-form gradients, computed together with the loss.
+    """`negative_sampling` with closed-form gradients, which are computed together with the loss.
 
-    Autograd would keep the score matrices, the largest of all tensors, and pass through them several times more.
+    Autograd would keep the score matrices, which are the largest tensors, and read them several more times.
     """
 
     @staticmethod
     def forward(ctx, v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negatives: float) -> Tensor:
         flat = v.flatten(0, 1)  # (R·C, D)
-        weight = pairs.sum(-1).view(-1, 1) * (negatives / len(noise))  # (R·C, 1), of one draw for one predictor
+        weight = pairs.sum(-1).view(-1, 1) * (negatives / len(noise))  # (R·C, 1): one noise word's weight per predictor
         positive = F.logsigmoid(v @ u.mT)  # (R, C, J)
         negative = F.logsigmoid(-flat @ noise.T)  # (R·C, N)
         loss = -(positive * pairs).sum() - (negative.sum(-1, keepdim=True) * weight).sum()

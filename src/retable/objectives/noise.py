@@ -1,6 +1,6 @@
-"""Noise for output layers of large vocabularies: training compares a token with a few other words.
+"""The base class of output layers for large vocabularies that compare each token with a few noise words.
 
-N tokens, K words of noise, D d_model, V vocabulary.
+N tokens, K noise words, D d_model, V vocabulary.
 """
 
 from typing import Literal
@@ -19,14 +19,14 @@ from retable.objectives.causal_lm import CausalLM
 
 
 class NoiseLM(CausalLM, CountsWords, PartlyRead):
-    """A causal LM whose training loss compares labels with words of noise; predictions use the full softmax.
+    """A causal LM whose training loss compares labels with noise words; predictions use the full softmax.
 
-    Each word is noise independently of the others, with the chance count^`power` times a constant, at most 1. The
-    expected number of words is `samples`. One draw serves the whole batch. Words that the text lacks count as 1, so
-    that their scores are lowered like others'.
+    Each word becomes noise independently of the others, with the probability count^`power` times a constant, at most 1.
+    With this constant, the expected number of noise words is `samples`. One draw is used for the whole batch. Words
+    that do not occur in the text get the count 1, so that training lowers their scores too.
 
-    The papers draw K words with replacement. Without replacement no draw is spent on the tenth "the", the expected
-    number of each word is exact, and with `samples` = V the noise is the whole vocabulary.
+    The papers draw K words with replacement. Here no draw is wasted on a repeated "the", the expected number of each
+    word is exact, and with `samples` = V the noise is the whole vocabulary.
     """
 
     _chance: Tensor
@@ -50,7 +50,7 @@ class NoiseLM(CausalLM, CountsWords, PartlyRead):
         self.count(np.ones(vocab_size))
 
     def count(self, counts: ArrayLike) -> None:
-        """Set the noise from the words' counts (V,). Before that, all words are equally probable."""
+        """Set the noise from the words' counts (V,). Before this call, all words are equally probable."""
         noise = np.maximum(np.asarray(counts), 1) ** float(self.power)
         self._chance = torch.from_numpy(chances(noise, self.samples)).to(self._chance.device)
 
@@ -60,9 +60,9 @@ class NoiseLM(CausalLM, CountsWords, PartlyRead):
         return (V - 1 - min(self.samples, V)) * D
 
     def scores(self, hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute fp32 scores of the labels (N,) and of noise (N, K), and draw the words of noise (K,).
+        """Draw noise words (K,), and compute fp32 scores of the labels (N,) and of the noise words (N, K).
 
-        A score is the softmax's logit minus the log of the word's chance to be noise.
+        A score is the softmax's logit minus the log of the word's probability of being noise.
         """
         noise = torch.bernoulli(self._chance).nonzero().squeeze(1)
         words = torch.cat([labels, noise])
@@ -76,14 +76,14 @@ class NoiseLM(CausalLM, CountsWords, PartlyRead):
 
 
 def chances(weights: np.ndarray, samples: float) -> np.ndarray:
-    """Compute c·weights, at most 1, with the c for which they add up to `samples`: float64 (V,).
+    """Compute min(c·weights, 1), float64 (V,), with the constant c for which the sum is `samples`.
 
-    All are 1 if V is at most `samples`.
+    All results are 1 if V is at most `samples`.
     """
     if samples >= len(weights):
         return np.ones(len(weights))
     falling = np.sort(weights)[::-1]
-    rest = falling[::-1].cumsum()[::-1]  # of all but the heaviest 0, 1, ...
-    factors = (samples - np.arange(len(weights))) / rest  # the c with so many of them at 1
+    rest = falling[::-1].cumsum()[::-1]  # sums without the 0, 1, 2, ... heaviest weights
+    factors = (samples - np.arange(len(weights))) / rest  # c, if the 0, 1, 2, ... heaviest weights become 1
     certain = np.argmax(factors * falling <= 1)
     return np.minimum(factors[certain] * weights, 1.0)

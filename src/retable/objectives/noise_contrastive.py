@@ -2,7 +2,7 @@
 
 "A fast and simple algorithm for training neural probabilistic language models".
 
-N tokens, K words of noise, D d_model, V vocabulary.
+N tokens, K noise words, D d_model, V vocabulary.
 
 System C12 of docs/systems.yaml.
 """
@@ -20,11 +20,11 @@ from retable.objectives.noise import NoiseLM
 
 
 class NoiseContrastive(NoiseLM):
-    """The loss −log p / (p + ν) for the label and −log ν / (p + ν) for each word of noise.
+    """The loss −log p / (p + ν) for the label and −log ν / (p + ν) for each noise word.
 
-    p = exp(logit) / Z, and ν is a word's expected number in the noise. Z, one number for all contexts, is constant or,
-    with `learn_normaliser`, trained. p is not normalised, but training drives its sum to 1. The constant Z = V replaces
-    the paper's Z = 1 with biases that start at −log V.
+    p = exp(logit) / Z, and ν is how often a word is expected in the noise. Z is one number for all contexts: a
+    constant, or with `learn_normaliser` a trained parameter. p is not normalised, but training drives its sum to 1. The
+    paper uses Z = 1 and biases that start at −log V; here the constant is Z = V instead.
     """
 
     log_normaliser: Tensor

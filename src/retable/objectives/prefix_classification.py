@@ -1,4 +1,4 @@
-"""The objective of FUDGE's discriminator: predict a text's label from each of its beginnings.
+"""The objective of FUDGE's discriminator: predict a text's label from each of its prefixes.
 
 Yang and Klein 2021, arXiv 2104.05218, section 3.
 
@@ -18,9 +18,9 @@ from retable.objectives.classification import Classification
 
 
 class PrefixClassification(Classification):
-    """A left-to-right model with a linear layer over the labels on the state of every token.
+    """A left-to-right model with a linear classifier on the state of every token.
 
-    A text is classified by its last token.
+    To predict a whole text's label, the state of its last token is used.
     """
 
     model: LeftToRight
@@ -31,11 +31,11 @@ class PrefixClassification(Classification):
 
     @property
     def start(self) -> Any:
-        """Return the state to pass with the first token, so that later states are kept."""
+        """Return the state to pass with the first token, so that the model returns states for later calls."""
         return self.model.start
 
     def loss(self, batch: ExampleBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the mean cross-entropy, in nats, of the text's label over all beginnings of a batch's texts."""
+        """Compute the mean cross-entropy of the labels, in nats, over all prefixes of a batch's texts."""
         hidden, _ = self.model(batch.input_ids)
         real = torch.arange(hidden.shape[1], device=hidden.device) < batch.lengths[:, None]
         outputs = self.head(self.dropout(hidden[real]))  # (N, L)

@@ -1,6 +1,6 @@
-"""The text-to-text objective in one stack: inputs and targets are one text, the inputs its prefix.
+"""The text-to-text objective for a model with one stack: inputs and targets form one text, with the inputs as prefix.
 
-All positions of the prefix see each other (Raffel et al. 2020, section 3.2.1).
+All positions of the prefix attend to each other (Raffel et al. 2020, section 3.2.1).
 
 B batch, T inputs, U targets, D d_model, V vocabulary.
 """
@@ -18,16 +18,16 @@ from retable.objectives.text_to_text import TextToText
 
 
 class PrefixLM(TextToText):
-    """A text-to-text objective for a left-to-right model that takes a prefix; it predicts only targets.
+    """A text-to-text objective for a left-to-right model with attention to a whole prefix; it predicts only targets.
 
-    Between the inputs and the targets is the start token of a decoder, which predicts the first target.
+    The decoder's start token is placed between the inputs and the targets. The first target is predicted from it.
     """
 
     model: LeftToRight  # type: ignore[assignment]  # one stack that reads and writes
 
     @staticmethod
     def check(model: Model) -> None:
-        """Raise UsageError unless a model takes a prefix."""
+        """Raise UsageError unless a model can attend to a whole prefix."""
         if not isinstance(model, LeftToRight):
             other = "text_to_text" if isinstance(model, EncoderDecoder) else "masked_lm"
             raise UsageError(
@@ -42,7 +42,7 @@ class PrefixLM(TextToText):
 
     def decoded(self, batch: PairBatch) -> Tensor:
         U = batch.target_ids.shape[1]
-        places = batch.source_lengths[:, None] + torch.arange(U, device=batch.labels.device)  # of the targets
+        places = batch.source_lengths[:, None] + torch.arange(U, device=batch.labels.device)  # of the targets in `text`
         text = F.pad(batch.source_ids, (0, U)).scatter(1, places, batch.target_ids)
         hidden, _ = self.model(text, prefix=batch.source_lengths)
         return hidden.gather(1, places[:, :, None].expand(-1, -1, hidden.shape[2]))

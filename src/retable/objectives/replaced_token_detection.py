@@ -1,8 +1,9 @@
 """Replaced-token detection, ELECTRA's objective (Clark, Luong, Le and Manning 2020, section 3).
 
 arXiv 2003.10555. A generator, a small masked language model, fills every masked place with a probable word. The
-discriminator predicts for each token of the text whether it is the original. The loss is the generator's, by maximum
-likelihood, plus λ times the discriminator's (section 3.1). Only the discriminator is kept.
+discriminator predicts for each token of the text whether it is the original. The generator is trained by maximum
+likelihood. The total loss is its loss plus λ times the discriminator's loss (section 3.1). After training, only the
+discriminator is kept.
 
 B batch, T time, P masked places, D d_model of the discriminator.
 
@@ -28,7 +29,8 @@ from retable.objectives.masked_lm import MaskedLMHead, encode, require_encoder
 class ReplacedTokenDetection(Objective):
     """A discriminator `model`, trained with a generator that `generator(vocab_size=…)` creates.
 
-    Both are encoders that share token and position embeddings (section 3.2), which must have one width. `weight` is λ.
+    The two encoders share token and position embeddings (section 3.2), so their embeddings need the same width.
+    `weight` is λ.
     """
 
     model: MarkedEncoder
@@ -97,5 +99,5 @@ class ReplacedTokenDetection(Objective):
         return loss, metrics, None
 
     def judge(self, hidden: Tensor) -> Tensor:
-        """Return the logits (B, T) that tokens were replaced, for the discriminator's states (B, T, D)."""
+        """Map the discriminator's states (B, T, D) to logits (B, T) that the token was replaced."""
         return self.head(fused.gelu(self.dense(hidden)))[:, :, 0]

@@ -10,9 +10,10 @@ from retable.models.base import BothDirections, Encoder, EncoderDecoder, LeftToR
 
 
 def states_of(model: Model, input_ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-    """Return the states (B, T, D), or one vector per sequence (B, D), of ids (B, T) padded after `lengths`.
+    """Return a model's hidden states for ids (B, T) that are padded after `lengths`.
 
-    `segments` (B, T) are used only by a MarkedEncoder.
+    The shape is (B, T, D), or (B, D) for a model with one vector per sequence. Only a MarkedEncoder uses `segments` (B,
+    T).
     """
     if isinstance(model, LeftToRight):
         hidden: Tensor = model(input_ids)[0]
@@ -23,7 +24,7 @@ def states_of(model: Model, input_ids: Tensor, lengths: Tensor, segments: Tensor
 
 
 def require_token_states(model: type[Model], use: str) -> None:
-    """Raise UsageError unless models of this class have a state for each token.
+    """Raise UsageError unless models of this class compute a hidden state for each token.
 
     use: completes "has no state for each token to …" in the message.
     """
@@ -37,7 +38,7 @@ def require_token_states(model: type[Model], use: str) -> None:
 
 
 def require_states(model: type[Model], use: str) -> None:
-    """Raise UsageError unless models of this class give states of a sequence.
+    """Raise UsageError unless models of this class compute hidden states of a sequence.
 
     use: completes "has no state to …" in the message.
     """
@@ -48,5 +49,6 @@ def require_states(model: type[Model], use: str) -> None:
         )
     if issubclass(model, BothDirections):
         raise UsageError(
-            f"{model.__name__} gives features to a task's model; take recipe=encoders/bilstm_elmo with init= its cell"
+            f"{model.__name__} gives features to a task's model; take recipe=encoders/bilstm_elmo with init=FOLDER of "
+            "the trained cell"
         )

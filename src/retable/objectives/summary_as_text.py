@@ -1,4 +1,4 @@
-"""Summaries as text: an encoder reads a document, a decoder writes its summary, or a rule selects sentences.
+"""Summaries as text: an encoder-decoder writes a document's summary, or a rule selects some of its sentences.
 
 Raffel et al. 2020, section 2.4.
 
@@ -18,7 +18,7 @@ from retable.objectives.base import Objective
 
 
 class SummaryAsText(AnswerAsText):
-    """A text-to-text objective whose targets are summaries with an end mark, in at most `longest` tokens."""
+    """A text-to-text objective whose targets are summaries with an end mark; it writes at most `longest` tokens."""
 
     def __init__(
         self, model: EncoderDecoder, vocab_size: int, tie: bool, read: Callable[[list[int]], str], longest: int
@@ -27,7 +27,7 @@ class SummaryAsText(AnswerAsText):
         self.longest = longest
 
     def predict(self, batch: PairBatch) -> list[str]:
-        """Return the summary written for each row, with the most probable token at each step."""
+        """Write a summary for each row, with the most probable token at each step."""
         return [
             self.read(ids) for ids in self.most_likely(batch.source_ids, batch.source_lengths, self.longest).tolist()
         ]
@@ -48,7 +48,7 @@ class SummaryByRule(Objective):
 
 
 def require_summariser(model: type[Model]) -> None:
-    """Raise UsageError unless models of this class give summaries."""
+    """Raise UsageError unless models of this class can write or select summaries."""
     if not issubclass(model, EncoderDecoder | SentenceRule):
         raise UsageError(
             f"{model.__name__} has one stack, which cannot read a document and write its summary; take an "

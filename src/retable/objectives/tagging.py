@@ -1,6 +1,6 @@
-"""The tagging objective: a tag for each word, by a softmax per word or by a CRF over the sentence.
+"""The tagging objective: predict a tag for each word, with a softmax per word or a CRF over the sentence.
 
-Lample et al. 2016, section 2.2. A word of several tokens is represented by the token that the batch names, see
+Lample et al. 2016, section 2.2. A word of several tokens is represented by one of them, which the batch lists; see
 tasks/tagged.py.
 
 B batch, T time, W words, N words of the batch, D d_model, K tags.
@@ -23,10 +23,10 @@ from retable.objectives.states import require_token_states, states_of
 
 
 class Tagging(Objective):
-    """A model with a state per token, a linear layer over `tags`, and with `crf` a CRF on top.
+    """A model with a state per token and a linear layer over `tags`; with `crf`, a CRF on top of the layer.
 
-    scheme: IOB1, IOB2 or IOBES; the CRF gives malformed sequences probability 0. The training data must be written in
-        the scheme; metrics/spans.py converts it.
+    scheme: IOB1, IOB2 or IOBES; the CRF gives malformed sequences probability 0. The training data must already use the
+        scheme; metrics/spans.py converts data from one scheme to another.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Tagging(Objective):
         return loss, {"loss": loss.detach()}, None
 
     def predict(self, batch: TaggedBatch) -> Tensor:
-        """Return the best tags (B, W), 0 after a row's last word: of each word, or with a CRF of the sentence."""
+        """Return the best tag of each word, or with a CRF the best sequence of tags: (B, W), 0 after a row's end."""
         inside, logits = self._logits(batch)
         if self.crf is None:
             return _spread(logits.argmax(dim=1), inside)
@@ -73,7 +73,7 @@ class Tagging(Objective):
 
 
 def _spread(values: Tensor, inside: Tensor) -> Tensor:
-    """Spread the words' values (N, …) to (B, W, …), 0 where `inside` (B, W) is False."""
+    """Arrange the values of all words (N, …) as (B, W, …), with 0 where `inside` (B, W) is False."""
     spread = values.new_zeros(*inside.shape, *values.shape[1:])
     spread[inside] = values
     return spread

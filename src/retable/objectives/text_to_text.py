@@ -68,13 +68,13 @@ class TextToText(Writing):
         return self.decoded(batch)[real] * self.scale, batch.labels[real]
 
     def decoded(self, batch: PairBatch) -> Tensor:
-        """Return each target's hidden state (B, U, D), from the inputs and the targets before it."""
+        """Return the hidden states (B, U, D) that predict each target from the inputs and the targets before it."""
         return self.model(batch.source_ids, batch.source_lengths, batch.target_ids)
 
     def most_likely(self, source_ids: Tensor, source_lengths: Tensor, length: int) -> Tensor:
-        """Write `length` tokens, (B, length), for inputs (B, T), with the most probable token at each step.
+        """Write `length` tokens for each input, (B, length), with the most probable token at each step.
 
-        `source_ids` are padded after `source_lengths` (B,).
+        `source_ids` (B, T) are the inputs, padded after `source_lengths` (B,).
         """
         state, ids = self.model.encode(source_ids, source_lengths), torch.full_like(source_lengths, self.start_id)
         written = []

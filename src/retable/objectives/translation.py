@@ -19,8 +19,8 @@ from retable.objectives.base import Writing, tie_softmax
 class Translation(Writing):
     """An encoder-decoder with a softmax over the vocabulary, and the cross-entropy at the targets' tokens.
 
-    `label_smoothing` ε gives each token of the vocabulary ε/V of the label's probability (Szegedy et al. 2016, section
-    7; Vaswani et al. 2017, section 5.4). `tie` shares the softmax's weights with the embedding.
+    `label_smoothing` ε moves a share ε of the label's probability evenly to all V tokens of the vocabulary (Szegedy et
+    al. 2016, section 7; Vaswani et al. 2017, section 5.4). `tie` shares the softmax's weights with the embedding.
     """
 
     def __init__(self, model: EncoderDecoder, vocab_size: int, label_smoothing: float, tie: bool, bias: bool):
@@ -37,7 +37,7 @@ class Translation(Writing):
             tie_softmax(self.head, model)
 
     def loss(self, batch: PairBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the smoothed loss of a batch, and as a metric its nats per token without smoothing."""
+        """Compute the smoothed loss of a batch; the metric `loss` is the nats per token without smoothing."""
         hidden = self.model(batch.source_ids, batch.source_lengths, batch.target_ids)
         real = torch.arange(hidden.shape[1], device=hidden.device) < batch.target_lengths[:, None]
         hidden, labels = hidden[real], batch.labels[real]
@@ -61,11 +61,12 @@ def require_writer(model: type[Model]) -> None:
 
 
 def lead(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
-    """Compute the mean over tokens of the label's logit minus the mean logit, an fp32 scalar.
+    """Compute the difference between the label's logit and the mean logit, averaged over tokens: an fp32 scalar.
 
-    hidden (N, D), weight (V, D), bias (V,), labels (N,). With q = (1 − ε) [y] + ε/V the smoothed cross-entropy,
-    −Σ q log p, is −log p_y + ε (z_y − z̄), since the normaliser is the same for all logits. z̄ is a product with the
-    mean of the weights, so that smoothing needs no second pass over N·V logits.
+    hidden (N, D), weight (V, D), bias (V,), labels (N,). A smoothed label y is the distribution q = (1 − ε) [y] + ε/V.
+    Its cross-entropy, −Σ q log p, is −log p_y + ε (z_y − z̄) with logits z, since the normaliser is the same for all
+    logits. The mean logit z̄ is a product with the mean of the weights, so smoothing needs no second pass over N·V
+    logits.
     """
     with torch.autocast(hidden.device.type, enabled=False):
         direction = F.embedding(labels, weight) - weight.mean(dim=0)  # (N, D)

@@ -21,9 +21,9 @@ class WeightedLeastSquares(VectorLearning):
     """The loss f(X_ij)·(w_i·w̃_j + b_i + b̃_j − log X_ij)², with f(x) = min(1, (x / x_max)^power) (equation 9).
 
     Args:
-        model: a `GloVe`, with w and b; this objective has w̃ and b̃.
+        model: a `GloVe`, which contains w and b; this objective contains w̃ and b̃.
         counts: occurrences of each word (V,).
-    Raises: UsageError: the model is of another kind.
+    Raises: UsageError: the model is not a CooccurrenceModel.
     """
 
     model: CooccurrenceModel
@@ -46,7 +46,7 @@ class WeightedLeastSquares(VectorLearning):
         """Compute the loss of a batch, summed over its cells; the metric `loss` is its mean per cell."""
         words, contexts, values = batch
         bias = self.model.word_bias(words) + self.context_bias(contexts)  # (n, 1)
-        # Products element by element are not affected by autocast, whose precision is too low for the fit.
+        # Autocast does not change element-wise products. It would compute a matrix product too imprecisely for the fit.
         scores = (self.model.word(words) * self.context(contexts)).sum(-1) + bias.squeeze(-1)
         weights = (values / self.x_max).clamp(max=1) ** self.power
         loss = (weights * (scores - values.log()) ** 2).sum()
@@ -54,5 +54,5 @@ class WeightedLeastSquares(VectorLearning):
 
     @torch.no_grad()
     def vectors(self) -> Tensor:
-        """Return w + w̃ (V, D), the result of the paper's section 4.2."""
+        """Return w + w̃ (V, D), the vectors that the paper evaluates (section 4.2)."""
         return self.model.word.weight + self.context.weight

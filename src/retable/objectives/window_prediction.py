@@ -1,4 +1,4 @@
-"""The common part of objectives that predict words of windows: negative sampling and two softmaxes.
+"""The base class of objectives that predict words from windows: negative sampling and two softmaxes.
 
 R rows, C predictors per row, J targets per row, D d_model.
 """
@@ -15,7 +15,7 @@ from retable.objectives.base import VectorLearning
 
 
 class WindowPrediction(VectorLearning):
-    """A model of word vectors, with `output`, the vectors that score its predictions.
+    """A word-vector model with a second table, `output`, whose vectors score the predictions.
 
     Raises: UsageError: the model is not a WindowModel (`SkipGram`, `CBOW` or `FastText`).
     """
@@ -31,7 +31,8 @@ class WindowPrediction(VectorLearning):
             )
         self.model = model
         self.output = nn.Embedding(n_outputs, model.d_model)
-        # As in word2vec.c: with 0 all outcomes are equally probable, and the model's vectors break the symmetry.
+        # Output vectors start at 0, as in word2vec.c: all words are equally probable at first. The model's own vectors
+        # start at random values, which break the symmetry.
         nn.init.zeros_(self.output.weight)
 
     def nats(self, hidden: Tensor, targets: Tensor, pairs: Tensor, step: int) -> Tensor:
@@ -41,8 +42,8 @@ class WindowPrediction(VectorLearning):
     def loss(self, batch: WindowSlice, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
         """Compute the loss of a batch, summed over its pairs; the metric `loss` is its mean in nats per pair.
 
-        Because of the sum, the learning rate is per pair, as in word2vec, for any batch size. Where gradients are
-        averaged over processes, multiply the rate by their number.
+        The loss is a sum, so the learning rate applies per pair at any batch size, as in word2vec. If gradients are
+        averaged over processes, multiply the rate by the number of processes.
 
         Raises: UsageError: the loss is not finite.
         """
@@ -53,7 +54,7 @@ class WindowPrediction(VectorLearning):
         if not loss.isfinite():
             raise UsageError(
                 f"the word vectors diverged at step {step}: the update for the pairs of one batch is too large; "
-                "lower batches.batch_tokens or optimizer.lr, or have batches.subsample drop more"
+                "lower batches.batch_tokens or optimizer.lr, or drop more words by a smaller batches.subsample above 0"
             )
         return loss, {"loss": loss.detach() / pairs.sum().clamp(min=1)}, None
 

@@ -16,12 +16,12 @@ def train(
     vocabulary: Iterable[str] = (),
     learn_from: PositiveInt = LEARN_FROM,
 ) -> Tokenizer:
-    """Train a byte-level BPE tokenizer of `vocab_size` tokens, including the 256 bytes and one mark.
+    """Train a byte-level BPE tokenizer of `vocab_size` tokens, including the 256 bytes and END_OF_TEXT.
 
     Args:
         vocab_size: 257 or more.
         vocabulary: ignored; every text can be encoded.
-        learn_from: characters to learn from; of a longer text, random lines are used, see `to_learn_from`.
+        learn_from: number of characters to learn from; from a longer text, random lines are drawn, see `to_learn_from`.
 
     Raises: UsageError: `vocab_size` is below 257.
     """

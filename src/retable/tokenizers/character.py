@@ -12,18 +12,18 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
 def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = False) -> Tokenizer:
-    """Build a character tokenizer: the mark, the 256 bytes, then all characters of `lines` by falling frequency.
+    """Build a character tokenizer: END_OF_TEXT, the 256 bytes, then all characters of `lines` by falling frequency.
 
-    Ties are ordered by code point. The characters of `vocabulary`, the words of a closed vocabulary, are always
+    Ties are ordered by code point. `vocabulary` lists the words of a closed vocabulary. Their characters are always
     included.
 
     Args:
         lines: the training text, without line ends.
-        closed: leave out the mark and the bytes. The line end is the boundary, and characters outside the
-            vocabulary are lost.
+        closed: leave out END_OF_TEXT and the bytes. The line end is then the boundary token, and characters outside the
+            vocabulary are dropped.
 
-    Returns: a tokenizer. Unless it is closed, it represents every text exactly: characters outside its vocabulary
-        become bytes.
+    Returns: a tokenizer. Without `closed`, it represents every text exactly: characters outside its vocabulary become
+        bytes.
     """
     counts = Counter(dict.fromkeys("".join(vocabulary), 0) | {"\n": 0})
     for line in lines:
@@ -33,7 +33,7 @@ def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = F
     if closed:
         own = {character: i for i, character in enumerate(characters)}
         tokenizer = HuggingFaceTokenizer(models.BPE(own, merges=[]))
-        # the model would drop other characters too, but shift the offsets of those after them
+        # The model would drop other characters too, but the offsets of the characters after them would be wrong.
         others = "".join(f"\\x{{{ord(character):X}}}" for character in characters)
         tokenizer.normalizer = normalizers.Replace(Regex(f"[^{others}]"), "")
         tokenizer.decoder = decoders.Fuse()

@@ -14,8 +14,8 @@ PARTS = 128  # temporary files; they are summed in memory one after the other
 def frequent(lines: Iterable[Iterable[str]], min_count: int, known: Container[str] = ()) -> dict[str, int]:
     """Count the words that occur at least `min_count` times, or are in `known`.
 
-    Beyond TYPES different words, counts move to temporary files, all counts of a word to the same file. Memory then
-    holds only the result and one file. Words must not contain spaces or line ends.
+    Whenever memory contains TYPES different words, their counts are written to temporary files, all counts of a word to
+    the same file. At the end, memory holds only the result and one file. Words must not contain spaces or line ends.
 
     Args:
         lines: the words of each line.

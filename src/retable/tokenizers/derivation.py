@@ -10,9 +10,9 @@ from retable.tokenizers.unigram import UNKNOWN_PENALTY
 
 
 def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
-    """Return printable lines: merges with ranks (BPE), pieces taken (WordPiece), or pieces with scores (unigram).
+    """Return the steps as printable lines: ranked merges (BPE), longest pieces (WordPiece), or scored pieces (unigram).
 
-    The last line lists the tokens; for a mark it is the only one.
+    The last line lists the tokens. For a special token, it is the only line.
 
     Args:
         word: a word, or the name of a special token.
@@ -43,9 +43,10 @@ def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
 
 
 def merges(model: dict[str, Any], word: str) -> Iterator[tuple[int | None, list[str]]]:
-    """Yield the symbols of `word` at the start (rank None) and after each BPE merge, with its rank from 0.
+    """Yield the first symbols of `word` with rank None, then its symbols after each BPE merge with the merge's rank.
 
-    Each step merges the pair that was learnt first (Sennrich et al. 2016), and of several the leftmost.
+    Ranks count from 0. Each step merges the adjacent pair that was learnt first (Sennrich et al. 2016), at its leftmost
+    place.
 
     Args:
         model: a BPE model as in `tokenizer.json`.
@@ -68,9 +69,10 @@ def merges(model: dict[str, Any], word: str) -> Iterator[tuple[int | None, list[
 
 
 def longest_first(model: dict[str, Any], word: str) -> Iterator[tuple[str, str]]:
-    """Yield the pieces that a WordPiece model takes from `word`, each with the remaining text.
+    """Yield the pieces that a WordPiece model splits `word` into, each with the text that remains after it.
 
-    A word that is too long yields nothing. If no piece matches the rest, the iteration ends, and the word is unknown.
+    Nothing is yielded if the word is too long for the model. If no piece matches the rest of the word, the iteration
+    ends, and the word is unknown.
 
     Args:
         model: a WordPiece model as in `tokenizer.json`.

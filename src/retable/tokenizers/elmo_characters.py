@@ -1,8 +1,8 @@
 """A6: words as character ids, ELMo's input (Peters et al. 2018): 262 symbols, 50 per word.
 
-A word is its UTF-8 bytes between a begin and an end mark, padded. Ids are AllenNLP's and match the 262 embedding rows
-of the published weights. (bilm-tf numbers the 261 symbols from 0, and adds 1 in batches, where 0 means no word.) Here
-bytes are 1 to 256, and a row of zeros is masked.
+A word is encoded as its UTF-8 bytes between a begin and an end mark, padded to 50 ids. The ids are the same as in
+AllenNLP and match the 262 embedding rows of the published weights. (bilm-tf numbers the 261 symbols from 0, and adds 1
+in batches, where 0 means no word.) Here bytes have the ids 1 to 256, and a row of zeros means no word.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ SENTENCE_MARKS = {"<S>": BEGIN_OF_SENTENCE, "</S>": END_OF_SENTENCE}
 
 
 def encode_words(words: Sequence[str]) -> np.ndarray:
-    """Encode words as ids, (n, 50) int16, from the first 48 bytes of each. `<S>` and `</S>` are the sentence marks.
+    """Encode the first 48 bytes of each word as ids, (n, 50) int16. `<S>` and `</S>` become the sentence marks.
 
     Raises: UsageError: a word contains a lone surrogate.
     """
@@ -42,19 +42,19 @@ def encode_words(words: Sequence[str]) -> np.ndarray:
 
 
 def encode_sentence(words: Sequence[str]) -> np.ndarray:
-    """Encode `words` between the marks of sentence begin and end, (n + 2, 50)."""
+    """Encode a sentence of n words as ids (n + 2, 50), with the marks of its begin and end."""
     return encode_words(["<S>", *words, "</S>"])
 
 
 def mark_row(mark: int) -> np.ndarray:
-    """Return the row of a sentence mark, (50,), which is encoded like a word of one byte."""
+    """Return the ids (50,) of a sentence mark, which is encoded like a word of one byte."""
     row = np.full(LENGTH, PADDING, dtype=np.int16)
     row[:3] = BEGIN_OF_WORD, mark, END_OF_WORD
     return row
 
 
 def decode_words(ids: np.ndarray) -> list[str]:
-    """Decode rows of ids to words; masked rows are skipped.
+    """Decode rows of ids to words; rows that mean no word are skipped.
 
     Words of up to 48 bytes are restored exactly, longer ones up to the last whole character within 48 bytes.
     """

@@ -20,7 +20,7 @@ FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"), ("vocab.txt",))
 def load(lines: Iterable[str], path: str | None, vocabulary: Iterable[str] = ()) -> Tokenizer:
     """Load the tokenizer in the file or folder `path`; `lines` and `vocabulary` are ignored.
 
-    Raises: UsageError: it is missing or unusable.
+    Raises: UsageError: the tokenizer is missing or unusable.
     """
     if path is None or not Path(path).exists():
         raise UsageError(
@@ -31,9 +31,9 @@ def load(lines: Iterable[str], path: str | None, vocabulary: Iterable[str] = ())
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """Load the tokenizer of a `tokenizer.json`, or of a folder with `tokenizer_files`, without truncation and padding.
+    """Load a tokenizer from `tokenizer.json` or from a checkpoint's folder, and turn off truncation and padding.
 
-    Raises: UsageError: it is missing, damaged, or has no mark to begin a stream with.
+    Raises: UsageError: the tokenizer is missing or damaged, or has no boundary token to begin a stream with.
     """
     if not path.is_dir():
         require_file(path)
@@ -60,9 +60,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Return the first complete set of FILES in a checkpoint's folder.
+    """Return the tokenizer files in a checkpoint's folder: the first of the sets in FILES that is complete.
 
-    Raises: UsageError: the folder has no such set.
+    Raises: UsageError: none of the sets is complete.
     """
     for names in FILES:
         if all((folder / name).is_file() for name in names):

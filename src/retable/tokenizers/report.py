@@ -1,4 +1,4 @@
-"""Statistics of a tokenizer on a text: tokens per word, unknown tokens, words that stay whole."""
+"""Statistics of a tokenizer on a text: tokens per word, unknown tokens, and words that are single tokens."""
 
 import json
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ from retable.core.errors import UsageError
 from retable.core.escaping import visible
 from retable.tokenizers.tokenizer import Lost, Tokenizer
 
-BLOCK = 1 << 24  # tokens of a memory-mapped stream that are compared at a time
-NAMED = 20  # unknown words that a message lists at most
+BLOCK = 1 << 24  # tokens of a memory-mapped stream to read at a time
+NAMED = 20  # maximum number of unknown words that a message lists
 
 
 def model_of(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def model_of(tokenizer: Tokenizer) -> dict[str, Any]:
 def unknown_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
     """Return the distinct words of the texts whose tokens include the unknown token.
 
-    Returns: words in the order of first occurrence; none if the tokenizer has no unknown token.
+    Returns: words in the order of first occurrence; an empty list if the tokenizer has no unknown token.
     """
     unknown = tokenizer.unknown
     if unknown is None:
@@ -32,7 +32,7 @@ def unknown_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
     words = [word for word in dict.fromkeys(word for text in texts for word in text.split()) if word != mark]
     try:
         codes = tokenizer.encode_batch([in_text(tokenizer, word) for word in words])
-    except UsageError:  # a reserved word; encoding the whole text reports it
+    except UsageError:  # a text contains a reserved word, which encoding the whole text will report
         return []
     return [word for word, ids in zip(words, codes, strict=True) if unknown in ids]
 
@@ -54,7 +54,7 @@ def count_unknown(tokenizer: Tokenizer, tokens: np.ndarray) -> int:
     """Count the unknown tokens in `tokens`, a stream of any length.
 
     Args:
-        tokens: ids, (N,), also memory-mapped.
+        tokens: ids (N,), in memory or memory-mapped.
     """
     unknown = tokenizer.unknown
     if unknown is None:
@@ -65,13 +65,14 @@ def count_unknown(tokenizer: Tokenizer, tokens: np.ndarray) -> int:
 def rates(tokens: float, words: float, bytes: float, unknown: float, lost: Lost) -> dict[str, float]:
     """Return fertility, compression and three shares of a text.
 
-    Fertility is tokens per word, with a line end as a word; compression is bytes per token. The share `unknown` counts
-    tokens for text that the vocabulary lacks, `unk_in_text` counts tokens for `<unk>` in the text itself, and `lost` is
-    the share of bytes that the tokens do not determine. The argument `unknown` counts both kinds of tokens.
+    Fertility is tokens per word, where a line end counts as a word; compression is bytes per token. `unknown` is the
+    share of unknown tokens, without those for a literal `<unk>` in the text, whose share is `unk_in_text`. `lost` is
+    the share of bytes that decoding does not restore.
 
     Args:
         tokens, words, bytes: sizes of the text.
-        lost: bytes and marks that the tokens do not determine.
+        unknown: number of unknown tokens, including those for a literal `<unk>`.
+        lost: the result of `Tokenizer.lost` for the text.
     """
     shares = {
         "unknown": (unknown - lost.marks) / tokens,
@@ -82,10 +83,12 @@ def rates(tokens: float, words: float, bytes: float, unknown: float, lost: Lost)
 
 
 def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> dict[str, float]:
-    """Return `rates` of a text, its `words`, its `types`, and `whole`, the share of types that are one known token.
+    """Return a text's `rates`, its numbers of words and types (different words), and the share of one-token types.
+
+    This share, `whole`, counts the types that are encoded as a single known token.
 
     Args:
-        units: the lines of each unit of the text.
+        units: the sentences or documents of the text, each a list of lines.
         documents: whether a blank line ends each unit.
     """
     unknown, tokens, words, size, unknowns = tokenizer.unknown, 0, 0, 0, 0
@@ -95,7 +98,7 @@ def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> d
     types = sorted({word for lines in units for line in lines for word in line.split()})
     codes = tokenizer.encode_batch([in_text(tokenizer, word) for word in types])
     whole = sum(len(ids) == 1 and ids != [unknown] for ids in codes)
-    share = whole / max(len(types), 1)  # 0 without types
+    share = whole / max(len(types), 1)  # 0 for an empty text
     lost = tokenizer.lost(line for lines in units for line in lines)
     return {"words": words, "types": len(types), "whole": share} | rates(tokens, words, size, unknowns, lost)
 
@@ -110,7 +113,7 @@ def in_text(tokenizer: Tokenizer, word: str) -> str:
 
 
 def longest_tokens(tokenizer: Tokenizer, n: int) -> list[str]:
-    """Return the `n` longest tokens that are not marks, as the vocabulary spells them.
+    """Return the `n` longest tokens that are not special tokens, as the vocabulary spells them.
 
     Returns: tokens from longest to shortest; ties in alphabetical order.
     """

@@ -19,11 +19,11 @@ from retable.core.errors import TextError, UsageError
 END_OF_LINE = "<eos>"
 END_OF_TEXT = "<|endoftext|>"
 UNKNOWN = "<unk>"
-LONGEST = 1000  # characters of a word or gap in training text; longer ones are cut, see `to_learn_from`
+LONGEST = 1000  # characters of a word or white space in training text; longer ones are cut, see `to_learn_from`
 LEARN_FROM = 100_000_000  # characters of text to learn pieces from; a trainer needs 1 kB of memory per different word
 _LONG = re.compile(rf"\S{{{LONGEST + 1}}}|\s{{{LONGEST + 1}}}")
 _SPACES = re.compile(r"\s+")
-WORDS = 1 << 16  # different words whose `Lost` is cached
+WORDS = 1 << 16  # maximum number of words whose `Lost` is cached
 
 
 class Ends(NamedTuple):
@@ -35,7 +35,8 @@ class Ends(NamedTuple):
 
 
 # A tokenizer uses the first entry whose boundary is in its vocabulary. A word tokenizer encodes "\n" as <eos>, and a
-# blank line as a single <eos>. A closed set of characters has no marks, and its line end is the boundary. WordPiece and SentencePiece drop line ends, so one of their marks replaces them.
+# blank line as a single <eos>. WordPiece and SentencePiece drop line ends, so one of their marks replaces them. A
+# closed set of characters has no marks, so the line end is its boundary.
 ENDS = (
     Ends(END_OF_TEXT, "\n", ""),
     Ends(END_OF_LINE, "\n", "\n"),
@@ -55,17 +56,17 @@ class Token(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Counts of text that the tokens do not determine."""
+    """How much of a text is lost when it is encoded and decoded again."""
 
-    bytes: int  # bytes that the tokens do not determine
-    marks: int  # unknown tokens that stand for a literal <unk> in the text
+    bytes: int  # bytes that decoding does not restore
+    marks: int  # unknown tokens that represent a literal <unk> in the text
 
 
 class Tokenizer:
     """A trained tokenizer, or any `tokenizer.json` of the Hugging Face format.
 
-    A special token's name in a text is encoded as ordinary text. If the model cannot do this, as a word tokenizer with
-    `<eos>`, the text is refused with an error.
+    A special token's name in a text is encoded as ordinary text. If the model cannot do this, the text is refused with
+    an error. For example, a word tokenizer refuses texts that contain `<eos>`.
     """
 
     def __init__(self, tokenizer: HuggingFaceTokenizer):
@@ -122,9 +123,9 @@ class Tokenizer:
 
     @property
     def boundary(self) -> int:
-        """Return the id before the first token of a stream.
+        """Return the id of the boundary token, which is placed before the first token of a stream.
 
-        Raises: UsageError: the tokenizer has none.
+        Raises: UsageError: the tokenizer has no boundary token.
         """
         return int(self._tokenizer.token_to_id(self._ends.boundary))
 
@@ -140,11 +141,11 @@ class Tokenizer:
         """Encode a text, without the marks that a model's template adds.
 
         Args:
-            special: encode names of special tokens in the text as these tokens.
+            special: whether to encode the names of special tokens in the text as the tokens themselves.
 
         Raises:
-            UsageError: the text has a lone surrogate, half a character without UTF-8.
-            TextError: it contains a special token's name that cannot be encoded as text.
+            UsageError: the text contains a lone surrogate, half a character that has no UTF-8 encoding.
+            TextError: the text contains a special token's name that cannot be encoded as text.
         """
         return self._ids([text], special)[0]
 
@@ -152,7 +153,7 @@ class Tokenizer:
         """Encode each of `texts` as `encode` does, on all cores.
 
         Args:
-            special: whether names of special tokens in a text are read as special tokens.
+            special: whether to encode the names of special tokens in a text as the tokens themselves.
 
         Raises: UsageError, TextError: as in `encode`.
         """
@@ -173,9 +174,9 @@ class Tokenizer:
         return self._tokenizer.decode_batch([list(ids) for ids in batch], skip_special_tokens=False)
 
     def encode_units(self, units: Iterable[list[str]], documents: bool) -> Iterator[tuple[list[int], int, int]]:
-        """Yield for each unit, a list of lines: its ids, its words (a line end counts as one), and its bytes.
+        """Yield the ids of each unit, its number of words (a line end counts as one), and its number of bytes.
 
-        With `documents`, the blank line that ends each unit is part of it.
+        A unit is a list of lines. With `documents`, it includes the blank line that ends it.
 
         Raises: UsageError, TextError: as in `encode`.
         """
@@ -198,7 +199,7 @@ class Tokenizer:
         ]
 
     def lost(self, lines: Iterable[str]) -> Lost:
-        """Count the text that tokens do not determine: unknown words, case, and unusual white space."""
+        """Count the text that decoding does not restore: unknown words, case, and unusual white space."""
         size = marks = 0
         for line in lines:
             words = line.split()
@@ -213,12 +214,12 @@ class Tokenizer:
 
     @cached_property
     def _whole(self) -> set[str]:
-        """Return a cache of words that their tokens fully determine."""
+        """Return the cache of words that decoding restores exactly."""
         return set()
 
     @cached_property
     def _of_word(self) -> Callable[[str], Lost]:
-        """Return a cached function from a word to its `Lost`: all of its bytes, or none."""
+        """Return a cached function from a word to its `Lost`; either all or none of the word's bytes are lost."""
         unknown, name = self.unknown, None if self.unknown is None else self.words[self.unknown]
 
         def measure(word: str) -> Lost:
@@ -233,9 +234,9 @@ class Tokenizer:
         return lru_cache(WORDS)(measure)
 
     def require_text(self, lines: Iterable[str], name: object) -> None:
-        """Check that no line contains a special token's name that cannot be encoded as text; `name` is the text's name.
+        """Check that no line contains a special token's name that cannot be encoded as text.
 
-        Raises: UsageError, with the line number.
+        Raises: UsageError, with the line number and the text's `name`.
         """
         names = [each.lower() for each in self._refused.values()]
         if not names:
@@ -249,8 +250,10 @@ class Tokenizer:
 
     @cached_property
     def _reader(self) -> HuggingFaceTokenizer:
-        """Return the tokenizer that encodes texts; for a unigram model it splits the names of special tokens, which are
-        pieces.
+        """Return the tokenizer that encodes texts.
+
+        The vocabulary of a unigram model contains the names of special tokens as pieces. The returned tokenizer splits
+        these names in a text after the first character, so that they are encoded as ordinary text.
         """
         if not isinstance(self._tokenizer.model, models.Unigram) or not self.special_ids:
             return self._tokenizer
@@ -266,12 +269,12 @@ class Tokenizer:
 
     @cached_property
     def _marked(self) -> HuggingFaceTokenizer:
-        """Return a tokenizer that encodes names of special tokens in a text as these tokens."""
+        """Return a tokenizer that encodes the names of special tokens in a text as the tokens themselves."""
         return HuggingFaceTokenizer.from_str(self._tokenizer.to_str())
 
     @cached_property
     def _refused(self) -> dict[int, str]:
-        """Return special tokens that the model produces from their names in a text, without the unknown token."""
+        """Return the special tokens, except the unknown token, whose names cannot be encoded as ordinary text."""
         names = [*self.special_ids]
         if isinstance(self._tokenizer.model, models.WordLevel):
             names += [END_OF_LINE, *SENTENCE]
@@ -285,8 +288,8 @@ class Tokenizer:
             if ids.count(i) > ends:
                 at = max(text.lower().find(name.lower()), 0)
                 raise TextError(
-                    f"{text[max(at - 30, 0) : at + 30].strip()!r} contains {name}, which this tokenizer reserves; remove it "
-                    f"(from the ends of lines: corpus.write.strip=[{name}] with write_corpus), or write another word",
+                    f"{text[max(at - 30, 0) : at + 30].strip()!r} contains {name}, which this tokenizer reserves; "
+                    f"remove it (from line ends with corpus.write.strip=[{name}]), or write another word",
                     text,
                     name,
                 )
@@ -302,7 +305,7 @@ class Tokenizer:
 
 
 def _lone(spaces: re.Match[str]) -> bool:
-    """Return whether this is a single space between two words."""
+    """Return whether a match of white space is a single space between two words."""
     return spaces[0] == " " and spaces.start() > 0 and spaces.end() < len(spaces.string)
 
 
@@ -312,18 +315,18 @@ def _require_characters(texts: Sequence[str]) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise UsageError(
-                f"character {error.start + 1} of the text is the lone surrogate U+{ord(text[error.start]):04X}, which is "
-                "not a character; read the text as UTF-8"
+                f"character {error.start + 1} of the text is the lone surrogate U+{ord(text[error.start]):04X}, which "
+                "is not a character; read the text as UTF-8"
             ) from None
 
 
 def to_learn_from(lines: Iterable[str], characters: int) -> Iterator[str]:
     """Yield the lines for a trainer to learn pieces from.
 
-    A text of more than `characters` characters is reduced to random lines of about that total, with a fixed seed. A
-    line with a word or gap of more than LONGEST characters is cut into parts of that length: training time grows with
-    the square of the word length (10 s for 100,000 characters). `lines` is iterated twice; an iterator is first read
-    into memory.
+    A text of more than `characters` characters is reduced to random lines of about that total length, with a fixed
+    seed. A line is cut into parts of LONGEST characters if it contains a longer word or longer white space. Otherwise
+    training would take too long: its time grows with the square of the word length (10 s for 100,000 characters).
+    `lines` is iterated twice; an iterator is first read into memory.
 
     Args:
         characters: largest number of characters to learn from.

@@ -16,7 +16,7 @@ from retable.tokenizers.tokenizer import LEARN_FROM, Tokenizer, _require_charact
 
 MARKS = ["<pad>", "</s>", "<unk>"]
 SENTINELS = [f"<extra_id_{i}>" for i in reversed(range(100))]  # T5 numbers them from the end of the vocabulary
-UNKNOWN_PENALTY = 10.0  # nats that an unknown character costs more than the worst piece, as in SentencePiece
+UNKNOWN_PENALTY = 10.0  # nats by which an unknown character scores below the worst piece, as in SentencePiece
 
 
 def train(
@@ -30,8 +30,8 @@ def train(
 
     Args:
         vocab_size: tokens in total; fewer if the text does not have enough pieces.
-        vocabulary: ignored; words are composed of their characters.
-        learn_from: characters to learn from; of a longer text, random lines are used, see `to_learn_from`.
+        vocabulary: ignored, because new words are split into pieces or characters.
+        learn_from: number of characters to learn from; from a longer text, random lines are drawn, see `to_learn_from`.
 
     Raises: UsageError: `vocab_size` leaves no room for pieces.
     """
@@ -65,8 +65,8 @@ def _t5(model: models.Unigram) -> HuggingFaceTokenizer:
 def _with_room(lines: Iterable[str], n_pieces: int) -> Iterator[str]:
     """Yield the lines; after the last, check that `n_pieces` exceeds the number of different characters.
 
-    The library keeps one piece per character. With a smaller number it returns more pieces, or does not terminate. It
-    reads all lines before it starts.
+    The library keeps one piece per character. With a smaller `n_pieces` it returns more pieces, or does not terminate.
+    The check is in time, because the library reads all lines before it starts to train.
     """
     characters, other = set[str](), _t5(models.Unigram())  # a second tokenizer, as training locks the first
     for line in lines:
@@ -82,10 +82,11 @@ def _with_room(lines: Iterable[str], n_pieces: int) -> Iterator[str]:
 
 
 def canonical(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Remove the dependence of the trainer's result on the order of its hash tables, which differs in each run.
+    """Make the trainer's result independent of the order of its hash tables, which differs between runs.
 
-    The order affects the last bits of sums, and the scores of characters that EM dropped: the trainer gives these the
-    lowest score plus 0.0001 for each. Here all of them get the lowest score, and scores are rounded to 4 digits.
+    The order affects the last bits of sums, and the scores of characters that EM dropped: the trainer gives them the
+    lowest score plus different multiples of 0.0001. Here all of them get the lowest score, and scores are rounded to 4
+    digits.
     """
     lowest = min((score for _, score in pieces), default=0.0)
     band = lowest + 0.0001 * sum(len(piece) == 1 for piece, _ in pieces)
@@ -95,7 +96,7 @@ def canonical(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
 
 
 class Sampler:
-    """A sampler of segmentations of a text with probability ∝ exp(alpha · log p) (Kudo 2018, section 3.2).
+    """A sampler of a text's segmentations, each with probability ∝ exp(alpha · log p) (Kudo 2018, section 3.2).
 
     It uses forward filtering over all segmentations of each word, then backward sampling. `alpha` = 0 samples
     uniformly; a large `alpha` approaches `encode`. (The library's own `alpha` uses a generator that cannot be seeded.)
@@ -119,12 +120,12 @@ class Sampler:
         self._lattice = lru_cache(1 << 16)(self._filter)
 
     def sample(self, text: str, generator: np.random.Generator) -> list[int]:
-        """Sample the ids of one segmentation of `text`; names of special tokens are text, as in `encode`.
+        """Sample the ids of one segmentation of `text`; names of special tokens are ordinary text, as in `encode`.
 
         Args:
-            generator: source of random numbers, one per piece.
+            generator: random generator, from which one number is drawn per piece.
 
-        Raises: UsageError: the text has a lone surrogate, half a character without UTF-8.
+        Raises: UsageError: the text contains a lone surrogate, half a character that has no UTF-8 encoding.
         """
         _require_characters([text])
         normalizer, pre_tokenizer = self._reader.normalizer, self._reader.pre_tokenizer
@@ -141,7 +142,7 @@ class Sampler:
         return [i for unknown, run in runs for i in ([self.unknown] if unknown else run)]
 
     def _filter(self, word: str) -> list[tuple[list[tuple[int, int]], np.ndarray]]:
-        """Return for each place in `word` the pieces that may end there, as (id, start), with cumulative shares."""
+        """Return for each place in `word` the pieces (id, start) that can end there, with their cumulative weights."""
         totals, lattice = [0.0], [([(0, 0)], np.ones(1))]
         for end in range(1, len(word) + 1):
             arcs, weights = [], []

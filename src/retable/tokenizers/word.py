@@ -9,7 +9,8 @@ from retable.core.settings import PositiveInt
 from retable.tokenizers.counts import frequent
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 
-# Split off as separate words: n't and 's as in the Penn Treebank, and each sign except < and >, as in <unk>.
+# Parts that are split off as separate words: n't, 's and the like, as in the Penn Treebank, and each punctuation mark
+# except < and >, so that <unk> remains one word.
 APART = r"n't\b|'(?:s|m|d|re|ve|ll)\b|[^\w<>]"
 
 
@@ -20,14 +21,14 @@ def train(
     marks: Sequence[str] = (),
     english: bool = False,
 ) -> Tokenizer:
-    """Build a word tokenizer, with words by falling frequency, and ties in alphabetical order.
+    """Build a word tokenizer, with words sorted by falling frequency, and ties in alphabetical order.
 
     Args:
-        min_count: occurrences that a word needs; other words become `<unk>`.
-        vocabulary: words of a closed vocabulary; they get an id even if the text lacks them.
-        marks: special tokens (BERT's, or T5's sentinels). They follow all words, so that they do not change word ids.
-        english: for text that is not tokenized: lower-case it and split off the signs of APART, so that partly
-            tokenized texts have the same words.
+        min_count: number of occurrences that a word needs; rarer words become `<unk>`.
+        vocabulary: words of a closed vocabulary; they get an id even if they do not occur in the text.
+        marks: special tokens (BERT's, or T5's sentinels). Their ids follow all word ids, and do not change them.
+        english: lower-case the text and split off the parts that APART matches. Use it for English text that is not
+            tokenized, or only in part.
     """
     folded, splitter = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
     if english:
@@ -46,7 +47,7 @@ def train(
 
 
 def of_words(words: Sequence[str]) -> Tokenizer:
-    """Build a tokenizer with these words in this order, which must include `<unk>` and `<eos>`."""
+    """Build a tokenizer whose ids are the places in `words`, which must include `<unk>` and `<eos>`."""
     return Tokenizer(_tokenizer(words))
 
 

@@ -1,6 +1,6 @@
-"""A4: WordPiece as BERT's (Devlin et al. 2019): every piece of a word except the first begins with `##`.
+"""A4: WordPiece as in BERT (Devlin et al. 2019): every piece of a word except the first begins with `##`.
 
-Pieces are learnt by byte-pair merges of characters, as in Hugging Face's trainer; encoding takes the longest piece
+Pieces are learnt by byte-pair merges of characters, as in Hugging Face's trainer. Encoding chooses the longest piece
 first. Unlike BERT's `tokenizer.json`, decoding does not join words ("do n't" → "don't"), since the result would be
 encoded differently.
 """
@@ -31,9 +31,9 @@ def train(
 
     Args:
         lowercase: lower-case the text and strip accents, as BERT's uncased models do.
-        alphabet: number of characters to keep, the most frequent ones; words with others become `[UNK]`.
-        vocabulary: ignored; words are composed of their characters.
-        learn_from: characters to learn from; of a longer text, random lines are used, see `to_learn_from`.
+        alphabet: how many of the most frequent characters to keep; words with other characters become `[UNK]`.
+        vocabulary: ignored, because new words are split into pieces or characters.
+        learn_from: number of characters to learn from; from a longer text, random lines are drawn, see `to_learn_from`.
         lines: iterated several times; an iterator is first read into memory.
 
     Raises: UsageError: `vocab_size` leaves no room for the characters.
@@ -49,7 +49,7 @@ def train(
             f"{PREFIX}, and {len(MARKS)} marks; write {needed} or more, or a smaller tokenizer.alphabet"
         )
     # By default the trainer numbers ## characters in the order of a hash table, which differs in each run, and uses
-    # these numbers to break ties between merges. Special tokens keep the order of this list.
+    # these numbers to break ties between merges. Passed as special tokens, they are numbered in the order of this list.
     initial = [*MARKS, *characters, *(PREFIX + character for character in characters)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
@@ -77,9 +77,9 @@ def train(
 
 
 def _characters(lines: Iterable[str], normalizer: normalizers.Normalizer, limit: int) -> list[str]:
-    """Return the most frequent characters of the normalised text, by code point.
+    """Return the most frequent characters of the normalised text, sorted by code point.
 
-    BERT's normaliser works on each character separately.
+    Each different character is normalised only once, since BERT's normaliser works on each character separately.
     """
     raw: Counter[str] = Counter()
     for line in lines:

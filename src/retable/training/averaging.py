@@ -11,17 +11,17 @@ from retable.core.settings import NonNegativeInt
 
 
 def non_monotone(losses: Sequence[float], patience: NonNegativeInt) -> bool:
-    """Check whether averaging begins: no improvement over the best loss before the last `patience` ones.
+    """Check whether averaging begins: the last loss is above the best loss of more than `patience` validations ago.
 
-    This follows the code of Merity, Keskar and Socher (2018); their algorithm 1 compares with the best of the last
-    `patience` losses instead.
+    This follows the code of Merity, Keskar and Socher (2018). Their algorithm 1 instead compares the last loss with the
+    best of the last `patience` losses.
     """
     before = losses[:-1]
     return len(before) > patience and losses[-1] > min(before[: len(before) - patience])
 
 
 class Average:
-    """The running mean of a module's weights since its construction, one sample per step, in fp32."""
+    """The running mean of a module's weights after each step, in fp32. It begins when this object is created."""
 
     def __init__(self, module: nn.Module):
         self._module = module
@@ -36,11 +36,11 @@ class Average:
                 self.tensors[name].lerp_(parameter.float(), 1 / self.steps)
 
     def whole(self) -> dict[str, Tensor]:
-        """Return the mean, for a checkpoint. If processes have shares of the weights, all must call it."""
+        """Return the mean, for a checkpoint. If weights are sharded over processes, all processes must call this."""
         return {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in self.tensors.items()}
 
     def take(self, steps: int, whole: Mapping[str, Tensor]) -> None:
-        """Restore the mean of a checkpoint, over `steps` steps."""
+        """Restore the mean `whole` over `steps` steps from a checkpoint."""
         self.steps = steps
         for name, own in self.tensors.items():
             mean = whole[name].to(own.device)
@@ -48,7 +48,7 @@ class Average:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Give the module the averaged weights inside the block."""
+        """Use the averaged weights in the module inside a `with` block."""
         own = {name: p.detach().clone() for name, p in self._module.named_parameters()}
         self.apply()
         try:
@@ -57,7 +57,7 @@ class Average:
             self._set(own)
 
     def apply(self) -> None:
-        """Give the module the averaged weights permanently."""
+        """Replace the module's weights by the averaged weights permanently."""
         if self.steps:
             self._set(self.tensors)
 

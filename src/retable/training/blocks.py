@@ -16,13 +16,13 @@ from retable.models.base import blocks_of
 
 Module = TypeVar("Module", bound=nn.Module)
 
-METHODS = ("loss", "log_prob", "next_log_prob", "remember")  # methods through which objectives and blocks are used
+METHODS = ("loss", "log_prob", "next_log_prob", "remember")  # methods that use the weights, besides `forward`
 
 
 def recompute_blocks(model: nn.Module) -> None:
     """Make each block store only its input, and recompute the rest in the backward pass (Chen et al. 2016).
 
-    The memory of activations falls to that of one block; a step takes about a third longer.
+    All activations then take about as much memory as those of one block, and a step takes about a third longer.
 
     Raises: UsageError: the model has no blocks.
     """
@@ -33,9 +33,9 @@ def recompute_blocks(model: nn.Module) -> None:
 
 
 def shard(objective: nn.Module, mesh: Any) -> None:
-    """Leave each process of `mesh` a share of every weight (FSDP2; Zhao et al. 2023).
+    """Shard every weight over the processes of `mesh` (FSDP2; Zhao et al. 2023).
 
-    The weights of a block are gathered while it is computed.
+    The whole weights of a block are gathered only while the block is computed.
     """
     for module in [*blocks_of(objective), objective]:
         fully_shard(module, mesh=mesh)
@@ -45,7 +45,7 @@ def shard(objective: nn.Module, mesh: Any) -> None:
 
 
 def replica(module: Module) -> Module:
-    """Return a copy with separate weights, compiled where the module is; `deepcopy` loses compilation."""
+    """Return a copy with separate weights, and compile it where the module is compiled, as `deepcopy` does not."""
     copied = copy.deepcopy(module)
     for own, other in zip(module.modules(), copied.modules(), strict=True):
         if own._compiled_call_impl is not None:
@@ -56,7 +56,7 @@ def replica(module: Module) -> Module:
 def gather(shared: nn.Module, whole: nn.Module) -> None:
     """Copy the weights of the sharded module `shared` into `whole`, an unsharded copy.
 
-    All processes must call it, while the shares are on devices that can communicate: NCCL needs them on GPUs.
+    All processes must call this function while the shards are on devices that can communicate: NCCL needs GPUs.
     """
     for own, share in zip(whole.state_dict().values(), shared.state_dict().values(), strict=True):
         own.copy_(share.full_tensor() if isinstance(share, DTensor) else share)
@@ -73,9 +73,9 @@ class FullySharded(ModelParallelStrategy):
         super().setup_environment()
 
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Load a checkpoint; of plain SGD only the groups' settings.
+        """Load a checkpoint; for plain SGD, load only the settings of its parameter groups.
 
-        Plain SGD has no state per weight. Lightning 2.6 reads the first such state, and fails without one.
+        Plain SGD has no state per weight. Lightning 2.6 reads the first weight's state, and fails if it is missing.
         """
         optimizers = self.optimizers
         self.optimizers = [each for each in optimizers if not _is_plain_sgd(each)]

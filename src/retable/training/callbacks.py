@@ -15,7 +15,7 @@ from retable.training.observers import PointLogger
 
 
 class Minutes(L.Callback):
-    """Prints step, mean loss since the last line, and time left, when the last line is a minute old.
+    """Prints the step, the mean loss since the last line, and the time left, if no line was printed for a minute.
 
     Each validation also prints a line, see `Progress`, and restarts the minute. So a training that validates more than
     once per minute prints only the lines of its validations.
@@ -42,7 +42,7 @@ class Minutes(L.Callback):
         self._summed += 1
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        # At the start of a batch, after the validation of the previous step if it had one.
+        # This runs at the start of a batch because the validation of the previous step, if any, has printed by then.
         now, done, total = time.monotonic(), trainer.global_step, trainer.max_steps
         if now < self._printed + self._every or done == self._first:
             return
@@ -80,13 +80,13 @@ class Rates(L.Callback):
 
 
 class ValidationLoss(L.Callback):
-    """Logs the mean loss of a task's validation examples as `validation/loss`; the task's Measure only counts
-    predictions.
+    """Logs the mean loss of a task's validation examples as `validation/loss`.
 
-    The loss goes to the loggers only: it is not in the curve and does not affect the choice of the best validation.
+    It is needed because the task's Measure only evaluates predictions. The loss is sent to the loggers only: it is not
+    in the curve and does not affect the choice of the best validation.
 
-    trainable: called with the Measure and a batch; returns the places and batch of the examples that have a loss, or
-        None.
+    trainable: called with the Measure and a batch; returns the places of the examples for which a loss can be computed,
+        and a batch of them, or None.
     """
 
     def __init__(self, trainable: Callable[[Any, Any], tuple[np.ndarray, Any] | None]):

@@ -1,6 +1,6 @@
 """Checkpoints of a training: the last one, the one before it, and the best weights so far.
 
-A checkpoint ends with its sha256: it is a zip archive, as torch writes it, and the digest is the archive's comment.
+A checkpoint is a zip archive, as torch writes it, and ends with its sha256 digest as the archive's comment.
 """
 
 import hashlib
@@ -18,13 +18,14 @@ _LENGTH = 64  # characters of a sha256 in hexadecimal
 
 
 def keep(written: Path, last: Path) -> None:
-    """Append the digest to the file `written` and make it `last`; the former `last` becomes the one before.
+    """Append the digest to the file `written` and rename it to `last`; the former `last` becomes `before(last)`.
 
-    After a kill in between only the one before exists; training that resumes from it ends with the same bytes.
+    If the process is killed between the two renames, only `before(last)` exists. A training that resumes from this
+    older checkpoint ends with the same weights, byte for byte.
     """
     with written.open("r+b") as file:
         file.seek(-2, os.SEEK_END)
-        file.write(_LENGTH.to_bytes(2, "little"))  # length of the archive's comment, before 0
+        file.write(_LENGTH.to_bytes(2, "little"))  # length of the archive's comment, which was 0
     with written.open("ab") as file:
         file.write(_digest(np.memmap(written, np.uint8, "r")))
     if last.exists():
@@ -33,9 +34,9 @@ def keep(written: Path, last: Path) -> None:
 
 
 def latest(last: Path) -> Path | None:
-    """Return the last undamaged checkpoint, or None to start again.
+    """Return the last undamaged checkpoint, or None if training must start again.
 
-    Damaged ones are reported on stderr and removed.
+    Damaged checkpoints are reported on stderr and removed.
     """
     existing = [path for path in (last, before(last)) if path.exists()]
     whole = next(filter(_is_whole, existing), None)
@@ -61,7 +62,7 @@ def before(last: Path) -> Path:
 def keep_weights(written: Path, best: Path) -> None:
     """Make the file `written` the best weights so far, with its digest in a file next to it."""
     digest_file, digests = best.with_suffix(".sha256"), [digest(written)]
-    if digest_file.exists():  # also the old digests: a kill before the last line leaves the old weights
+    if digest_file.exists():  # keep the old digests: a kill before the last line leaves the old weights
         digests += [each for each in digest_file.read_text().split() if each != digests[0]]
     begun = digest_file.with_suffix(".begun")
     begun.write_text("\n".join(digests))
@@ -70,7 +71,7 @@ def keep_weights(written: Path, best: Path) -> None:
 
 
 def require_weights(best: Path) -> Path:
-    """Return `best` if its digest is correct. UsageError otherwise."""
+    """Return `best` if its digest is correct, otherwise raise UsageError."""
     digest_file = best.with_suffix(".sha256")
     kept = digest_file.read_bytes().split() if digest_file.exists() else []
     if not best.exists() or digest(best).encode() not in kept:

@@ -12,7 +12,8 @@ from retable.training.weights import matrix_parameters
 
 _SIDE, _PRODUCTS = 1024, 4
 
-# Peak FLOPs per second in bf16 with dense matrices, from data sheets. Longer names precede their prefixes.
+# Peak FLOPs per second in bf16 with dense matrices, from data sheets. The first name that fits is used, so a name such
+# as "H100 PCIe" is listed before "H100".
 _PEAK_FLOPS = {
     "H200 NVL": 835e12,
     "H200": 989e12,
@@ -29,9 +30,10 @@ _PEAK_FLOPS = {
 def training_cost(objective: nn.Module, batches: Batches) -> dict[str, float]:
     """Compute tokens and FLOPs per step; {} for batches that do not count their tokens.
 
-    Each weight that tokens are multiplied with costs two operations per token forward and four backward (Kaplan et al.
-    2020, section 2.1). This is too much for heads that read masked words only and for T5, whose encoder and decoder
-    share the tokens. It is too little for ELMo, whose softmax is applied in both directions.
+    Each weight that tokens are multiplied with costs two operations per token in the forward pass and four in the
+    backward pass (Kaplan et al. 2020, section 2.1). This estimate is too high for heads that read only masked words,
+    and for T5, whose encoder and decoder share the tokens. It is too low for ELMo, which applies its softmax twice,
+    once per direction.
     """
     if not isinstance(batches, CountsTokens):
         return {}
@@ -43,7 +45,7 @@ def training_cost(objective: nn.Module, batches: Batches) -> dict[str, float]:
 def flops_utilisation(flops_per_second: float, chip: str, n_chips: int) -> float | None:
     """Compute the share of the peak FLOPs of `n_chips` chips (Chowdhery et al. 2022, PaLM, section 4.1).
 
-    chip: a name that contains one of the known chips' names; None is returned otherwise.
+    chip: the full name of the chip. The result is None for an unknown chip.
     """
     peak = next((peak for name, peak in _PEAK_FLOPS.items() if name in chip), None)
     return None if peak is None else flops_per_second / (n_chips * peak)
@@ -52,7 +54,8 @@ def flops_utilisation(flops_per_second: float, chip: str, n_chips: int) -> float
 def product_rate(dtype: torch.dtype) -> float:
     """Measure the FLOPs per second of this process in square matrix products in `dtype`.
 
-    The best of a few products, an upper bound for a training on these processors under their present load.
+    The result is the best rate of a few products. It is an upper bound for training on these processors under their
+    present load.
     """
     left, right = torch.ones(2, _SIDE, _SIDE, dtype=dtype)
     multiplied, seconds = times(right, left), []

@@ -11,9 +11,9 @@ from retable.training.blocks import FullySharded
 
 
 class Data(L.LightningDataModule):
-    """Training batches, and a Measure each for validation, test and prediction; None skips that part.
+    """Training batches, and one Measure each for validation, test and prediction, or None to skip that part.
 
-    With FSDP each process goes through all batches, because all must take part in each.
+    With FSDP each process goes through all held-out batches, because all processes must take part in each batch.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Data(L.LightningDataModule):
 class Steps:
     """An iterable over this process's batches, starting at the step that the training has reached.
 
-    Its length is that of an epoch. With `overfit_batches` every epoch starts with the first batch.
+    Its length is the number of batches in an epoch. With `overfit_batches` every epoch starts with the first batch.
     """
 
     def __init__(self, batches: Batches, trainer: Any):

@@ -1,4 +1,4 @@
-"""The training run: from the start or from the last checkpoint, to the end."""
+"""Run a training from the start, or from the last checkpoint, to its end."""
 
 import contextlib
 import ctypes
@@ -37,7 +37,10 @@ from retable.training.weights import load_weights
 
 
 class Fitted(NamedTuple):
-    """A learning curve, with the steps of this process and their seconds, without validations and checkpoints."""
+    """The learning curve of a training, its number of steps and their time, and the devices used.
+
+    `steps` and `seconds` count only this process, which may have resumed, without validations and checkpoints.
+    """
 
     points: list[Point]
     steps: int
@@ -48,7 +51,7 @@ class Fitted(NamedTuple):
 
 
 _MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # settings that affect speed
-WARMING, MEASURED = 5, 25  # warm-up steps, and all steps, of the measurement of the time per step
+WARMING, MEASURED = 5, 25  # to measure the time per step: number of warm-up steps, and of all steps
 
 
 def fit(
@@ -79,26 +82,29 @@ def fit(
     Args:
         objective: trained in place, and left on the CPU in eval mode.
         batches: the training data.
-        seed: of all randomness within steps.
-        epochs: length of the run, unless `max_steps` or `seconds` allow fewer steps. The schedule is then compressed.
+        seed: seeds all randomness within steps.
+        epochs: length of the run, unless `max_steps` or `seconds` allow fewer steps. With fewer steps, the schedule is
+            compressed.
         optimizer: called with the objective.
-        schedule: the factor on the learning rate, see `retable.training.schedules`.
+        schedule: returns the factor on the learning rate for each step, see `retable.training.schedules`.
         clip_norm: maximum norm of the gradient, None for no clipping.
         trainer: settings of Lightning's Trainer (accelerator, devices, strategy, precision and any others).
-        scratch: folder of `last.ckpt`. If it exists, the run resumes from it, or from the one before if it is damaged.
+        scratch: folder of checkpoints. The run resumes from `last.ckpt` if this exists. If this is damaged, the run
+            resumes from the checkpoint before it.
         checkpoint_every: steps between checkpoints.
         validations: validations per epoch (fewer than one is allowed). The last step is always validated.
         validation: the Measure of the validations, None for no validation.
-        log: receives new points of the curve and values that `callbacks` log.
+        log: is called with new points of the curve and with values that `callbacks` log.
         averaging: decides when weight averaging begins, see `Training`.
         max_steps: upper bound of steps.
-        seconds: time budget. The time per step is measured on a copy before the first step, and kept in `scratch`.
-        best: early stopping. The result has the weights of the best validation.
-        callbacks: Lightning callbacks of the training, not of the measurement for `seconds`.
+        seconds: time budget. Before the first step, the time per step is measured on a copy of the objective, and saved
+            in `scratch`.
+        best: settings of early stopping. With them, `objective` ends with the weights of the best validation.
+        callbacks: Lightning callbacks of the training. They do not run in the measurement for `seconds`.
 
     Raises:
         UsageError: a checkpoint contains more than weights and numbers.
-        Stopped: a signal arrived while the process listens. The checkpoint of the step was written before.
+        Stopped: a signal arrived, and the process listens for signals. A checkpoint of the step was written first.
     """
     _keep_freed_memory()
     all_steps = max(round(epochs * batches.steps_per_epoch), 1)
@@ -138,7 +144,8 @@ def fit(
             "enable_progress_bar": bool(bar),
             "use_distributed_sampler": False,
         }
-        if "check_val_every_n_epoch" in trainer or isinstance(trainer.get("val_check_interval"), float):  # in epochs
+        # The caller sets the interval between validations in epochs.
+        if "check_val_every_n_epoch" in trainer or isinstance(trainer.get("val_check_interval"), float):
             settings |= {"val_check_interval": 1.0, "check_val_every_n_epoch": 1}
         runner = L.Trainer(**{**settings, **trainer})
         if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
@@ -160,9 +167,9 @@ def fit(
     objective.to("cpu").eval()
     step = progress.best_step()
     if step is not None:
-        runner.strategy.barrier()  # wait until the first process has written them
+        runner.strategy.barrier()  # wait until the first process has written the best weights
         load_weights(objective, require_weights(progress.best_weights))
-        runner.strategy.barrier()  # wait until all have read them; the first process may then remove the folder
+        runner.strategy.barrier()  # wait until all processes have read them; then the first may remove the folder
     else:
         step = runner.global_step
     device = runner.strategy.root_device
@@ -183,7 +190,7 @@ class _Clock(L.Callback):
 def _seconds_per_step(training: Training, batches: Batches, trainer: Mapping[str, Any], scratch: Path) -> float:
     """Measure the median time per step, in seconds, after a few warm-up steps."""
     if trainer.get("devices", 1) != 1:
-        raise UsageError("a time budget is measured on one device; write it in flops or tokens")
+        raise UsageError("a time budget can only be measured on one device; write it in flops or tokens")
     clock = _Clock()
     with quiet_lightning():
         L.Trainer(
@@ -204,7 +211,8 @@ def _seconds_per_step(training: Training, batches: Batches, trainer: Mapping[str
 def _keep_freed_memory() -> None:
     """Let glibc keep freed blocks instead of returning them to the system at every step.
 
-    Page faults took a quarter of a small model's step: 66 → 51 ms for an LSTM of Zaremba's small size.
+    Without page faults, a small model's step takes a quarter less time: 51 instead of 66 ms for an LSTM of Zaremba's
+    small size.
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL("libc.so.6").mallopt
@@ -232,7 +240,7 @@ def quiet_lightning() -> Iterator[None]:
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
-    """Print one line instead of Lightning's log record about a lost process; Lightning then kills the others."""
+    """Print one line instead of Lightning's log record about a lost process; Lightning then kills all others."""
     if "terminated with code" not in record.getMessage():
         return True
     print(f"error: {PARTNER_LOST}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The Lightning module that trains and measures every trained system."""
+"""The Lightning module with which every neural system is trained and measured."""
 
 import contextlib
 import hashlib
@@ -23,19 +23,19 @@ from retable.training.observers import PointLogger
 
 
 class Training(L.LightningModule):
-    """An objective with its optimisation; the data and measures are in `Data`.
+    """An objective with its optimizer and schedule; the data and measures are in `Data`.
 
-    `Training.load_from_checkpoint(path, objective=…)` loads one to validate, test or predict with.
+    `Training.load_from_checkpoint(path, objective=…)` loads a Training to validate, test or predict with.
 
     All randomness inside a step (dropout, masking, negative samples) is seeded with (seed, step, rank), so a resumed
     run needs only the tensors and counters of its checkpoint. A `Scaled` batch multiplies the step's learning rate by
     its scale, after clipping.
 
     With Lightning's `accumulate_grad_batches` = n, each process splits its rows of a batch into n parts and computes
-    them one after the other, as if they belonged to n processes. Each part carries its own state.
+    them one after the other, as if they belonged to n processes. Each part has a separate recurrent state.
 
-    averaging: decides, given the validation losses so far, whether weight averaging begins. From then on the averaged
-        weights are validated, and they are the result of the training.
+    averaging: called with the validation losses so far; returns whether weight averaging begins. From then on the
+        averaged weights are validated, and they are the result of the training.
 
     A SelfUpdating objective updates itself; the optimizer only provides its learning rate.
     """
@@ -76,14 +76,14 @@ class Training(L.LightningModule):
 
     @property
     def sharded(self) -> bool:
-        """Whether each process has only a share of the weights, so that all processes must take part in each use."""
+        """Whether each process has only a share of the weights, so that all processes must take part in using them."""
         return self._trainer is not None and isinstance(self._trainer.strategy, FullySharded)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
         step, parts = self.global_step, self.trainer.accumulate_grad_batches
         part = batch_idx % parts
         seed = step_seed(self._seed, step, self.global_rank * parts + part)
-        # Not torch.manual_seed, which records the seed and a call stack for every kind of absent GPU.
+        # torch.manual_seed is avoided, because it records the seed and a call stack for every kind of absent GPU.
         torch.default_generator.manual_seed(seed)
         if self.device.type != "cpu":
             torch.get_device_module(self.device).manual_seed(seed)
@@ -114,7 +114,7 @@ class Training(L.LightningModule):
         return self.trainer.strategy.reduce(tensor, reduce_op="sum") if self.trainer.world_size > 1 else tensor
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        # Not Lightning's gradient_clip_val, which refuses fused optimizers under mixed precision.
+        # Lightning's gradient_clip_val is avoided, because it refuses fused optimizers under mixed precision.
         if self._clip_norm is not None:
             plugin = self.trainer.precision_plugin
             if isinstance(plugin, MixedPrecision) and plugin.scaler is not None and _unscales(optimizer):
@@ -182,7 +182,7 @@ class Training(L.LightningModule):
         self._applied.close()
 
     def on_validation_model_train(self) -> None:
-        if self.trainer.state.fn == "fit":  # through the modules' `train`, which keeps frozen parts in eval mode
+        if self.trainer.state.fn == "fit":  # calls each module's own `train`, which keeps frozen parts in eval mode
             self.train()
 
     def _begin(self, split: str) -> None:
@@ -194,7 +194,7 @@ class Training(L.LightningModule):
         self._applied.enter_context(self.averaged())
         if self.sharded:
             shared = cast(FSDPModule, self.objective)
-            shared.unshard()  # weights outside blocks: FSDP gathers them only in the registered methods
+            shared.unshard()  # gather the weights outside blocks, which FSDP gathers only in registered methods
             self._applied.callback(shared.reshard)
         self._measure = measure
         self._measure_step, self._results = measure.step(self.objective), list[Any]()
@@ -204,7 +204,7 @@ class Training(L.LightningModule):
             return None
         if self.trainer.state.fn != "fit":
             return self._measure_step(batch)
-        with torch.autocast(self.device.type, enabled=False):  # in full precision, as the benchmarks measure
+        with torch.autocast(self.device.type, enabled=False):  # measure in full precision, as the benchmarks do
             return self._measure_step(batch)
 
     def _compute(self) -> dict[str, float]:
@@ -213,7 +213,7 @@ class Training(L.LightningModule):
         return self._measure.compute([results] if self.sharded else all_gather(results))
 
     def _log(self, stage: str, metrics: Mapping[str, Any], **settings: Any) -> None:
-        """Log metrics to callbacks, and to loggers unless `fit` runs, whose loggers get the learning curve instead."""
+        """Log metrics to callbacks and loggers. In a training by `fit`, loggers get the learning curve instead."""
         named = {f"{stage}/{name}": value for name, value in metrics.items()}
         self.log_dict(named, logger=self._has_loggers, batch_size=1, **settings)
 
@@ -231,7 +231,10 @@ class Training(L.LightningModule):
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Store the carried state of every process. Lightning calls this in all processes and writes in the first."""
+        """Store the recurrent states of all processes, losses and averaged weights in a checkpoint.
+
+        Lightning calls this in all processes, and the first process writes the file.
+        """
         states = tuple(self._states)
         if self.trainer.world_size > 1:
             states = tuple(_map(self.all_gather, state) for state in states)
@@ -244,7 +247,7 @@ class Training(L.LightningModule):
         def own_part(tensor: Tensor) -> Tensor:
             return (tensor[self.global_rank] if self.trainer.world_size > 1 else tensor).to(self.device)
 
-        if self._trainer is not None:  # without a trainer it was loaded for measuring, and needs no carried state
+        if self._trainer is not None:  # without a trainer, the module is only measured and needs no recurrent state
             self._states = [_map(own_part, state) for state in checkpoint["carried_state"]]
         self._losses = checkpoint["losses"]
         if "average" in checkpoint:

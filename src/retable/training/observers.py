@@ -17,7 +17,7 @@ Log = Callable[[Sequence[Point]], None]
 
 
 def point_log(logger: Logger) -> Log:
-    """Return a function that logs points to a logger, grouped by step and each only once."""
+    """Return a function that logs points to `logger`, grouped by step; a point that is passed again is ignored."""
     logged: set[tuple[int, str]] = set()
 
     def log(points: Sequence[Point]) -> None:
@@ -32,7 +32,7 @@ def point_log(logger: Logger) -> Log:
 
 
 class PointLogger(Logger):
-    """A logger that passes the values that callbacks log to `fit`'s `log`, as points."""
+    """A logger that converts values from callbacks to points, and passes them to the function `log` of `fit`."""
 
     name, version = "retable", 0
 
@@ -60,9 +60,12 @@ class Steps(L.Callback):
 
 
 class Pruning(L.Callback):
-    """Reports each validation to a hyperparameter search, and raises Pruned in all processes if it asks to stop.
+    """Reports each validation to a hyperparameter search, and raises Pruned if the search stops the training.
 
-    report: called with the step and its metrics; returns whether to stop. Its result for the last step is ignored.
+    Pruned is raised in all processes.
+
+    report: called with the step and its metrics; returns whether to stop the training. The result for the last step is
+        ignored.
     """
 
     def __init__(self, report: Callable[[int, Mapping[str, float]], bool]):

@@ -1,4 +1,4 @@
-"""Optimizers with groups of parameters that have different settings."""
+"""Optimizers for the trained parameters of a module, some with different settings for groups of parameters."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -40,8 +40,8 @@ def adamw(
 def _layers_above(names: Iterable[str]) -> dict[str, int]:
     """Count the layers above each parameter: 0 for the head, most for the embeddings.
 
-    The parameters must be in the order in which a token passes them. UsageError unless the model has exactly one stack
-    of blocks.
+    The parameters must be in the order in which a token passes them. Raise UsageError unless the model has exactly one
+    stack of blocks.
     """
     matches = {name: match for name in names if (match := re.search(r"^(.*)\bblocks\.(\d+)\.", name))}
     if len({match[1] for match in matches.values()}) != 1:
@@ -74,8 +74,9 @@ def adagrad(module: nn.Module, lr: LearningRate, initial: Positive = 1.0) -> opt
 
 
 def adafactor(module: nn.Module, lr: LearningRate) -> optim.Adafactor:
-    """Return Adafactor (Shazeer and Stern 2018): steps relative to a weight's size, of min(lr, 1 / √step); T5 has lr
-    1e-2.
+    """Return Adafactor (Shazeer and Stern 2018).
+
+    A weight changes by min(lr, 1 / √step) relative to its size. T5 uses lr = 1e-2.
     """
     parameters = [p for p in module.parameters() if p.requires_grad]
     kind = SharedAdafactor if any(isinstance(p, DTensor) for p in parameters) else optim.Adafactor
@@ -85,9 +86,9 @@ def adafactor(module: nn.Module, lr: LearningRate) -> optim.Adafactor:
 class SharedAdafactor(optim.Adafactor):
     """Adafactor for sharded weights, with statistics over whole rows, columns and weights.
 
-    The weights are gathered one after the other; every process computes torch's step for the whole weight and keeps its
-    share. The optimizer state of a weight is whole in each process: a number per row and column, or per element of a
-    vector.
+    The weights are gathered one after the other. Every process computes torch's step for the whole weight and keeps its
+    share of the result. Each process stores the whole optimizer state of every weight: one number per row and column of
+    a matrix, or per element of a vector.
     """
 
     @torch.no_grad()

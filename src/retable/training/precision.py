@@ -1,4 +1,4 @@
-"""Choice of a precision that the machine multiplies in hardware."""
+"""Choice of a numeric precision in which the machine can multiply in hardware."""
 
 import torch
 
@@ -8,9 +8,9 @@ from retable.core.errors import UsageError
 def fastest_precision(accelerator: str) -> str:
     """Return `bf16-mixed` if this machine multiplies bf16 in hardware, otherwise `32-true`.
 
-    On a CPU, this means AMX or AVX-512 BF16.
+    A CPU does so if it has AMX or AVX-512 BF16.
 
-    accelerator: Lightning's name: cpu, gpu or auto.
+    accelerator: one of Lightning's names cpu, gpu and auto.
     """
     if _on_gpu(accelerator):
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -21,9 +21,9 @@ def fastest_precision(accelerator: str) -> str:
 
 
 def require_precision(precision: str, accelerator: str) -> None:
-    """Raise UsageError for bf16 on a CPU that oneDNN does not support bf16 on.
+    """Raise UsageError for bf16 on a CPU for which oneDNN does not support bf16.
 
-    There, torch's LSTMs fail in the middle of a training, and products take several times as long as in fp32.
+    On such a CPU, torch's LSTMs fail in the middle of a training, and products take several times as long as in fp32.
     """
     none = torch.backends.mkldnn.is_available() and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
     if "bf16" in precision and none and not _on_gpu(accelerator):
@@ -31,7 +31,7 @@ def require_precision(precision: str, accelerator: str) -> None:
 
 
 def multiply_in(precision: str, accelerator: str) -> None:
-    """Disable TF32 in a GPU's recurrent layers if the precision is `32-true`.
+    """Disable TF32 in recurrent layers on a GPU if the precision is `32-true`, otherwise enable it.
 
     cuDNN uses TF32 by default, which has 10 instead of 23 bits of mantissa.
     """

@@ -22,24 +22,24 @@ from retable.training.weights import whole_weights
 
 
 class Best(NamedTuple):
-    """Early stopping: keep the weights of the best validation, and stop after `patience` validations without a better
-    one.
+    """Settings of early stopping: the weights of the best validation are kept.
+
+    Training stops after `patience` validations that are not better than the best one before them.
     """
 
-    metric: str  # of the curve, such as validation/accuracy; higher is better, except for a loss
+    metric: str  # a metric of the curve, such as validation/accuracy; higher is better, except for a loss
     patience: int  # 1 or more
 
     def value(self, point: Point) -> float:
-        """Return the value of a point, negated for a loss: higher is better."""
+        """Return the value of a point, negated for a loss, so that higher is better."""
         return -point.value if self.metric.endswith("/loss") else point.value
 
 
 class Progress(Checkpoint):
-    """A callback that records the learning curve, writes checkpoints with it, and logs new points after each
-    checkpoint.
+    """A callback that records the learning curve, and writes checkpoints that include the curve.
 
-    As a Checkpoint, Lightning runs it after all other callbacks, so that it stores their states of the same step. The
-    last step of a training is always validated.
+    New points are logged after each checkpoint. Lightning runs a Checkpoint callback after all others, so this one
+    stores their states at the same step. The last step of a training is always validated.
 
     After a signal to `step_end`, it writes a checkpoint of the step and raises Stopped. A resumed run logs the points
     after its checkpoint again, with the same values, so `log` must accept duplicates. At the end, `steps` and `seconds`
@@ -67,7 +67,7 @@ class Progress(Checkpoint):
         self._sums: dict[str, float] = {}
         self._summed = 0
         self._pending: dict[str, torch.Tensor] = {}
-        self._mean: Callable[[torch.Tensor], Any] = lambda value: value  # over processes
+        self._mean: Callable[[torch.Tensor], Any] = lambda value: value  # mean over processes
 
     def state_dict(self) -> dict[str, Any]:
         self._sum_pending()
@@ -86,7 +86,7 @@ class Progress(Checkpoint):
         return [point.value for point in self.points if point.metric == "validation/loss"]
 
     def best_step(self) -> int | None:
-        """Return the step of the best validation so far, the first among equals; None without early stopping."""
+        """Return the step of the (first) best validation so far; None without early stopping."""
         validations = self._validations()
         return max(validations, key=self._best.value).step if self._best is not None and validations else None
 
@@ -124,7 +124,7 @@ class Progress(Checkpoint):
         if (step % self._print_every == 0 or last) and not trainer.enable_validation:
             self._print(trainer)
         loop: Any = trainer.fit_loop
-        # Lightning's own test for a validation after this step; the checkpoint must come after the validation.
+        # If Lightning validates after this step (this is its own test), the checkpoint is written after the validation.
         if not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):
             self._save_if_due(trainer)
             self._paused += time.monotonic() - self._stopped
@@ -136,7 +136,7 @@ class Progress(Checkpoint):
         self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
         if self.best_step() == trainer.global_step:
             with pl_module.averaged():  # the weights that were validated
-                weights = whole_weights(pl_module.objective)  # a collective call
+                weights = whole_weights(pl_module.objective)  # all processes must call this
                 if trainer.is_global_zero:
                     save_file(weights, written := self.best_weights.with_suffix(".partial"))
                     keep_weights(written, self.best_weights)
@@ -148,7 +148,10 @@ class Progress(Checkpoint):
         self._paused += time.monotonic() - self._stopped
 
     def _save_if_due(self, trainer: L.Trainer, over: bool = False) -> None:
-        """Write a checkpoint at its interval, at the end, and before all processes stop because one got a signal."""
+        """Write a checkpoint if one is due: at its interval, at the end, or if any process has received a signal.
+
+        After a signal, all processes raise Stopped.
+        """
         step, received = trainer.global_step, self._step_end.received
         ends: bool = trainer.strategy.reduce_boolean_decision(received is not None, all=False)
         if over or ends or step % self._checkpoint_every == 0 or step == trainer.max_steps:
@@ -157,7 +160,10 @@ class Progress(Checkpoint):
             raise Stopped(received or signal.SIGTERM, f" after step {step} of {trainer.max_steps}, with a checkpoint")
 
     def _sum_pending(self) -> None:
-        """Add the sums of all processes to the host's; steps in between need no synchronisation."""
+        """Add the pending sums, averaged over processes, to the sums in host memory.
+
+        Between two calls, steps need no synchronisation with the device or other processes.
+        """
         for name, value in sorted(self._pending.items()):
             self._sums[name] = self._sums.get(name, 0.0) + self._mean(value).item()
         self._pending = {}

@@ -1,9 +1,9 @@
 """Learning-rate schedules: factors on the optimizer's rate, pure functions of step and validation losses.
 
-Each gets the step, the lengths of an epoch and of the run in steps, and the validation losses so far. If a budget
-shortens the run, the epoch is shortened in proportion, and the schedule keeps its shape. The distance between
-validations does not change, so a schedule that depends on losses sees fewer of them. A loss affects the rate from the
-second step after its validation: the rate of the first step is already set.
+Each schedule is called with the step, the lengths of an epoch and of the run in steps, and the validation losses so
+far. If a budget shortens the run, the epoch is shortened in proportion, and the schedule keeps its shape. The number of
+steps between validations does not change, so a schedule that depends on losses sees fewer of them. A loss affects the
+rate from the second step after its validation, because the rate of the first step is already set.
 """
 
 import math
@@ -51,10 +51,10 @@ def perplexity_decay(
 def decay_from_stall(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share, improvement: float
 ) -> float:
-    """Return 1 until a validation improves on the last by less than the ratio `improvement`, then decay by `factor`.
+    """Return 1 until the ratio of two successive validation losses is below `improvement`, then decay by `factor`.
 
-    The decay repeats with every further validation (Mikolov 2012's toolkit, with improvement 1.003 of
-    log-probabilities).
+    The rate decays once more after every further validation. Mikolov's toolkit (2012) uses this schedule with a ratio
+    of 1.003 between log-probabilities.
     """
     for number, (before, now) in enumerate(pairwise(losses), 1):
         if now * improvement > before:
@@ -90,7 +90,7 @@ def warmup_cosine(
 ) -> float:
     """Warm up linearly over the share `warmup` of the run, then decay along a cosine to `final`.
 
-    The schedule of GPT (Radford et al. 2018, section 4.1). Both ends are shares, so that it fits any budget.
+    GPT uses this schedule (Radford et al. 2018, section 4.1). `warmup` and `final` are shares, so it fits any budget.
     """
     warmup_steps = max(round(warmup * max_steps), 1)
     if step < warmup_steps:

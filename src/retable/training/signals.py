@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Self
 
-# Exit codes: as a shell's for SIGHUP, SIGINT and SIGTERM. For SIGUSR1, 99 makes schedulers run the job again: Grid
-# Engine by default, Slurm with RequeueExit=99, HTCondor with checkpoint_exit_code = 99.
+# The exit codes for SIGHUP, SIGINT and SIGTERM are the same as a shell's. The code 99 for SIGUSR1 makes schedulers run
+# the job again: Grid Engine by default, Slurm with RequeueExit=99, HTCondor with checkpoint_exit_code = 99.
 CODES = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR1: 99}
 
 PARTNER_LOST = (
@@ -21,7 +21,7 @@ PARTNER_LOST = (
 
 
 class Stopped(BaseException):
-    """The request to exit with `code`. Not an Exception, so that error handlers do not catch it."""
+    """A request to exit with `code`. It is not an Exception, so that error handlers do not catch it."""
 
     def __init__(self, number: int, where: str = ""):
         super().__init__(f"{signal.Signals(number).name}: stopped{where}; run the same command again to resume")
@@ -29,8 +29,9 @@ class Stopped(BaseException):
 
 
 class Pruned(BaseException):
-    """The end of a training by a hyperparameter search after the validation of `step`, because other trials were
-    better.
+    """Raised when a hyperparameter search ends a training, because other trials were better.
+
+    step: the step of the last validation.
     """
 
     def __init__(self, step: int):
@@ -45,16 +46,17 @@ def listen() -> None:
 
 
 def end_at_once() -> None:
-    """Make signals end the process with one line, while nothing has to be cleaned up yet.
+    """Make signals print one line and end the process, while nothing has to be cleaned up yet.
 
-    Used during imports: an exception there leaves modules half initialised, and some libraries replace it by another.
+    This is used during imports. An exception would leave modules half initialised, and some libraries would replace it
+    by another exception.
     """
     for number in _handled_signals():
         signal.signal(number, _exit)
 
 
 def leave() -> None:
-    """Restore Python's default handlers, in a fork with another purpose than the listening process."""
+    """Restore Python's default handlers, in a forked process that does not listen for signals itself."""
     for number in _handled_signals():
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
@@ -67,7 +69,7 @@ def reset_handlers() -> None:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Delay signals until the end of the block or `deliver`, in this process and in forks made in the block."""
+    """Delay signals until the block ends or `deliver` is called, in this process and in its forks from the block."""
     signal.pthread_sigmask(signal.SIG_BLOCK, CODES)
     try:
         yield
@@ -99,8 +101,8 @@ def _exit(number: int, _: FrameType | None) -> None:
 class StepEnd:
     """A context in which a signal waits for the end of the training step; a second signal stops at once.
 
-    It has no effect in processes that do not listen. A signal after the last step stops the process at the end of the
-    block.
+    It has no effect in processes that do not listen for signals. A signal after the last step stops the process at the
+    end of the block.
 
     received: the signal that arrived, or None.
     """
@@ -118,7 +120,7 @@ class StepEnd:
             raise Stopped(self.received, " after the last step, with a checkpoint")
 
     def begin(self) -> None:
-        """Install the delaying handlers over Lightning's, which would end a training with exit code 0."""
+        """Replace Lightning's signal handlers, which would end a training with exit code 0, by handlers that wait."""
         if self._listening:
             for number in _handled_signals():
                 signal.signal(number, self._receive)

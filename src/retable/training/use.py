@@ -1,4 +1,4 @@
-"""Measuring of trained systems through Lightning's `Trainer.predict`."""
+"""Measurement of trained systems with Lightning's `Trainer.predict`."""
 
 import contextlib
 import os
@@ -14,14 +14,14 @@ from retable.training.data import Data
 from retable.training.fit import quiet_lightning
 from retable.training.module import Training, all_gather
 
-MACHINE = {"accelerator", "devices", "num_nodes", "precision", "strategy"}  # the Trainer's settings of hardware
+MACHINE = {"accelerator", "devices", "num_nodes", "precision", "strategy"}  # Trainer settings for hardware
 
 
 @contextlib.contextmanager
 def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterator[None]:
     """Put trained modules on this process's device, and measure them with a Trainer inside the block.
 
-    The Trainer starts the other processes; they share the batches, and each has all weights.
+    The Trainer starts the other processes. Each process has all weights, and measures a part of the batches.
     """
     if trainer.get("strategy") == "fsdp":
         trainer = {**trainer, "strategy": "ddp"}
@@ -33,7 +33,7 @@ def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterato
         )  # fmt: skip
     if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
         torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
-    used: Any = nn.ModuleList(modules)  # one module, so that the Trainer moves all
+    used: Any = nn.ModuleList(modules)  # as one module, so that the Trainer moves all of them
     device, module = runner.strategy.root_device, Training(used, seed=0, max_steps=1)
     module.to(device)
 

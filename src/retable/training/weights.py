@@ -1,4 +1,4 @@
-"""Saving and loading of trained weights, and the number of weights used per token. Does not import Lightning."""
+"""Saving and loading of trained weights, and counting of weights used per token, without importing Lightning."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,12 +14,15 @@ from retable.nn.batch_norm import BatchNorm
 
 
 def save_weights(module: nn.Module, path: Path) -> None:
-    """Write what `saved` returns; equal weights give equal bytes."""
+    """Write the weights of a module to a file; equal weights give equal bytes. See `saved` for the names."""
     save_file(whole_weights(module), path)
 
 
 def saved(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the parameters, a tied one once under its first name, and the running averages of batch norms, by name."""
+    """Return a module's parameters and the running averages of its batch norms, by name.
+
+    A tied parameter is included once, under its first name.
+    """
     averages = {
         f"{name}.{own}": buffer
         for name, part in module.named_modules()
@@ -30,16 +33,16 @@ def saved(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def whole_weights(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the tensors that `save_weights` writes. If processes have shares of them, all must call it."""
+    """Return the tensors that `save_weights` writes. If they are sharded, all processes must call this function."""
     weights = ((name, tensor.detach()) for name, tensor in saved(module).items())
     whole = {name: p.full_tensor() if isinstance(p, DTensor) else p for name, p in weights}
     return {name: p.contiguous() for name, p in whole.items()}
 
 
 def load_weights(module: nn.Module, path: Path, prefix: str = "") -> None:
-    """Load weights that `save_weights` wrote into `module`.
+    """Load weights into `module` from a file that `save_weights` wrote.
 
-    prefix: load only the weights whose names begin with this, without it.
+    prefix: load only the weights whose names begin with this prefix, and remove it from the names.
 
     Raises: UsageError: the file is damaged or belongs to another model.
     """
@@ -47,7 +50,7 @@ def load_weights(module: nn.Module, path: Path, prefix: str = "") -> None:
 
 
 def put_weights(module: nn.Module, weights: Mapping[str, torch.Tensor], source: Path, prefix: str = "") -> None:
-    """Copy weights into `module`, as `load_weights`; `source` is the file they were read from, for messages."""
+    """Copy weights into `module`, as `load_weights` does; messages name the file `source` that they were read from."""
     weights = {k.removeprefix(prefix): v for k, v in weights.items() if k.startswith(prefix)}
     own = saved(module)
     if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in own.items()}:
@@ -58,7 +61,7 @@ def put_weights(module: nn.Module, weights: Mapping[str, torch.Tensor], source: 
 
 
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a `model.safetensors`. UsageError for a damaged file."""
+    """Return the tensors of a `model.safetensors`. Raise UsageError if the file is damaged."""
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
@@ -66,7 +69,7 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
 
 
 def matrix_parameters(module: nn.Module) -> int:
-    """Count the weights that a token is multiplied with: all matrices except tables that are only looked up in."""
+    """Count the weights that each token is multiplied with: all matrices except those used only as lookup tables."""
     tables = {id(m.weight) for m in module.modules() if isinstance(m, nn.Embedding)}
-    multiplied = {id(m.weight) for m in module.modules() if isinstance(m, nn.Linear)}  # a tied table is both
+    multiplied = {id(m.weight) for m in module.modules() if isinstance(m, nn.Linear)}  # a tied table is in both sets
     return sum(p.numel() for p in module.parameters() if p.ndim >= 2 and (id(p) not in tables or id(p) in multiplied))
