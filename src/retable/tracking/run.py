@@ -150,11 +150,16 @@ class Run:
     ) -> None:
         if self._monitor is not None:
             self._monitor.finish()
-        sent = self._send(ending := Ending(RunStatus.to_string(status), dict(metrics or {}), files, dict(tags or {})))
-        if not sent:
-            _wait(self._opening, self._taken + self._points, ending, self.id)
-        if self._mark is not None:
-            self._mark.leave(remove=sent)
+        sent = False
+        try:
+            sent = self._send(
+                ending := Ending(RunStatus.to_string(status), dict(metrics or {}), files, dict(tags or {}))
+            )
+            if not sent:
+                _wait(self._opening, self._taken + self._points, ending, self.id)
+        finally:  # on a full disk, too: the next run of this project closes this one
+            if self._mark is not None:
+                self._mark.leave(remove=sent)
         if sent:
             send_waiting()
             end_killed()
@@ -238,10 +243,17 @@ class _Mark:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
                 fcntl.flock(self._file, fcntl.LOCK_EX)
                 if self.path.exists():  # otherwise `end_killed` of another process removed it
-                    os.write(self._file, key.encode())
+                    self._write(key)
                     break
                 os.close(self._file)
         self.tag = {f"{OPEN_BY}{self.path.name}": f"process {os.getpid()} on {socket.gethostname()}"}
+
+    def _write(self, key: str) -> None:
+        try:
+            os.write(self._file, key.encode())
+        except OSError:  # the disk is full
+            self.leave(remove=True)
+            raise
 
     def leave(self, remove: bool) -> None:
         """Unlock the mark, and remove it unless MLflow has yet to accept the run's end."""
