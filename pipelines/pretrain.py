@@ -26,7 +26,7 @@ def pretrain(cfg: DictConfig) -> None:
 def count(cfg: DictConfig) -> None:
     """Estimate a model from counts, in closed form."""
     if cfg.init != "random":
-        raise UsageError("a count-based model cannot start from another one; leave init= out")
+        raise UsageError("a count-based model cannot start from another model; leave init= out")
     folder = Path("outputs/tokenize", cfg.tokens)
     inputs = [require(folder / name) for name in ("tokenizer.json", "train.bin")]
     tokenizer = Tokenizer.load(inputs[0])
@@ -38,7 +38,7 @@ def count(cfg: DictConfig) -> None:
 
 
 def learn(cfg: DictConfig) -> None:
-    """Train a model by gradients."""
+    """Train a model by gradient descent."""
     import torch
 
     from pipelines.app.init_from import continue_from, initialise_input, open_checkpoint

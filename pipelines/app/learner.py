@@ -52,7 +52,7 @@ def open_learner(cfg: DictConfig, task: Task[Any, Any]) -> Learner:
     else:
         text, vectors, inputs = checkpoint.tokenizer, {}, []
     torch.manual_seed(cfg.seed)
-    # The states of a frozen model are fixed features, so no dropout.
+    # A frozen model's hidden states are used as fixed features, so dropout is turned off.
     model = build_model(cfg, text, **({"dropout": 0.0} if cfg.frozen else {}))
     objective = task.objective(model, text, **cfg.head)
     with placed(task.inputs):
@@ -62,7 +62,7 @@ def open_learner(cfg: DictConfig, task: Task[Any, Any]) -> Learner:
 
 
 def learn(cfg: DictConfig, learner: Learner, record: RunFolder) -> None:
-    """Train the objective, and write its weights, text and curve to the cell."""
+    """Train the objective, and write its weights, its tokenizer or vocabulary, and its curve to the cell."""
     task, objective, examples, encoded = learner.task, learner.objective, learner.examples, learner.encoded
     weights = record.folder / "model.safetensors"
     if isinstance(model := objective.model, Estimated):
@@ -82,7 +82,10 @@ def learn(cfg: DictConfig, learner: Learner, record: RunFolder) -> None:
 
 
 def test(cfg: DictConfig, learner: Learner, split: str, record: RunFolder) -> pd.DataFrame:
-    """Predict a split, write its files to the cell and its overlap to the metrics, and return its units."""
+    """Predict the labels of a split and return its units, one row per unit of the metrics.
+
+    The predictions are written to the cell. The overlap with the training split is added to the metrics.
+    """
     task, examples = learner.task, learner.examples
     with used_on([learner.objective], {**cfg.trainer, "precision": FULL}):
         predictions = task.predict(learner.objective, learner.encoded[split])

@@ -27,7 +27,7 @@ app = typer.Typer(
 )
 Cell = Annotated[str, typer.Argument(metavar="CELL", show_default=False)]
 Texts = Annotated[list[str], typer.Argument(metavar="TEXT...", show_default=False)]
-OPTIONS = {  # the options that each strategy takes
+OPTIONS = {  # the options of each decoding strategy
     "greedy": (),
     "beam": ("num_beams",),
     "sample": ("temperature", "top_k", "top_p", "typical_p"),
@@ -43,7 +43,7 @@ Study = Annotated[
 ]  # fmt: skip
 
 
-# These commands find their project by a study's name, or need none. The others resolve paths in the current folder.
+# These commands find the project by a study's name, or need no project. The others resolve paths in the current folder.
 ANYWHERE = ("studies", "repro", "why", "new", "graph", "report", "tables", "bands")
 
 
@@ -52,7 +52,7 @@ def options(
     context: typer.Context,
     trust: Annotated[
         list[str] | None,
-        typer.Option(metavar="PACKAGE", help="allow code of your own installed package: models, tasks, …"),
+        typer.Option(metavar="PACKAGE", help="allow models, tasks and other code of your own installed package"),
     ] = None,
 ) -> None:
     """Apply the options that precede the command."""
@@ -159,7 +159,7 @@ def report(study: Study = None) -> None:
 @app.command()
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="a system, a cell, a study or a commit")],
-    b: Annotated[str, typer.Argument(metavar="B", help="another of the same kind; or a commit, if A is a study")],
+    b: Annotated[str, typer.Argument(metavar="B", help="a second one of the same kind; or a commit, if A is a study")],
     metric: Annotated[str | None, typer.Option(help="the only metric to compare: test/perplexity_word")] = None,
     study: Annotated[
         str | None, typer.Option(help="the study whose records are read; default: the cells in outputs/")
@@ -167,7 +167,7 @@ def compare(
 ) -> None:
     """Compare two systems, cells, studies or commits.
 
-    For systems and cells: is A better than B? For studies and commits: list the results that differ.
+    For systems and cells, tests whether A is better than B. For studies and commits, lists the results that differ.
     """
     from pipelines.config.errors import one_line_errors
 
@@ -281,7 +281,7 @@ def show(cell: Cell) -> None:
 def score(
     cell: Cell,
     texts: Texts,
-    end: Annotated[bool, typer.Option(help="score the end of a line as a token; --no-end for beginnings")] = True,
+    end: Annotated[bool, typer.Option(help="score the end of a line as a token; --no-end for unfinished lines")] = True,
 ) -> None:
     """Rank lines of text by log-probability.
 
@@ -306,7 +306,8 @@ def generate(
     num_beams: Annotated[int | None, typer.Option(help="beam: number of beams; default 4")] = None,
     temperature: Annotated[float | None, typer.Option(help="sample: temperature; default 1")] = None,
     top_k: Annotated[
-        int | None, typer.Option(help="most probable tokens kept: sample (default all), contrastive (default 8)")
+        int | None,
+        typer.Option(help="number of most probable tokens to choose from; default: sample all, contrastive 8"),
     ] = None,
     top_p: Annotated[
         float | None, typer.Option(help="sample: smallest set of tokens with this total probability; default 1 (all)")
@@ -322,9 +323,9 @@ def generate(
         bool, typer.Option("--special-tokens", help="read names such as <extra_id_0> in the prompt as special tokens")
     ] = False,
 ) -> None:
-    """Continue a text by a language model.
+    """Continue a text with a language model.
 
-    One text is printed token by token; several are printed with their log-probabilities.
+    A single text is printed token by token. Several texts are printed with their log-probabilities.
     """
     system = _able(cell, "score")
     if n != 1 and strategy not in ("beam", "sample"):
@@ -361,7 +362,7 @@ def generate(
 def sync() -> None:
     """Send waiting runs to MLflow; close killed ones.
 
-    A run waits if MLflow did not accept it when it ended. A run of a killed command is closed as KILLED.
+    A run waits if MLflow did not accept it when the run ended. Runs of killed commands are closed as KILLED.
     """
     from retable.tracking.run import end_killed, n_waiting, send_waiting
 
@@ -460,13 +461,15 @@ def neighbours(
 def describe(
     corpus: str,
     tokenizer: Annotated[str, typer.Argument()] = "word",
-    words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help="words to tokenize by steps")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="words to tokenize step by step")
+    ] = None,
     other: Annotated[str | None, typer.Option(help="another prepared corpus to measure")] = None,
     characters: Annotated[int, typer.Option(help="largest number of characters read per split")] = 10_000_000,
 ) -> None:
     """Describe a tokenizer and how it splits text.
 
-    Prints its tokens, its coverage of its corpus (and of --other), and the derivation of each WORD.
+    Prints the tokenizer's tokens, its coverage of the corpus (and of --other), and the derivation of each WORD.
     """
     from pipelines.cli.describe import describe
 
@@ -567,7 +570,7 @@ def _able(cell: str, ability: str) -> Any:
 
 
 def main() -> None:
-    """Run the command. A user's mistake gives one line on standard error and exit code 2."""
+    """Run the command. A user's mistake prints one line to standard error, and the exit code is 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # the encoding of a terminal or pipe may lack some letters
             with contextlib.suppress(OSError):  # the stream of a forked process may fail to seek
