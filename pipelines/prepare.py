@@ -46,7 +46,7 @@ def prepare(cfg: DictConfig) -> None:
 def _warn_of_control_characters(path: Path, display_name: Path) -> None:
     """Print the number of lines with control characters, which are rarely intended, and the first such line.
 
-    The characters stay in the text, because other programs train on the same text.
+    The characters stay in the text, so that the text is the same as for other programs that read the corpus.
     """
     with path.open("rb") as file:
         numbers = [number for number, line in enumerate(file, 1) if _CONTROL.search(line)]

@@ -89,7 +89,9 @@ def continue_from(
         cell = Path("outputs", cfg.init)
         made = read_config(cell)["tokens"]
         if Tokenizer.load(require(cell / "tokenizer.json")).digest != tokenizer.digest:
-            raise UsageError(f"{cell} was trained on the tokens {made}, not {cfg.tokens}; use the tokens {made}")
+            raise UsageError(
+                f"{cell} was trained on the tokens {made}, not {cfg.tokens}; set corpus and tokenizer to {made}"
+            )
     elif checkpoint.tokenizer.digest != tokenizer.digest:
         corpus, path = chosen("corpus"), checkpoint.folder
         raise UsageError(
@@ -181,7 +183,7 @@ def freeze_input(model: Model, cfg: DictConfig) -> None:
     """Freeze the input layer if `cfg.freeze_embedding` is true."""
     if cfg.freeze_embedding:
         if cfg.embedding == "random":
-            raise UsageError("freeze_embedding=true leaves random input vectors; write embedding=FILE, or leave it out")
+            raise UsageError("freeze_embedding=true would freeze random vectors; write embedding=FILE, or leave it out")
         _embedding(model).requires_grad_(False)
 
 

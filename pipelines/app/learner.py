@@ -74,7 +74,7 @@ def learn(cfg: DictConfig, learner: Learner, record: RunFolder) -> None:
         validation = task.validation(examples["validation"], encoded["validation"]) if validated else None
         best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
         train(cfg, record, objective, batches, validation, best)
-    else:  # a rule without parameters
+    else:  # the model is a rule without parameters
         save_weights(objective, weights)
     write_text(learner.text, record.folder)
     if learnt := task.learnt():
@@ -82,9 +82,9 @@ def learn(cfg: DictConfig, learner: Learner, record: RunFolder) -> None:
 
 
 def test(cfg: DictConfig, learner: Learner, split: str, record: RunFolder) -> pd.DataFrame:
-    """Predict the labels of a split and return its units, one row per unit of the metrics.
+    """Predict a split and return its units, which are the rows that the metrics are computed from.
 
-    The predictions are written to the cell. The overlap with the training split is added to the metrics.
+    The predictions are written to the cell. The split's overlap with the training split is added to the metrics.
     """
     task, examples = learner.task, learner.examples
     with used_on([learner.objective], {**cfg.trainer, "precision": FULL}):

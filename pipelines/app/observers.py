@@ -99,6 +99,6 @@ class Reporter:
     def __call__(self, step: int, metrics: Mapping[str, float]) -> bool:
         if self._metric not in metrics:
             return False
-        if step not in self._reported:  # a run resumed from a checkpoint repeats a validation
+        if step not in self._reported:  # a run that resumes from a checkpoint may repeat a validation
             self._trial.report(metrics[self._metric], step)
         return self._trial.should_prune()

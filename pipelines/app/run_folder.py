@@ -177,7 +177,7 @@ def _scores(cell: Path, metrics: Mapping[str, float]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _held(stage: str, place: str, facts: Mapping[str, Any]) -> Iterator[None]:
-    """Lock the cell's place for this process, and repair what a kill left behind.
+    """Lock the cell's place for this process, and finish a replacement of the cell that a kill interrupted.
 
     Only the main process does this; in other processes nothing happens.
     """
@@ -353,7 +353,7 @@ def _display_name(cell: Path) -> str:
 
 
 def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
-    """Yield, for each cell with a configuration, the parts that its system is built from when it is loaded."""
+    """Yield the parts of each cell's configuration from which the cell's system is rebuilt when it is loaded."""
     for cell in cells:
         # Interpolations in the file are not resolved, since the cell may come from another machine.
         if (config := cell / "config.yaml").exists():

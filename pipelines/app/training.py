@@ -48,7 +48,7 @@ def train(
     if amount is not None and unit in ("tokens", "flops"):
         if not cost.get(unit):
             raise UsageError(
-                f"budget={cfg.budget}: {unit} are not counted in this training; write ++max_steps=N, or a time"
+                f"budget={cfg.budget}: {unit} are not counted in this training; write ++max_steps=N, or budget=10min"
             )
         within = max(int(amount / cost[unit]), 1)
         max_steps = within if max_steps is None else min(max_steps, within)

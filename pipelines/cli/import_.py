@@ -84,7 +84,7 @@ def _arpa(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
     if UNKNOWN not in words or len({*words}) < len(words):
         raise UsageError(f"{path} lacks <unk> for unknown words, or has both <eos> and </s>; write the file again")
     tables = read.model.tables
-    tables[0].log_prob[len(words)] = 0  # <s>, which a file may leave out; it is never looked up
+    tables[0].log_prob[len(words)] = 0  # the probability of <s> is never used, and a file may leave it out
     if not all(np.isfinite(column).all() for table in tables for column in (table.log_prob, table.backoff)):
         raise UsageError(
             f"{path} has a probability of 0, or lacks prefixes of its n-grams; write the file with KenLM or SRILM"

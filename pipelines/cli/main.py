@@ -159,8 +159,8 @@ def report(study: Study = None) -> None:
 @app.command()
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="a system, a cell, a study or a commit")],
-    b: Annotated[str, typer.Argument(metavar="B", help="a second one of the same kind; or a commit, if A is a study")],
-    metric: Annotated[str | None, typer.Option(help="the only metric to compare: test/perplexity_word")] = None,
+    b: Annotated[str, typer.Argument(metavar="B", help="a system, cell, study or commit to compare with A")],
+    metric: Annotated[str | None, typer.Option(help="the only metric to compare, as in test/perplexity_word")] = None,
     study: Annotated[
         str | None, typer.Option(help="the study whose records are read; default: the cells in outputs/")
     ] = None,
@@ -234,7 +234,7 @@ def tables(
 @app.command()
 def bands(
     study: Study = None,
-    summarise: Annotated[bool, typer.Option("--summary", help="print a summary in Markdown; exit code 0")] = False,
+    summarise: Annotated[bool, typer.Option("--summary", help="print a summary in Markdown, with exit code 0")] = False,
 ) -> None:
     """Check a study's tables against recorded bands.
 
@@ -412,7 +412,7 @@ def translate(
     cell: Cell,
     texts: Texts,
     attention: Annotated[
-        Path | None, typer.Option(help="an .svg for the attention map; for several texts FILE-1.svg, FILE-2.svg, …")
+        Path | None, typer.Option(help="write the attention map to this .svg; with several texts, to FILE-1.svg, …")
     ] = None,
 ) -> None:
     """Translate the texts."""
@@ -499,8 +499,8 @@ def export(
 ) -> None:
     """Export a model: ARPA, word vectors, Hugging Face.
 
-    An n-gram model becomes an ARPA file; word vectors become a file in word2vec's text (.txt) or binary (.bin) format;
-    a GPT, BERT, ELECTRA, T5, or a classifier or tagger on one becomes a folder that transformers loads.
+    An n-gram model becomes an ARPA file. Word vectors become a file in word2vec's text (.txt) or binary (.bin) format.
+    A GPT, BERT, ELECTRA or T5, or a classifier or tagger based on one, becomes a folder that transformers loads.
     """
     from pipelines.cli.export import export_cell
 

@@ -15,7 +15,7 @@ from retable.core.stages import USING_STAGES
 if TYPE_CHECKING:
     from retable.tasks.base import Task
 
-FULL = "32-true"  # precision
+FULL = "32-true"  # Lightning's name for full precision
 
 
 def groups(_root_: DictConfig) -> str:

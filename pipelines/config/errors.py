@@ -69,7 +69,7 @@ def one_line_errors() -> Iterator[None]:
 def _missing_target(error: BaseException) -> str | None:
     """Return the message for a `_target_` that does not exist; None for any other error.
 
-    An error that the target's module raises itself is such another error.
+    Errors that the target's module itself raises give None as well.
     """
     named = re.match(r"Error (?:locating target|loading) '([\w.]+)'", str(error))
     inner: BaseException | None = error

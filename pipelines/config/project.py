@@ -75,7 +75,9 @@ def files_of_study() -> str:
         return ""
     if CHECKOUT is not None and Path.cwd() == CHECKOUT:
         return f"studies/{DEFAULT}/"
-    raise UsageError(f"{Path.cwd()} has no {STUDY}; run the command in a study's folder, or write its name or path")
+    raise UsageError(
+        f"{Path.cwd()} has no {STUDY}; run the command in a study's folder, or write a study's name or path"
+    )
 
 
 def folder_of(study: str | None) -> Path:
@@ -190,7 +192,7 @@ def complete(folder: Path) -> None:
 
 
 def _complete_study(folder: Path) -> None:
-    """Add to a study's folder a link to the data sets and the files of a DVC project."""
+    """Add the files of a DVC project, and a link to the data sets, to a study's folder."""
     data = CHECKOUT / "data" if CHECKOUT is not None else environment.data().absolute()
     if not (folder / "data").exists() and data.is_dir():
         _link(folder / "data", data.resolve())

@@ -42,7 +42,7 @@ def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> No
         dry_run: print, but write nothing.
         new: name of a new recipe to write, which inherits from the swept one.
 
-    Raises: UsageError: no trial has a value, or the sweep has no setting of a recipe.
+    Raises: UsageError: no trial has a value of the metric, or the sweep varied no setting of a recipe.
     """
     folder = sweep_folder(folder_name)
     sweep, trials = read_json(folder / SWEEP_FILE), read_trials(folder)
@@ -112,10 +112,10 @@ def _refuse_known(name: str) -> None:
 
 
 def stale_cells(recipe: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each study that has cells which new settings of a recipe would change, with these cells.
+    """Yield the names of studies, each with the places of its cells that new settings of a recipe would change.
 
-    The project's studies and the working folder's study are searched. Cells of recipes that inherit from this recipe
-    are included, unless those recipes or the study override the settings.
+    Studies without such cells are left out. The project's studies and the working folder's study are searched. Cells of
+    recipes that inherit from this recipe are included, unless those recipes or the study override the settings.
     """
     own = own_conf()
     files = [] if own is not None and own in conf().path(f"recipe/{recipe}").parents else [*STUDIES.glob(f"*/{STUDY}")]

@@ -36,8 +36,8 @@ class Sweep(Sweeper):
     """The base class of this project's sweepers.
 
     Args:
-        metric: the metric by which jobs are compared. If it is None, validation/loss is used; if no job has
-            validation/loss, the alphabetically first validation metric.
+        metric: the metric by which jobs are compared; None for validation/loss. If no job has validation/loss, None
+            means the first validation metric in alphabetical order.
         direction: minimize or maximize; None to derive it from the metric's name.
         params: values to sweep over, in addition to values on the command line: {optimizer.lr: "1e-3,1e-2"}.
     """
@@ -179,7 +179,7 @@ def show(sweeps: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def parent_run(config: DictConfig, launcher: Processes, settings: Sequence[str]) -> Iterator[Any]:
-    """Open the sweep's run in MLflow, the parent of its jobs' runs; a resumed sweep resumes it.
+    """Open the sweep's run in MLflow, which is the parent of its jobs' runs. A resumed sweep continues the same run.
 
     Yields None if the jobs are not logged to MLflow.
     """

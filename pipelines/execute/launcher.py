@@ -83,7 +83,7 @@ class Job:
         return read_json(self.cell / "metrics.json") if self.cell is not None and self.code == 0 else {}
 
     def problem(self) -> str:
-        """Return the last error line of its log, or its last line."""
+        """Return the last error line of the job's log; if there is no error line, the log's last line."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
         lines = [line for line in lines if line.strip()]
         return ([line for line in lines if line.startswith("error: ")] or lines or ["it printed nothing"])[-1].strip()
@@ -325,7 +325,7 @@ def _key(override: str) -> str:
 
 
 def _split_swept(overrides: Sequence[str], swept_settings: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the overrides of swept settings, and the others."""
+    """Split overrides into the overrides of swept settings and all others."""
     first = [each for each in overrides if _key(each) in swept_settings]
     return first, [each for each in overrides if each not in first]
 

@@ -1,7 +1,7 @@
 """Engines that run the stages of a study and the jobs of a sweep: forks on this machine, a Ray cluster, or Slurm.
 
-An engine is a server at a Unix socket with the protocol of client.py; `Engine.run` and the script of `write_python` use
-it. All machines must see the project's folder and the Python environment under the same paths.
+An engine is a server at a Unix socket with the protocol of client.py. `Engine.run` and the script of `write_python`
+send modules to the server. All machines must see the project's folder and the Python environment under the same paths.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ class Engine:
 
 
 def resources(devices: int, gpus: bool = False, nodes: int = 1) -> str:
-    """Return the value of RETABLE_DEVICES for a process that needs `devices` on each of `nodes`.
+    """Return the value of RETABLE_DEVICES for a process that needs a number of devices on each of several nodes.
 
     With 0 devices, the process runs on the machine of the command, and only the parts of its work run on the engine.
     """

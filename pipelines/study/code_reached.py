@@ -1,4 +1,4 @@
-"""The code that a cell depends on, by its stage and configuration."""
+"""Determine the code that a cell depends on from the cell's stage and configuration."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -54,7 +54,7 @@ def set_study() -> Study:
 
 @contextlib.contextmanager
 def mistakes_of(cell: Cell) -> Iterator[None]:
-    """Put the cell's place in front of an error in its configuration."""
+    """Add the cell's place to the beginning of the message of an error in the cell's configuration."""
     try:
         yield
     except (UsageError, HydraException, OmegaConfBaseException) as error:

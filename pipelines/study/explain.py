@@ -60,7 +60,7 @@ def _of_cell(name: str, study: Study, reasons: "Reasons") -> Iterator[str]:
 def _of_recipe(cell: Cell) -> Iterator[str]:
     """Yield lines about recipes that a user could edit without any effect on the cell.
 
-    These are bases whose settings the cell's recipe overrides, and another recipe with the name of the cell's row.
+    These are bases whose settings the cell's recipe overrides, and another recipe with the name of the cell's system.
     """
     if (recipe := cell.settings.get("recipe")) is None:
         return
@@ -224,7 +224,7 @@ def _others(then: Mapping[Place, str], now: Mapping[Place, str]) -> list[str]:
 
 
 def _settings(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan's values by dotted name. Names in loaded cells and tasks begin with the cell or task."""
+    """Return a plan's values by dotted name. The name of a loaded cell or a task precedes the names of its values."""
     values = flat(plan["configuration"])
     for name, part in (*plan.get("loads", {}).items(), *plan.get("tasks", {}).items()):
         values |= {f"{name} {key}": value for key, value in flat(part).items()}

@@ -80,7 +80,7 @@ class Conf:
         return self._read(self._recipes[name])
 
     def replaced(self, recipe: str) -> dict[str, list[str]]:
-        """Return the recipes that a recipe inherits from, nearest first, each with the names of overridden settings."""
+        """Return the recipes that a recipe inherits from, nearest first, each with its overridden settings' names."""
         return {
             parent: sorted(nearer & {*flat(read_yaml(self.path(f"recipe/{parent}")))})
             for parent, nearer in self.inherited(recipe).items()
@@ -160,7 +160,7 @@ class Conf:
             followers.setdefault(after, []).append(name)
 
         def placed(after: Any) -> Iterator[str]:
-            # Of the tables after the same table, those that other tables follow are last.
+            # If several tables follow the same table, those with followers come last.
             for name in sorted(followers.get(after, ()), key=lambda name: name in followers):
                 yield from (name, *placed(name))
 

@@ -170,7 +170,7 @@ class Essence(ast.NodeVisitor):
         self._binding(node, "rest", node.rest)
 
     def _binding(self, node: ast.AST, part: str, name: str | None) -> None:
-        """Write a node whose bound name is a string, in its field `part`, and not a node."""
+        """Write a node that stores the name that it binds as a string in its field `part`."""
         self._out.append(f"{type(node).__name__}(")
         for each in node._fields:
             self._write(each, self._resolved(name)[0] if each == part and name else getattr(node, each))

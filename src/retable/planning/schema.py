@@ -206,7 +206,7 @@ def parse(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _mistake(error: Any, value: Any) -> tuple[list[Any], str, str, str]:
-    """Return the place in the study of an error of pydantic, the message in two parts, and the advice."""
+    """Return, for one of pydantic's errors, the place in the study, the message in two parts, and the advice."""
     place, example = list[Any](), ""
     model: type[Keys] = StudyKeys
     for step in error["loc"]:  # some steps are pydantic's names for the members of a union
