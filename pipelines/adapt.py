@@ -2,7 +2,7 @@
 `python -m pipelines.adapt cell=grammar/lstm-1 adaptation=neural_cache system=lstm_neural_cache`.
 
 The adaptation's settings are chosen on the validation text. The trained cell is unchanged;
-the new cell contains a copy.
+the new cell contains a copy of the trained model.
 """
 
 import csv
@@ -34,8 +34,8 @@ def adapt(cfg: DictConfig) -> None:
     system, adaptation = load_system(cell), build(cfg.adaptation, "adaptation")
     if not isinstance(system, adaptation.requires):
         raise UsageError(
-            f"{cell} is not a {adaptation.requires.__name__}, which adaptation={chosen('adaptation')} needs; write the "
-            "cell of a left-to-right neural model, such as recipe=recurrent/lstm or transformer/gpt"
+            f"{cell} is not a {adaptation.requires.__name__}, which adaptation={chosen('adaptation')} needs; set "
+            "cell to a left-to-right neural model, as trained with recipe=recurrent/lstm or recipe=transformer/gpt"
         )
     tokenizer = require(folder / "tokenizer.json")
     texts = {split: require(folder / f"{split}.bin") for split in adaptation.splits}
@@ -48,7 +48,7 @@ def adapt(cfg: DictConfig) -> None:
         vocab_size = Tokenizer.load(tokenizer).vocab_size
         fitted = adaptation.fit(system, {split: read_tokens(path, vocab_size) for split, path in texts.items()})
         best = {name: value for name, value in fitted.best.items() if name != "loss"}
-        # The digest makes all that depends on this file depend on the trained weights, too.
+        # This file contains the digest of the trained weights, so that a change of the weights also changes this file.
         arrays = {name: np.array(value, np.float64) for name, value in best.items()} | fitted.measured
         save_file(arrays | {"digests": np.array([[*bytes.fromhex(digest(weights))]], np.uint8)},
                   record.folder / "model.safetensors")  # fmt: skip

@@ -48,7 +48,7 @@ def embed(cfg: DictConfig) -> None:
     if cfg.word_by_word:
         from retable.objectives.word_by_word import WordByWord
 
-        torch.set_num_threads(1)  # torch has little to do here, and its idle threads would take time from the loops
+        torch.set_num_threads(1)  # PyTorch does little work here, and its idle threads would slow WordByWord's threads
 
         learner = WordByWord(objective, cfg.threads)
     with run_folder(cfg, inputs, [folder], cfg.system, cfg.seed, corpus=chosen("corpus")) as record:

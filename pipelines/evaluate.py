@@ -1,7 +1,8 @@
-"""Evaluate a trained system by benchmarks: `python -m pipelines.evaluate stage=pretrain cell=grammar/lstm-1`.
+"""Evaluate a trained system on benchmarks: `python -m pipelines.evaluate stage=pretrain cell=grammar/lstm-1`.
 
-Several benchmarks load the model once, and each writes to a separate folder: `benchmark=[perplexity,phenomena]`. Scores
-of an earlier evaluation of the same system with the same settings, data and code are reused.
+With several benchmarks, as in `benchmark=[perplexity,phenomena]`, the model is loaded once, and each benchmark writes
+to a separate folder. Scores of an earlier evaluation of the same system with the same settings, data and code are
+reused.
 
 For word vectors trained elsewhere: `python -m pipelines.evaluate vectors=google.bin benchmark=google_analogies`.
 """
@@ -28,11 +29,11 @@ from retable.tasks.table import placed
 def evaluate(cfg: DictConfig) -> None:
     if cfg.vectors:
         source = Path(cfg.vectors)
-        name = (
-            source.parent.name if source.stem == "vectors" else source.stem
-        )  # the file of an embed cell is vectors.bin
+        # The vectors of every embed cell are in a file vectors.bin, so the cell's folder gives the name.
+        name = source.parent.name if source.stem == "vectors" else source.stem
         inputs, cells, seed = [require(source)], [], 0
-        corpus, place = "vectors", cfg.out.replace(cfg.cell, f"vectors/{name}")  # a user's own `out` stays
+        # The default `out` is the cell's name, which is replaced here. An `out` that the user set is kept.
+        corpus, place = "vectors", cfg.out.replace(cfg.cell, f"vectors/{name}")
         system = load_vectors(source)
     else:
         source = Path("outputs", cfg.stage, cfg.cell)

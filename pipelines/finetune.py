@@ -23,7 +23,9 @@ def finetune(cfg: DictConfig) -> None:
     kind: Any = resolve(cfg.model._target_)
     task.require(kind, cfg.model.get("d_predicate", 0))
     if cfg.patience is not None and (task.selects is None or "validation" not in task.splits):
-        raise UsageError(f"task={cfg.task_name} has no metric for choosing the best validation; leave patience= out")
+        raise UsageError(
+            f"task={cfg.task_name} has no validation metric, which early stopping needs; leave patience= out"
+        )
     for path in filter(Path.exists, task.inputs):  # the task has its own message for missing files
         require(path)
     folds = task.folds()
@@ -36,7 +38,7 @@ def finetune(cfg: DictConfig) -> None:
     with run_folder(cfg, learner.inputs, upstream, cfg.system, cfg.seed, **facts) as record:
         scratch, metrics, units = record.scratch, list[dict[str, float]](), dict[str, list[pd.DataFrame]]()
         for number, fold in enumerate(folds, 1):
-            if len(folds) > 1:  # each has its own checkpoints
+            if len(folds) > 1:  # each fold has its own metrics and checkpoints
                 record.metrics, record.scratch = {}, scratch / f"fold-{number}"
                 record.scratch.mkdir(exist_ok=True)
             if number > 1:
@@ -46,7 +48,8 @@ def finetune(cfg: DictConfig) -> None:
                 rows = test(cfg, learner, split, record)
                 units.setdefault(split, []).append(rows if fold.units is None else rows.assign(unit=fold.units))
             metrics.append(record.metrics)
-        if len(folds) > 1:  # those of training, and overlaps; scores follow from the units of all folds
+        # Metrics of training and overlaps are averaged over folds; the scores are computed from the units of all folds.
+        if len(folds) > 1:
             record.metrics = {name: sum(each[name] for each in metrics) / len(folds) for name in metrics[0]}
             record.extra["folds"] = len(folds)
         for split, parts in units.items():

@@ -1,4 +1,4 @@
-"""Generate texts by a language model, T5 or translator:
+"""Generate texts with a language model, T5 or translator:
 `python -m pipelines.generate cell=grammar/lstm-1 decoding=beam`."""
 
 import json
@@ -35,14 +35,14 @@ def generate(cfg: DictConfig) -> None:
 
 
 def write(cfg: DictConfig, cell: Path, system: System, path: Path, computed: dict[str, Any]) -> None:
-    """Generate texts by a system and write its cell.
+    """Generate texts with a system and write them to a new cell.
 
     Args:
         cfg: the stage's configuration.
         cell: folder of the system's cell.
         system: the system.
         path: the file of its tokenizer.
-        computed: the devices, for the record's costs.
+        computed: the devices used, which are recorded with the costs.
     """
     from retable.generation.fudge import FUDGE
     from retable.inference.writing import Writer

@@ -1,7 +1,7 @@
-"""Write the plans of a study's cells: `python -m pipelines.plan` in the study's folder, DVC's stage `plan`.
+"""Write the plans of a study's cells: `python -m pipelines.plan` in the study's folder. This is DVC's stage `plan`.
 
-A plan contains a cell's configuration and the fingerprint of the code that it depends on. A cell whose plan and inputs
-do not change is not run again. `retable graph` writes the study's `params.yaml` and `dvc.yaml` first.
+A plan contains a cell's configuration and the fingerprint of the code that the cell depends on. A cell whose plan and
+inputs do not change is not run again. `params.yaml` and `dvc.yaml` must exist: `retable graph` writes them.
 """
 
 import shutil
@@ -31,9 +31,9 @@ def plan() -> None:
 
 
 def report_plan(study: Study) -> str:
-    """Return, as YAML, what a report depends on besides its cells.
+    """Return, as YAML, everything that a report depends on except its cells.
 
-    Its code includes that of tasks and benchmarks, which define their metrics.
+    The report's code includes the code of tasks and benchmarks, because they define the metrics.
     """
     tables = conf().tables()
     chosen = {(group, name) for cell in study.cells.values() for group in MEASURED for name in cell.choices(group)}

@@ -15,7 +15,7 @@ from retable.core.settings import build
 from retable.corpora.overlap import text_overlap
 from retable.inference.build import takes_setting
 
-# Control characters in UTF-8: ASCII's without white space and separators, and U+0080 to U+009F without NEL.
+# Control characters in UTF-8: in ASCII all except white space and separators, and U+0080 to U+009F except NEL.
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1b\x7f]|\xc2[\x80-\x84\x86-\x9f]")
 
 
@@ -46,7 +46,7 @@ def prepare(cfg: DictConfig) -> None:
 def _warn_of_control_characters(path: Path, display_name: Path) -> None:
     """Print the number of lines with control characters, which are rarely intended, and the first such line.
 
-    The characters stay in the text, so that it is the same as for other programs.
+    The characters stay in the text, so that the text is the same as for other programs that read the corpus.
     """
     with path.open("rb") as file:
         numbers = [number for number, line in enumerate(file, 1) if _CONTROL.search(line)]

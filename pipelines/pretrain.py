@@ -38,7 +38,7 @@ def count(cfg: DictConfig) -> None:
 
 
 def learn(cfg: DictConfig) -> None:
-    """Train a model by gradients."""
+    """Train a model by gradient descent."""
     import torch
 
     from pipelines.app.init_from import continue_from, initialise_input, open_checkpoint

@@ -1,4 +1,7 @@
-"""Measure scaling: of layers' cost by size (`device=cpu`), or of loss by weights and tokens (`scaling=law`)."""
+"""Measure how the cost of layers grows with their size (`device=cpu`), or fit a scaling law (`scaling=law`).
+
+A scaling law is a formula for a language model's loss, given its number of weights and of training tokens.
+"""
 
 from pathlib import Path
 
@@ -20,7 +23,7 @@ def scaling(cfg: DictConfig) -> None:
 
 
 def layers(cfg: DictConfig) -> None:
-    """Measure the cost of layers by sequence length and width."""
+    """Measure the cost of layers at several sequence lengths and widths."""
     import torch
 
     from retable.evaluation.scaling import exponents, measure
@@ -37,7 +40,7 @@ def layers(cfg: DictConfig) -> None:
 
 
 def law(cfg: DictConfig) -> None:
-    """Fit the law of loss to the points of a corpus, with standard errors from resamples."""
+    """Fit the scaling law to the measured losses in a corpus, with standard errors from resamples."""
     import pandas as pd
 
     from retable.corpora.loss_points import POINTS
@@ -47,7 +50,7 @@ def law(cfg: DictConfig) -> None:
     points = pd.read_csv(require(folder / POINTS))
     given = points["N"], points["D"], points["loss"]
     with run_folder(cfg, [folder / POINTS], [folder], "scaling_law", cfg.seed, corpus=chosen("corpus")) as record:
-        # Besiroglu et al. search each resample from the published law.
+        # As in Besiroglu et al., the fit to each resample starts from the published law.
         laws = resampled_laws(*given, HOFFMANN, cfg.resamples, cfg.seed)
         record.metrics = law_metrics(fit_law(*given), laws)
 

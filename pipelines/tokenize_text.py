@@ -60,7 +60,7 @@ def tokenize(cfg: DictConfig) -> None:
 
 
 def copy_tokens(cfg: DictConfig, text: Path) -> None:
-    """Copy the tokens and the tokenizer that a corpus of token ids came with."""
+    """Copy the tokens and the tokenizer of a corpus that is distributed as token ids."""
     names = ["tokenizer.json", *(f"{split}{end}" for split in SPLITS for end in (".bin", ".units.npy"))]
     files = [require(require(text) / "train.txt").with_name(name) for name in names]
     if not files[0].exists():
@@ -78,13 +78,13 @@ def copy_tokens(cfg: DictConfig, text: Path) -> None:
 
 
 def measure(record: RunFolder, split: str, tokenizer: Tokenizer, totals: dict[str, float]) -> None:
-    """Record a split's counts and rates, and print a line if the test split's tokens do not determine its bytes.
+    """Record a split's counts and rates; print a line if the test text cannot be restored from its tokens.
 
     Args:
         record: the open cell with the split's tokens.
         split: name of the split.
         tokenizer: the tokenizer.
-        totals: counts of the split by name; `lost` (bytes) and `marks` (<unk> in the text) are removed from it.
+        totals: counts of the split by name. The counts `lost` (bytes) and `marks` (<unk> in the text) are removed.
     """
     tokens = read_tokens(record.folder / f"{split}.bin", tokenizer.vocab_size)
     lost, unknown = Lost(int(totals.pop("lost")), int(totals.pop("marks"))), count_unknown(tokenizer, tokens)
@@ -100,13 +100,16 @@ def measure(record: RunFolder, split: str, tokenizer: Tokenizer, totals: dict[st
 
 
 def give_back_memory() -> None:
-    """Return memory freed by a tokenizer's trainer to the system; the C library keeps 300 MB after 10 M characters."""
+    """Return memory that a tokenizer's trainer has freed to the operating system.
+
+    Otherwise the C library keeps 300 MB after training on 10 million characters.
+    """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 class Lines:
-    """The lines of a file, which can be iterated several times; WordPiece needs them twice."""
+    """The lines of a file. They can be iterated several times: WordPiece reads them twice."""
 
     def __init__(self, path: Path):
         self.path = path

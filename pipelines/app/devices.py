@@ -11,11 +11,11 @@ from retable.core.systems import AdaptedSystem, MixedSystem, System, TrainedSyst
 
 @contextlib.contextmanager
 def on_devices(cfg: DictConfig, *systems: System) -> Iterator[dict[str, Any]]:
-    """Move the trained parts of systems to this process's device inside the block; `cfg.trainer` runs them.
+    """Move the trained parts of systems to the device that `cfg.trainer` selects, until the block ends.
 
     Count-based models stay on the CPU, in one process.
 
-    Yields: accelerator and number of devices, for the cell's record.
+    Yields: the accelerator and the number of devices, for the cell's record.
     """
     trained = [each.objective for system in systems for each in _trained(system)]
     if not trained:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 class Start(NamedTuple):
     inputs: list[Path]
-    drawn: list[str]  # parameters that stay randomly initialised, if others do not
+    drawn: list[str]  # parameters that stay randomly initialised, while others get pretrained weights
 
 
 def initialise(
@@ -41,11 +41,11 @@ def initialise(
         cfg: configuration of finetune; `init`, `frozen`, `embedding` and `freeze_embedding` are used.
         objective: the objective that trains `model`.
         model: the model to initialise and, if configured, to freeze.
-        text: tokenizer, or the vocabulary of words that are read by their spelling.
+        text: the tokenizer, or for a model that reads words by their spelling, the vocabulary.
         vectors: vectors of the vocabulary's words; unused with a tokenizer.
         checkpoint: the checkpoint to load instead of a cell.
 
-    Returns: the files read, without that of `vectors`.
+    Returns: the files read, except the file of `vectors`.
     Raises: UsageError: frozen parts would keep random weights, or the weights do not fit.
     """
     inputs: list[Path] = []
@@ -78,9 +78,9 @@ def continue_from(
 ) -> Start:
     """Initialise pretraining from the weights of the cell `cfg.init` or of a checkpoint.
 
-    The model gets all its weights; other parts of the objective get those of the same name and shape.
+    All weights of the model are loaded. Another part of the objective is loaded if its name and shape are the same.
 
-    Returns: the files read, and the parameters left at random.
+    Returns: the files read, and the names of the parameters that stay random.
     Raises: UsageError: the model has another shape, or the tokens come from another tokenizer.
     """
     if cfg.init == "random":
@@ -89,7 +89,9 @@ def continue_from(
         cell = Path("outputs", cfg.init)
         made = read_config(cell)["tokens"]
         if Tokenizer.load(require(cell / "tokenizer.json")).digest != tokenizer.digest:
-            raise UsageError(f"{cell} was trained on the tokens {made}, not {cfg.tokens}; use the tokens {made}")
+            raise UsageError(
+                f"{cell} was trained on the tokens {made}, not {cfg.tokens}; set corpus and tokenizer to {made}"
+            )
     elif checkpoint.tokenizer.digest != tokenizer.digest:
         corpus, path = chosen("corpus"), checkpoint.folder
         raise UsageError(
@@ -110,12 +112,12 @@ def continue_from(
 
 
 def open_checkpoint(cfg: DictConfig) -> "Checkpoint | None":
-    """Open the checkpoint that replaced init=hf:… in the configuration; None for another `init`."""
+    """Return the Hugging Face checkpoint of init=hf:…; None for any other `init`."""
     return build(cfg.init, "init") if isinstance(cfg.init, DictConfig) else None
 
 
 def _weights(cfg: DictConfig, checkpoint: "Checkpoint | None") -> tuple[dict[str, Tensor], list[Path]]:
-    """Return the weights of `cfg.init` by retable's parameter names, and their files, the weights' file last."""
+    """Return the weights of `cfg.init` by retable's parameter names, and the files read, the weights' file last."""
     if checkpoint is not None:
         return checkpoint.weights, checkpoint.files
     path = require(Path("outputs", cfg.init, "model.safetensors"))
@@ -163,11 +165,11 @@ def freeze(model: Model) -> None:
 
 
 def initialise_input(model: Model, cfg: DictConfig, tokenizer: Tokenizer) -> list[Path]:
-    """Initialise the input layer from the word2vec file `cfg.embedding`, unless it is "random".
+    """Initialise the input layer from the word2vec file `cfg.embedding`, unless `embedding` is "random".
 
-    With `cfg.freeze_embedding` the layer is not trained.
+    With `cfg.freeze_embedding`, the layer is not trained.
 
-    Returns: the file, in a list; [] for random.
+    Returns: a list with the file; [] for "random".
     """
     inputs = []
     if cfg.embedding != "random":
@@ -178,10 +180,10 @@ def initialise_input(model: Model, cfg: DictConfig, tokenizer: Tokenizer) -> lis
 
 
 def freeze_input(model: Model, cfg: DictConfig) -> None:
-    """Freeze the input layer if `cfg.freeze_embedding`."""
+    """Freeze the input layer if `cfg.freeze_embedding` is true."""
     if cfg.freeze_embedding:
         if cfg.embedding == "random":
-            raise UsageError("freeze_embedding=true leaves random input vectors; write embedding=FILE, or leave it out")
+            raise UsageError("freeze_embedding=true would freeze random vectors; write embedding=FILE, or leave it out")
         _embedding(model).requires_grad_(False)
 
 

@@ -1,4 +1,4 @@
-"""Inputs of stages: checks of a cell's tokens, opening a cell, and prompts."""
+"""Inputs of stages: check a cell's tokens, open a cell, and read prompts."""
 
 from itertools import islice
 from pathlib import Path
@@ -32,7 +32,7 @@ def require_tokens(cell: Path, tokens: str) -> None:
 
 
 def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
-    """Return the cell of `cfg.stage` and `cfg.cell`, its system, and its tokenizer's file."""
+    """Return the folder of the cell that `cfg` names, the cell's system, and the file of its tokenizer."""
     cell = Path("outputs", cfg.stage, cfg.cell)
     if cfg.stage in TASK_STAGES:
         from retable.inference.writing import load_writing
@@ -42,7 +42,7 @@ def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
 
 
 def first_words(path: Path, n_words: int, n_prompts: int) -> list[str]:
-    """Return the first `n_words` words of the first `n_prompts` lines that are longer, as prompts."""
+    """Return prompts: the first `n_words` words of each of the first `n_prompts` lines with more words."""
     lines = (words for words in map(str.split, read_lines(path)) if len(words) > n_words)
     prompts = [" ".join(words[:n_words]) for words in islice(lines, n_prompts)]
     if not prompts:

@@ -16,7 +16,7 @@ from retable.core.errors import UsageError, require_file
 
 
 def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], cells: list[Path]) -> str:
-    """Return a digest of all that a benchmark's scores depend on: settings, data, system and code."""
+    """Return a digest of everything that a benchmark's scores depend on: settings, data, system and code."""
     settings = OmegaConf.to_container(cfg.benchmark[name], resolve=True)
     digests = {str(path): digest(path) for path in (*inputs, *map(require_input, benchmark.inputs))}
     reached = entry_points_of("evaluate", {"benchmark": settings}, *loaded_from(cells))
@@ -46,7 +46,7 @@ def keep(folder: Path, kept: Path) -> None:
     write_digests(begun)
     try:
         begun.rename(kept)
-    except OSError:  # another process was first
+    except OSError:  # another process has cached the same scores
         shutil.rmtree(begun)
 
 

@@ -52,7 +52,7 @@ def open_learner(cfg: DictConfig, task: Task[Any, Any]) -> Learner:
     else:
         text, vectors, inputs = checkpoint.tokenizer, {}, []
     torch.manual_seed(cfg.seed)
-    # The states of a frozen model are fixed features, so no dropout.
+    # A frozen model's hidden states are used as fixed features, so dropout is turned off.
     model = build_model(cfg, text, **({"dropout": 0.0} if cfg.frozen else {}))
     objective = task.objective(model, text, **cfg.head)
     with placed(task.inputs):
@@ -62,7 +62,7 @@ def open_learner(cfg: DictConfig, task: Task[Any, Any]) -> Learner:
 
 
 def learn(cfg: DictConfig, learner: Learner, record: RunFolder) -> None:
-    """Train the objective, and write its weights, text and curve to the cell."""
+    """Train the objective, and write its weights, its tokenizer or vocabulary, and its curve to the cell."""
     task, objective, examples, encoded = learner.task, learner.objective, learner.examples, learner.encoded
     weights = record.folder / "model.safetensors"
     if isinstance(model := objective.model, Estimated):
@@ -74,7 +74,7 @@ def learn(cfg: DictConfig, learner: Learner, record: RunFolder) -> None:
         validation = task.validation(examples["validation"], encoded["validation"]) if validated else None
         best = None if cfg.patience is None else Best(f"validation/{task.selects}", cfg.patience)
         train(cfg, record, objective, batches, validation, best)
-    else:  # a rule without parameters
+    else:  # the model is a rule without parameters
         save_weights(objective, weights)
     write_text(learner.text, record.folder)
     if learnt := task.learnt():
@@ -82,7 +82,10 @@ def learn(cfg: DictConfig, learner: Learner, record: RunFolder) -> None:
 
 
 def test(cfg: DictConfig, learner: Learner, split: str, record: RunFolder) -> pd.DataFrame:
-    """Predict a split, write its files to the cell and its overlap to the metrics, and return its units."""
+    """Predict a split and return its units, which are the rows that the metrics are computed from.
+
+    The predictions are written to the cell. The split's overlap with the training split is added to the metrics.
+    """
     task, examples = learner.task, learner.examples
     with used_on([learner.objective], {**cfg.trainer, "precision": FULL}):
         predictions = task.predict(learner.objective, learner.encoded[split])

@@ -21,8 +21,8 @@ from retable.planning.study import Study
 from retable.reporting.names import display_name
 from retable.tracking.run import DataSet, Group, RunSpec, describe_group
 
-MEASURING = ("evaluate", "generate")  # the stages whose cells are of a trained system
-# Settings that are always logged as parameters, next to the model's settings and those of the command line.
+MEASURING = ("evaluate", "generate")  # the stages that measure a trained system
+# Settings that are always logged as parameters, in addition to the model's settings and the command line's settings.
 _HEADLINE = (
     *("seed", "epochs", "budget", "examples", "init", "embedding", "frozen"),
     *("optimizer.lr", "batches.batch_size", "batches.length", "batch_size", "trainer.precision"),
@@ -36,11 +36,11 @@ def run_spec(
 
     Args:
         key: digest of the cell's configuration, inputs and code.
-        place: the cell's place without its stage.
-        config: its configuration.
+        place: the cell's path below `outputs/<stage>/`.
+        config: the cell's configuration.
         facts: facts for tags; stage, task, study and git_commit are required.
-        digests: digests of the files that it reads, by path.
-        upstream: the cells that it is made from.
+        digests: digests of the files that the cell reads, by path.
+        upstream: the cells that the cell is made from.
     """
     tags = {f"retable.{k}": str(v) for k, v in facts.items() if v is not None}
     tags |= {"mlflow.source.name": module_of(facts["stage"]), "mlflow.note.content": _note(facts["stage"])}
@@ -82,14 +82,14 @@ def _about_study() -> str:
     """Return the comment at the top of the current study's file; "" without a study."""
     try:
         return comment_of(Path(f"{files_of_study()}{STUDY}"))
-    except UsageError:  # the study is made elsewhere
+    except UsageError:  # the working folder is not the study's folder
         return ""
 
 
 def _name(stage: str, place: str, task: str | None) -> str:
     """Return a run's name: `lstm-1`, with a task `lstm-1 sentiment`, in a sweep `lstm-1+optimizer.lr-0.01`.
 
-    The system comes first because MLflow's column is narrow.
+    The name begins with the system, because MLflow's column is narrow.
     """
     last = place.rpartition("/")[2]
     if task:
@@ -100,7 +100,10 @@ def _name(stage: str, place: str, task: str | None) -> str:
 
 
 def _measures(place: str, config: Mapping[str, Any]) -> str:
-    """Return the name of a run below the measured cell's: its benchmarks (`perplexity, phenomena`) or decoding."""
+    """Return the name of a measurement's run: its benchmarks (`perplexity, phenomena`) or its decoding.
+
+    In MLflow, this run is a child of the measured cell's run.
+    """
     rest = place.rpartition("/")[2].removeprefix(config["cell"].rpartition("/")[2])
     return ", ".join(config["benchmark"]) + rest if "benchmark" in config else rest.removeprefix("-")
 
@@ -115,9 +118,10 @@ def _note(stage: str) -> str:
 
 
 def headline(config: Any) -> dict[str, Any]:
-    """Return the parameters for comparing runs: choices, model, usually varied settings, and overrides.
+    """Return the parameters by which runs are compared.
 
-    The whole configuration is logged as a file.
+    These are the choices of config groups, the model's settings, settings that are often varied, and overrides. The
+    whole configuration is logged as a file.
     """
     values = flat(config)
     by_hand = {override.lstrip("+~").partition("=")[0] for override in overrides()}
@@ -126,9 +130,8 @@ def headline(config: Any) -> dict[str, Any]:
     choices = HydraConfig.get().runtime.choices.items()
     without = ("logger", "callbacks", "debug")
     chosen = {str(k): v for k, v in choices if v is not None and not k.startswith("hydra") and k not in without}
-    if (
-        "task" in chosen or config.get("objective") is None
-    ):  # this choice belongs to the recipe's pretraining, or nothing uses it
+    # With a task, the choice of objective belongs to the recipe's pretraining; a count-based model has no objective.
+    if "task" in chosen or config.get("objective") is None:
         chosen.pop("objective", None)
     if "task" in chosen:  # a task replaces the recipe's optimizer, schedule and batches
         chosen |= {k: config[k]["_target_"].rpartition(".")[2] for k in ("optimizer", "schedule") if k in chosen}

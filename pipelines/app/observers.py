@@ -1,4 +1,4 @@
-"""Observers of training: loggers and callbacks of the groups `logger` and `callbacks`, and a search's pruner."""
+"""Observers of training: loggers and callbacks of the config groups `logger` and `callbacks`, and a search's pruner."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,9 @@ from retable.core.settings import build
 
 @contextlib.contextmanager
 def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable[[Sequence[Any]], None]]]:
-    """Yield a function per logger of `cfg`, except MLflow, that logs points to it; `settings` are logged first.
+    """Yield, for each logger of `cfg` except MLflow, a function that logs points of a learning curve.
+
+    `settings` are logged first.
 
     Raises: UsageError: a logger's library is not installed.
     """
@@ -35,9 +37,10 @@ def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable
 
 
 def callbacks(cfg: DictConfig) -> list[Any]:
-    """Return the callbacks of a training: those in `cfg` and those that each training has.
+    """Return the callbacks of a training run: the callbacks in `cfg`, and some that every run has.
 
-    If RETABLE_PROGRESS is set, one more writes the progress to that file; in a search, one may stop the training.
+    If RETABLE_PROGRESS names a file, a further callback writes the progress to it. In a search, a further callback may
+    stop the training.
     """
     from retable.training.callbacks import Minutes, Rates, ValidationLoss
 
@@ -55,9 +58,10 @@ def callbacks(cfg: DictConfig) -> list[Any]:
 
 
 def trainable_rows(measure: Any, batch: Any) -> Any:
-    """Return the places and batch of those examples in a batch of validation that have a training loss.
+    """Reduce a validation batch to the examples that have a training loss.
 
-    Returns None without such examples, or if the measure has its own loss.
+    Returns: the examples' places in the split, and their batch; None without such examples, or if the measure has its
+        own loss.
     """
     import numpy as np
 
@@ -65,7 +69,7 @@ def trainable_rows(measure: Any, batch: Any) -> Any:
 
     if not isinstance(measure, Predictions):
         return None
-    # A private name: a public one would change the fingerprint of all tasks' cells.
+    # The attribute keeps its private name, since renaming it would change the fingerprint of all tasks' cells.
     places, encoded = batch[0], measure._encoded
     if encoded.trainable is None or (kept := np.isin(places, encoded.trainable)).all():
         return batch
@@ -82,7 +86,7 @@ def _made(group: str, name: str, part: Any) -> Any:
 def reporter(
     storage: str, study: str, trial: int, metric: str, pruner: Mapping[str, Any]
 ) -> Callable[[int, Mapping[str, float]], bool]:
-    """Return a function that reports a validation to the search and returns whether to prune the trial."""
+    """Return a function that reports validation metrics to the search and returns whether to prune the trial."""
     known = optuna.load_study(study_name=study, storage=storage, pruner=instantiate(pruner))
     frozen = next(each for each in known.get_trials(deepcopy=False) if each.number == trial)
     return Reporter(optuna.Trial(known, frozen._trial_id), set(frozen.intermediate_values), metric)
@@ -95,6 +99,6 @@ class Reporter:
     def __call__(self, step: int, metrics: Mapping[str, float]) -> bool:
         if self._metric not in metrics:
             return False
-        if step not in self._reported:  # a run resumed from a checkpoint repeats a validation
+        if step not in self._reported:  # a run that resumes from a checkpoint may repeat a validation
             self._trial.report(metrics[self._metric], step)
         return self._trial.should_prune()

@@ -46,7 +46,7 @@ def record_of(records: Path, cell: Cell) -> Path:
 def render(study: Study, adhoc_results: dict[str, list[Result]] | None = None) -> Path:
     """Write the report of a study from its records and `adhoc_results`; return the path of its page.
 
-    A study that was committed before there were records only gets new figures, from its tables.
+    If a study was committed before records existed, only its figures are drawn again, from the committed tables.
     """
     out = Path("work/report") if adhoc_results else Path(f"{files_of_study()}results")
     refuse_all_but_a_report(out)
@@ -93,7 +93,10 @@ def write_results(study: Study, adhoc_results: dict[str, list[Result]], out: Pat
 
 
 def _further_seeds(study: Study, root: str) -> dict[Path, Cell]:
-    """Return the records in study `more_seeds` that add seeds to this study's systems, with their cells."""
+    """Return the records that add seeds to this study's systems, with their cells.
+
+    They belong to the study that is named by this study's key `more_seeds`.
+    """
     if not (folder := folder_of_more_seeds(study, root)):
         return {}
     cells = more_seeds(study, read_study(conf(), Path(folder, STUDY)))
@@ -101,7 +104,7 @@ def _further_seeds(study: Study, root: str) -> dict[Path, Cell]:
 
 
 def _seeds_line(study: Study, cells: Iterable[Cell]) -> str:
-    """Return a sentence per list of seeds that come from the other study, with their systems."""
+    """Return sentences that name the seeds from the other study, and the systems that have them."""
     systems: dict[str, set[int]] = {}
     for cell in cells:
         if "seed" in cell.settings:

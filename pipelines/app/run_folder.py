@@ -42,12 +42,18 @@ from retable.training.signals import Pruned, Stopped
 if TYPE_CHECKING:
     from retable.tracking.run import Run
 
-THREADS = "threads"  # in a scratch folder: the number of threads that computed its checkpoints
-REPLACED = "replaced"  # next to scratch folders: the old cell while a new one replaces it
+THREADS = "threads"  # file in a scratch folder with the number of threads that computed its checkpoints
+REPLACED = "replaced"  # folder next to the scratch folders, for the old cell while a new one replaces it
 
 
 class RunFolder:
-    """An open cell: `folder` is for its payload, `scratch` survives a kill, `log` logs points to MLflow and loggers."""
+    """A cell that is being written.
+
+    Attributes:
+        folder: the folder for the cell's files; it becomes the cell.
+        scratch: the folder for checkpoints, which survives a kill.
+        log: a function that logs points of a learning curve to MLflow and the loggers.
+    """
 
     def __init__(self, folder: Path, scratch: Path, log: Callable[..., None]):
         self.folder, self.scratch, self.log = folder, scratch, log
@@ -59,13 +65,13 @@ class RunFolder:
 
 @dataclass(frozen=True)
 class Making:
-    """A cell in progress: its place, and all that its numbers depend on.
+    """A cell in progress: its place, and everything that its numbers depend on.
 
     Attributes:
         facts: stage, system, corpus, seed and task, which identify the cell.
         digests: digests of the input files, by path.
-        cells: the cells that it is made from.
-        key: digest of configuration, inputs and code.
+        cells: the cells that this cell is made from.
+        key: digest of the configuration, the inputs and the code.
     """
 
     stage: str
@@ -102,18 +108,18 @@ def run_folder(
     task: str | None = None,
     place: str | None = None,
 ) -> Iterator[RunFolder]:
-    """Run the body of a stage and publish its cell, complete or not at all.
+    """Run the body of a stage and publish its cell, either complete or not at all.
 
-    The body writes files to `record.folder` and fills `record.metrics`; `record.extra` is added to `run.json`,
-    `record.costs` to the record next to the cell. The body also runs in the further processes of a distributed
-    strategy; their files are discarded.
+    The body writes files to `record.folder` and scores to `record.metrics`. Facts in `record.extra` are added to
+    `run.json`. Costs in `record.costs` are added to the file `<cell>.record.json` next to the cell. With a distributed
+    strategy, every process runs the body; only the files of the main process are kept.
 
     Args:
         cfg: the stage's configuration.
         inputs: the files that the cell depends on; their digests are recorded.
-        upstream: the cells that it is made from; cells that contain an input are added.
+        upstream: the cells that this cell is made from; cells that contain an input are added.
         system, seed, corpus, task: facts that identify the cell.
-        place: the cell's place without its stage, if not `cfg.out`.
+        place: the cell's path below `outputs/<stage>/`, if it is not `cfg.out`.
     """
     stage, cell = stage_name(cfg), place or cfg.out
     whole: Any = OmegaConf.to_container(cfg, resolve=True)
@@ -145,7 +151,7 @@ def run_folder(
                 artifacts.write_record(making.out, made)
             if run is not None:
                 _finish(run, making, record)
-            # The key is written last: with it, a later job knows that the cell and its run are finished.
+            # The key is written last, as a mark that the cell and its run are finished. Later jobs look for it.
             artifacts.write_record(making.out, {**made, "key": making.key, "mlflow_run_id": run and run.id})
             shutil.rmtree(making.scratch)
     if not environment.is_job():  # the launcher shows the scores of all jobs
@@ -158,7 +164,7 @@ def run_folder(
 
 
 def _scores(cell: Path, metrics: Mapping[str, float]) -> Iterator[str]:
-    """Yield the main scores of a finished cell, with 95 % intervals over its units if it has units."""
+    """Yield the main scores of a finished cell as text, with 95 % intervals if the cell has a file `units.csv`."""
     scores, known = artifacts.main_scores(metrics), dict[str, tuple[float, float]]()
     if [*cell.glob("units.csv"), *cell.glob("*/units.csv")]:
         from retable.reporting.results import intervals  # imports pandas
@@ -171,7 +177,10 @@ def _scores(cell: Path, metrics: Mapping[str, float]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _held(stage: str, place: str, facts: Mapping[str, Any]) -> Iterator[None]:
-    """Lock the cell's place for this process, after recovery from a kill; does nothing in further processes."""
+    """Lock the cell's place for this process, and finish a replacement of the cell that a kill interrupted.
+
+    Only the main process does this; in other processes nothing happens.
+    """
     if not is_main_process():
         yield
         return
@@ -205,9 +214,10 @@ def _discarded(making: Making) -> Iterator[RunFolder]:
 
 @contextlib.contextmanager
 def _scratch(making: Making) -> Iterator[None]:
-    """Make the cell's scratch folder, and remove those of other configurations, inputs or code.
+    """Make the cell's scratch folder, and remove the scratch folders of other configurations, inputs or code.
 
-    With `debug=`, or when a search prunes the trial, its own is removed as well.
+    With `debug=`, the folder of an earlier run is removed, too. When a search prunes the trial, the folder is removed
+    at the end.
     """
     try:
         for left in making.bench.iterdir():
@@ -260,9 +270,9 @@ def _log_to(sinks: Sequence[Callable[[Any], None]]) -> Callable[[Any], None]:
 
 @contextlib.contextmanager
 def _costs() -> Iterator[dict[str, Any]]:
-    """Yield a dictionary that gets the block's seconds, peak memory (MiB), hardware and environment at its end."""
+    """Yield a dictionary. When the block ends, add its seconds, peak memory (MiB), hardware and environment."""
     costs: dict[str, Any] = {}
-    # Seconds by the monotonic clock, since the system's clock may be set during a run.
+    # Seconds are measured by the monotonic clock, since the system's clock may be changed during a run.
     started, startup = time.monotonic(), max(time.time() - psutil.Process().create_time(), 0.0)
     yield costs
     costs |= {"startup_seconds": round(startup, 2), "seconds": round(time.monotonic() - started, 2)}
@@ -272,16 +282,15 @@ def _costs() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def _written(making: Making, log: Callable[[Any], None]) -> Iterator[RunFolder]:
-    """Publish the cell when the block ends without an error: payload, configuration, metrics, origins."""
+    """Publish the cell when the block ends without an error: the body's files, configuration, metrics and origins."""
     with publish(making.out, making.scratch / "payload", making.bench / REPLACED) as folder:
         record = RunFolder(folder, making.scratch, log)
         yield record
         OmegaConf.save(OmegaConf.create(making.config), folder / "config.yaml")
         artifacts.write_metrics(folder, record.metrics)
         origins = {"made_from": [*map(_display_name, making.cells)], "digests": making.digests, "format": FORMAT}
-        if (
-            threads := record.costs.get("threads", 1)
-        ) != 1:  # the order of additions, so the last digits, depends on it
+        # The number of threads determines the order of additions, and so the last digits of results.
+        if (threads := record.costs.get("threads", 1)) != 1:
             origins["threads"] = threads
         artifacts.write_json(folder / "run.json", making.facts | origins | record.extra)
 
@@ -299,8 +308,8 @@ def _finish(run: "Run", making: Making, record: RunFolder) -> None:
 def without_doubles(metrics: Mapping[str, float]) -> dict[str, float]:
     """Remove a task's validation scores that repeat the end of the curve.
 
-    `sentiment/validation/accuracy` is removed if `validation/accuracy` is the same number. metrics.json keeps both, and
-    tables read the first.
+    `sentiment/validation/accuracy` is removed if `validation/accuracy` is the same number. metrics.json contains both
+    names, and tables read `sentiment/validation/accuracy`.
     """
 
     def doubles(name: str) -> bool:
@@ -318,7 +327,7 @@ def _bench(stage: str, place: str) -> Path:
 def _same_threads(scratch: Path) -> Iterator[None]:
     """Resume training with the number of threads that it began with; print a line if that differs from the setting.
 
-    Another number of threads adds in another order and changes the last digits.
+    With another number of threads, numbers are added in another order, which changes the last digits.
     """
     if (torch := sys.modules.get("torch")) is None:  # nothing is trained
         yield
@@ -339,13 +348,14 @@ def _same_threads(scratch: Path) -> Iterator[None]:
 
 
 def _display_name(cell: Path) -> str:
-    """Return a cell's place, such as `pretrain/grammar/lstm-1`; outside of `outputs/` its whole path."""
+    """Return a cell's path in `outputs/`, such as `pretrain/grammar/lstm-1`; elsewhere the whole path."""
     return str(cell).removeprefix("outputs/")
 
 
 def loaded_from(cells: list[Path]) -> Iterator[dict[str, Any]]:
-    """Yield, for each cell with a configuration, the parts that its system is built from when it is loaded."""
+    """Yield the parts of each cell's configuration from which the cell's system is rebuilt when it is loaded."""
     for cell in cells:
-        if (config := cell / "config.yaml").exists():  # not resolved: it may come from elsewhere
+        # Interpolations in the file are not resolved, since the cell may come from another machine.
+        if (config := cell / "config.yaml").exists():
             made = yaml.load(artifacts.require(config).read_text(encoding="utf-8"), yaml.CSafeLoader)
             yield {key: made[key] for key in LOADED if isinstance(made.get(key), dict | list)}

@@ -37,8 +37,8 @@ ASKING = {"--help", "-h", "--hydra-help", "--version", "--shell-completion", "-s
 def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
     """Make `function` the Hydra application of the root config named after it.
 
-    A user's mistake gives one line on standard error and exit code 2, without a traceback. A stage imports torch in its
-    body, so that `--help` and the shell's completion answer at once.
+    A user's mistake prints one line to standard error, without a traceback, and the exit code is 2. A stage imports
+    torch in the function's body, so that `--help` and the shell's completion answer at once.
     """
 
     known: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
     @functools.wraps(function)
     def job(cfg: DictConfig) -> None:
         with one_line_errors():  # Hydra would print its own lines about an exception of a job
-            if trust.trusted() != known:  # changed by hydra.job.env_set in a configuration file
+            if trust.trusted() != known:  # hydra.job.env_set in a configuration file has changed the variable
                 raise UsageError(f"a configuration cannot trust a package; set {trust.PACKAGES} in the environment")
             if HydraConfig.get().mode == RunMode.MULTIRUN:
                 raise UsageError("hydra/launcher=basic runs all jobs in one process; leave it out")
@@ -60,11 +60,12 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
         nonlocal known
         with one_line_errors():
             require_own_checkout()
-            arguments = trust.taken(sys.argv[1:])  # before a plan's settings: a plan may come from elsewhere
+            # `--trust` is read before the plans, which may come from elsewhere and must not trust a package.
+            arguments = trust.taken(sys.argv[1:])
             known = trust.trusted()
             _refuse_unread(arguments)
             sys.argv[1:] = [text for argument in arguments for text in _of_plan(argument)]
-        logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it logs the exceptions that it raises
+        logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # this logger repeats exceptions that Hydra raises
         hydra_looks_into_folders()
         show_warnings_in_one_line()
         listen()
@@ -102,11 +103,14 @@ def _refuse_unread(arguments: list[str]) -> None:
     for each in arguments:
         name, equals, _ = each.lstrip("+").partition("=")
         if equals and not each.startswith(("-", "~", "@")) and (other := settings.setdefault(name, each)) is not each:
-            raise UsageError(f"{other} and {each} set the same; leave one out")
+            raise UsageError(f"{other} and {each} set the same name; leave one out")
 
 
 def _of_plan(argument: str) -> list[str]:
-    """Return the settings of a plan `@FILE`; any other argument unchanged. Raise UsageError for any other file."""
+    """Return the settings in a plan, given as `@FILE`; return any other argument unchanged.
+
+    Raises: UsageError: FILE is not a plan, or sets a name that only the command line may set.
+    """
     if not argument.startswith("@"):
         return [argument]
     try:
@@ -114,7 +118,7 @@ def _of_plan(argument: str) -> list[str]:
         overriding = {str(name): f"{name}={value}" for name, value in settings.items()}
     except (OSError, ValueError, yaml.YAMLError, TypeError, KeyError, AttributeError):
         raise UsageError(
-            f"{argument[1:]} is not the plan of a cell; make a study's plans by `dvc repro plan`"
+            f"{argument[1:]} is not the plan of a cell; make a study's plans with `dvc repro plan`"
         ) from None
     for name in overriding:
         if re.split("[.@/]", name.lstrip("+~"))[0] in OBSERVING:
@@ -126,7 +130,7 @@ def make_ready(name: str, cfg: DictConfig) -> None:
     """Check and resolve a stage's configuration in place, before anything is read or written.
 
     Args:
-        name: the stage's function, which is the name of its root config.
+        name: the name of the stage's function and of its root config.
         cfg: the composed configuration.
 
     Raises: UsageError: a setting is unknown, out of range or without effect.
@@ -151,7 +155,10 @@ def make_ready(name: str, cfg: DictConfig) -> None:
 
 
 def _refuse_misplaced(cfg: DictConfig) -> None:
-    """Raise UsageError for files whose settings are in a place that nothing reads, and for a task without a class."""
+    """Raise UsageError for a file without its line `# @package`, or for a task without a class.
+
+    Without that line, the file's settings end up in a place that nothing reads.
+    """
     choices = HydraConfig.get().runtime.choices
     task: Any = cfg.task if "task" in choices and isinstance(cfg.get("task"), DictConfig) else {}
     misplaced = [group for group in ("recipe", "task_type", "debug") if group in cfg] + ["task"] * ("task" in task)
@@ -160,7 +167,7 @@ def _refuse_misplaced(cfg: DictConfig) -> None:
         raise UsageError(
             f"{file} lacks the first line `# @package _global_`, so its settings are not read; add the line"
         )
-    measured, choice = cfg.get("benchmark"), choices.get("benchmark")  # None if there are several
+    measured, choice = cfg.get("benchmark"), choices.get("benchmark")  # choice is None for several benchmarks
     if not isinstance(measured, DictConfig):
         measured = {}
     if "_target_" in measured or choice not in (None, *measured):
@@ -173,7 +180,7 @@ def _refuse_misplaced(cfg: DictConfig) -> None:
 
 
 def _refuse_choices_passed_over(cfg: DictConfig) -> None:
-    """Raise UsageError for an optimizer or schedule of the command line that the task replaces by its own."""
+    """Raise UsageError if the command line chooses an optimizer or schedule that the task replaces by its own."""
     for group in ("optimizer", "schedule"):
         choice = HydraConfig.get().runtime.choices.get(group)
         if choice is not None and f"{group}={choice}" in overrides():
@@ -186,7 +193,7 @@ def _refuse_choices_passed_over(cfg: DictConfig) -> None:
 
 
 def _refuse_out(cfg: DictConfig) -> None:
-    """Raise UsageError if `out` is not a valid place for a cell, or something else is there."""
+    """Raise UsageError if `out` is not a valid path for a cell, or contains anything but a cell of this stage."""
     if (name := stage_name(cfg)) in STAGES:
         check_path(cfg.out)
         check_owner(output_folder(name, cfg.out), {"stage": name})

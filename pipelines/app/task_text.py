@@ -1,4 +1,4 @@
-"""A task's text: its tokenizer or vocabulary, and samples of its training examples."""
+"""The tokenizer or vocabulary for a task's texts, and samples of the task's training examples."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ Vectors = dict[str, np.ndarray]
 def text_of_task(
     cfg: DictConfig, task: Task[Example, Any], model: type[Model], examples: Mapping[str, Sequence[Example]]
 ) -> tuple[Text, Vectors, list[Path]]:
-    """Open the tokenizer or build the vocabulary that turns a task's texts into ids.
+    """Open the tokenizer, or build the vocabulary, that turns a task's texts into ids.
 
     Args:
         cfg: configuration of finetune; `tokens` and `embedding` are used.
@@ -30,8 +30,9 @@ def text_of_task(
         model: class of the model, which reads tokens or the spelling of words.
         examples: the task's examples by split.
 
-    Returns: the tokenizer, or the vocabulary of the examples' words (empty for a task without words); the vectors of
-        its words in `cfg.embedding`; and the files read. An estimated model reads words, so its vocabulary is empty.
+    Returns: the tokenizer, or the vocabulary of the examples' words; the vectors of the vocabulary's words in
+        `cfg.embedding`; and the files read. The vocabulary is empty for a task without words, and for an `Estimated`
+        model, which reads the words themselves.
     """
     if task.has_no_text or issubclass(model, Estimated):
         return Vocabulary([], []), {}, []

@@ -35,11 +35,11 @@ def train(
         record: the open cell.
         objective: the objective to train; it is on the CPU afterwards.
         batches: the training batches.
-        validation: the measure on validation text; None for none.
-        best: which validation to keep, and when to stop early; None to keep the last weights.
+        validation: the measure on validation text; None to train without validation.
+        best: which validation's weights to keep, and when to stop early; None to keep the last weights.
 
     Returns: the device that this process trained on.
-    Raises: UsageError: the budget's unit is not counted for this training.
+    Raises: UsageError: the budget is in tokens or FLOPs, which are not counted for this training.
     """
     started = time.monotonic()
     amount, unit = parse_budget(cfg.budget) if cfg.get("budget") else (None, None)
@@ -48,7 +48,7 @@ def train(
     if amount is not None and unit in ("tokens", "flops"):
         if not cost.get(unit):
             raise UsageError(
-                f"budget={cfg.budget}: {unit} are not counted in this training; write ++max_steps=N, or a time"
+                f"budget={cfg.budget}: {unit} are not counted in this training; write ++max_steps=N, or budget=10min"
             )
         within = max(int(amount / cost[unit]), 1)
         max_steps = within if max_steps is None else min(max_steps, within)
@@ -87,7 +87,7 @@ def train(
         if stepped and cost:
             share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), devices)
             record.costs |= {} if share is None else {"flops_utilisation": round(share, 4)}
-    else:  # the causes of different last digits on another machine
+    else:  # on another machine, these may differ and change the last digits
         record.costs |= {"threads": torch.get_num_threads(), "compiled_kernels": int(fused.COMPILED is not None)}
     if device.type == "cpu" and devices == 1 and stepped and cost.get("flops"):
         rate = product_rate(torch.bfloat16 if cfg.trainer.precision == "bf16-mixed" else torch.float32)

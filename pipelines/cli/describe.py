@@ -19,8 +19,8 @@ def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str 
     """Print a tokenizer's tokens, its coverage of the corpora, and the derivation of words.
 
     Args:
-        corpus: the corpus that it was trained on.
-        tokenizer_name: its name.
+        corpus: the corpus that the tokenizer was trained on.
+        tokenizer_name: the name of the tokenizer.
         words: words whose tokenization is shown step by step.
         other: another prepared corpus to measure.
         characters: number of characters read per split.

@@ -18,8 +18,9 @@ def export_cell(cell: str, place: Path, license: str) -> None:
 
     Args:
         cell: name or folder of the cell.
-        place: a file .arpa, .txt or .bin, which is replaced if it exists, or a new or empty folder for a checkpoint.
-        license: license of the model card, by its Hub name.
+        place: for a checkpoint, a new or empty folder. For other formats, a file .arpa, .txt or .bin; an existing file
+            is replaced.
+        license: the license to put into the model card, by its name on the Hub.
 
     Raises: UsageError: the place is not free or is in a cell, or the cell cannot be exported in this format.
     """

@@ -19,7 +19,7 @@ from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 from retable.tokenizers.word import of_words
 
 VECTORS = (".txt", ".bin")
-KEPT = ("model", "objective", "batches", "scorer")  # parts of a recipe that build its system or measure it
+KEPT = ("model", "objective", "batches", "scorer")  # parts of a configuration that build or evaluate the system
 
 
 def import_cell(source: str, name: str) -> Path:
@@ -29,7 +29,8 @@ def import_cell(source: str, name: str) -> Path:
 
     Args:
         source: an ARPA file, a file of word vectors, or the folder or Hub name of a checkpoint.
-        name: `CORPUS/NAME`, the cell's place without its stage; for word vectors, the corpus may be a task.
+        name: `CORPUS/NAME`, the cell's path below `outputs/<stage>/`. Word vectors for a task's words have the task's
+            name in place of the corpus.
 
     Returns: the cell's folder in `outputs/`.
     Raises: UsageError: the name is not valid, the cell exists already, or the source cannot be read.
@@ -67,7 +68,7 @@ def import_cell(source: str, name: str) -> Path:
 def _is_task(name: str, where: str) -> bool:
     """Return whether `name` is a task and not a corpus. Vectors for a task's words belong to no corpus.
 
-    Raises: UsageError: it is neither a corpus nor a task, and is most similar to a task's name.
+    Raises: UsageError: no corpus or task has this name, and the most similar name belongs to a task.
     """
     corpora, tasks = conf().names("corpus"), conf().names("task")
     if name not in (*corpora, *tasks) and not {*near(name, [*corpora, *tasks])[:1]} <= {*corpora}:
@@ -83,10 +84,10 @@ def _arpa(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
     if UNKNOWN not in words or len({*words}) < len(words):
         raise UsageError(f"{path} lacks <unk> for unknown words, or has both <eos> and </s>; write the file again")
     tables = read.model.tables
-    tables[0].log_prob[len(words)] = 0  # <s>, which a file may leave out; it is never looked up
+    tables[0].log_prob[len(words)] = 0  # the probability of <s> is never used, and a file may leave it out
     if not all(np.isfinite(column).all() for table in tables for column in (table.log_prob, table.backoff)):
         raise UsageError(
-            f"{path} has a probability of 0, or lacks prefixes of its n-grams; write the file by KenLM or SRILM"
+            f"{path} has a probability of 0, or lacks prefixes of its n-grams; write the file with KenLM or SRILM"
         )
     read.model.save(folder / "model.safetensors")
     (tokenizer := of_words(words)).save(folder / "tokenizer.json")
@@ -96,7 +97,7 @@ def _arpa(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
 
 def _vectors(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
     write_word2vec(folder / "vectors.bin", *read_word2vec(path))
-    return {"tokens": f"{corpus}/word"}  # the tokens for its evaluation
+    return {"tokens": f"{corpus}/word"}  # the tokens that benchmarks of the vectors use
 
 
 def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dict[str, Any]]:
@@ -112,8 +113,8 @@ def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dic
     head = checkpoint.objective or {}
     if head.get("_target_") != made["objective"]["_target_"]:
         raise UsageError(
-            f"{source} lacks the pretraining head of a {kind}, which a cell needs; start a training from it by "
-            f"init=hf:{source}"
+            f"{source} lacks the pretraining head of a {kind}, which a cell needs; train from the checkpoint instead, "
+            f"with init=hf:{source}"
         )
     made["objective"] |= head | {"vocab_size": checkpoint.model["vocab_size"]}
     config = {"tokens": _tokens(corpus, checkpoint.tokenizer)} | {key: made[key] for key in KEPT if key in made}
@@ -126,13 +127,16 @@ def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dic
 
 
 def _settings(model: Mapping[str, Any], head: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the settings of a recipe that follow from a checkpoint: its maximum length, and no next-sentence loss."""
+    """Return a checkpoint's settings that replace the recipe's.
+
+    These are the maximum length and, for a BERT without a next-sentence head, `next_sentence: none`.
+    """
     settings = {"batches.length": str(model["max_length"])} if "max_length" in model else {}
     return settings | ({"batches.next_sentence": "none"} if head and head.get("next_sentence") is False else {})
 
 
 def _tokens(corpus: str, tokenizer: Tokenizer) -> str:
-    """Return the corpus's tokens that were made by this tokenizer; otherwise the name that they would have."""
+    """Return the name of the corpus's tokens that this tokenizer made; `CORPUS/pretrained` if it made none."""
     for path in sorted(Path("outputs/tokenize", corpus).glob("*/tokenizer.json")):
         if Tokenizer.load(path).digest == tokenizer.digest:
             return f"{corpus}/{path.parent.name}"

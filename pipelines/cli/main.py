@@ -27,7 +27,7 @@ app = typer.Typer(
 )
 Cell = Annotated[str, typer.Argument(metavar="CELL", show_default=False)]
 Texts = Annotated[list[str], typer.Argument(metavar="TEXT...", show_default=False)]
-OPTIONS = {  # the options that each strategy takes
+OPTIONS = {  # the options of each decoding strategy
     "greedy": (),
     "beam": ("num_beams",),
     "sample": ("temperature", "top_k", "top_p", "typical_p"),
@@ -43,7 +43,7 @@ Study = Annotated[
 ]  # fmt: skip
 
 
-# These commands find their project by a study's name, or need none. The others resolve paths in the current folder.
+# These commands find the project by a study's name, or need no project. The others resolve paths in the current folder.
 ANYWHERE = ("studies", "repro", "why", "new", "graph", "report", "tables", "bands")
 
 
@@ -52,7 +52,7 @@ def options(
     context: typer.Context,
     trust: Annotated[
         list[str] | None,
-        typer.Option(metavar="PACKAGE", help="allow code of your own installed package: models, tasks, …"),
+        typer.Option(metavar="PACKAGE", help="allow models, tasks and other code of your own installed package"),
     ] = None,
 ) -> None:
     """Apply the options that precede the command."""
@@ -159,15 +159,15 @@ def report(study: Study = None) -> None:
 @app.command()
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="a system, a cell, a study or a commit")],
-    b: Annotated[str, typer.Argument(metavar="B", help="another of the same kind; or a commit, if A is a study")],
-    metric: Annotated[str | None, typer.Option(help="the only metric to compare: test/perplexity_word")] = None,
+    b: Annotated[str, typer.Argument(metavar="B", help="a system, cell, study or commit to compare with A")],
+    metric: Annotated[str | None, typer.Option(help="the only metric to compare, as in test/perplexity_word")] = None,
     study: Annotated[
         str | None, typer.Option(help="the study whose records are read; default: the cells in outputs/")
     ] = None,
 ) -> None:
     """Compare two systems, cells, studies or commits.
 
-    For systems and cells: is A better than B? For studies and commits: list the results that differ.
+    For systems and cells, tests whether A is better than B. For studies and commits, lists the results that differ.
     """
     from pipelines.config.errors import one_line_errors
 
@@ -234,7 +234,7 @@ def tables(
 @app.command()
 def bands(
     study: Study = None,
-    summarise: Annotated[bool, typer.Option("--summary", help="print a summary in Markdown; exit code 0")] = False,
+    summarise: Annotated[bool, typer.Option("--summary", help="print a summary in Markdown, with exit code 0")] = False,
 ) -> None:
     """Check a study's tables against recorded bands.
 
@@ -281,7 +281,7 @@ def show(cell: Cell) -> None:
 def score(
     cell: Cell,
     texts: Texts,
-    end: Annotated[bool, typer.Option(help="score the end of a line as a token; --no-end for beginnings")] = True,
+    end: Annotated[bool, typer.Option(help="score the end of a line as a token; --no-end for unfinished lines")] = True,
 ) -> None:
     """Rank lines of text by log-probability.
 
@@ -306,7 +306,8 @@ def generate(
     num_beams: Annotated[int | None, typer.Option(help="beam: number of beams; default 4")] = None,
     temperature: Annotated[float | None, typer.Option(help="sample: temperature; default 1")] = None,
     top_k: Annotated[
-        int | None, typer.Option(help="most probable tokens kept: sample (default all), contrastive (default 8)")
+        int | None,
+        typer.Option(help="number of most probable tokens to choose from; default: sample all, contrastive 8"),
     ] = None,
     top_p: Annotated[
         float | None, typer.Option(help="sample: smallest set of tokens with this total probability; default 1 (all)")
@@ -322,9 +323,9 @@ def generate(
         bool, typer.Option("--special-tokens", help="read names such as <extra_id_0> in the prompt as special tokens")
     ] = False,
 ) -> None:
-    """Continue a text by a language model.
+    """Continue a text with a language model.
 
-    One text is printed token by token; several are printed with their log-probabilities.
+    A single text is printed token by token. Several texts are printed with their log-probabilities.
     """
     system = _able(cell, "score")
     if n != 1 and strategy not in ("beam", "sample"):
@@ -361,7 +362,7 @@ def generate(
 def sync() -> None:
     """Send waiting runs to MLflow; close killed ones.
 
-    A run waits if MLflow did not accept it when it ended. A run of a killed command is closed as KILLED.
+    A run waits if MLflow did not accept it when the run ended. Runs of killed commands are closed as KILLED.
     """
     from retable.tracking.run import end_killed, n_waiting, send_waiting
 
@@ -411,7 +412,7 @@ def translate(
     cell: Cell,
     texts: Texts,
     attention: Annotated[
-        Path | None, typer.Option(help="an .svg for the attention map; for several texts FILE-1.svg, FILE-2.svg, …")
+        Path | None, typer.Option(help="write the attention map to this .svg; with several texts, to FILE-1.svg, …")
     ] = None,
 ) -> None:
     """Translate the texts."""
@@ -460,13 +461,15 @@ def neighbours(
 def describe(
     corpus: str,
     tokenizer: Annotated[str, typer.Argument()] = "word",
-    words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help="words to tokenize by steps")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="words to tokenize step by step")
+    ] = None,
     other: Annotated[str | None, typer.Option(help="another prepared corpus to measure")] = None,
     characters: Annotated[int, typer.Option(help="largest number of characters read per split")] = 10_000_000,
 ) -> None:
     """Describe a tokenizer and how it splits text.
 
-    Prints its tokens, its coverage of its corpus (and of --other), and the derivation of each WORD.
+    Prints the tokenizer's tokens, its coverage of the corpus (and of --other), and the derivation of each WORD.
     """
     from pipelines.cli.describe import describe
 
@@ -496,8 +499,8 @@ def export(
 ) -> None:
     """Export a model: ARPA, word vectors, Hugging Face.
 
-    An n-gram model becomes an ARPA file; word vectors become a file in word2vec's text (.txt) or binary (.bin) format;
-    a GPT, BERT, ELECTRA, T5, or a classifier or tagger on one becomes a folder that transformers loads.
+    An n-gram model becomes an ARPA file. Word vectors become a file in word2vec's text (.txt) or binary (.bin) format.
+    A GPT, BERT, ELECTRA or T5, or a classifier or tagger based on one, becomes a folder that transformers loads.
     """
     from pipelines.cli.export import export_cell
 
@@ -567,7 +570,7 @@ def _able(cell: str, ability: str) -> Any:
 
 
 def main() -> None:
-    """Run the command. A user's mistake gives one line on standard error and exit code 2."""
+    """Run the command. A user's mistake prints one line to standard error, and the exit code is 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # the encoding of a terminal or pipe may lack some letters
             with contextlib.suppress(OSError):  # the stream of a forked process may fail to seek

@@ -1,9 +1,13 @@
 """Update the tables and files shown in README.md and docs/: `python -m pipelines.cli.pages`.
 
-A table between `<!-- name -->` and `<!-- end name -->` has some columns of a committed table, as `PIECES` lists them.
-`<!-- systems: page -->` inserts the systems of a family of docs/systems.yaml, `<!-- studies -->` all studies,
-`<!-- answers -->` those of the README, `<!-- scoreboard -->` all published numbers and `<!-- totals -->` their counts.
-The block after "This is `file`:" is that whole file. The text around them is written by hand.
+A generated part of a page begins with `<!-- name -->` and ends with `<!-- end name -->`. The names are:
+
+- a key of `PIECES`: some columns of a committed table
+- `systems: page`: the systems of one family in docs/systems.yaml
+- `studies` and `answers`: all studies, and the studies that README.md shows
+- `scoreboard` and `totals`: all published numbers, and their counts
+
+The code block after "This is `file`:" contains that whole file. All other text is written by hand.
 """
 
 import re
@@ -52,7 +56,7 @@ _FILE = re.compile(r"(This\s+is\s+`((?:conf|src|studies)/[\w/.-]+)`:\n\n```\w+\n
 
 
 def table_of(piece: Piece) -> str:
-    """Return a piece's columns of its table in Markdown; raise UsageError if the table lacks a column."""
+    """Return the columns that a piece lists, as a Markdown table; raise UsageError if the source lacks a column."""
     blocks = (ROOT / piece.source).read_text(encoding="utf-8").split("\n\n")
     tables = [
         [[field.strip() for field in re.split(r"(?<!\\)\|", line)[1:-1]] for line in block.splitlines()]

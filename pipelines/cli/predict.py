@@ -1,4 +1,4 @@
-"""Predict by a task's system for a user's file: `retable predict CELL new.csv --out predicted.csv`."""
+"""Predict labels, scores or tags for the rows of a user's file: `retable predict CELL new.csv --out predicted.csv`."""
 
 import codecs
 import csv
@@ -30,7 +30,7 @@ def predict(system: Any, file: str | None, texts: list[str], out: Path | None) -
         texts: texts instead of a file; the two texts of a pair are separated by a tab.
         out: the file to write; None for standard output.
 
-    Raises: UsageError: both or none of file and texts are given, or a file cannot be read or written.
+    Raises: UsageError: a file and texts are given, or neither; or a file cannot be read or written.
     """
     if (file is None) == (not texts):
         raise UsageError("predict needs either a file or texts; write FILE, - for standard input, or --text TEXT")
@@ -75,7 +75,7 @@ def _require_place(out: Path, file: str | None, tags: bool) -> None:
 
 
 def _table_of(system: Any, texts: list[str]) -> str:
-    """Return the texts as a table with the task's columns; for a tagger, as lines of one word each."""
+    """Return the texts as a table with the task's columns; for a tagger, with one word per line."""
     if isinstance(system, Tagger):
         return "".join("\n".join([*text.split(), "", ""]) for text in texts)
     columns = system.task.sentences
@@ -88,13 +88,13 @@ def _table_of(system: Any, texts: list[str]) -> str:
 
 
 def _form_of(table: bytes) -> str:
-    """Return the ending that fits a table's first line: a JSON object, or a header with or without a tab."""
+    """Return the file ending of a table: .jsonl if it begins with `{`, .tsv if its first line has a tab, or .csv."""
     first = next(filter(None, map(bytes.strip, table.removeprefix(codecs.BOM_UTF8).splitlines())), b"")
     return ".jsonl" if first.startswith(b"{") else ".tsv" if b"\t" in first else ".csv"
 
 
 def _require_fields(predictions: pd.DataFrame, form: str) -> None:
-    """Raise UsageError for a field that a file without quotes cannot contain."""
+    """Raise UsageError if a .tsv file, which has no quotes, cannot contain a field."""
     if form != ".tsv":
         return
     for column in predictions.select_dtypes(exclude="number"):

@@ -50,7 +50,7 @@ def submit(system: str, corpus: str, seed: int, tests: Sequence[str]) -> None:
 
 
 def read_predictions(corpus: str, system: str, seed: int, task_name: str, split: str) -> list[str]:
-    """Return the labels that a system's cell predicts for a test set, in the order and notation of its file.
+    """Return the labels that a system's cell predicts for a test set, in the order and notation of the set's file.
 
     Raises: UsageError: the cell or the test set is missing, or examples have no prediction.
     """
@@ -61,14 +61,14 @@ def read_predictions(corpus: str, system: str, seed: int, task_name: str, split:
     if split not in task.splits:
         raise UsageError(
             f"task {task_name} has no split {split}; add it as files.{split} in conf/task/{task_name}.yaml and "
-            "train again, or list the other sets by --test"
+            "train again, or submit only other sets with --test"
         )
     name = f"{corpus}/{task_name}-{system}-{seed}"
     cells = [Path("outputs", stage, name) for stage in TASK_STAGES]
     if (cell := next(filter(Path.exists, cells), None)) is None:
         raise UsageError(
             f"outputs/finetune/{name} and outputs/from_scratch/{name} do not exist; run python -m pipelines.finetune "
-            f"task={task_name} with system={system}, or list the other sets by --test"
+            f"task={task_name} with system={system}, or submit only other sets with --test"
         )
     table = pd.read_csv(require(cell / "units.csv"), usecols=["split", "unit", "prediction"])
     predictions = table[table["split"] == split].set_index("unit")["prediction"]
@@ -81,6 +81,6 @@ def read_predictions(corpus: str, system: str, seed: int, task_name: str, split:
     if task.labels.names and (without := sum(predictions[range(n)] == task.labels.none)):
         raise UsageError(
             f"{cell} predicts no valid label for {without} of the {n} examples of {split}, as the server requires; "
-            "train it for longer, or list the other sets by --test"
+            "train it for longer, or submit only other sets with --test"
         )
     return [task.labels.write(prediction) for prediction in predictions[range(n)]]

@@ -8,7 +8,7 @@ from retable.core.errors import UsageError
 from retable.planning.cell import CHECKPOINT
 
 READER = "retable.exchange.checkpoint.Checkpoint"  # imported only where needed: the import takes seconds
-# Models that are initialised from another class, or a part of it, with the same settings.
+# Models that load all or some weights of another class, which has the same settings.
 BEGUN_AS = {
     "retable.models.t5_encoder.T5Encoder": "retable.models.t5.T5",
     "retable.models.gpt_special_tokens.GPTWithSpecialTokens": "retable.models.gpt.GPT",
@@ -20,8 +20,8 @@ RECIPES = {"GPT": "transformer/gpt", "BERT": "bert/bert", "T5": "t5/t5"}
 def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
     """Replace the model settings in `cfg` by the checkpoint's, if `cfg.init` names a checkpoint.
 
-    All settings of the model except dropout are replaced, the objective's `vocab_size` and `tie` too, and `init` by the
-    `_target_` that opens the checkpoint, so that the cell's `config.yaml` lists the settings used.
+    All settings of the model except dropout are replaced, and the objective's `vocab_size` and `tie`. `init` becomes
+    the `_target_` that opens the checkpoint. So the cell's `config.yaml` lists the settings that were used.
 
     Args:
         cfg: the composed configuration; changed in place.

@@ -1,4 +1,4 @@
-"""The command line as Hydra composed it: choices, overrides, and the groups that `--help` lists."""
+"""Choices and overrides of the command line, as Hydra parsed them, and the config groups that `--help` lists."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,14 @@ from retable.core.stages import USING_STAGES
 if TYPE_CHECKING:
     from retable.tasks.base import Task
 
-FULL = "32-true"  # precision
+FULL = "32-true"  # Lightning's name for full precision
 
 
 def groups(_root_: DictConfig) -> str:
-    """List the groups that the root config composes, with their choices, for `--help`. Hydra's own list has all."""
+    """List the config groups of the root config with their choices, for `--help`.
+
+    Hydra's own list would contain the groups of all stages.
+    """
     loader = GlobalHydra.instance().config_loader()
     options = loader.get_group_options
     composed = {name for name in loader.list_groups("") if OmegaConf.is_dict(_root_.get(name))}  # one choice or several
@@ -61,7 +64,7 @@ def debugging(overrides: Sequence[str]) -> bool:
 
 
 def in_mlflow(cfg: DictConfig, overrides: Sequence[str]) -> bool:
-    """Return whether the run is logged to MLflow: always, except with other loggers only or with `debug=`."""
+    """Return whether the run is logged to MLflow: always, unless `debug=` is set or only other loggers are chosen."""
     return "mlflow" in cfg.get("logger", {"mlflow": {}}) and not debugging(overrides)
 
 

@@ -11,7 +11,8 @@ from retable.core.stages import USING_STAGES
 def choose_machine(stage: str, cfg: DictConfig) -> None:
     """Replace each `auto` of the trainer: accelerator, number of devices and precision.
 
-    Stages that use a trained system get full precision. The cell records the values and resumes with them.
+    Stages that use a trained system get full precision. The cell's configuration contains the values, and training
+    resumes only with the same values.
     """
     trainer = _trainer(cfg)
     if trainer.get("accelerator") == "auto" or trainer.get("devices") == "auto":

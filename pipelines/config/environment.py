@@ -1,7 +1,7 @@
 """Environment variables that pass facts from a command to its stages.
 
-Two others are read elsewhere: the fork server's in `executors/local.py`, which runs without the project's code, and
-RETABLE_PACKAGES in `retable.core.trust`, which the library needs as well.
+Two more variables are defined elsewhere. RETABLE_FORKS is in `executors/local.py`, which runs without the project's
+code. RETABLE_PACKAGES is in `retable.core.trust`, because the library needs it as well.
 """
 
 import json
@@ -16,9 +16,9 @@ from retable.core.errors import UsageError
 DATA = "RETABLE_DATA"  # the folder of data sets
 STUDY = "RETABLE_STUDY"  # the study that `retable repro` runs
 PROGRESS = "RETABLE_PROGRESS"  # the file to which training writes its progress, `step/steps`
-DEVICES = "RETABLE_DEVICES"  # the resources that an engine gives a process, as `executors.executor.resources` returns
-ENGINE = "RETABLE_ENGINE"  # runs parts of a process's work: a name, or slots and address of a running server
-PARENT_RUN = "RETABLE_PARENT_RUN"  # the MLflow run above those of a sweep's jobs
+DEVICES = "RETABLE_DEVICES"  # the devices that a process needs, in the form of `executors.executor.resources`
+ENGINE = "RETABLE_ENGINE"  # the engine for parts of a process's work: a name, or slots and address of a running server
+PARENT_RUN = "RETABLE_PARENT_RUN"  # a sweep's MLflow run, the parent of its jobs' runs
 JOB_SUFFIX = "RETABLE_JOB_SUFFIX"  # the end of the name of a job's cell, made from the job's settings
 JOB_REPORT = "RETABLE_JOB_REPORT"  # the file to which a job writes facts about its result
 TRIAL = "RETABLE_TRIAL"  # JSON: storage, study, trial, metric and pruner of a search, which may stop training early

@@ -36,9 +36,9 @@ class ThereAlready(BaseException):
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """End the process on a user's mistake: one line on standard error and exit code 2.
+    """Print one line to standard error and exit with code 2 if the block raises an error for a user's mistake.
 
-    After a signal, the exit code is the signal's. If the cell exists already or a trial is pruned, it is 0.
+    After a signal, the exit code is the signal's. If the cell exists already or a trial is pruned, the exit code is 0.
     """
     try:
         yield
@@ -67,7 +67,10 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _missing_target(error: BaseException) -> str | None:
-    """Return the message for a `_target_` that does not exist; None for another error, such as one in its module."""
+    """Return the message for a `_target_` that does not exist; None for any other error.
+
+    Errors that the target's module itself raises give None as well.
+    """
     named = re.match(r"Error (?:locating target|loading) '([\w.]+)'", str(error))
     inner: BaseException | None = error
     while inner is not None and not isinstance(inner, ModuleNotFoundError):
@@ -94,7 +97,7 @@ def _is_errno(*numbers: int) -> Callable[[Exception], bool]:
 
 
 def _is_making(error: Exception) -> bool:
-    """Return whether the error arose from making a folder or file at a path that a user gave."""
+    """Return whether the error arose when a folder or file was created at a path that a user gave."""
     if (inner := _of_system(error)) is None or inner.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
         return False
     last = traceback.extract_tb(inner.__traceback__)[-1:]
@@ -103,11 +106,15 @@ def _is_making(error: Exception) -> bool:
 
 
 def _is_of(kind: str) -> Callable[[Exception], bool]:
-    """Return a check whether the error's class or a base is defined in module `kind`, without importing it."""
+    """Return a check whether the error's class, or a base class, is defined in module `kind`.
+
+    The module is not imported.
+    """
     return lambda error: any(each.__module__ == kind for each in type(error).__mro__)
 
 
-# Errors of libraries and the system caused by a user's mistake or lack of space, with their messages. First match wins.
+# Errors of libraries and the system that a user's mistake or a lack of space causes, each with the message to print.
+# The first match wins.
 _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
     (_contains("Config group override must be"),
      "a config group cannot be null; write ~GROUP to remove its default"),
@@ -131,7 +138,7 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
                "integer multiplication overflow", "Unable to allocate"), _LARGE),
     (_contains("InvalidCxxCompiler", "Failed to find C compiler"),  # from torch on CPUs, from Triton on GPUs
      "compile=true needs the C++ compiler g++, which is not installed here; install it, or leave compile=true out"),
-    # From Gloo, NCCL, and the main process's store, through which the processes find each other.
+    # Errors of Gloo, of NCCL, and of the main process's store, which the processes use to find each other.
     (_contains("gloo/transport/", "ncclRemoteError"), PARTNER_LOST),
     (lambda error: type(error).__name__ == "DistNetworkError"
      and _contains("Connection was likely closed", "Connection reset by peer", "Broken pipe")(error), PARTNER_LOST),
@@ -157,13 +164,16 @@ def _is_of_omegaconf(error: Exception) -> bool:
 
 
 def is_main_process() -> bool:
-    """Return False in the further processes that Lightning, torchrun or Slurm start, on this node or others."""
+    """Return whether this is the main process, and not a worker started by Lightning, torchrun or Slurm.
+
+    Workers may run on this node or on others.
+    """
     names = ["RANK"] if "RANK" in os.environ else ["SLURM_PROCID", "NODE_RANK", "LOCAL_RANK"]
     return all(int(os.environ.get(name, "0")) == 0 for name in names)
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return the UsageError that Hydra wrapped in its own errors; the error itself without one."""
+    """Return the UsageError that Hydra wrapped in its own errors; the error itself if it wraps no UsageError."""
     inner: BaseException | None = error
     while inner is not None and not isinstance(inner, UsageError):
         inner = inner.__cause__
@@ -175,7 +185,7 @@ def one_line(error: BaseException) -> str:
     file = str(error.missing_cfg_file) if isinstance(error, MissingConfigException) else ""
     if file.startswith("recipe/"):
         return _missing_recipe(file)
-    if file:  # Hydra's message lists no choices for an entry of a list, and suggests none for a misspelt name
+    if file:  # Hydra's own message suggests no name, and lists no choices for a group with several choices
         group, _, name = file.rpartition("/")
         known = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
         return f"conf/{file}.yaml does not exist; {closest(name, known)}" if known else f"conf/{group} does not exist"
@@ -244,7 +254,7 @@ def _names(part: Any, prefix: str = "") -> Iterator[str]:
 
 
 def _missing_recipe(file: str) -> str:
-    """Return the message for a recipe that does not exist. Hydra's own does not list files in a group's folders."""
+    """Return the message for a recipe that does not exist. Hydra's own message lists no files in subfolders."""
     known = {path.stem: f"{path.parent.name}/{path.stem}" for path in sorted((CONF / "recipe").glob("*/[!_]*.yaml"))}
     if near := [known[name] for name in get_close_matches(Path(file).stem, known)]:
         return f"conf/{file}.yaml does not exist; write recipe={' or recipe='.join(near)}"
@@ -255,6 +265,6 @@ def _missing_recipe(file: str) -> str:
 def _quit(message: str, of_any_process: bool = False) -> None:
     if is_main_process():
         print(f"error: {in_one_line(message)}", file=sys.stderr)
-    elif of_any_process:  # the main process may have been killed; if it had an error, it prints that
+    elif of_any_process:  # the main process may have been killed, and then prints nothing
         print(in_one_line(message), file=sys.stderr)
     sys.exit(2)

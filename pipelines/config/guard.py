@@ -1,8 +1,8 @@
-"""Refuses configuration files that set what runs code or writes files outside the computation.
+"""Refuse configuration files with settings that could run code, or write files, outside of the computation.
 
 Hydra builds callbacks, handlers of logs and a sweeper before a job begins. So the files are checked before Hydra
-composes them. `hydra`, `callbacks`, `logger` and the paths of Lightning's Trainer belong to the command line and to
-these files of the installed `conf/`: app.yaml and the groups hydra, callbacks, logger, trainer and debug. A file of
+composes them. `hydra`, `callbacks`, `logger` and the paths of Lightning's Trainer may be set on the command line, and
+in these files of the installed `conf/`: app.yaml and the groups hydra, callbacks, logger, trainer and debug. A file of
 the group sweep may set `hydra.sweeper`, but no class and no database.
 """
 
@@ -23,7 +23,7 @@ from retable.core.errors import UsageError
 FREE = ("app", "hydra", "callbacks", "logger", "trainer", "debug")  # files and groups of the installed conf/
 OBSERVING = ("hydra", "callbacks", "logger")
 OF_TRAINER = ("callbacks", "default_root_dir", "logger", "plugins", "profiler")
-NOT_OF_SWEEPS = ("_target_", "${", "storage")  # would build any class, and write to any place
+NOT_OF_SWEEPS = ("_target_", "${", "storage")  # a sweep's file could build any class, or write to any path, with these
 SEARCH_PATH = "hydra.searchpath="
 
 
@@ -32,8 +32,8 @@ def refuse_foreign_nodes(stage: str, arguments: Sequence[str]) -> None:
 
     Args:
         stage: name of the root config.
-        arguments: the command line. If Hydra cannot compose it, nothing is checked: Hydra builds nothing and reports
-            the error.
+        arguments: the command line. If Hydra cannot compose it, nothing is checked, because Hydra will build nothing
+            and report the error.
     """
     folders, overrides = [*_folders(arguments)], [each for each in arguments if not each.startswith("-")]
     mode = RunMode.MULTIRUN if {"-m", "--multirun"} & {*arguments} else RunMode.RUN
@@ -58,7 +58,10 @@ def refuse_foreign_nodes(stage: str, arguments: Sequence[str]) -> None:
 
 
 def _check(file: Path, package: str, path: str, installed: bool) -> None:
-    """Raise UsageError for a forbidden name in a file, which is `path` in a folder of configurations."""
+    """Raise UsageError if `file` sets a forbidden name.
+
+    `path` is the file's path in its configuration folder, without the ending.
+    """
     group = path.partition("/")[0]
     if installed and group in FREE:
         return
@@ -80,7 +83,10 @@ def _folders(arguments: Sequence[str]) -> Iterator[Path]:
 
 
 def _searched(override: str) -> Iterator[Path]:
-    """Yield the folders of `hydra.searchpath=[…]`. UsageError for one in a Python package, whose files stay unseen."""
+    """Yield the folders in `hydra.searchpath=[…]`.
+
+    Raises: UsageError: an entry is a Python package, whose files are not checked here.
+    """
     values: Any = OverridesParser.create().parse_override(override).value()
     for each in values if isinstance(values, list) else [values]:
         scheme, separator, path = str(each).partition("://")
@@ -95,14 +101,14 @@ def _quoted(folder: Path) -> str:
 
 
 def _set_by(file: Path, package: str, chooses: bool) -> Iterator[tuple[str, Any]]:
-    """Yield the names that a file sets, with their values, and the groups and packages that its defaults name.
+    """Yield the names that a file sets, with their values, and the groups and packages in its defaults list.
 
-    chooses: whether its defaults may name any, as those of a stage's own file do.
+    chooses: whether to leave out the defaults list, since a stage's own file may choose from any group.
     """
     try:
         text = file.read_text(encoding="utf-8")
         content = yaml.load(text, yaml.CSafeLoader)
-    except (OSError, ValueError, yaml.YAMLError) as error:  # Hydra's own parser might read it
+    except (OSError, ValueError, yaml.YAMLError) as error:  # Hydra's own parser might still accept the file
         raise UsageError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
     if text.startswith("\ufeff"):  # Hydra would miss the header `# @package` and put the settings elsewhere
         raise UsageError(f"{file} begins with a byte-order mark; save it as UTF-8 without one")

@@ -1,4 +1,4 @@
-"""Refuses modules of the working folder or of PYTHONPATH that hide packages of the environment."""
+"""Refuse modules in the working folder or on PYTHONPATH that hide packages of the environment."""
 
 import os
 import sys
@@ -15,7 +15,8 @@ def refuse_hidden_packages() -> None:
     installed = Path(sysconfig.get_paths()["purelib"])
     on_path = [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     here = [Path.cwd()] if sys.path[0] in ("", os.getcwd()) else []  # `python -m` searches the working folder
-    ours = {"retable": own / "src", "pipelines": own}  # each can be hidden only by a folder searched before its own
+    # A folder can hide one of these packages only if Python searches it before the package's own folder.
+    ours = {"retable": own / "src", "pipelines": own}
     for folder in here + on_path:
         ours = {name: place for name, place in ours.items() if place != folder.resolve()}
         if folder.resolve() in (own, own / "src", installed.resolve()) or not folder.is_dir():

@@ -1,4 +1,7 @@
-"""Replacements of library methods without hooks. `tests/pipelines/test_patches.py` fails when the libraries change."""
+"""Replacements of methods of Hydra and DVC, where the libraries have no hooks.
+
+`tests/pipelines/test_patches.py` fails when the libraries change.
+"""
 
 import re
 from pathlib import Path
@@ -11,9 +14,9 @@ from retable.core.publishing import atomic_write
 
 
 def hydra_looks_into_folders() -> None:
-    """Make Hydra's help and completion list files in a group's subfolders (recipe=recurrent/lstm) as its choices.
+    """Make Hydra's help and completion list a group's files in subfolders, such as recipe=recurrent/lstm.
 
-    Files that begin with `_` (bases of others) are left out, and a subfolder is not listed as a separate group.
+    Files whose names begin with `_` are left out: they are only bases of others. A subfolder is not listed as a group.
     """
     own = ConfigLoaderImpl.get_group_options
 
@@ -45,9 +48,9 @@ def dvc_writes_whole() -> None:
 
 
 def dvc_writes_only_what_is_new() -> None:
-    """Make DVC replace only a stage's own entry in `dvc.lock`, with the same bytes as before.
+    """Make DVC replace only the entry of the finished stage in `dvc.lock`. The file's bytes are as without the patch.
 
-    Unpatched, DVC parses and dumps the whole file for each stage: 7 s with 1,000 cells.
+    Unpatched, DVC parses and dumps the whole file for each stage, which takes 7 s with 1,000 cells.
     """
     from dvc.dvcfile import Lockfile
     from dvc.stage.serialize import to_lockfile
@@ -74,7 +77,7 @@ def dvc_writes_only_what_is_new() -> None:
 def _in_place(text: str, head: str, notes: str) -> str:
     """Return `text` with a stage's entry replaced, or appended if the stage is new.
 
-    Returns "" if the last section of `text` is not the section `head`, with one item per indented line.
+    Returns "" if `text` does not end with the section `head`, followed only by indented lines.
     """
     _, separator, stages = text.rpartition(f"\n{head}")
     if not separator or re.search(r"^(?! {2})", stages.removesuffix("\n"), re.MULTILINE):

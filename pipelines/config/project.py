@@ -1,8 +1,9 @@
 """Folders of studies, configurations and code, in the checkout or in a user's own study.
 
-A study is a folder with a file `study.yaml` and a DVC project. The checkout has its studies in `studies/`; the default
-study's DVC files are at the top of the checkout, so that `dvc repro` there runs it. A user's study may be in any
-folder, with the checkout or with the installed package. Files in its folder `conf/` take precedence over the project's.
+A study is a folder with a file `study.yaml` and a DVC project. The checkout's studies are in `studies/`. The default
+study's DVC files are at the top of the checkout, so that `dvc repro` there runs this study. A user's study may be in
+any folder, with the checkout or with the installed package. Files in the study's folder `conf/` take precedence over
+the project's.
 """
 
 import os
@@ -20,13 +21,13 @@ from retable.core.artifacts import project_folder
 from retable.core.errors import UsageError, closest
 
 CODE = {"pipelines": Path(pipelines.__file__).parent, "retable": Path(retable.__file__).parent}
-TEMPLATE = CODE["pipelines"] / "template"  # only in the wheel: conf, studies and a project's DVC files
+TEMPLATE = CODE["pipelines"] / "template"  # in the wheel only; contains conf, studies and a project's DVC files
 CHECKOUT = None if TEMPLATE.exists() else CODE["pipelines"].parent
 CONF = (CHECKOUT or TEMPLATE) / "conf"
 STUDIES = (CHECKOUT or TEMPLATE) / "studies"
 DEFAULT = "history"
 STUDY = "study.yaml"
-CODE_LINKS = "code"  # in a study's folder: links to the code that its plans depend on
+CODE_LINKS = "code"  # folder in a study's folder, with links to the code that the study's plans depend on
 
 
 def require_own_checkout() -> None:
@@ -74,15 +75,18 @@ def files_of_study() -> str:
         return ""
     if CHECKOUT is not None and Path.cwd() == CHECKOUT:
         return f"studies/{DEFAULT}/"
-    raise UsageError(f"{Path.cwd()} has no {STUDY}; run the command in a study's folder, or write its name or path")
+    raise UsageError(
+        f"{Path.cwd()} has no {STUDY}; run the command in a study's folder, or write a study's name or path"
+    )
 
 
 def folder_of(study: str | None) -> Path:
     """Return the folder of a study's DVC project.
 
     Args:
-        study: name of one of the project's studies, a folder, or the name of a folder around the working one; None for
-            the working folder's study. With the installed package, a named study is copied into a new folder.
+        study: name of one of the project's studies, path of a folder, or name of the working folder or of a folder
+            above it; None for the working folder's study. With the installed package, a study of the project is copied
+            into a new folder.
 
     Raises: UsageError: the study does not exist.
     """
@@ -114,7 +118,7 @@ def enter_project(study: str | None = None, show_folder: bool = False) -> None:
     """Change to a study's folder, and complete its links and DVC's settings.
 
     Args:
-        study: name or folder of the study; None for the working folder's.
+        study: name or folder of the study; None for the working folder's study.
         show_folder: print the folder if it is outside the working folder, for commands that write there.
 
     Raises: UsageError: the study does not exist.
@@ -145,7 +149,10 @@ def _links(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _packages(folder: Path) -> dict[str, Path]:
-    """Return the trusted packages that a study's files name in `_target_`, and those that these import, by name."""
+    """Return the folders of the trusted packages that a study uses, by name.
+
+    A study uses the packages that its files name in `_target_`, and the trusted packages that those packages import.
+    """
     if not (known := trust.sources()):
         return {}
     study = STUDIES / DEFAULT if folder == CHECKOUT else folder
@@ -166,9 +173,10 @@ def _named(pattern: str, files: Iterable[Path]) -> set[str]:
 
 
 def complete(folder: Path) -> None:
-    """Add to a project's folder what depends on this machine: links to code and data sets, and DVC's settings.
+    """Add the machine-dependent parts of a project's folder: links to code and data sets, and DVC's settings.
 
-    A user's study also gets the files of a DVC project. Outside git, DVC is set to work without it.
+    A user's study also gets the files of a DVC project. Outside a git repository, DVC is configured to work without
+    git.
     """
     for name, target in _links(folder):
         (folder / CODE_LINKS).mkdir(exist_ok=True)
@@ -184,7 +192,7 @@ def complete(folder: Path) -> None:
 
 
 def _complete_study(folder: Path) -> None:
-    """Add to a study's folder a link to the data sets and the files of a DVC project."""
+    """Add the files of a DVC project, and a link to the data sets, to a study's folder."""
     data = CHECKOUT / "data" if CHECKOUT is not None else environment.data().absolute()
     if not (folder / "data").exists() and data.is_dir():
         _link(folder / "data", data.resolve())
@@ -214,5 +222,5 @@ def _link(link: Path, target: Path) -> None:
     if link.is_symlink():
         link.unlink()
     elif link.exists():
-        raise UsageError(f"{link} must be a link to {target}; move it away")
+        raise UsageError(f"{link} must be a link to {target}; move the existing file or folder away")
     link.symlink_to(target)

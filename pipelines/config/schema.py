@@ -1,6 +1,7 @@
-"""The settings of each stage, with types and ranges, which are checked before anything is read or written.
+"""The settings of each stage with their types and ranges. They are checked before anything is read or written.
 
-The settings of a part are the parameters of its `_target_`; `retable.core.settings` checks both.
+Parts of a configuration, such as `model`, have a `_target_`; their settings are its parameters.
+`retable.core.settings` checks the settings of stages and of parts.
 """
 
 import os
@@ -57,14 +58,14 @@ def _require_plain_name(name: str) -> str:
     return name
 
 
-# Modules of the functions that write a corpus; other functions have a parameter `folder`, too.
+# Modules of the functions that write a corpus. They are listed because other functions also have a parameter `folder`.
 WRITERS = ("retable.corpora.", "retable.data.shards.", "retable.grammar.", "retable.tasks.text.")
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # without line breaks
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # file name
 _InOneLine = Annotated[Text, StringConstraints(max_length=200)]
-# The name of a cell, in the folder of its stage.
+# The path of a cell below the folder of its stage.
 CellName = Annotated[_InOneLine, AfterValidator(_require_names)]
-# A part of a cell's name, which is one folder.
+# One part of a cell's path: the name of a single folder.
 PlainName = Annotated[_InOneLine, AfterValidator(_require_plain_name)]
 Sizes = Annotated[Sequence[PositiveInt], AfterValidator(_require_a_line)]
 Budget = Annotated[str, AfterValidator(lambda budget: parse_budget(budget) and budget)]
@@ -105,7 +106,7 @@ class Finetuning(Schema):
 
 
 class Trainer(Schema):
-    """Settings of Lightning's Trainer that it accepts and then never finishes with; it checks the others itself."""
+    """Settings of Lightning's Trainer that Lightning does not check: with wrong values, training never ends."""
 
     devices: PositiveInt | Literal["auto"] | Sequence[NonNegativeInt]
     accumulate_grad_batches: PositiveInt
@@ -270,16 +271,17 @@ STAGES: dict[str, type] = {
         *(Evaluate, Generate, Report, Scaling),
     )
 }
-# Settings of the `pretrain` stage for a count-based model; `count` has its own message for init.
+# Settings of the `pretrain` stage for a count-based model. `init` is listed because `count` has its own message for it.
 READ_TO_COUNT = {"corpus", "tokenizer", "tokens", "system", "out", "seed", "model", "objective", "init"} | {
     "trainer", "callbacks", "logger",  # allowed for sweeps over recipes of both kinds
 }  # fmt: skip
-_OF_FILES = {name for each in STAGES.values() for name in get_type_hints(each)}  # a recipe's file serves several stages
+# Names that configuration files may set in any stage, since one recipe file is used by several stages.
+_OF_FILES = {name for each in STAGES.values() for name in get_type_hints(each)}
 _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,[^{}]*)?\}")
 
 
 def check_names(stage: str, cfg: Mapping[str, Any]) -> None:
-    """Raise UsageError for a mistake in a name that is part of the cell's place."""
+    """Raise UsageError for a mistake in a name that is part of the cell's path."""
     for name, annotation in get_type_hints(STAGES[stage], include_extras=True).items():
         if (annotation == PlainName or name == "cell") and cfg.get(name) is not None:
             require(cfg[name], annotation, name)
@@ -291,7 +293,7 @@ def check_settings(stage: str, cfg: Mapping[str, Any], raw: Mapping[str, Any], o
     Args:
         stage: name of the root config.
         cfg: the composed configuration, resolved.
-        raw: the same, unresolved.
+        raw: the same configuration with unresolved interpolations.
         overridden: names that the command line sets.
     """
     schema = get_type_hints(STAGES[stage], include_extras=True)
@@ -325,7 +327,8 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
     from retable.training.fit import quiet_lightning
 
     for name, annotation in get_type_hints(L.Trainer.__init__).items():
-        if name in trainer and {*get_args(annotation)} <= {int, float, bool, None.__class__}:  # Lightning checks few
+        # Lightning itself checks the types of only a few settings.
+        if name in trainer and {*get_args(annotation)} <= {int, float, bool, None.__class__}:
             require(trainer[name], annotation, f"trainer.{name}")
     devices, cores = trainer.get("devices"), len(os.sched_getaffinity(0))
     if trainer.get("accelerator") == "cpu" and isinstance(devices, int) and devices > cores:
@@ -352,7 +355,10 @@ def _check_observer(part: Any, group: str, name: str) -> None:
 
 
 def _origin(name: str, raw: Any) -> str:
-    """Return the setting that a user writes: if a value refers to another setting, that one's name."""
+    """Return the name of the setting that a user would write for `name`.
+
+    If the value of `name` is a reference to another setting, the other setting's name is returned.
+    """
     path: list[str] = []
     for key in name.split("."):
         path.append(key)

@@ -1,7 +1,7 @@
 """Write the best trial of a sweep into its recipe: `retable adopt multirun/pretrain/lstm_lr`.
 
-The recipe's file in conf/recipe is changed in place, and its comments are kept. The cells of all studies that become
-stale are listed. With `--as`, a new recipe inherits from the swept one and gets the settings; no cell becomes stale.
+The recipe's file in conf/recipe is changed in place, and its comments are kept. All cells that become stale are listed,
+by study. With `--as`, the settings go to a new recipe that inherits from the swept one; no cell becomes stale.
 """
 
 import io
@@ -29,13 +29,7 @@ from retable.planning.cell import Cell
 from retable.planning.study import read_study
 from retable.reporting.sweeps import best_of, settings_of
 
-SHORTER = (
-    "budget",
-    "corpus",
-    "epochs",
-    "max_steps",
-    "examples",
-)  # settings that make trials cheaper than a study's training
+SHORTER = ("budget", "corpus", "epochs", "max_steps", "examples")  # settings that make trials cheaper than a study
 OF_A_CELL = ("seed", "system", "init", "embedding", "budget", "out", "cell", "cells")  # settings that no recipe has
 SHOWN = 8  # largest number of stale cells listed per study
 
@@ -48,7 +42,7 @@ def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> No
         dry_run: print, but write nothing.
         new: name of a new recipe to write, which inherits from the swept one.
 
-    Raises: UsageError: no trial has a value, or the sweep has no setting of a recipe.
+    Raises: UsageError: no trial has a value of the metric, or the sweep varied no setting of a recipe.
     """
     folder = sweep_folder(folder_name)
     sweep, trials = read_json(folder / SWEEP_FILE), read_trials(folder)
@@ -118,10 +112,10 @@ def _refuse_known(name: str) -> None:
 
 
 def stale_cells(recipe: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each study with its cells that new settings of a recipe would change.
+    """Yield the names of studies, each with the places of its cells that new settings of a recipe would change.
 
-    The project's studies and the working folder's are searched. Cells of recipes that inherit from it are included,
-    unless these recipes or the study override the settings.
+    Studies without such cells are left out. The project's studies and the working folder's study are searched. Cells of
+    recipes that inherit from this recipe are included, unless those recipes or the study override the settings.
     """
     own = own_conf()
     files = [] if own is not None and own in conf().path(f"recipe/{recipe}").parents else [*STUDIES.glob(f"*/{STUDY}")]
@@ -142,7 +136,10 @@ def stale_cells(recipe: str, settings: Mapping[str, Any]) -> Iterator[tuple[str,
 
 
 def _is_changed(cell: Cell, recipe: str, settings: Mapping[str, Any], known: dict[tuple[Any, ...], bool]) -> bool:
-    """Return whether new settings of a recipe change a cell's configuration; `known` caches cells that are alike."""
+    """Return whether new settings of a recipe change a cell's configuration.
+
+    `known` caches the answers; cells that differ only in their seed, for example, share one.
+    """
     if (own := cell.settings.get("recipe")) is None:
         return False
     inherited = {own: set[str](), **conf().inherited(Path(own).name)}

@@ -1,4 +1,4 @@
-"""The grid sweeper, and code shared by the sweepers: parent run in MLflow, metric, and results.
+"""The grid sweeper, and the code that all sweepers share: the parent run in MLflow, the metric and the results.
 
 A finished sweep's folder contains `trials.csv`, `report.md` and `report.html`.
 """
@@ -36,9 +36,10 @@ class Sweep(Sweeper):
     """The base class of this project's sweepers.
 
     Args:
-        metric: the metric that compares jobs; None for validation/loss, or without it the first validation metric.
+        metric: the metric by which jobs are compared; None for validation/loss. If no job has validation/loss, None
+            means the first validation metric in alphabetical order.
         direction: minimize or maximize; None to derive it from the metric's name.
-        params: values to sweep over in addition to the command line's: {optimizer.lr: "1e-3,1e-2"}.
+        params: values to sweep over, in addition to values on the command line: {optimizer.lr: "1e-3,1e-2"}.
     """
 
     def __init__(self, metric: str | None, direction: str | None, params: Mapping[str, Any] | None):
@@ -60,7 +61,10 @@ class Sweep(Sweeper):
         return [*{each.get_key_element(): each for each in parsed}.values()]
 
     def metric_of(self, jobs: Sequence[Job]) -> str:
-        """Return the metric that compares jobs; raise UsageError if a successful job lacks the configured metric."""
+        """Return the metric by which jobs are compared.
+
+        Raises: UsageError: a successful job lacks the configured metric.
+        """
         names = dict.fromkeys(name for job in jobs for name in job.metrics)
         if self._metric is not None:
             for job in jobs:
@@ -100,7 +104,7 @@ class Grid(Sweep):
         return None
 
     def _run(self, job: Job) -> None:
-        """Run a job; raise UsageError if it lacks the metric, before further jobs start."""
+        """Run a job. Raise UsageError at once if it lacks the metric, so that no further jobs start."""
         self.launcher.run_one(job)
         self.metric_of([job])
 
@@ -131,7 +135,7 @@ def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, l
     Args:
         launcher: the launcher that ran the jobs.
         rows: the rows of `trials.csv`.
-        metric: the metric that compares jobs.
+        metric: the metric by which jobs are compared.
         lower: whether lower values are better.
     """
     import pandas as pd
@@ -142,7 +146,7 @@ def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, l
     folder, stage = launcher.folder, launcher.stage
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / SWEEP_FILE, {"stage": stage, "overrides": launcher.overrides, "recipe": launcher.recipe})
-    trials = pd.DataFrame(rows, dtype=object)  # object: pandas would convert integers with a gap to floats
+    trials = pd.DataFrame(rows, dtype=object)  # otherwise pandas converts integers with missing values to floats
     trials = trials.astype({"value": float, "step": float, "seconds": float})
     trials = trials.assign(metric=metric, direction="minimize" if lower else "maximize")
     begun = folder / f"{LEDGER}.begun"
@@ -175,7 +179,7 @@ def show(sweeps: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def parent_run(config: DictConfig, launcher: Processes, settings: Sequence[str]) -> Iterator[Any]:
-    """Open the sweep's run in MLflow, the parent of its jobs' runs; a resumed sweep resumes it.
+    """Open the sweep's run in MLflow, which is the parent of its jobs' runs. A resumed sweep continues the same run.
 
     Yields None if the jobs are not logged to MLflow.
     """

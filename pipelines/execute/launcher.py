@@ -37,7 +37,7 @@ from pipelines.study.adhoc import cell_suffix
 from retable.core.artifacts import read_json
 from retable.core.errors import UsageError
 
-_NOT_OF_THE_CELL = ("logger", "sweep")  # groups that change no number
+_NOT_OF_THE_CELL = ("logger", "sweep")  # config groups whose choice does not change a cell's numbers
 
 
 @dataclass
@@ -45,9 +45,9 @@ class Job:
     """A job: its number, its settings and its result.
 
     Attributes:
-        suffix: the end of its cell's name.
-        code: the exit code; None until it ends.
-        report: the facts that it reported: its cell, and the step at which it was pruned.
+        suffix: the end of the name of the job's cell.
+        code: the exit code; None until the job ends.
+        report: the facts that the job reported: its cell, and the step at which it was pruned.
     """
 
     number: int
@@ -62,7 +62,7 @@ class Job:
     report: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def name(self) -> str:  # this and the next two are for StudyProgress
+    def name(self) -> str:  # StudyProgress reads name, address and steps
         return self.label
 
     @property
@@ -79,18 +79,21 @@ class Job:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of its cell; {} if it has none."""
+        """Return the metrics of the job's cell; {} if there is no finished cell."""
         return read_json(self.cell / "metrics.json") if self.cell is not None and self.code == 0 else {}
 
     def problem(self) -> str:
-        """Return the last error line of its log, or its last line."""
+        """Return the last error line of the job's log; if there is no error line, the log's last line."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
         lines = [line for line in lines if line.strip()]
         return ([line for line in lines if line.startswith("error: ")] or lines or ["it printed nothing"])[-1].strip()
 
 
 class Devices:
-    """The GPUs and CPU cores that jobs share. No GPU is used by two jobs at a time; at most `jobs` run at a time."""
+    """The GPUs and CPU cores that jobs share. Two jobs never use one GPU at the same time.
+
+    At most `jobs` jobs run at a time.
+    """
 
     def __init__(self, gpus: Sequence[str], processors: int, jobs: int):
         self._gpus, self._free, self._jobs = [*gpus], processors, jobs
@@ -99,7 +102,9 @@ class Devices:
 
     @contextlib.contextmanager
     def taken(self, gpus: int, processes: int) -> Iterator[dict[str, str]]:
-        """Wait for devices and hold them inside the block; a job with more processes than cores takes all cores.
+        """Wait for devices and reserve them until the block ends.
+
+        A job with more processes than there are cores reserves all cores.
 
         Yields: environment variables that restrict the job to its GPUs.
         """
@@ -183,9 +188,9 @@ class Processes(Launcher):
             overrides: the job's overrides.
             number: the job's number.
             swept_settings: settings that come first in the cell's name.
-            suffix: end of the cell's name; None for all overrides that the name does not contain already.
+            suffix: end of the cell's name; None to derive it from the overrides that the name does not contain yet.
 
-        Raises: UsageError: its settings are wrong, or it needs more GPUs than this machine has.
+        Raises: UsageError: the job's settings are wrong, or it needs more GPUs than this machine has.
         """
         with self._composing:
             before = HydraConfig.instance().cfg
@@ -222,7 +227,7 @@ class Processes(Launcher):
 
     @cached_property
     def _gpus(self) -> list[str]:
-        """Return the GPUs of this machine, or those in CUDA_VISIBLE_DEVICES, as that variable writes them."""
+        """Return the GPUs of this machine or, if CUDA_VISIBLE_DEVICES is set, the names in that variable."""
         if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
             return [each for each in visible.split(",") if each.strip() not in ("", "-1")]
         import torch
@@ -259,9 +264,12 @@ class Processes(Launcher):
         self._progress.refresh()
 
     def run_one(self, job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Run a job to its end; its code stays None if this process is stopped. `variables` go to its environment."""
+        """Run a job to its end. Its code stays None if this process is stopped.
+
+        `variables` are added to the job's environment.
+        """
         assert self._engine is not None
-        # An engine that allocates devices makes the job wait for them itself.
+        # If the engine allocates devices, the engine itself lets the job wait for them.
         required = (0, 0) if self._engine.allocates else (job.gpus, job.processes)
         with self.devices.taken(*required) as own:
             if self._stopping:
@@ -297,8 +305,8 @@ class Processes(Launcher):
 def in_parallel(work: Any, items: Sequence[Any], at_a_time: int, now_and_then: Any = lambda: None) -> None:
     """Call `work` on each item in threads, and `now_and_then` every half second.
 
-    The first exception, or a signal to the main thread, stops it: no further item is started, and the running threads
-    end with the processes that they wait for.
+    After the first exception, or a signal to the main thread, no further item is started. The running threads end when
+    the processes that they wait for end.
     """
     threads = ThreadPoolExecutor(max(at_a_time, 1))
     waiting: set[Future[None]] = {threads.submit(work, item) for item in items}
@@ -317,7 +325,7 @@ def _key(override: str) -> str:
 
 
 def _split_swept(overrides: Sequence[str], swept_settings: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the overrides of swept settings, and the others."""
+    """Split overrides into the overrides of swept settings and all others."""
     first = [each for each in overrides if _key(each) in swept_settings]
     return first, [each for each in overrides if each not in first]
 
@@ -333,7 +341,8 @@ def _interpolated_names(name: str, raw: Mapping[str, Any]) -> set[str]:
                 re.findall(r"[A-Za-z_][\w.]*", " ".join(re.findall(r"\$\{.*\}", text))) if isinstance(text, str) else []
             )
             waiting += [each.removeprefix("runtime.choices.") for each in inner]
-            waiting += ["recipe"] if key == "system" and text is None else []  # as stage.make_ready sets it
+            # stage.make_ready derives a missing system from the recipe.
+            waiting += ["recipe"] if key == "system" and text is None else []
     return keys
 
 

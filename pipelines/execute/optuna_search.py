@@ -1,8 +1,8 @@
-"""The sweeper `hydra/sweeper=optuna`: a search for the best values that can be resumed and extended.
+"""The sweeper `hydra/sweeper=optuna`: a search for the best settings. The search can be resumed and extended.
 
 Trials are stored in Optuna's database `trials.db` in the sweep's folder. A trial whose worker was killed resumes from
-its checkpoint. Several workers, each started by the same command, share a search. Failed trials are retried when the
-command is run again.
+its checkpoint. Several workers can share a search; each is started with the same command. Failed trials are retried
+when the command is run again.
 """
 
 import contextlib
@@ -89,7 +89,8 @@ class Search(Sweep):
     def _open(self, facts: Mapping[str, Any], lower: bool) -> None:
         """Open Optuna's study and enqueue failed trials of earlier runs.
 
-        Raises: UsageError: the study has another space, metric or other settings, or its database does not answer.
+        Raises: UsageError: an existing study has another search space, metric or fixed settings, or its database does
+            not answer.
         """
         self._url = self._storage or f"sqlite:///{self.launcher.folder / 'trials.db'}"
         with self._exclusive():
@@ -146,7 +147,10 @@ class Search(Sweep):
                 self._release(trial.number)
 
     def _next(self) -> optuna.Trial | None:
-        """Return a trial left by a killed worker, or a new one; None if there are enough, including failed ones."""
+        """Return a trial of a killed worker, or a new trial; None if the search has enough trials.
+
+        Trials that failed since the command was started count as well.
+        """
         with self._ask_lock, self._exclusive():
             for left in self._of(TrialState.RUNNING):
                 if self._claim(left.number):
@@ -164,7 +168,7 @@ class Search(Sweep):
             return self._drawn(trial)
 
     def _seed_for(self, number: int) -> None:
-        """Seed the sampler by the trial's number: a resumed search draws the same values as an uninterrupted one."""
+        """Seed the sampler by the trial's number, so that a resumed search draws the values of an uninterrupted one."""
         self._study.sampler = self._sampler(seed=int(digest_of([self._seed, number])[:8], 16))
 
     def _drawn(self, trial: optuna.Trial) -> optuna.Trial:
@@ -269,7 +273,11 @@ def suggested(trial: optuna.Trial, name: str, of: BaseDistribution) -> Any:
 
 
 def corners(space: Mapping[str, BaseDistribution]) -> Iterator[list[str]]:
-    """Yield settings at the ends of a search space: each setting in turn takes its ends, the others their first."""
+    """Yield the overrides for some corners of a search space.
+
+    The first corner has the first value of every setting. In each further corner, one setting has another value.
+    Intervals have their two ends as values.
+    """
     ends = {
         key: [*each.choices] if isinstance(each, CategoricalDistribution) else [each.low, each.high]  # type: ignore
         for key, each in space.items()

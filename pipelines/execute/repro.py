@@ -1,9 +1,9 @@
 """Run a study up to its tables: `retable repro smoke --jobs 2`, or `make repro STUDY=smoke JOBS=2`.
 
-DVC runs each stage and caches its output, as with `dvc repro`. Independent stages run in parallel, with one thread each
-unless OMP_NUM_THREADS is set, as forks of a process that has loaded the libraries. Stages that train on GPUs take
-turns. With the engines ray and slurm, stages run on the machines of a cluster and DVC runs here. An interrupted study
-resumes when the command is run again.
+DVC runs each stage and caches its output, as with `dvc repro`. Independent stages run in parallel, as forks of a
+process that has loaded the libraries. Each stage has one thread, unless OMP_NUM_THREADS is set. Stages that train on
+GPUs run one after another. With the engines ray and slurm, stages run on the machines of a cluster, and DVC runs on
+this machine. An interrupted study resumes when the command is run again.
 """
 
 import contextlib
@@ -44,9 +44,9 @@ class Stage:
     """A stage of the study's `dvc.yaml`.
 
     Attributes:
-        before: addresses of the stages whose outputs it reads.
-        devices: the devices that it needs, as `resources` writes them.
-        reports: the page of a report, which lists the runs of its numbers and is not tracked by DVC; otherwise None.
+        before: addresses of the stages whose outputs this stage reads.
+        devices: the devices that the stage needs, in the form of `resources`.
+        reports: for the stage `report`, the page that it writes; DVC does not track this file. None for other stages.
     """
 
     address: str  # the argument for `dvc repro`
@@ -65,7 +65,7 @@ class Stage:
 
     @property
     def steps(self) -> Path:
-        """Return the file of its training's progress, `step/steps`."""
+        """Return the file to which the stage's training writes its progress, `step/steps`."""
         return self.log.with_suffix(".steps")
 
     def did(self) -> str:
@@ -77,7 +77,7 @@ class Stage:
         return "from the cache" if cached else "no change"
 
     def problem(self) -> str:
-        """Return the last error line of its log, or its last line that is not DVC's."""
+        """Return the last error line of the stage's log; without one, the last line that DVC did not print."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         of_dvc = ("ERROR: failed to repro", "Running stage '")
         lines = [line for line in lines if line.strip() and not line.startswith(of_dvc)]
@@ -89,7 +89,7 @@ def repro(study: str | None, jobs: int | None = None, on: str = "local") -> int:
     """Run a study's stale stages and print its first table.
 
     Args:
-        study: name or folder of the study; None for that of the working folder.
+        study: name or folder of the study; None for the working folder's study.
         jobs: number of stages run in parallel; None for one per core.
         on: the engine: local, ray or slurm.
 
@@ -163,16 +163,16 @@ def stages_of(study: Study) -> list[Stage]:
 
 
 def _devices(cell: Cell, conf: Conf) -> str:
-    """Return the devices that a cell's training needs, as `resources` writes them."""
+    """Return the devices that a cell's training needs, in the form of `resources`."""
     trainer = conf.read("trainer", cell.settings.get("trainer", "cpu"))
     trainer = trainer | {key.rpartition(".")[2]: value for key, value in cell.settings.items() if "trainer." in key}
     devices, nodes = (str(trainer.get(name, 1)) for name in ("devices", "num_nodes"))
-    n = int(devices) if devices.isdigit() else 1  # auto: all that the engine gives it
+    n = int(devices) if devices.isdigit() else 1  # with auto, training uses all devices that the engine assigns
     return resources(0 if cell.stage in GIVING_ON else n, trainer.get("accelerator", "auto") != "cpu", int(nodes))
 
 
 def to_run(stages: Sequence[Stage]) -> list[Stage]:
-    """Return the stages that changed and all that depend on them, each after its dependencies."""
+    """Return the changed stages and all stages that depend on them, each after its dependencies."""
     known, ordered = {stage.address: stage for stage in stages}, dict[str, Stage]()
     stale: set[str] = set()
 
@@ -199,16 +199,17 @@ def run(
 ) -> tuple[list[Stage], list[Stage]]:
     """Run stages on an engine, in parallel where dependencies allow.
 
-    Stages that do not depend on a failed one still run. The report is forced to run if any cell ran.
+    Stages that do not depend on a failed stage still run. The report is forced to run if any cell ran.
 
     Args:
         study: name of the study.
         stages: the stages, each after its dependencies.
         on: a context manager that starts the engine.
-        console: for progress.
-        left: returns the addresses of the stages that remain after new plans are written; most plans stay the same.
+        console: the console that shows the progress.
+        left: returns the addresses of the stages that still must run. It is called after the stage `plan`, since most
+            plans stay the same.
 
-    Returns: the stages that failed, and those that DVC did run.
+    Returns: the stages that failed, and the stages that DVC ran instead of restoring their outputs.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ |= {environment.STUDY: study, environment.DATA: "data", "SHELL": "/bin/sh"}
@@ -253,14 +254,14 @@ def run(
 
 
 def require_processors(runner: Engine) -> None:
-    """Raise UsageError if the engine has no CPU cores, as a cluster without worker nodes."""
+    """Raise UsageError if the engine has no CPU cores, for example on a cluster without worker nodes."""
     if runner.slots < 1:
         raise UsageError("the engine has no CPU cores; start nodes that have some, or write --jobs 2")
 
 
 @contextlib.contextmanager
 def ending(running: Mapping[int, tuple[Stage, int, float]]) -> Iterator[None]:
-    """Wait for DVC's processes at the end of the block; they end after the stages that the fork server ends."""
+    """Wait for DVC's processes at the end of the block. They end after their stages, which the fork server ends."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Client of an executor, a server at a Unix socket that runs Python modules: the protocol of local.py and server.py."""
+"""Client of local.py and server.py, which are servers at a Unix socket that run Python modules."""
 
 import contextlib
 import ctypes
@@ -16,14 +16,14 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-LONGEST = 107  # Linux's limit of a socket's path, in bytes
+LONGEST = 107  # Linux's limit for the path of a socket, in bytes
 
 
 @contextlib.contextmanager
 def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Start `python <server> ADDRESS` and stop it after the block. Yield the address and the server's first line.
 
-    The server leads a separate session: signals of a terminal, or to the group of this process, do not reach it.
+    The server has its own session, so signals from a terminal, or to the group of this process, do not reach it.
     """
     address = _address()
     try:
@@ -54,17 +54,17 @@ def _address() -> str:
     for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):  # noqa: S108, mkdtemp makes it safely
         _remove_dead(parent)
         with contextlib.suppress(OSError):
-            folder = tempfile.mkdtemp(prefix=_prefix(), dir=parent)  # any fork that ends removes a TemporaryDirectory
+            folder = tempfile.mkdtemp(prefix=_prefix(), dir=parent)  # a TemporaryDirectory is removed when a fork ends
             address = f"{folder}/forks"
             write_python(address)
             if len(os.fsencode(address)) <= LONGEST and os.access(python_of(address), os.X_OK):
                 return address
             shutil.rmtree(folder)
-    from retable.core.errors import UsageError  # not in the script, which has no packages
+    from retable.core.errors import UsageError  # the script of write_python imports this module without packages
 
     raise UsageError(
-        f"{tempfile.gettempdir()}, /tmp and /var/tmp have a long path, cannot be written or forbid programs; "
-        "set TMPDIR to another folder"
+        f"{tempfile.gettempdir()}, /tmp and /var/tmp cannot be used: each has too long a path, is not writable or "
+        "forbids programs; set TMPDIR to another folder"
     )
 
 
@@ -74,7 +74,10 @@ def _prefix() -> str:
 
 
 def _remove_dead(parent: str) -> None:
-    """Remove folders of killed servers from a temporary folder: sockets older than a minute that do not answer."""
+    """Remove the folders of killed servers from a temporary folder.
+
+    A server counts as killed if its socket is older than a minute and does not answer.
+    """
     for path in Path(parent).glob(f"{_prefix()}????????/forks"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             if time.time() - path.stat().st_mtime < 60:
@@ -91,9 +94,10 @@ def python_of(address: str) -> str:
 
 
 def write_python(address: str) -> None:
-    """Write a script that runs `-m module argument…` or `file argument…` by the server, in its working folder.
+    """Write a script `python` that makes the server run `-m module argument…` or `file argument…`.
 
-    A shell that finds the script as `python` needs no other change. The script ends with the process that started it.
+    The server uses the script's working folder. If the shell's PATH begins with the script's folder, commands such as
+    `python -m module` need no change. The script ends with the process that started it.
     """
     script = Path(python_of(address))
     text = f"""#!{os.readlink("/proc/self/exe")} -S
@@ -114,7 +118,7 @@ def submit(
 ) -> int:
     """Run a module, or a file, in a folder and return its exit code, which is negative for a signal.
 
-    The process appends what it prints to the files `out` and `err`. It ends if this process ends first.
+    Its output is appended to the files `out` and `err`. The module is stopped if this process ends first.
     """
     job = {"module": module, "arguments": arguments, "folder": folder, "environment": environment,
            "out": out, "err": err}  # fmt: skip
@@ -123,7 +127,7 @@ def submit(
         print(json.dumps(job), file=stream, flush=True)
         try:
             while not select.select([connection], [], [], 0.5)[0]:
-                pass  # Ray cancels a task without a signal: a blocking wait would not notice
+                pass  # Ray cancels a task without a signal, which a blocking wait would not notice
             return int(stream.readline())
         except KeyboardInterrupt:
             connection.shutdown(socket.SHUT_WR)  # the server then ends the process

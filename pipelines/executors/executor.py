@@ -1,7 +1,7 @@
 """Engines that run the stages of a study and the jobs of a sweep: forks on this machine, a Ray cluster, or Slurm.
 
-An engine is a server at a Unix socket with the protocol of client.py; `Engine.run` and the script of `write_python` use
-it. All machines must see the project's folder and the Python environment under the same paths.
+An engine is a server at a Unix socket with the protocol of client.py. `Engine.run` and the script of `write_python`
+send modules to the server. All machines must see the project's folder and the Python environment under the same paths.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ class Engine:
     """A running engine, which runs modules as `python -m` does, in the working folder.
 
     Attributes:
-        address: path of its socket.
+        address: path of the engine's socket.
         slots: largest number of modules that run at a time.
-        allocates: whether it allocates devices itself; a module then waits for its devices.
+        allocates: whether the engine allocates devices itself; a module then waits for its devices.
     """
 
     address: str
@@ -54,9 +54,9 @@ class Engine:
 
         Args:
             module: name of the module.
-            arguments: its command line.
-            environment: its environment variables.
-            log: the file to which its output is appended.
+            arguments: the module's command line.
+            environment: the module's environment variables.
+            log: the file to which the module's output is appended.
             devices: number of CPU cores, or of GPUs with `gpus`, per node.
             gpus: whether devices are GPUs.
             nodes: number of nodes.
@@ -67,9 +67,9 @@ class Engine:
 
 
 def resources(devices: int, gpus: bool = False, nodes: int = 1) -> str:
-    """Return the value of RETABLE_DEVICES for a process that needs `devices` on each of `nodes`.
+    """Return the value of RETABLE_DEVICES for a process that needs a number of devices on each of several nodes.
 
-    With 0 devices the process runs on the machine of the command, and runs its parts on the engine.
+    With 0 devices, the process runs on the machine of the command, and only the parts of its work run on the engine.
     """
     return f"{devices} {'gpu' if gpus else 'cpu'} {nodes}"
 
@@ -108,9 +108,9 @@ def _cluster(name: str, slots: int | None) -> Iterator[Engine]:
 
 @dataclass(frozen=True)
 class Workers:
-    """Calls a function of the library for each part of some work, in one process per part on an engine.
+    """Calls a function of the library for each part of some work; an engine runs one process per part.
 
-    The parts write files and logs to `folder`. A user's mistake in a part raises UsageError.
+    Logs of the processes are written to `folder`. A user's mistake in a part raises UsageError.
     """
 
     runner: Engine

@@ -2,7 +2,7 @@
 
 `python local.py ADDRESS` serves at a Unix socket and prints `ready`. It ends when its standard input contains a line or
 ends. Running forks then get SIGTERM, and SIGKILL after PATIENCE seconds.
-`multiprocessing.forkserver` would start a stage as fast, but only for its own parent: DVC starts a stage by a shell.
+`multiprocessing.forkserver` would be as fast, but only its parent process can use it, and DVC starts stages in a shell.
 """
 
 import atexit
@@ -34,7 +34,10 @@ LIBRARIES = (
 
 @contextlib.contextmanager
 def server() -> Iterator[str]:
-    """Start a fork server, stop it after the block and yield its address. A fork of a server yields that server's."""
+    """Start a fork server, yield its address, and stop it after the block.
+
+    A process that is itself a fork of a server yields the address of that server.
+    """
     if SERVER in os.environ:
         yield os.environ[SERVER]
         return
@@ -48,7 +51,10 @@ def server() -> Iterator[str]:
 def exec_module(
     module: str, arguments: list[str], folder: str, environment: dict[str, str], out: str, err: str
 ) -> None:
-    """Run a job in this process. `sys.executable`, by which Lightning starts processes, becomes the server's script."""
+    """Run a job in this process.
+
+    `sys.executable` becomes the server's script, so that processes that Lightning starts are forks of the server, too.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     write = os.O_WRONLY | os.O_APPEND  # out and err may be the same file
     for stream, path, flags in ((0, os.devnull, os.O_RDONLY), (1, out, write), (2, err, write)):
@@ -60,7 +66,7 @@ def exec_module(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = [module, *arguments]  # runpy replaces the first by the module's file
+    sys.argv = [module, *arguments]  # runpy replaces the first entry by the module's file
     own = [os.path.dirname(module) if module.endswith(".py") else folder]
     sys.path[:1] = [*own, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     if module.endswith(".py"):
@@ -70,7 +76,10 @@ def exec_module(
 
 
 def forked(work: Callable[[], None]) -> int:
-    """Call `work` in a fork and return its process id. The fork ends as Python does, but frees no imported module."""
+    """Call `work` in a fork and return the fork's process id.
+
+    The fork ends as a Python process does, except that it does not free the imported modules.
+    """
     if pid := os.fork():
         return pid
     code: Any = 1
@@ -91,7 +100,7 @@ def forked(work: Callable[[], None]) -> int:
 def serve(address: str) -> None:
     """Import the libraries and fork a process per connection until standard input can be read.
 
-    This process leads a session, whose group is it and its forks: Ctrl-C reaches the client only.
+    This process and its forks have their own session and process group, so Ctrl-C reaches only the client.
     """
     for name in LIBRARIES:
         if select.select([0], [], [], 0)[0]:
@@ -121,8 +130,8 @@ def serve(address: str) -> None:
 
 
 def answer(connection: socket.socket, address: str) -> None:
-    """Run the job of a connection in a fork and send its exit code. A client that is gone ends the job."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the job obeys the group's SIGTERM
+    """Run the job of a connection in a fork and send its exit code. If the client ends first, the job gets SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # only the job, a further fork, ends at the group's SIGTERM
     with connection.makefile() as stream:
         if not (line := stream.readline()):  # the client only tested the socket, or has ended
             return

@@ -11,7 +11,7 @@ from pipelines.executors.client import submit
 from pipelines.executors.local import server
 from retable.core.errors import UsageError
 
-_open = contextlib.ExitStack()  # kept by a Ray process from one task to the next
+_open = contextlib.ExitStack()  # stays open in a Ray process from one task to the next
 
 
 class Cluster:
@@ -26,11 +26,10 @@ class Cluster:
         try:
             ray.init(os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError:
-            raise UsageError("no Ray cluster answers; start one by `ray start --head`, or set RAY_ADDRESS") from None
+            raise UsageError("no Ray cluster answers; start one with `ray start --head`, or set RAY_ADDRESS") from None
         self.slots = int(ray.cluster_resources().get("CPU", 0))
-        self._run = ray.remote(max_retries=-1)(
-            on_node
-        )  # retried if its node dies; an exit code is a result, not a failure
+        # Ray retries a task only if its node dies: a module's exit code is a result, and not a failure of the task.
+        self._run = ray.remote(max_retries=-1)(on_node)
 
     def start(self, job: dict[str, Any], devices: int, gpus: bool, nodes: int) -> "Task":
         if nodes > 1:
@@ -58,7 +57,7 @@ class Task:
 
 
 def on_node(job: dict[str, Any]) -> int:
-    """Run a job in a Ray process, by its fork server, and return the exit code. The server ends with the process."""
+    """Run a job on the fork server of a Ray process, and return the exit code. The server ends with the process."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # Ray cancels tasks by SIGINT, which may be ignored here
     own = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
     return submit(
@@ -68,7 +67,7 @@ def on_node(job: dict[str, Any]) -> int:
 
 @functools.cache
 def _fork_server(threads: str | None) -> str:
-    """Start the fork server once and return its address; its libraries use that many threads."""
+    """Start the fork server once and return its address. `threads` is OMP_NUM_THREADS for the server's libraries."""
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = threads
     return _open.enter_context(server())

@@ -12,13 +12,13 @@ from typing import Any
 from retable.core.errors import UsageError
 
 COMMANDS = ("sbatch", "sinfo", "scontrol", "scancel")
-NOTICE = 120  # seconds before its time limit in which a job writes its checkpoint
+NOTICE = 120  # seconds before the time limit at which Slurm sends SIGUSR1, so that a job can write its checkpoint
 
 
 class Cluster:
     """The Slurm cluster that this machine submits to.
 
-    Set partition, account and time limit by sbatch's variables: SBATCH_PARTITION, SBATCH_ACCOUNT, SBATCH_TIMELIMIT.
+    Partition, account and time limit are set by sbatch's variables SBATCH_PARTITION, SBATCH_ACCOUNT, SBATCH_TIMELIMIT.
     """
 
     def __init__(self) -> None:
@@ -31,8 +31,8 @@ class Cluster:
 
     def start(self, job: dict[str, Any], devices: int, gpus: bool, nodes: int) -> "Submitted":
         command = shlex.join([sys.executable, "-m", job["module"], *job["arguments"]])
-        # Exit codes: 99, checkpoint written at the time limit; 138, SIGUSR1 before its handler was set; 143, SIGTERM
-        # by preemption (queue again) or by `end`, which has set Requeue=0.
+        # Jobs are queued again after these exit codes. 99: the checkpoint was written near the time limit. 138: SIGUSR1
+        # came before its handler was set. 143: SIGTERM, by preemption or by `end`, which sets Requeue=0 to stop this.
         again = "case $code in 99|138|143) scontrol requeue $SLURM_JOB_ID;; esac"
         script = f"#!/bin/sh\ntrap : TERM\nsrun {command}\ncode=$?\n{again}\nexit $code\n"
         options = [

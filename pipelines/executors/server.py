@@ -1,7 +1,7 @@
 """Server of the engines ray and slurm: `python -m pipelines.executors.server ray ADDRESS` serves at a Unix socket.
 
-It prints `ready` and its number of CPU cores, or one line with the reason why it did not start. When its standard input
-contains a line or ends, running processes get SIGTERM, and SIGKILL after PATIENCE seconds.
+The server prints `ready` and the cluster's number of CPU cores, or one line with the reason why it did not start. When
+its standard input contains a line or ends, running processes get SIGTERM, and SIGKILL after PATIENCE seconds.
 
 A process whose node dies or is preempted runs again on another node; training then resumes from its checkpoint.
 """
@@ -30,13 +30,13 @@ class Running(Protocol):
     """A process on some machine."""
 
     def poll(self) -> int | None:
-        """Return its exit code; None while it runs."""
+        """Return the exit code; None while the process runs."""
 
     def end(self) -> None:
-        """Ask it to end, as SIGTERM does."""
+        """Ask the process to end, as SIGTERM does."""
 
     def kill(self) -> None:
-        """Kill it, after `end` had no effect."""
+        """Kill the process, after `end` had no effect."""
 
 
 class Cluster(Protocol):

@@ -1,1 +1,1 @@
-"""Which cells are to be made, and of what."""
+"""Derive a study's cells, their configurations and their code, write its DVC project, and explain stale cells."""

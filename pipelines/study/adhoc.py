@@ -1,6 +1,7 @@
-"""Names of tries: runs by hand whose settings differ from those of a study's cell in the same place.
+"""Names of tries, which are runs by hand whose settings differ from the study's cell with the same name.
 
-A try is next to the cell; its name ends with the settings that differ: `outputs/pretrain/grammar/lstm-1+epochs-0.05`.
+A try is written next to the cell. Its name ends with the settings that differ, as in
+`outputs/pretrain/grammar/lstm-1+epochs-0.05`.
 """
 
 import os
@@ -25,12 +26,13 @@ _LONGEST = 100  # characters of a cell-name suffix; file systems allow 255 for a
 
 
 def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Sequence[str]) -> str:
-    """Return the settings in which a run differs from the cell that DVC tracks at its place, as the end of a name.
+    """Return a name suffix with the settings in which a run differs from the cell that DVC tracks.
 
-    The cell's configuration is composed from its command in `params.yaml`, so no plans are needed.
+    The tracked cell is the cell of the working folder's study with the same stage and place. Its configuration is
+    composed from its command in `params.yaml`, so no plans are needed.
 
     Args:
-        stage, place: the place of the run's cell.
+        stage, place: the stage of the run, and the path of its cell below `outputs/<stage>/`.
         config: the run's configuration.
         overrides: the run's command line; its settings come first in the name.
 
@@ -48,7 +50,7 @@ def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Seq
     choose_machine(stage, composed)
     own, other = flat(config), flat(OmegaConf.to_container(composed))
     differing = {key: own.get(key, _ABSENT) for key in sorted({*own, *other})}
-    # Compared as text: in Python 1.0 == 1, but the cell's configuration contains another text.
+    # Values are compared as text: 1.0 == 1 in Python, but the two texts differ in the cell's configuration.
     differing = {key: value for key, value in differing.items() if repr(value) != repr(other.get(key, _ABSENT))}
     of_cell = [f"{key}={value}" for key, value in cell.settings.items()]
     return cell_suffix(differing, [override for override in overrides if override not in of_cell])
@@ -65,7 +67,10 @@ def _tracked(stage: str, place: str) -> Cell | None:
 
 
 def cell_suffix(differing: Mapping[str, Any], overrides: Sequence[str], named: Sequence[str] = ()) -> str:
-    """Return the end of a cell's name: differing settings, those of the command line first; `named` ones always."""
+    """Return a name suffix with the differing settings.
+
+    Settings of the command line come first. Overrides of settings in `named` are included even if they do not differ.
+    """
     parts, left = {}, dict(differing)
     for key, _, text in sorted(override.lstrip("+~").partition("=") for override in overrides):
         under = [each for each in left if f"{each}.".startswith(f"{key}.")]

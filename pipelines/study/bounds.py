@@ -13,7 +13,7 @@ from retable.reporting.claims import check_tables
 
 
 def bands(study: str | None) -> bool:
-    """Print the value of each band of a study, and return whether all are within their bands."""
+    """Print each checked value of a study, with ok or DRIFT, and return whether all bands and claims hold."""
     enter_project(study)
     held = True
     for holds, line in check():
@@ -23,7 +23,10 @@ def bands(study: str | None) -> bool:
 
 
 def summary(study: str | None) -> str:
-    """Return a summary of a study's bands in Markdown: the values outside, that all hold, or why none was checked."""
+    """Return a summary of a study's bands in Markdown.
+
+    It lists the values outside of their bands, or reports that all bands hold, or why no bands were checked.
+    """
     enter_project(study)
     try:
         checked = list(check())

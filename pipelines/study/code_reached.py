@@ -1,4 +1,4 @@
-"""The code that a cell depends on, by its stage and configuration."""
+"""Determine the code that a cell depends on from the cell's stage and configuration."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -10,7 +10,7 @@ from retable.core import trust
 from retable.core.stages import TASK_STAGES, module_of
 from retable.planning.fingerprint import Code
 
-# The parts of a configuration from which a loaded system is rebuilt; the others only affected its weights.
+# The parts of a configuration from which a loaded system is rebuilt. The other parts affected only its weights.
 LOADED = ("tokens", "model", "objective", "batches", "scorer", "adaptation", "cells", "task", "head")
 
 
@@ -26,7 +26,7 @@ def code_of(trusted: tuple[tuple[str, Path], ...]) -> Code:
 
 
 def own_part(stage: str, configuration: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration without the settings that only stage prepare uses to write the corpus."""
+    """Return a configuration without the settings of the corpus that only the stage `prepare` uses."""
     if stage == "prepare" or "corpus" not in configuration:
         return configuration
     read = {key: value for key, value in configuration["corpus"].items() if key in ("unit", "vocabulary")}
@@ -38,8 +38,8 @@ def entry_points_of(stage: str, own: Mapping[str, Any], *others: Any) -> list[st
 
     Args:
         stage: name of the stage.
-        own: its configuration.
-        others: further configurations that it builds objects from.
+        own: the stage's configuration.
+        others: further configurations from which the stage builds objects.
     """
     verb = "finetune" if stage in TASK_STAGES else stage
     if stage == "pretrain":
@@ -50,7 +50,7 @@ def entry_points_of(stage: str, own: Mapping[str, Any], *others: Any) -> list[st
 
 
 def targets(value: Any) -> set[str]:
-    """Return all `_target_` values in a configuration; a part that occurs several times is searched once."""
+    """Return all `_target_` values in a configuration. A part that occurs several times is searched only once."""
     names, seen, waiting = set[str](), set[int](), [value]
     while waiting:
         each = waiting.pop()

@@ -1,4 +1,4 @@
-"""Compose the configuration of each cell of a study, as its command does, and its plan."""
+"""Compose the configuration of each cell of a study, as the cell's command would, and write the cell's plan as YAML."""
 
 import contextlib
 import copy
@@ -41,7 +41,7 @@ def study_here() -> Study:
 def set_study() -> Study:
     """Read the study of the working folder, with settings from `params.yaml`, which `dvc exp run -S` changes.
 
-    Raises: UsageError: params.yaml has other cells than study.yaml.
+    Raises: UsageError: params.yaml and study.yaml have different cells.
     """
     study, stale = study_here(), UsageError("params.yaml does not match study.yaml; run `retable graph`")
     params = yaml.load(Path("params.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader) or {}
@@ -54,7 +54,7 @@ def set_study() -> Study:
 
 @contextlib.contextmanager
 def mistakes_of(cell: Cell) -> Iterator[None]:
-    """Put the cell's place in front of an error in its configuration."""
+    """Add the cell's place to the beginning of the message of an error in the cell's configuration."""
     try:
         yield
     except (UsageError, HydraException, OmegaConfBaseException) as error:
@@ -62,15 +62,16 @@ def mistakes_of(cell: Cell) -> Iterator[None]:
 
 
 def composing() -> Any:
-    """Return a context in which `compose` works, with the data sets in `data`, as in the graph."""
+    """Return a context in which Hydra's `compose` works. Data sets are in the folder `data`, as in `dvc.yaml`."""
     os.environ[DATA] = "data"
     return initialize_config_dir(str(CONF), version_base="1.3")
 
 
 def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
-    """Return a cell's plan as YAML: its configuration, those of the systems that it loads, and their code's digest.
+    """Return a cell's plan as YAML.
 
-    `every` has all cells of the study by place.
+    It contains the configurations of the cell, of the systems that it loads and of the tasks that it writes, and the
+    digest of the code that they use. `every` contains all cells of the study by place.
     """
     own, loaded, tasks = _parts(cell, every)
     _require_trusted(own, loaded, tasks)
@@ -85,7 +86,10 @@ def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
 
 
 def _require_trusted(own: Mapping[str, Any], *others: Any) -> None:
-    """Raise UsageError for code that a plan cannot include. Callbacks are exempt: they change no number."""
+    """Raise UsageError for code of packages that are not trusted, since a plan cannot include its digest.
+
+    Callbacks are exempt, because they change no number.
+    """
     for target in sorted(targets([{key: value for key, value in own.items() if key != "callbacks"}, *others])):
         require_trusted(target, OWN)
 
@@ -96,7 +100,7 @@ def entry_points(cell: Cell, every: Mapping[str, Cell]) -> list[str]:
 
 
 def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return a cell's configuration, those of the systems that it loads, and those of the tasks that it writes."""
+    """Return the configurations of a cell, of the systems that it loads, and of the tasks that it writes."""
     own = own_part(cell.stage, configuration(cell))
     own |= {"init": opened_by(own["init"])} if "init" in own else {}
     loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
@@ -107,8 +111,8 @@ def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[
 def configuration(cell: Cell, opened: bool = False) -> dict[str, Any]:
     """Return the resolved configuration of a cell's command.
 
-    With `opened`, the settings of its checkpoint are filled in. Plans do not need them: the cell depends on the
-    checkpoint itself.
+    With `opened`, the model's settings are read from the checkpoint that the cell starts from. Plans do not need them,
+    because the cell depends on the checkpoint itself.
     """
     return _composed(
         cell.root_config,
@@ -134,7 +138,8 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
     values = {each.key_or_group: each.value() for each in parsed.values() if _is_value(each)}
     choices = tuple(text for text, each in parsed.items() if not _is_value(each))
     cfg, whole = _chosen(stage, choices, tuple(values))
-    if opened or any(isinstance(value, dict) for value in values.values()):  # merging changes the cached configuration
+    # Filling in a checkpoint's settings, or merging a mapping, would change the cached configuration.
+    if opened or any(isinstance(value, dict) for value in values.values()):
         cfg = copy.deepcopy(cfg)
     HydraConfig.instance().set_config(whole)
     for key, value in values.items():
@@ -153,13 +158,19 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
 
 
 def _is_value(override: Override) -> bool:
-    """Return whether an override sets a value instead of a group's choice; choices are composed once for all cells."""
+    """Return whether an override sets a value and not the choice of a config group.
+
+    Choices are composed only once for all cells that share them.
+    """
     return override.type == OverrideType.CHANGE and not (CONF / override.key_or_group).is_dir()
 
 
 @cache
 def _chosen(stage: str, choices: tuple[str, ...], keys: tuple[str, ...]) -> tuple[DictConfig, DictConfig]:
-    """Compose choices, and return the result without and with Hydra's part; `keys` only separates cache entries."""
+    """Compose choices of config groups, and return the result without and with Hydra's part.
+
+    `keys` is only a part of the cache's key: the values of these settings are then written into the cached result.
+    """
     whole = compose(stage, overrides=list(choices), return_hydra_config=True)
     cfg = copy.deepcopy(whole)
     with flag_override(cfg, ["struct", "readonly"], False):
@@ -179,7 +190,7 @@ def _conf(folder: Path, own: Path | None) -> Conf:
 
 
 def _by_name(value: Any) -> Any:
-    """Shorten each `_target_` to the class's name: the module that contains it changes no number."""
+    """Shorten each `_target_` to the class's name, because the module that contains the class changes no number."""
     match value:
         case dict():
             named = {key: _by_name(each) for key, each in value.items()}

@@ -1,4 +1,4 @@
-"""DVC's `dvc.lock` and its list of running processes, kept readable after kills; the lock of `retable repro`."""
+"""Read `dvc.lock`, remove DVC's records of killed processes, and allow only one `retable repro` per folder."""
 
 import contextlib
 import fcntl
@@ -34,10 +34,11 @@ def noted_stages() -> dict[str, Any]:
 
 
 def forget_killed(rwlock: Path) -> None:
-    """Remove DVC's list of readers and writers if all of them were killed, or if a kill left it incomplete.
+    """Remove DVC's list of reading and writing processes if all were killed, or if a kill left it incomplete.
 
-    DVC rejects an incomplete list, and assumes a process is alive if its number is in use, as after a container's
-    restart. Call with the project's lock held, so that no other process writes the list.
+    DVC rejects an incomplete list. DVC also assumes that a listed process is alive if its number is in use, but after a
+    container's restart another process may have the number. Call this function with the project's lock held, so that no
+    other process writes the list.
     """
     if not rwlock.exists():
         return
@@ -53,7 +54,8 @@ def forget_killed(rwlock: Path) -> None:
 def _is_at_work(pid: int, project: Path) -> bool:
     """Return whether the process with this number is DVC and works in the project.
 
-    Start times are not compared, since a clock may be set back. Zombies and processes of other containers do not count.
+    Start times are not compared, since the clock may be set back. Zombies do not count, and neither do processes of
+    other containers.
     """
     try:
         process = psutil.Process(pid)

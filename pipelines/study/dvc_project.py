@@ -37,9 +37,9 @@ def graph() -> None:
 
 
 def graph_files(study: Study, folder: Path, root: str) -> dict[Path, str]:
-    """Return the texts of a study's `params.yaml` and `dvc.yaml`, by path in its folder.
+    """Return the texts of a study's `params.yaml` and `dvc.yaml`, by their path in `folder`.
 
-    `root` is the path in front of `study.yaml`; empty in the study's folder.
+    `root` is the path in front of `study.yaml`; "" if the study's folder is `folder`.
     """
     with composing():
         params = params_of(study, {place: data_of(cell) for place, cell in study.cells.items()}, display_name)
@@ -68,7 +68,7 @@ def new(folder: str, settings: Sequence[str]) -> None:
     """Write a new study into a folder.
 
     Args:
-        folder: the folder; it is made if needed.
+        folder: the folder; it is created if it does not exist.
         settings: keys of the study, as in corpus=mine or systems=kn5,lstm.
 
     Raises: UsageError: the folder has a study already, or the study has a mistake.
@@ -101,7 +101,7 @@ def new(folder: str, settings: Sequence[str]) -> None:
 def training_bytes(corpus: Mapping[str, Any], folder: Path) -> int | None:
     """Return the size of a corpus's training text in bytes; None if it is not a file, or does not exist yet.
 
-    `folder` is the study's folder, in which paths start.
+    Relative paths start in `folder`, the study's folder.
     """
     write: Any = OmegaConf.to_container(OmegaConf.create(corpus.get("write", {})), resolve=True)
     target = write.get("_target_")
@@ -116,7 +116,10 @@ def training_bytes(corpus: Mapping[str, Any], folder: Path) -> int | None:
 
 
 def data_of(cell: Cell) -> list[str]:
-    """Return the paths in a cell's corpus, tokenizer, task and benchmarks: data sets and folders of other cells."""
+    """Return the data sets and cell folders that the configurations of a cell name.
+
+    The configurations of its corpus, tokenizer, task and benchmarks are searched, and its checkpoint is included.
+    """
     values = {"${oc.env:RETABLE_DATA,data}": "data", "${text}": cell.corpus}
     values |= {"${tokens}": f"{cell.corpus}/{cell.tokenizer}"}
     paths = [path for part in _naming(cell) for text in strings(part) for path in _paths(text, values)]
@@ -126,7 +129,7 @@ def data_of(cell: Cell) -> list[str]:
 
 
 def _checkpoint(init: str) -> list[str]:
-    """Return the folder of a cell's checkpoint, in a list; [] for checkpoints from the Hub."""
+    """Return a list with the folder of the checkpoint `init`; [] for a checkpoint from the Hub or a cell."""
     folder = init.removeprefix(CHECKPOINT)
     return [folder] if init.startswith(CHECKPOINT) and Path(folder).is_dir() else []
 
@@ -155,22 +158,22 @@ def _container(name: str, *overrides: str) -> dict[str, Any]:
 
 
 def _paths(text: str, values: Mapping[str, str]) -> list[str]:
-    """Return the path that a setting names, in a list: for a file in a cell, the cell's folder; [] for no file."""
+    """Return a list with the path that a setting names; [] if the setting is not a path.
+
+    For a file in a cell, the path is the cell's folder.
+    """
     for name, value in values.items():
         text = text.replace(name, value)
     if text.startswith("outputs/"):
         stage, corpus, *rest = text.removeprefix("outputs/").split("/")
         return ["/".join(["outputs", stage, corpus, *([] if stage == "prepare" else rest[:1])])]
-    # A user's corpus may be anywhere: a file, recognised by its path or ending, or a folder, by its path.
+    # A user's corpus may be anywhere. A text with `/` is a path if it exists; a text with `.` must be an existing file.
     own = os.path.exists(text) if "/" in text else "." in text and os.path.isfile(text)
     return [text] if own or text.startswith("data/") else []
 
 
-PLANNING = (
-    "config/project",
-    "study/compose",
-    "study/dvc_project",
-)  # the modules of pipelines/ that write params.yaml and dvc.yaml
+# The modules of pipelines/ that write params.yaml and dvc.yaml.
+PLANNING = ("config/project", "study/compose", "study/dvc_project")
 
 
 def refresh_graph() -> None:
@@ -192,6 +195,6 @@ def refresh_graph() -> None:
 
 
 def _existing_files(configs: Sequence[Path]) -> list[str]:
-    """Return the existing paths that configurations name; a user's text becomes an input once it exists."""
+    """Return the existing paths in configuration files. A user's text becomes an input as soon as it exists."""
     named = {path for file in configs for path in re.findall(r"[\w./+-]*[\w+-][./][\w./+-]+", file.read_text("utf-8"))}
     return sorted(path for path in named if os.path.exists(path))

@@ -1,4 +1,4 @@
-"""Explain why the cells of a study would or would not run: changes since they were made, by DVC's lock."""
+"""Explain why the cells of a study would or would not run: list changes since they were made, according to dvc.lock."""
 
 import hashlib
 import io
@@ -36,7 +36,7 @@ def why(name: str | None, study: str | None) -> None:
 
     Args:
         name: a cell, or a study; None for all cells of `study`.
-        study: the study; None for the working folder's.
+        study: the study; None for the working folder's study.
     """
     if name is not None and study is None and (name in study_names() or Path(name, "study.yaml").exists()):
         name, study = None, name
@@ -58,7 +58,10 @@ def _of_cell(name: str, study: Study, reasons: "Reasons") -> Iterator[str]:
 
 
 def _of_recipe(cell: Cell) -> Iterator[str]:
-    """Yield lines on recipes whose edits do not affect the cell: overridden bases, and one with its row's name."""
+    """Yield lines about recipes that a user could edit without any effect on the cell.
+
+    These are bases whose settings the cell's recipe overrides, and another recipe with the name of the cell's system.
+    """
     if (recipe := cell.settings.get("recipe")) is None:
         return
     inherited = conf().replaced(Path(recipe).name)
@@ -81,8 +84,8 @@ def find(name: str, study: Study) -> str:
     """Return the place of a cell.
 
     Args:
-        name: its place or the end of it, its folder, or its stage for `dvc repro`. If a training and an evaluation
-            match, the training is returned.
+        name: the cell's place or the end of the place, the cell's folder, or the name of the cell's stage in DVC. If
+            the cells of a training and of its evaluation match, the training's is returned.
         study: the study.
 
     Raises: UsageError: no cell matches, or several do.
@@ -105,7 +108,7 @@ def find(name: str, study: Study) -> str:
 
 
 class Reasons:
-    """The changes of a study's cells since they were made, as lines of text."""
+    """The reasons why a study's cells would run again: changes since they were made, as lines of text."""
 
     def __init__(self, repo: Repo, study: Study):
         self._repo, self._every, self._keys = repo, study.cells, keys_of(study)
@@ -115,7 +118,7 @@ class Reasons:
         self._codes: dict[str, Code | None] = {}
 
     def of(self, cell: Cell) -> list[str]:
-        """Return a line per reason why the cell would run; [] if it is up to date."""
+        """Return one line for each reason why the cell would run; [] if it is up to date."""
         if cell.place not in self._lines:
             self._lines[cell.place] = [*self._look(cell)]
         return self._lines[cell.place]
@@ -152,7 +155,7 @@ class Reasons:
         return self._every.get(path.removeprefix("outputs/"))
 
     def of_plan(self, cell: Cell) -> Iterator[str]:
-        """Yield a line per setting that changed since the cell was made, and one for changed code."""
+        """Yield a line for each setting that changed since the cell was made, and a line for changed code."""
         if (read := self._read(cell)) is None:
             yield "it has not been made in this project"
             return
@@ -180,8 +183,8 @@ class Reasons:
 
         Args:
             cell: the cell.
-            before: the former fingerprint; None to compare with the commit that first recorded its plan.
-            md5: digest of its former plan.
+            before: the former fingerprint; None to compare with the commit that first recorded the cell's plan.
+            md5: digest of the cell's former plan.
         """
         if CHECKOUT is None:
             return "code: the installed package has changed in definitions that the cell depends on"
@@ -213,7 +216,7 @@ class Reasons:
 
 
 def _others(then: Mapping[Place, str], now: Mapping[Place, str]) -> list[str]:
-    """Return the definitions whose digest or links changed; one that only moved is not included."""
+    """Return the definitions whose digest or links changed. A definition that only moved is not included."""
     same = {(place[1], text) for place, text in then.items()} & {(place[1], text) for place, text in now.items()}
     places = {place for each in (then, now) for place, text in each.items() if (place[1], text) not in same}
     names = sorted(".".join(filter(None, place)) for place in places)
@@ -221,7 +224,7 @@ def _others(then: Mapping[Place, str], now: Mapping[Place, str]) -> list[str]:
 
 
 def _settings(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan's values by dotted name; those of loaded cells and tasks are prefixed by the cell or task."""
+    """Return a plan's values by dotted name. The name of a loaded cell or a task precedes the names of its values."""
     values = flat(plan["configuration"])
     for name, part in (*plan.get("loads", {}).items(), *plan.get("tasks", {}).items()):
         values |= {f"{name} {key}": value for key, value in flat(part).items()}

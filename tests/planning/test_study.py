@@ -232,8 +232,8 @@ def test_more_seeds_are_the_cells_that_differ_only_in_the_seed():
 
 @pytest.mark.parametrize(("said", "message"), [
     ({"seeds": 1}, "adds no seeds of these systems"),
-    ({"seeds": 2, "set": {"epochs": 3}}, "pretrain/ptb/lstm-2 of study seeds has epochs=3, and the cell of this "),
-    ({"seeds": 2, "tokenizer": "bpe"}, "has tokenizer=bpe, and the cell of this study tokenizer=word; give both "),
+    ({"seeds": 2, "set": {"epochs": 3}}, "pretrain/ptb/lstm-2 of study seeds has epochs=3, but the cell of this "),
+    ({"seeds": 2, "tokenizer": "bpe"}, "has tokenizer=bpe, but the cell of this study has tokenizer=word; give"),
 ])  # fmt: skip
 def test_more_seeds_have_the_same_settings(said, message):
     here, other = (expand(CONF, name, {"corpus": "ptb", "systems": [{"of": "lstm"} | each]})

@@ -1,4 +1,4 @@
-"""A cell: one run of a stage and its place in the graph."""
+"""A cell: one run of a stage, with its settings and the cells that it depends on."""
 
 import shlex
 from collections.abc import Mapping
@@ -18,9 +18,10 @@ class Cell:
     """One run of a stage with `settings`, whose results go to the folder `outputs/<stage>/<out>`.
 
     Attributes:
-        made_from: the cells whose systems it loads, such as `pretrain/ptb/kn5-1`; it depends on their configuration.
-        reads: the cells whose files it reads.
-        corpus, tokenizer: of the text that it reads; "" if it reads no text.
+        made_from: the cells whose systems this cell loads, such as `pretrain/ptb/kn5-1`. This cell also depends on
+            their configurations.
+        reads: the cells whose files this cell reads.
+        corpus, tokenizer: the corpus and the tokenizer of the text that this cell reads; "" without a text.
     """
 
     stage: str
@@ -37,7 +38,7 @@ class Cell:
 
     @property
     def root_config(self) -> str:
-        """Return the name of its root config, a file in conf/."""
+        """Return the name of the stage's root config, a file in conf/."""
         return "finetune" if self.stage in TASK_STAGES else self.stage
 
     @property
@@ -46,12 +47,15 @@ class Cell:
 
     @property
     def plan(self) -> str:
-        """Return the path of its plan, a file with all that the cell depends on except its input data."""
+        """Return the path of the cell's plan, which contains everything that it depends on except input data."""
         return f"outputs/plan/{self.place}.yaml"
 
     @property
     def short_name(self) -> str:
-        """Return its name without the corpus: `lstm-1`, `sentiment-bert-1` (task), `ptb` (corpus)."""
+        """Return the cell's name without the corpus, as in `lstm-1`; a task comes first, as in `sentiment-bert-1`.
+
+        The name of a prepared corpus is the corpus, as in `ptb`.
+        """
         group, _, name = self.out.partition("/")
         if not name:
             return group
@@ -59,12 +63,12 @@ class Cell:
         return name if task is None or name.startswith(f"{task}-") else f"{task}-{name}"
 
     def choices(self, group: str) -> list[str]:
-        """Return its choices of a config group: none, one or several."""
+        """Return the cell's choices for a config group, which may be none, one or several."""
         return self.settings[group].strip("[]").split(",") if group in self.settings else []
 
     @property
     def set(self) -> dict[str, str]:
-        """Return its settings other than the recipe and the choices of groups."""
+        """Return the cell's settings, except choices of config groups and names of systems, seeds and cells."""
         return {key: value for key, value in self.settings.items() if key not in _CHOSEN}
 
     @property

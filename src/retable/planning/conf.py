@@ -1,4 +1,4 @@
-"""Read the YAML files of `conf/` without Hydra: names, recipes with inheritance, attributes of `_target_` classes."""
+"""Read the YAML files of `conf/` without Hydra: names, recipes with their bases, attributes of `_target_` classes."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from retable.core.settings import OWN
 from retable.core.trust import require_trusted
 
 _LAST = object()
-_SHOWN = 12  # longest list of a group's names in a message; of a longer one only similar names are shown
+_SHOWN = 12  # a message shows all names of a group if there are at most this many, otherwise only similar names
 
 
 class Conf:
@@ -23,7 +23,7 @@ class Conf:
 
     Args:
         folder: the folder `conf/`.
-        own: a study's own folder of the same form, whose files take precedence.
+        own: the study's folder `conf/`, whose files take precedence.
     """
 
     def __init__(self, folder: Path, own: Path | None = None):
@@ -37,7 +37,7 @@ class Conf:
             self._recipes = there | self._recipes
         self._names: dict[str, list[str]] = {"recipe": sorted(self._recipes)}
         self._facts: dict[Path, dict[str, Any]] = {}
-        self._parsed: dict[str, list[ast.stmt]] = {}  # modules, by their files
+        self._parsed: dict[str, list[ast.stmt]] = {}  # the statements of modules, by the modules' files
 
     def path(self, name: str) -> Path:
         """Return the file of a choice, such as `task/sst2`, in the first folder that has it."""
@@ -60,7 +60,7 @@ class Conf:
             return name
         near_names, tasks = near(name, known), near(name, self.names("task")) if group == "corpus" else []
         if tasks and tasks[0].startswith(name) and not any(each.startswith(name) for each in near_names):
-            near_names = []  # a task of this beginning is more than a corpus that is only similar
+            near_names = []  # a task whose name begins with `name` is better advice than a similar corpus
         if near_names or len(known) <= _SHOWN:
             instead = closest(name, known)
         else:
@@ -76,20 +76,21 @@ class Conf:
         return str(path.relative_to(folder / "recipe").with_suffix(""))
 
     def recipe(self, name: str) -> dict[str, Any]:
-        """Return the keys of a recipe and its bases; `choices` has the choices of groups."""
+        """Return the keys of a recipe and its bases; the key `choices` contains the choices of config groups."""
         return self._read(self._recipes[name])
 
     def replaced(self, recipe: str) -> dict[str, list[str]]:
-        """Return the recipes that a recipe inherits from, nearest first, each with its settings that are overridden."""
+        """Return the recipes that a recipe inherits from, nearest first, each with its overridden settings' names."""
         return {
             parent: sorted(nearer & {*flat(read_yaml(self.path(f"recipe/{parent}")))})
             for parent, nearer in self.inherited(recipe).items()
         }
 
     def inherited(self, recipe: str) -> dict[str, set[str]]:
-        """Return the recipes that a recipe inherits from, nearest first, each with the settings that override its own.
+        """Return the recipes that a recipe inherits from, nearest first.
 
-        Files whose names begin with an underscore are not listed, but their settings are included.
+        Each comes with the names of all settings that take precedence over its own. Files whose names begin with an
+        underscore are not listed, but their settings are included.
         """
         keys_of_recipe: dict[str, set[str]] = {}
         nearer: set[str] = set()
@@ -114,12 +115,12 @@ class Conf:
         if not isinstance(entry, str) or entry == "_self_":
             return None
         name = entry.lstrip("/").removesuffix("@_here_")
-        if not entry.startswith("/"):  # of the same group
+        if not entry.startswith("/"):  # a relative name belongs to the same config group
             group = next(path.parent.relative_to(each) for each in self.folders if each in path.parents)
             name = str(group / name)
         inherited = self.path(name)
         if not inherited.exists():
-            raise UsageError(f"{path}, defaults: {entry}: {inherited} does not exist; write the name of a file")
+            raise UsageError(f"{path}, defaults: {entry}: {inherited} does not exist; write the name of another file")
         return inherited
 
     def _read(self, path: Path) -> dict[str, Any]:
@@ -143,11 +144,14 @@ class Conf:
         return sorted({name for path in paths if "$" not in (name := path.split("/")[2])})
 
     def read(self, group: str, name: str) -> dict[str, Any]:
-        """Return the keys of a choice of a group and its bases, with interpolations unresolved."""
+        """Return the keys of a group's choice and its bases, such as task sst2; interpolations stay unresolved."""
         return self._read(self.path(f"{group}/{name}"))
 
     def tables(self) -> dict[str, dict[str, Any]]:
-        """Return the table specifications, ordered by their `after`; tables without `after` come last."""
+        """Return the specifications of tables in the order of a report.
+
+        A table follows the table that its key `after` names. Tables without `after` are last.
+        """
         tables = {name: self.read("table", name) for name in self.names("table")}
         followers: dict[Any, list[str]] = {}
         for name, specification in tables.items():
@@ -156,7 +160,8 @@ class Conf:
             followers.setdefault(after, []).append(name)
 
         def placed(after: Any) -> Iterator[str]:
-            for name in sorted(followers.get(after, ()), key=lambda name: name in followers):  # chains come last
+            # If several tables follow the same table, those with followers come last.
+            for name in sorted(followers.get(after, ()), key=lambda name: name in followers):
                 yield from (name, *placed(name))
 
         order = [*placed(None), *placed(_LAST)]
@@ -172,15 +177,15 @@ class Conf:
             target: the class, as in `_target_`.
             attribute: the name of the attribute.
 
-        Returns: the literal, or the name of a class; None if neither the class nor a base sets it. Bases are searched
-            in the same module, the same package and retable.
+        Returns: the literal, or the name of a class; None if neither the class nor a base class sets the attribute.
+            Base classes are searched in the same module, the same package and retable.
         Raises: UsageError: the module does not exist or is not trusted.
         """
         require_trusted(target, OWN)  # finding a module imports its package
         module, _, name = target.rpartition(".")
         try:
             spec = find_spec(module)
-        except ModuleNotFoundError:  # a package above it
+        except ModuleNotFoundError:  # the package that contains the module does not exist
             spec = None
         if spec is None or spec.origin is None:
             raise UsageError(
@@ -206,7 +211,7 @@ class Conf:
 
 
 def flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Return a configuration's values by their dotted names, as a command line writes them: optimizer.lr."""
+    """Return a configuration's values by the names that a command line uses, such as optimizer.lr."""
     if isinstance(config, dict):
         return {k: v for name, part in config.items() for k, v in flat(part, f"{prefix}{name}.").items()}
     return {prefix[:-1]: config}
@@ -223,7 +228,7 @@ def _names_of(assignment: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
 
 
 def _value_of(value: ast.expr | None) -> Any:
-    """Return a class's name or a literal's value."""
+    """Return the value of a literal; for a class, its name."""
     match value:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -247,7 +252,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 class _OneOfEach(yaml.CSafeLoader):
-    """A safe loader that rejects a key that occurs twice in a mapping; YAML itself would take the last."""
+    """A safe loader that rejects a key that occurs twice in a mapping; PyYAML itself would use the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set[str]()

@@ -1,23 +1,32 @@
-"""Syntax of a definition without the parts that cannot change a number, as a text for its digest.
+"""The syntax of a definition as a text for its digest, without the parts that cannot change a number.
 
-Left out are docstrings, comments, places in the file, and imports, because the things imported count where they are
-named. Annotations count only in classes, whose decorators read them. Words that are only printed are left out: texts in
-`raise X(…)` (all arguments of a UsageError), messages of `assert`, and words in `warn(…)`, `tqdm(…)`, and `print(…)` to
-the terminal. Expressions inside words count in these calls, which evaluate them, but not in `raise` and `assert`.
+Docstrings, comments and positions in the file are left out. Imports are left out, because an imported name counts where
+it is used. Annotations count only in classes, whose decorators may read them.
 
-Local names are numbered by first use, so a consistent renaming leaves the text the same. These names still count:
+Strings that are only printed are left out:
 
-- Parameters of methods and of a module's functions, unless they can only be given by position (`/`, `*args`, `**kw`).
-  Callers, `_target_` in YAML, Lightning and Hydra give them by keyword or read them.
-- Some parameters of lambdas and inner functions: keyword-only ones, those that the same definition gives by keyword in
-  any call, and all next to `**kw`, which would accept an old name. Calls by keyword from another definition are not
-  seen: after a renaming they fail, and give another number only if two parameters exchange their names.
-- Names that code can read as text: inner classes, decorated inner functions with their parameters, inner functions of
-  a definition that reads `__name__`, their parameters where it uses `inspect.signature`, and all names where it uses
-  `locals`, `eval`, `exec` or similar. The text of f"{x=}" contains the name already.
+- strings in `raise X(…)`, and all arguments of a UsageError
+- messages of `assert`
+- strings in `warn(…)`, in `tqdm(…)`, and in `print(…)` to the terminal
+
+An expression inside an f-string is evaluated by `warn`, `tqdm` and `print`, so there it counts. It does not count in
+`raise` and `assert`.
+
+Local names are replaced by numbers in the order of their first use, so a consistent renaming does not change the text.
+These names are kept:
+
+- Parameters of methods and of a module's functions, because callers, `_target_` in YAML, Lightning and Hydra use the
+  names. Parameters that can only be passed by position (`/`, `*args`, `**kw`) are numbered.
+- Some parameters of lambdas and inner functions: keyword-only parameters, parameters that the same definition passes by
+  keyword in any call, and all parameters next to `**kw`, which would accept an old name. Calls by keyword from another
+  definition are not found. After a renaming they fail, and give another number only if two parameters exchange names.
+- Names of inner classes, which code can read as text.
+- Names and parameters of decorated inner functions, which the decorator can read.
+- Names of inner functions, if the definition reads `__name__`; their parameters, if it uses `inspect.signature`.
+- All local names, if the definition uses `locals`, `eval`, `exec` or similar. In f"{x=}", the text contains the name.
 - Names bound in a class or by an import, attributes, keywords, and global names.
 
-Scopes follow Python's reference, "Naming and binding". The module symtable is not used: from Python 3.12 on it merges
+Scopes follow Python's reference, "Naming and binding". The module symtable is not used: from Python 3.12 on, it merges
 the scopes of most comprehensions with the function that contains them.
 """
 
@@ -29,7 +38,7 @@ from dataclasses import dataclass, field
 _READ_LOCALS = {"locals", "currentframe", "_getframe", "f_locals", "getsource"}
 _READ_PARAMETERS = {"signature", "getfullargspec", "getcallargs", "__code__", "__kwdefaults__"}
 _PRINTERS = {"print", "warn", "warnings.warn", "tqdm"}
-_IGNORED = {"ctx", "kind", "type_comment"}  # the first follows from the place of a name
+_IGNORED = {"ctx", "kind", "type_comment"}  # a name's ctx (load or store) follows from its position
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
@@ -41,8 +50,8 @@ class _Scope:
     outer: "_Scope | None"
     is_class: bool = False
     local: dict[str, str] = field(default_factory=dict)  # text written for each name; "" before its first use
-    by_name: set[str] = field(default_factory=set)  # global here, bound by an import, or an attribute of a class
-    enclosing: set[str] = field(default_factory=set)  # nonlocal here
+    by_name: set[str] = field(default_factory=set)  # names declared global, bound by an import, or bound in a class
+    enclosing: set[str] = field(default_factory=set)  # names declared nonlocal
 
 
 class Essence(ast.NodeVisitor):
@@ -107,7 +116,7 @@ class Essence(ast.NodeVisitor):
     # Names
 
     def _resolved(self, name: str) -> tuple[str, bool]:
-        """Return the text of a name in the present scope, and whether it is local to a function."""
+        """Return the text to write for a name in the present scope, and whether the name is local to a function."""
         scope = self._scope
         while scope is not None:
             if name in scope.by_name and (not scope.is_class or scope is self._scope):
@@ -161,7 +170,7 @@ class Essence(ast.NodeVisitor):
         self._binding(node, "rest", node.rest)
 
     def _binding(self, node: ast.AST, part: str, name: str | None) -> None:
-        """Write a node that contains the name that it binds as a string."""
+        """Write a node that stores the name that it binds as a string in its field `part`."""
         self._out.append(f"{type(node).__name__}(")
         for each in node._fields:
             self._write(each, self._resolved(name)[0] if each == part and name else getattr(node, each))
@@ -194,7 +203,7 @@ class Essence(ast.NodeVisitor):
         return scope
 
     def _is_read(self, node: ast.AST) -> bool:
-        """Return whether code may read as text the name of a function that `node` binds."""
+        """Return whether `node` is a function whose name code may read as text."""
         return isinstance(node, _Function) and (self._reads_names or bool(node.decorator_list))
 
     def visit_FunctionDef(self, node: _Function) -> None:
@@ -250,7 +259,7 @@ class Essence(ast.NodeVisitor):
 
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
 
-    # What is left out
+    # Parts that are left out
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         pass
@@ -290,7 +299,7 @@ class Essence(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _prints(self, call: ast.Call) -> bool:
-        """Return whether the call only prints its words on the terminal."""
+        """Return whether the call only prints its strings on the terminal."""
         name = ast.unparse(call.func) if isinstance(call.func, ast.Name | ast.Attribute) else ""
         file = next((ast.unparse(each.value) for each in call.keywords if each.arg in ("file", None)), "sys.stderr")
         return name in _PRINTERS and file == "sys.stderr" and not self._resolved(name)[1]
@@ -322,7 +331,7 @@ def bindings(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
                 waiting += [*node.decorator_list, *node.bases, *node.keywords]
             case ast.Lambda():
                 waiting += [*node.args.defaults, *filter(None, node.args.kw_defaults)]
-            case ast.comprehension():  # := inside it binds here, unlike its targets
+            case ast.comprehension():  # its targets are bound inside, but a := inside it binds in this scope
                 waiting += [node.iter, *node.ifs]
             case ast.Import() | ast.ImportFrom():
                 yield from ((each.asname or each.name.partition(".")[0], node) for each in node.names)
@@ -344,7 +353,7 @@ def _parameters(arguments: ast.arguments) -> Iterator[str]:
 
 
 def _words(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the strings and f-strings that a literal text is made of; nothing for another expression."""
+    """Yield the strings and f-strings of which a literal text is composed; nothing for any other expression."""
     match node:
         case ast.Constant(value=str()):
             yield node

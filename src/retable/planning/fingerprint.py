@@ -1,10 +1,10 @@
 """Fingerprints of the code that a cell depends on: the definitions that its stage and configuration reach.
 
-References are followed from definition to definition, through the project's imports. The digest of a definition covers
-its essence (`essence.py`: no docstrings, comments, messages or local names) and the definitions that its names refer
-to. A definition that moves keeps its digest, and an edit elsewhere in its file changes nothing. A class counts as a
-whole, because the class of an object is only known at run time. Apache Hamilton's cache also keys functions by their
-code without docstrings and comments.
+References are followed from definition to definition, through the project's imports. The fingerprint covers the essence
+of each definition (`essence.py`: no docstrings, comments, messages or local names) and the definitions that its names
+refer to. A definition that moves keeps its digest, and an edit elsewhere in its file changes nothing. A class counts as
+a whole, because it is known only at run time which methods are called. The cache of Apache Hamilton also identifies
+functions by their code without docstrings and comments.
 """
 
 import ast
@@ -18,8 +18,8 @@ from pathlib import Path
 from retable.core.errors import UsageError
 from retable.planning.essence import Essence, bindings
 
-# Modules that cannot change a number: they record runs, report mistakes, read studies, or complete configurations (a
-# cell depends on the completed configuration itself).
+# Modules that cannot change a number: they record runs, report mistakes or read studies. Some complete configurations,
+# but a cell depends on the completed configuration itself.
 RECORDING = (
     *("pipelines.config", "pipelines.executors", "pipelines.plan", "pipelines.study"),
     *("pipelines.app.mlflow_run", "pipelines.app.observers", "pipelines.app.run_folder", "pipelines.app.stage"),
@@ -29,11 +29,11 @@ RECORDING = (
     *("retable.planning.cell", "retable.planning.conf", "retable.planning.schema", "retable.planning.study"),
 )
 
-Place = tuple[str, str]  # module, definition; "" for the statements that act when the module is imported
+Place = tuple[str, str]  # a module and a definition; definition "" means the statements with effects on import
 
 
 class UnknownName(UsageError):
-    """A name in a package with known source that nothing there defines."""
+    """A name that no module defines, in a package whose source is known."""
 
 
 class Code:
@@ -59,7 +59,7 @@ class Code:
 
         Names of other libraries are ignored.
 
-        Raises: UnknownName: nothing in these packages defines a name.
+        Raises: UnknownName: a name is in one of these packages, but is not defined there.
         """
         linked = {f"{self._digest(place)} {self._links(place)}" for place in self.reached(names)}
         return hashlib.sha256("\n".join(sorted(linked)).encode()).hexdigest()
@@ -92,13 +92,13 @@ class Code:
         return places
 
     def _used(self, place: Place) -> set[Place]:
-        """Return the definitions that `place` refers to, and its module's statements that act on import."""
+        """Return the definitions that `place` refers to, and its module's statements with effects on import."""
         name, definition = place
         effects = {(name, "")} if definition and self._modules[name].effects else set()
         return effects.union(*(places for _, places, _ in self._named(place))) - {place}
 
     def _named(self, place: Place) -> frozenset[tuple[str, frozenset[Place], str]]:
-        """Return the names that `place` reads, each with its definitions, or with its full name in another library."""
+        """Return the names that `place` uses, each with its definitions, or with its full name in another library."""
         if place not in self._names:
             name, definition = place
             module, named = self._modules[name], set()
@@ -115,7 +115,10 @@ class Code:
         return self._names[place]
 
     def _links(self, place: Place) -> str:
-        """Return what the names at `place` refer to; definitions by digest, so that they may move."""
+        """Return, as text, the definitions that the names at `place` refer to.
+
+        Definitions are given by their digest, so that they may move to another module.
+        """
         links = (
             f"{chain} {origin or ' '.join(sorted(map(self._digest, places)))}"
             for chain, places, origin in self._named(place)
@@ -123,7 +126,7 @@ class Code:
         return "\n".join(sorted(links))
 
     def _look_up(self, module: str, inner: Mapping[str, str], chain: str) -> set[Place]:
-        """Return the definitions of `chain`, such as `F.cross_entropy`, in `module`; `inner` are local imports."""
+        """Return the definitions of `chain`, such as `F.cross_entropy`, in `module`; `inner` contains local imports."""
         first, _, rest = chain.partition(".")
         imports = self._imports(module)
         if first in inner:
@@ -136,7 +139,7 @@ class Code:
         return next(filter(None, starred), set())
 
     def _resolve(self, dotted: str) -> set[Place]:
-        """Return the definition of a full name; for a module's name, all its definitions."""
+        """Return the definition of a full name; for the name of a module, all definitions in it."""
         parts = dotted.split(".")
         name = next((n for i in range(len(parts), 0, -1) if (n := ".".join(parts[:i])) in self._modules), None)
         if name is None or self._records(name):
@@ -186,7 +189,10 @@ class _Module:
 
     @cached_property
     def compiled(self) -> list[str]:
-        """Return the words of the module's C source and YAML data of the same name; all definitions depend on them."""
+        """Return the words of the C source and the YAML data that have the module's name.
+
+        All definitions of the module depend on them.
+        """
         source, data = self.path.with_suffix(".c"), self.path.with_suffix(".yaml")
         words: list[str] = []
         if source.exists():
@@ -206,7 +212,7 @@ class _Module:
 
     @cached_property
     def effects(self) -> list[int]:
-        """Return the positions of statements that act on import, apart from binding names."""
+        """Return the positions of statements that do more on import than bind names."""
         return [place for place, node in enumerate(self.tree.body) if _acts(node)]
 
     @cached_property
@@ -214,7 +220,10 @@ class _Module:
         return [node for node in self.tree.body if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
 
     def essences(self, definition: str) -> list[Essence]:
-        """Return the essences of the statements that bind `definition`; for "", of those that act on import."""
+        """Return the essences of the statements that bind `definition`.
+
+        For "", these are the statements that do more on import than bind names.
+        """
         places = self.definitions[definition] if definition else self.effects
         self._essences |= {place: Essence(self.tree.body[place]) for place in {*places} - self._essences.keys()}
         return [self._essences[place] for place in places]
@@ -228,7 +237,7 @@ def _module_name(package: str, path: Path, folder: Path) -> str:
 
 
 def _bound(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement at module level binds, except by imports."""
+    """Yield the names that a statement at module level binds, except names bound by imports."""
     if not (isinstance(node, ast.If) and (_is_for_types(node) or _is_main(node))):
         yield from (name for name, each in bindings([node]) if not isinstance(each, ast.Import | ast.ImportFrom))
 

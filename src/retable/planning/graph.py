@@ -1,13 +1,16 @@
-"""A study's `params.yaml` and `dvc.yaml`, which DVC runs: a stage per verb, with `foreach` over the cells of the study.
+"""A study's `params.yaml` and `dvc.yaml`, which DVC runs.
 
-`params.yaml` lists each cell by stage and key: its choices and overrides, `out`, where its results go below
-`outputs/<stage>/`, `reads`, its inputs, and `name`, its system's display name, which `dvc stage list` shows. DVC's
-templates take no list of variable length (its issues 7151 and 8171). So all `reads` of a stage have one length: shorter
-ones repeat their last entry, which DVC counts once.
+`dvc.yaml` has one DVC stage for each of Retable's stages, with `foreach` over the study's cells of that stage.
+`params.yaml` lists the cells by stage and key. The entry of a cell contains its choices and overrides, and under `of`:
 
-Each cell depends on its plan, a file of the stage `plan`: its resolved configuration and the digest of the code that it
-reaches. It runs again if that file or its inputs change, and for no other reason. Its command and its outputs name no
-study, so DVC's run cache restores what another study has made.
+- `out`: the path of the cell below `outputs/<stage>/`.
+- `reads`: the cell's inputs. DVC's templates cannot contain lists of variable length (DVC's issues 7151 and 8171). So
+  all `reads` of a stage have the same length: shorter lists repeat their last entry, which DVC counts once.
+- `name`: the display name of the cell's system, which `dvc stage list` shows.
+
+The stage `plan` writes a plan for each cell: its resolved configuration and the digest of the code that it reaches. A
+cell runs again only if its plan or its inputs change. Its command and its outputs do not contain the study's name, so
+DVC's run cache can restore outputs that another study has made.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +26,15 @@ from retable.planning.study import Study, folder_of_more_seeds
 REPORT_PLAN = "outputs/plan/report.yaml"
 _HEADER = "# Generated from {file} by `retable graph`.\n"
 
-Params = dict[str, dict[str, dict[str, Any]]]  # by stage and key the entry of a cell
+Params = dict[str, dict[str, dict[str, Any]]]  # the entries of cells, by stage and key
 
 
 def keys_of(study: Study) -> dict[str, str]:
     """Return the key of each cell in `params.yaml`, by its place.
 
-    The key is the cell's name without its corpus. If several cells of a stage share that name, the first has it and
-    the others are prefixed by their corpus, so that cells keep their keys when a study gets another corpus.
+    The key is the cell's name without its corpus. If several cells of a stage share that name, it is the key of the
+    first cell; the keys of the others begin with their corpus. So existing cells keep their keys when a corpus is added
+    to the study.
     """
     keys: dict[str, str] = {}
     taken = set[tuple[str, str]]()
@@ -39,7 +43,8 @@ def keys_of(study: Study) -> dict[str, str]:
         key = cell.short_name if (cell.stage, cell.short_name) not in taken else f"{group}-{cell.short_name}"
         if (cell.stage, key) in taken:
             raise UsageError(
-                f"study {study.name}: two cells of stage {cell.stage} have the key {key}; rename one, as: …"
+                f"study {study.name}: two cells of stage {cell.stage} have the key {key}; rename one system by its "
+                "key `as`"
             )
         taken.add((cell.stage, key))
         keys[place] = key
@@ -51,8 +56,8 @@ def params_of(study: Study, data: Mapping[str, Sequence[str]], name_of: Callable
 
     Args:
         study: the study.
-        data: by a cell's place, the paths that it reads in addition to other cells.
-        name_of: from the key of a system to its display name.
+        data: for each cell's place, the paths that the cell reads in addition to other cells.
+        name_of: function that returns the display name of a system.
     """
     keys, params = keys_of(study), Params()
     for stage in STAGES:
@@ -80,7 +85,10 @@ def _system(study: Study, cell: Cell) -> str:
 
 
 def _put(entry: dict[str, Any], name: str, value: Any) -> None:
-    """Store a dotted name as nested keys, which `exp run -S` needs; flat if its parent is a choice of a group."""
+    """Store a dotted name as nested keys, as `dvc exp run -S` requires.
+
+    If the parent's name is already the choice of a config group, the dotted name is stored as one key.
+    """
     *path, last = name.split(".")
     part = entry
     for key in path:
@@ -92,7 +100,7 @@ def _put(entry: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _typed(text: str) -> Any:
-    """Return a setting as a number or null if its text stays the same, otherwise as text."""
+    """Return a setting as a number or None, if that has the same text in YAML; otherwise as text."""
     try:
         value = yaml.load(text, yaml.CSafeLoader)
     except yaml.YAMLError:
@@ -134,7 +142,7 @@ def pipeline_of(study: Study, params: Params, code: Sequence[str], library: str,
         params: the content of `params.yaml`.
         code: paths of the code that plans depend on.
         library: path of the package `retable`.
-        root: path in front of `study.yaml`; empty in the study's folder.
+        root: path in front of `study.yaml`; "" in the study's folder.
     """
     results, records = f"{root}results", f"{root}records"
     stages: dict[str, Any] = {
@@ -166,7 +174,7 @@ def pipeline_of(study: Study, params: Params, code: Sequence[str], library: str,
             *(f"outputs/{place}" for place in sorted(study.cells)),
             *([f"{further}/records"] if further else []),
         ],
-        # small, and kept in git; the old ones stay until the new ones are whole
+        # These small folders are in git, not in DVC's cache. DVC must not remove the old ones before the stage runs.
         "outs": [{path: {"cache": False, "persist": True}} for path in (results, records)],
     }
     return {"stages": stages, "metrics": [f"{results}/metrics.json"], "plots": _plots(study, results, library)}
@@ -191,7 +199,7 @@ def pipeline_text(pipeline: Mapping[str, Any], file: str) -> str:
 
 
 def params_text(params: Params, file: str) -> str:
-    """Return the text of `params.yaml`: per cell a line of settings and a line of its output and inputs.
+    """Return the text of `params.yaml`: for each cell, a line of settings and a line with its output and inputs.
 
     Args:
         params: the content of the file, as `params_of` returns it.
@@ -212,7 +220,7 @@ def _flow(value: Any) -> str:
 
 
 class _Dumper(yaml.CSafeDumper):
-    """A dumper that writes a shared list in full each time instead of a YAML alias."""
+    """A dumper that writes a list in full each time it occurs, and never as a YAML alias."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -1,6 +1,6 @@
-"""The schema of a study: its keys, and what each may contain.
+"""The schema of a study: its keys, and the values that each key may have.
 
-A study is checked when it is read. A mistake in what its report shows would otherwise be found after the training.
+A study is checked when it is read. Otherwise a mistake in the report's keys would be found only after the training.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -37,7 +37,9 @@ def _expected(row: list[Any]) -> list[Any]:
     try:
         return _band(row)
     except ValueError:
-        raise ValueError(f"{row} proves no claim; write a band, or a row's key, below or above, and a system") from None
+        raise ValueError(
+            f"{row} is not an expected result; write a band, or two rows to compare, as in [lstm, nesting, below, kn5]"
+        ) from None
 
 
 Name = str | int  # YAML reads a name of digits as a number
@@ -49,12 +51,13 @@ Expected = Annotated[list[Name | float], AfterValidator(_expected)]
 
 
 def key(example: str, alias: str | None = None) -> Any:
-    """Return the field of an optional key, with an example for messages."""
+    """Return the pydantic field of an optional key, with an example for messages."""
     return Field(None, alias=alias, examples=[example])
 
 
 class Keys(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)  # most commands read no study
+    # Validators are built on first use, because most commands read no study.
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -108,7 +111,7 @@ class Ablation(Keys):
             if pair[0] == pair[1] or not {*pair} <= {*self.systems}:
                 raise ValueError(f"{pair} is not a pair of its systems; write two of {self.systems}")
         if self.alike and not self.margin:
-            raise ValueError("alike has no margin; write the largest difference of its metric that counts as none")
+            raise ValueError("alike has no margin; add margin, the largest difference that counts as equal")
         return self
 
 
@@ -189,20 +192,21 @@ def keys_of(model: type[Keys]) -> dict[str, FieldInfo]:
 def parse(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Check the content of a study's file and return it without null values.
 
-    Raises: UsageError: a key or value is wrong; the message begins with `where` and contains its place and an example.
+    Raises: UsageError: a key or value is wrong. The message begins with `where` and contains the key's place in the
+        study and an example.
     """
     try:
         return StudyKeys.model_validate(given).model_dump(by_alias=True, exclude_unset=True)
     except ValidationError as error:
         mistakes = [_mistake(each, given) for each in error.errors(include_url=False)]
-    place, problem, _, advice = max(mistakes, key=lambda mistake: len(mistake[0]))  # the closest member of a union
+    place, problem, _, advice = max(mistakes, key=lambda mistake: len(mistake[0]))  # the union member that fits best
     expectations = dict.fromkeys(each for other, message, each, _ in mistakes if (other, message) == (place, problem))
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
     raise UsageError(f"{where}{path and f', {path}'}: {problem}{' or '.join(expectations)}{advice and f'; {advice}'}")
 
 
 def _mistake(error: Any, value: Any) -> tuple[list[Any], str, str, str]:
-    """Return the place of pydantic's error in a study, the message in two parts, and the advice."""
+    """Return, for one of pydantic's errors, the place in the study, the message in two parts, and the advice."""
     place, example = list[Any](), ""
     model: type[Keys] = StudyKeys
     for step in error["loc"]:  # some steps are pydantic's names for the members of a union
@@ -230,7 +234,7 @@ def _models_in(annotation: Any) -> Iterator[type[Keys]]:
 
 
 def require_systems(reported: Mapping[str, Any], systems: Collection[str], where: str) -> None:
-    """Raise UsageError if the report is to show a system that the study does not have."""
+    """Raise UsageError if a key of the report names a system that the study does not have."""
     families = {system.rpartition("_")[0].rpartition("_")[0] for system in systems if system.endswith("_labels")}
     named = [("lineage", name, systems) for name in reported.get("lineage", ())]
     named += [("baseline", reported["baseline"], systems)] if "baseline" in reported else []

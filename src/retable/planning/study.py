@@ -20,12 +20,12 @@ from retable.planning.cell import CHECKPOINT, Cell
 from retable.planning.conf import Conf, read_yaml
 from retable.planning.schema import REPORT_KEYS, parse, require_systems
 
-_NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # `-S` of DVC splits names at . and =
+_NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # no . and =, where DVC's option `-S` splits names
 _PLACE = re.compile(r"[\w./+-]+", re.ASCII)
 _SEED = re.compile(r"-\d+(?=/|$)")  # at the end of a cell's name
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
 _OF_THE_MACHINE = {"hydra", "callbacks", "logger"}
-# Settings, besides a cell's chosen groups, that determine its place, its inputs and its kind of system.
+# Settings that determine a cell's place, inputs and kind of system, in addition to its choices of config groups.
 _PLANNED = {
     *("system", "seed", "recipe", "task", "init", "embedding", "objective", "trainer", "decoding"),
     *("out", "tokens", "stage", "cell", "cells", "benchmark", "adaptation"),
@@ -39,7 +39,7 @@ class Study:
     Attributes:
         cells: the cells by place (`<stage>/<out>`), in the study's order.
         reported: the study's settings for its report.
-        rates: for each system with `rates`, the learning rate of each system that was derived from it, by name.
+        rates: for each system with the key `rates`, the names and learning rates of the systems derived from it.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Study:
 def folder_of_more_seeds(study: Study, root: str) -> str:
     """Return the folder of the study whose records add seeds to this study's report; "" without `more_seeds`.
 
-    `root` is the path in front of this study's files.
+    `root` is the path of this study's folder with a final `/`, or "" for the working folder.
     """
     return os.path.normpath(f"{root}../{name}") if (name := study.reported.get("more_seeds")) else ""
 
@@ -59,7 +59,7 @@ def folder_of_more_seeds(study: Study, root: str) -> str:
 def more_seeds(study: Study, other: Study) -> list[Cell]:
     """Return the cells of `other` that differ from a cell of `study` only in the seed.
 
-    Raises: UsageError: no cell does, or one has other settings.
+    Raises: UsageError: no cell adds a seed, or one differs in another setting as well.
     """
     here = {_without_seeds(cell.place): cell for cell in study.cells.values()}
     cells = [cell for place, cell in other.cells.items() if place not in study.cells and _without_seeds(place) in here]
@@ -68,8 +68,8 @@ def more_seeds(study: Study, other: Study) -> list[Cell]:
         if own != its:
             key = min(key for key in {*own, *its} if own.get(key) != its.get(key))
             raise UsageError(
-                f"study {study.name}, more_seeds: {cell.place} of study {other.name} has {key}={its.get(key)}, and the "
-                f"cell of this study {key}={own.get(key)}; give both studies the same settings"
+                f"study {study.name}, more_seeds: {cell.place} of study {other.name} has {key}={its.get(key)}, but the "
+                f"cell of this study has {key}={own.get(key)}; give both studies the same settings"
             )
     if not cells:
         raise UsageError(f"study {study.name}, more_seeds: study {other.name} adds no seeds of these systems")
@@ -100,7 +100,7 @@ class _Expansion:
         self._conf, self._where, self._specification = conf, where, parse(specification, where)
         self._cells: dict[str, Cell] = {}
         self._rates: dict[str, dict[str, float]] = {}
-        # Cells that benchmarks can measure, with their kinds of system.
+        # Cells that benchmarks can measure, each with the classes of its system.
         self._pretrained: dict[str, tuple[Cell, frozenset[str]]] = {}
 
     def study(self, name: str) -> Study:
@@ -148,7 +148,7 @@ class _Expansion:
                     )
                 )
         for name in _listed(self._specification.get("scaling")):
-            if name in self._conf.names("corpus"):  # of points that the scaling law is fitted to
+            if name in self._conf.names("corpus"):  # this corpus contains the points that the scaling law is fitted to
                 self._prepare(name)
                 for seed in self._seeds(self._specification):
                     settings = {"scaling": "law", "corpus": name, "seed": str(seed)}
@@ -162,7 +162,7 @@ class _Expansion:
         return Study(name, self._cells, reported, self._rates)
 
     def _entries(self) -> Iterator[dict[str, Any]]:
-        """Yield an entry per system, recipe and start, completed by the study's shared settings."""
+        """Yield one entry per recipe and initial system of each listed system, with the study's shared settings."""
         shared = {
             key: self._specification[key]
             for key in ("corpus", "tokenizer", "seeds", "trainer")
@@ -184,7 +184,10 @@ class _Expansion:
                 yield from self._at_rates(one)
 
     def _at_rates(self, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield an entry per learning rate: its own `rates`, or those of the system that it starts from."""
+        """Yield a copy of an entry for each learning rate; without rates, the entry itself.
+
+        The rates are listed in the entry, or belong to the system that it starts from.
+        """
         system = entry["as"]
         where = f"{self._where}, system {system}"
         tuned = [key for key in ("init", "embedding") if entry.get(key) in [*self._rates]]
@@ -192,7 +195,9 @@ class _Expansion:
             yield entry
         elif len(tuned) + ("rates" in entry) > 1:
             start = entry[tuned[0]]
-            raise UsageError(f"{where} starts from {start}, which has rates; start from one of them, {start}_rate_1")
+            raise UsageError(
+                f"{where} starts from {start}, which has rates; start from its system at one rate, {start}_rate_1"
+            )
         else:
             rates = [*self._rates[entry[tuned[0]]].items()] if tuned else [("", rate) for rate in entry["rates"]]
             for number, (start, rate) in enumerate(rates, start=1):
@@ -370,7 +375,10 @@ class _Expansion:
         )
 
     def _discriminators(self, group: str, names: Sequence[str], corpus: str) -> tuple[str, ...]:
-        """Return the places of the discriminators that benchmarks or a decoding use; the study must train them."""
+        """Return the places of the discriminators that benchmarks or a decoding use.
+
+        Raises: UsageError: the study does not train a discriminator, or its configuration has no key `cell`.
+        """
         places = []
         for name in names:
             if discriminator := self._conf.read(group, name).get("discriminator"):
@@ -389,7 +397,7 @@ class _Expansion:
         return tuple(places)
 
     def _required(self, group: str, name: str) -> str:
-        """Return the kind of system that a benchmark or adaptation needs: the `requires` of its class."""
+        """Return the kind of system that a benchmark or adaptation needs: the attribute `requires` of its class."""
         file = f"conf/{group}/{name}.yaml"
         if (target := self._conf.read(group, name).get("_target_")) is None:
             raise UsageError(f"{self._where}: {file} has no class; write _target_: module.Name")
@@ -404,10 +412,10 @@ class _Expansion:
         """Return the cells that a selection of a study lists.
 
         Args:
-            selection: names such as `kn5`, `ptb/kn5` or `kn5-1`, where `*` matches anything; `all` for each cell of
+            selection: names such as `kn5`, `ptb/kn5` or `kn5-1`, where `*` matches anything; `all` for all cells of
                 this kind; or `{all but: […]}`.
             where: place in the study, for messages.
-            kind: name of a class of `retable.core.systems` that each cell must have.
+            kind: name of a class of `retable.core.systems`, to which each cell's system must belong.
         """
         able = {place: cell for place, (cell, kinds) in self._pretrained.items() if kind in kinds}
         if selection == "all":
@@ -424,7 +432,8 @@ class _Expansion:
     def _matching(self, name: str, where: str) -> list[Cell]:
         corpus, _, rest = str(name).rpartition("/")
         cells = [cell for cell, _ in self._pretrained.values() if fnmatchcase(cell.corpus, corpus or "*")]
-        matching = [cell for cell in cells if cell.settings["system"] == rest]  # system gpt-2 before seed 2 of gpt
+        # The name gpt-2 may be a system's, or mean seed 2 of gpt. The system is tried first.
+        matching = [cell for cell in cells if cell.settings["system"] == rest]
         if not matching:
             pattern = rest if "-" in rest else f"{rest}-*"
             matching = [cell for cell in cells if fnmatchcase(cell.out.rpartition("/")[2], pattern)]
@@ -434,13 +443,13 @@ class _Expansion:
         return matching
 
     def _initial(self, entry: Mapping[str, Any], corpus: str, seed: int) -> str:
-        """Return the value of `init=`: a checkpoint, or the place of a system of this study."""
+        """Return the value of the setting `init`: a checkpoint, or the place of a system of this study."""
         return str(entry["init"]) if _is_checkpoint(entry["init"]) else self._start(entry, "init", corpus, seed)
 
     def _start(self, entry: Mapping[str, Any], key: str, corpus: str, seed: int) -> str:
         """Return the place of the system that an entry starts from.
 
-        The entry's own corpus is preferred, then its own seed, then the first match.
+        Systems of the same corpus are preferred, then systems of the same seed, then the first match.
         """
         where = f"{self._where}, system {entry['as']}, {key}"
         cells = self._matching(entry[key], where)
@@ -462,7 +471,7 @@ class _Expansion:
         self._add(Cell("prepare", corpus, {"corpus": corpus}, corpus=corpus), again=True)
 
     def _tokens(self, corpus: str, tokenizer: str) -> str:
-        """Add the cell of a corpus's tokens and return its place."""
+        """Add the cell that tokenizes a corpus, and return its place."""
         self._conf.require("tokenizer", tokenizer, self._where)
         self._prepare(corpus)
         settings = {"corpus": corpus, "tokenizer": tokenizer}
@@ -474,7 +483,7 @@ class _Expansion:
         return cell.place
 
     def _pairs(self, corpus: str) -> list[str]:
-        """Return the place of the corpus, in a list, if it has sentence pairs; otherwise an empty list."""
+        """Return a list with the place of the corpus if it contains sentence pairs; otherwise an empty list."""
         if (written := self._conf.read("corpus", corpus).get("write")) is None:
             raise UsageError(f"conf/corpus/{corpus}.yaml has no key write; add one as in conf/corpus/ptb.yaml")
         paired = written.get("pairs") or any(key.endswith("_source") for key in written)
@@ -510,7 +519,7 @@ class _Expansion:
                 f"{self._where}: {cell.place!r} is not a valid path; write ASCII letters, digits and _ - + ."
             )
         if not again and cell.place in self._cells:
-            raise UsageError(f"{self._where}: {cell.place} occurs twice; rename one of the two, as: …")
+            raise UsageError(f"{self._where}: {cell.place} occurs twice; rename one of the two by its key `as`")
         self._cells.setdefault(cell.place, cell)
 
 
@@ -518,7 +527,7 @@ _LANGUAGE_MODEL = frozenset({"LanguageModel", "System"})
 
 
 def _answers(facts: Mapping[str, Any], entry: Mapping[str, Any]) -> frozenset[str]:
-    """Return the classes of `retable.core.systems` that a recipe's system has, by name."""
+    """Return the names of the classes of `retable.core.systems` to which a recipe's system belongs."""
     if facts["stage"] == "embed":
         return frozenset({"WordVectors", "System"})
     if _is_counted(facts, entry):
@@ -545,8 +554,8 @@ def _is_checkpoint(start: Any) -> bool:
 def _set(entry: Mapping[str, Any], chosen: Collection[str], where: str) -> dict[str, str]:
     """Return the settings under `set`, as texts.
 
-    Raises: UsageError: a setting is in `chosen` or derived from the study, or belongs to callbacks, loggers or Hydra,
-        which could write files anywhere.
+    Raises: UsageError: a setting is in `chosen` or derived from the study; or it belongs to callbacks, loggers or
+        Hydra, which could write files anywhere.
     """
     for key in (settings := entry.get("set") or {}):
         if str(key).lstrip("+~") in {*chosen, *_PLANNED}:
@@ -566,7 +575,7 @@ def _filled(text: str, names: Mapping[str, str]) -> str:
 
 
 def _require_name(name: Any, where: str) -> str:
-    """Return `name` if it is valid for files and stages; otherwise raise UsageError."""
+    """Return `name` if it is a valid name for files and DVC stages; otherwise raise UsageError."""
     if not _NAME.fullmatch(str(name)):
         raise UsageError(f"{where}: {name!r} is not a name; write ASCII letters, digits and _ - +, as in lstm_2x64")
     return str(name)
