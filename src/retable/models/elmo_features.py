@@ -74,6 +74,6 @@ class ELMoBiLSTM(Encoder):
         return self.mix([layers[k] for k in self.mixed], lengths)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding."""
+        """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length."""
         words = torch.cat([self.embedding(input_ids), self.features(input_ids, lengths)], dim=2)  # (B, T, E + 2W)
         return self.dropout(self.layers(self.dropout(words), lengths))

@@ -75,9 +75,9 @@ class ELMoTagger(Encoder):
         return self
 
     def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding.
+        """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length.
 
-        `predicates` (B,) are the places of the predicates, needed if `d_predicate` is not 0.
+        `predicates` (B,) are the positions of the predicates. They are required if `d_predicate` is not 0.
         """
         features = self.mix(self.elmo.layers(input_ids, lengths), lengths)  # (B, T, 2W)
         words = torch.cat([self.input(input_ids), features], dim=2)  # (B, T, E + F + 2W)

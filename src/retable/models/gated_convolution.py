@@ -103,7 +103,7 @@ class GatedConvolution(LeftToRight):
                 nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
         The state: per block and layer, the last inputs (1, B, C, k − 1), with which the next convolution begins.
         """

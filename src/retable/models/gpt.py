@@ -78,14 +78,14 @@ class GPT(LeftToRight):
             nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw N(0, σ²) weights, and set biases to 0; also for the objective's head."""
+        """Draw N(0, σ²) weights, and set biases to 0, also for the objective's head."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=self.initializer_range)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
         The state is () at the start, later one Cache of S + T positions per layer and, with separate documents, all ids
         (1, B, S + T). With None no state is kept: the ids are the whole context.

@@ -142,7 +142,7 @@ class BackoffModel:
     def load(self, path: str | Path) -> None:
         """Load a file that `save` wrote for the same vocabulary size, order and boundary.
 
-        Raises: UsageError: the file is missing, corrupt, or of another model.
+        Raises: UsageError: the file is missing or corrupt, or contains another model.
         """
         try:
             arrays = load_file(path)

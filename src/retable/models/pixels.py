@@ -21,7 +21,7 @@ class Pixels(ImageEncoder):
         self.dropout = Dropout(dropout)
 
     def initialise(self, module: nn.Module) -> None:
-        """Set all weights to 0: logistic regression has one optimum."""
+        """Set all weights to 0; logistic regression has one optimum, so the start does not matter."""
         for parameter in module.parameters():
             nn.init.zeros_(parameter)
 

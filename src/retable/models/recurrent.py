@@ -41,12 +41,12 @@ class Recurrent(LeftToRight):
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw weights and biases uniformly; also for the objective's softmax layer."""
+        """Draw uniform weights and biases, also for the objective's softmax layer."""
         for parameter in module.parameters(recurse=False):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
         The state: hidden (n_layers, B, D); for the LSTM a pair of hidden and cell.
         """
@@ -122,4 +122,4 @@ class LSTM(Recurrent):
 
 
 def _between(dropout: float, n_layers: int) -> float:
-    return dropout if n_layers > 1 else 0.0  # torch warns of dropout with only one layer
+    return dropout if n_layers > 1 else 0.0  # torch warns about dropout if there is only one layer

@@ -60,7 +60,7 @@ class ResidualConvolutionalEncoder(Encoder):
         self.dropout = Dropout(dropout)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding."""
+        """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length."""
         padding = (torch.arange(input_ids.shape[1], device=input_ids.device) >= lengths[:, None])[:, :, None]
         hidden = self.enter(self.dropout(self.embedding(input_ids)).masked_fill(padding, 0.0).mT).mT
         for block in self.blocks:

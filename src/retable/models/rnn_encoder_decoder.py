@@ -74,7 +74,7 @@ class RNNEncoderDecoder(EncoderDecoder):
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
         self.dropout = Dropout(dropout)
         settings: dict[str, Any] = {"num_layers": n_layers, "batch_first": True}
-        settings["dropout"] = dropout if n_layers > 1 else 0.0  # torch warns of dropout with only one layer
+        settings["dropout"] = dropout if n_layers > 1 else 0.0  # torch warns about dropout if there is only one layer
         both = reading == "both"
         self.encoder = CELLS[cell](d_embedding, d_model // 2 if both else d_model, bidirectional=both, **settings)
         self.decoder = CELLS[cell](d_embedding + (d_model if input_feeding else 0), d_model, **settings)
@@ -88,7 +88,7 @@ class RNNEncoderDecoder(EncoderDecoder):
         return self.decode(target_ids, self.encode(source_ids, source_lengths))[0]
 
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
-        """Return the state before the first target token, for sources (B, S) padded after their lengths (B,).
+        """Encode sources (B, S), padded after their lengths (B,), and return the state before the first target token.
 
         The state: the decoder's recurrent state, (L, B, D) or a pair of them; the input fed to its next step (1, B, D);
         the encoder's states (1, B, S, D), their keys (1, B, S, D) and the sources' lengths (1, B). Parts that the model

@@ -127,7 +127,7 @@ class SparseNonnegativeMatrix:
     def load(self, path: str | Path) -> None:
         """Load a file that `save` wrote for the same vocabulary size, boundary and types of features.
 
-        Raises: UsageError: the file is missing, corrupt, or of another model.
+        Raises: UsageError: the file is missing or corrupt, or contains another model.
         """
         try:
             arrays = load_file(path)

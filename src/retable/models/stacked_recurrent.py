@@ -71,13 +71,13 @@ class StackedRecurrent(LeftToRight):
         self.first = nn.Parameter(torch.zeros(parts, n_layers, d_model)) if first_state else None
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw weights and biases uniformly; also for the objective's softmax layer."""
+        """Draw uniform weights and biases, also for the objective's softmax layer."""
         if not isinstance(module, nn.LayerNorm):
             for parameter in module.parameters(recurse=False):
                 nn.init.uniform_(parameter, -self.init_range, self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
         The state: hidden, and for the LSTM also cell, (L, B, D) each.
         """

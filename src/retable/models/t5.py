@@ -241,7 +241,7 @@ class OneStackT5(LeftToRight):
         _initialise_all(self)
 
     def forward(self, input_ids: Tensor, state: Any = None, prefix: Tensor | None = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
         Args:
             state: a cache per block, () at the start; None to keep no cache: then the ids are the whole context.

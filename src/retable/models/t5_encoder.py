@@ -46,5 +46,5 @@ class T5Encoder(Encoder):
         return {"embedding.": self.embedding, "encoder.": self.encoder}
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length."""
+        """Return hidden states (B, T, D) for ids (B, T), which are padded after each row's length."""
         return self.encoder(self.embedding(input_ids), padding_mask_if_any(lengths, input_ids.shape[1]))[0]

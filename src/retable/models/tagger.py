@@ -67,9 +67,9 @@ class BiLSTMTagger(Encoder):
         return self.input.embedding
 
     def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding.
+        """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length.
 
-        `predicates` (B,) are the places of the predicates, needed if `d_predicate` is not 0.
+        `predicates` (B,) are the positions of the predicates. They are required if `d_predicate` is not 0.
         """
         words = self.input(input_ids)  # (B, T, E + F)
         if self.predicate is not None:

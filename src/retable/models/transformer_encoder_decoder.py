@@ -150,7 +150,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
         return self.decode(target_ids, ([None] * len(pasts), *source))[0]
 
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
-        """Return the state before the first target token, for sources (B, S) padded after their lengths (B,).
+        """Encode sources (B, S), padded after their lengths (B,), and return the state before the first target token.
 
         The state: per layer, a cache of the target's keys and values, () at first, or None if they are not to be kept;
         per layer, the source's keys and values (2, B, H, S, K); and the sources' lengths (1, B).

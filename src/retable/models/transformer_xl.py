@@ -65,7 +65,7 @@ class TransformerXL(LeftToRight):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Draw N(0, 0.02²) weights, and set biases to 0; also for the objective's head."""
+        """Draw N(0, 0.02²) weights, and set biases to 0, also for the objective's head."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=0.02)
         if isinstance(module, nn.Linear) and module.bias is not None:

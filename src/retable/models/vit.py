@@ -53,7 +53,7 @@ class ViT(ImageEncoder):
         self._draw(self.class_token)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw weights from N(0, σ²) cut off at two deviations, and set biases to 0; also for the head."""
+        """Draw weights from N(0, σ²) cut off at two deviations, and set biases to 0, also for the objective's head."""
         if isinstance(module, nn.Linear | nn.Conv2d | nn.Embedding):
             self._draw(module.weight)
         if isinstance(module, nn.Linear | nn.Conv2d) and module.bias is not None:

@@ -71,7 +71,7 @@ class WindowTagger(Encoder):
         return self.input.embedding
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length."""
+        """Return hidden states (B, T, D) for ids (B, T), which are padded after each row's length."""
         beyond = torch.arange(input_ids.shape[1], device=input_ids.device) >= lengths[:, None]
         words = self.input(input_ids).where(~beyond[:, :, None], self.padding)  # (B, T, I)
         edge = self.padding.expand(len(words), self.convolution.kernel_size[0] // 2, -1)

@@ -77,7 +77,7 @@ class WindowTree(LeftToRight):
             nn.init.normal_(parameter, std=std)
 
     def forward(self, input_ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
         The state contains the first ids of the next window, (1, B, N − 1).
         """
