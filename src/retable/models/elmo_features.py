@@ -1,9 +1,9 @@
 """A sentence encoder with ELMo features (Peters et al. 2018, arXiv 1802.05365, sections 3.2, 3.3).
 
-The layers of a pretrained ELMo, mixed into one vector per word, are concatenated with the task's own word vectors as
-the input of the task's recurrent network. `layers` selects some of them, as in the paper's section 5.1.
+The layers of a pretrained ELMo are mixed into one vector per word. The task's recurrent network reads this vector,
+concatenated with the task's own word vector. `layers` selects some of the ELMo's layers, as in the paper's section 5.1.
 
-Departures: the network is GLUE's sentence encoder; the loss has no λ‖s‖².
+Departures: the network is GLUE's sentence encoder; the loss has no penalty λ‖s‖² on the mixing weights.
 
 B batch, T time, D d_model, E d_embedding, W d_model of the ELMo.
 """
@@ -26,8 +26,9 @@ class ELMoBiLSTM(Encoder):
     """A bidirectional LSTM encoder over [x; ELMo(x)].
 
     Args:
-        elmo: called with `words`, creates the ELMo. While `frozen`, its weights are fixed and its dropout is off.
-        layers: the layers to mix, where 0 is the one without context; None for all.
+        elmo: function that creates the ELMo from `words`. If `frozen`, the ELMo's weights are fixed and its dropout is
+            off.
+        layers: the ELMo layers to mix; 0 is the input layer, which has no context. None for all layers.
     """
 
     two_ends = True
