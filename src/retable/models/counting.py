@@ -9,8 +9,8 @@ added up. The runs are merged, and the n-grams of each order are read from the m
 Arrays with one entry per n-gram are temporary files without a name, mapped into memory. The operating system can page
 them out, and they disappear when the process ends, also after a crash.
 
-C columns of a row before its count. Each column contains `per` words of `bits` bits each: w + 1 for word w, 0 for no
-word.
+C is the number of columns of a row before its count. Each column contains `per` words of `bits` bits each: w + 1 for
+word w, 0 for no word.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -85,9 +85,9 @@ class PatternTagger(Estimated):
 class CountedTagger(Estimated):
     """A tagger that chooses the most frequent tag of a word's part of speech after the previous tags.
 
-    Of equally frequent tags, it chooses the one that was seen first. In a context that was not seen, a word has no tag
-    and is labelled O. Later contexts that contain the missing tag were not seen either, so the rest of the sentence is
-    O.
+    Among equally frequent tags, it chooses the one that was seen first. In a context that was not seen, a word has no
+    tag and is labelled O. Later contexts that contain the missing tag were not seen either, so the rest of the sentence
+    is O.
 
     Args:
         order: 1 if a context is only the part of speech, 2 if it includes the previous tag, and so on.

@@ -16,7 +16,7 @@ from retable.models.base import WindowModel
 
 
 class FastText(WindowModel):
-    """A skip-gram model that composes a word's vector of units: one for the word, one for each character n-gram.
+    """A skip-gram model that composes a word's vector from units: one for the word, one for each character n-gram.
 
     The paper adds up the n units. fastText's code uses their mean but moves each unit by the mean's whole gradient,
     which is not the gradient of any loss. Here the sum is divided by √n. So a gradient step moves the composed vector

@@ -57,7 +57,7 @@ class ResidualBlock(nn.Module):
         self.link = nn.Identity() if same else _convolution(d_in, widths[-1], k=1, variance=1.0)
 
     def forward(self, x: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Transform inputs (B, C, T) to (B, D, T), and also return the next state; without `state`, it starts at zeros."""
+        """Transform inputs (B, C, T) to (B, D, T), and also return the next state; state None means zeros."""
         below, after = self.link(x), []
         for layer, before in zip(self.layers, state or [None] * len(self.layers), strict=True):
             x, end = layer(x, before)

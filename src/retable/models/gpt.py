@@ -118,7 +118,7 @@ class GPT(LeftToRight):
         return self.norm(hidden), None if state is None else tuple(after)
 
     def _within_documents(self, ids: Tensor) -> Tensor:
-        """Return a mask (B, 1, S + T, S + T) of ids (B, S + T): True for earlier and equal positions of a document."""
+        """Return a mask (B, 1, S + T, S + T) of ids (B, S + T): True for a document's tokens up to the query."""
         documents = (ids == self.boundary).cumsum(dim=1)
         return (documents[:, None, :, None] == documents[:, None, None, :]).tril()
 

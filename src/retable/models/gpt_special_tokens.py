@@ -34,6 +34,6 @@ class GPTWithSpecialTokens(GPT, DelimitedLeftToRight):
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:
-        """Return all modules, but of the embedding only the first V rows, as a view that shares their memory."""
+        """Return all modules, with the embedding as a view of its first V rows, which shares their memory."""
         of_tokenizer = nn.Embedding.from_pretrained(self.embedding.weight.data[: self.start_id])
         return {"": PretrainedGPT({**dict(self.named_children()), "embedding": of_tokenizer})}

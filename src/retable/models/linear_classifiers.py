@@ -33,7 +33,7 @@ class LinearClassifier(Estimated):
     """A classifier that predicts the class with the highest sum of weights over a text's features.
 
     Args:
-        order: number of words in the longest run that is a feature.
+        order: maximum number of words in a feature.
     """
 
     def __init__(self, order: PositiveInt, dropout: Rate = 0.0):
@@ -44,7 +44,7 @@ class LinearClassifier(Estimated):
         self.weighted: Weighted = np.empty((0, 0)), np.empty(0)
 
     def features(self, words: Sequence[str]) -> list[str]:
-        """Return the features of a text, with repetitions. Runs of several words include the marks of start and end."""
+        """Return a text's features, with repetitions. Runs of several words can include the marks of start and end."""
         lower = [word.lower() for word in words]
         marked = [START, *lower, END]
         runs = (marked[i : i + n] for n in range(2, self.order + 1) for i in range(len(marked) - n + 1))

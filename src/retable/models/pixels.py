@@ -13,7 +13,7 @@ from retable.nn.dropout import Dropout
 
 
 class Pixels(ImageEncoder):
-    """An encoder that flattens square images of `image_size`; in training it drops the share `dropout`."""
+    """An encoder that flattens square images of `image_size` pixels per side, with dropout of pixels in training."""
 
     def __init__(self, image_size: PositiveInt, n_channels: PositiveInt, dropout: Rate):
         super().__init__()

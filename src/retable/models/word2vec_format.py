@@ -1,7 +1,7 @@
 """Word vectors in the text and binary formats of word2vec.c, which most tools read.
 
-Both begin with a line `<words> <dimensions>`. Then the text format has a line `<word> <value> …` per word. The binary
-format has, per word, the word, a space, the values as little-endian float32, and a line feed.
+Files in both formats begin with a line `<words> <dimensions>`. In the text format, a line `<word> <value> …` per word
+follows. In the binary format, each word is followed by a space, its values as little-endian float32, and a line feed.
 """
 
 import codecs
@@ -17,9 +17,9 @@ from retable.core.errors import UsageError, require_file
 
 
 def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray) -> None:
-    """Write `vectors` (n, d) as float32 in UTF-8, binary if `path` ends in .bin, otherwise as text.
+    """Write words and float32 `vectors` (n, d): in binary format if `path` ends in .bin, otherwise as UTF-8 text.
 
-    Both formats keep float32 exactly.
+    Both formats store float32 values exactly.
 
     Raises: UsageError: a word is empty, has ASCII white space, or occurs twice; the shape does not fit `words`.
     """
@@ -42,7 +42,7 @@ def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.
 
 
 def read_word2vec(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
-    """Read words and vectors (n, d), float32: binary if `path` ends in .bin, otherwise text.
+    """Read words and float32 vectors (n, d): in binary format if `path` ends in .bin, otherwise as text.
 
     A byte-order mark is ignored.
 
@@ -52,7 +52,7 @@ def read_word2vec(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
     with open(path, "rb") as file:
         n_words, dimensions = _read_header(path, file.readline().removeprefix(codecs.BOM_UTF8))
         if n_words * dimensions > Path(path).stat().st_size:
-            raise UsageError(f"{path}: the first line announces {n_words} words, more than the file is long enough for")
+            raise UsageError(f"{path}: the first line announces {n_words} words, but the file is too short for them")
         words: list[str] = []
         vectors = np.empty((n_words, dimensions), dtype=np.float32)
         read_row = _read_binary_row if is_binary(path) else _read_text_row
