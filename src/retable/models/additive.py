@@ -66,7 +66,7 @@ class Additive(BackoffModel):
         levels = self._count(text)
         self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` reads only the keys
         counts, totals = np.zeros((2, len(held_out)))  # counts of each word after its context, and of this context
-        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # nodes of contexts, of n-grams
+        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # context nodes, n-gram nodes
         for level, first, (contexts, nodes) in zip(levels, self.whole, walk, strict=True):
             known = np.flatnonzero(contexts >= first)
             seen = known[nodes[known] >= 0]

@@ -1,8 +1,9 @@
 """N-gram models as ARPA files, the text format of KenLM, SRILM and other n-gram toolkits.
 
 A line contains three fields: the log10 probability of an n-gram's last word given the earlier words, the n-gram itself,
-and the log10 of its back-off weight as a context. N-grams of the highest order have no back-off weight. An interpolated
-model is written with its interpolated probabilities, so that a back-off model with them gives the same values.
+and the log10 of its back-off weight as a context. N-grams of the highest order have no back-off weight. For an
+interpolated model, the file contains the interpolated probabilities, so that a program that backs off computes the same
+values.
 """
 
 import codecs
@@ -170,7 +171,7 @@ def _lines(file: BinaryIO, n: int, size: int) -> Iterator[list[list[bytes]]]:
         # Bytes split only at ASCII white space. Text would also split at a no-break space within a word.
         lines = [line.split() for line in islice(file, min(CHUNK, size - begin))]
         if len(lines) < min(CHUNK, size - begin) or not {n + 1, n + 2}.issuperset(map(len, lines)):
-            raise ValueError(f"some of the {size} lines after \\{n}-grams: are not {n}-grams with one or two numbers")
+            raise ValueError(f"not all of the {size} lines after \\{n}-grams: are {n}-grams with one or two numbers")
         yield lines
 
 

@@ -1,9 +1,9 @@
 """AWD-LSTM, an LSTM with regularisation on all its parts.
 
-Merity, Keskar and Socher (2018, arXiv 1708.02182): weight drop (section 2), variational dropout, embedding dropout, an
-embedding smaller than the layers (sections 4.2 to 4.4), and penalties on the last layer's output and on its changes (AR
-and TAR, section 4.6). Other parts of the recipe are elsewhere: averaging in training/averaging.py, random sequence
-lengths in JitteredStreams, weight decay in the optimizer.
+Merity, Keskar and Socher (2018, arXiv 1708.02182). The model has weight drop (section 2), variational dropout,
+embedding dropout, and an embedding smaller than the layers (sections 4.2 to 4.4). AR and TAR are penalties on the last
+layer's output and on its changes over time (section 4.6). Other parts of the recipe are elsewhere: averaging in
+training/averaging.py, random sequence lengths in JitteredStreams, weight decay in the optimizer.
 
 B batch, T time, D width of the embedding and of the last layer, H width of the other layers, V vocabulary.
 
@@ -72,7 +72,7 @@ class AWDLSTM(LeftToRight):
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
-        The state has hidden states and cells per layer, (1, B, H) each, or (1, B, D) each for the last layer.
+        The state is a pair of hidden states and cells per layer: (1, B, H) each, or (1, B, D) each for the last layer.
         """
         dropped = self.dropouts[0](self._embed(input_ids))
         raw, after = dropped, []

@@ -30,7 +30,7 @@ class BagOfWords(SequenceEncoder):
             nn.init.zeros_(parameter)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Count each word in ids (B, T), which are padded after each row's length, as (B, V)."""
+        """Return the counts (B, V) of all words in ids (B, T), which are padded after each row's length."""
         kept = _kept(input_ids, lengths, self.dropout if self.training else 0.0)
         return kept.new_zeros(len(input_ids), self.d_model).scatter_add(1, input_ids, kept)
 

@@ -28,7 +28,7 @@ class Model(nn.Module):
     frozen: bool = False  # whether training leaves the pretrained weights unchanged
 
     def initialise(self, module: nn.Module) -> None:
-        """Set the initial weights of a layer of the model or of an objective's head. Default: keep PyTorch's."""
+        """Set the initial weights of a layer of the model or of an objective's head. By default, keep PyTorch's."""
 
     @property
     def input_embedding(self) -> nn.Embedding | None:
@@ -63,7 +63,10 @@ class LeftToRight(Model):
 
 
 class DelimitedLeftToRight(LeftToRight):
-    """A left-to-right model that reads two texts as: start, a, delimiter, b, extract. It adds these three tokens."""
+    """A left-to-right model that reads two texts a and b as: start, a, delimiter, b, extract.
+
+    The model adds the tokens start, delimiter and extract to the vocabulary.
+    """
 
     start_id: int
     delimiter_id: int

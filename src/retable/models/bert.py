@@ -1,7 +1,7 @@
 """BERT, the bidirectional Transformer encoder (Devlin, Chang, Lee and Toutanova 2019, section 3).
 
 arXiv 1810.04805. The input of a token is the sum of its token, position and segment embeddings (figure 2). ELECTRA's
-generator and discriminator are BERTs too (Clark et al. 2020). In small ones, embeddings and hidden states differ in
+generator and discriminator are BERTs too (Clark et al. 2020). In small ELECTRAs, embeddings and hidden states differ in
 width, and a matrix projects the embeddings.
 
 Departures, all optional: pre-norm (`norm="pre"`) with one more norm after the last layer, no pooler, positions that
@@ -37,7 +37,8 @@ class BERT(MarkedEncoder):
             tokens, without learnt weights. Training takes long until a learnt table distinguishes neighbouring
             positions; see recipe bert_rotary.
         sinusoids: initialise the learnt positions with sinusoids of the same σ instead of random vectors. With
-            sinusoids, one matrix maps any position to its neighbour. Random vectors must be learnt one by one.
+            sinusoids, one matrix maps any position to its neighbour. Random vectors of positions must be learnt one by
+            one.
     """
 
     max_length: int

@@ -1,19 +1,19 @@
 """BiDAF, a reader with attention from a paragraph to a question and back.
 
 Seo et al. 2017, "Bidirectional Attention Flow for Machine Comprehension", arXiv 1611.01603, section 2. Character and
-word embeddings pass through a highway network and a contextual LSTM over each text. Attention flow between the texts,
-two modelling LSTM layers, and one more LSTM for the answer's end follow. The softmaxes over positions are part of the
+word embeddings pass through a highway network and a contextual LSTM over each text. Then follow attention between the
+texts, two modelling LSTM layers, and one more LSTM for the answer's end. The softmaxes over positions are part of the
 objective.
 
-The paper uses GloVe vectors of lower-case words, which show that a word in the question and a word in the text are the
-same. A few thousand questions are too few to learn this; `folds_case` and `matches` provide it. With `elmo`, the layers
-of a pretrained ELMo are mixed into one vector per word. It is concatenated with the highway network's output (Peters et
-al. 2018, arXiv 1802.05365, section 3.3).
+The paper uses GloVe vectors of lower-case words, by which the model recognises words of the question in the text.
+Random vectors do not learn this from a few thousand questions; `folds_case` and `matches` provide it instead. With
+`elmo`, the layers of a pretrained ELMo are mixed into one vector per word. This vector is concatenated with the highway
+network's output (Peters et al. 2018, arXiv 1802.05365, section 3.3).
 
 Departures: a tanh follows the max-pooling of the character convolution, and characters have no dropout
 (nn/character_cnn.py). Highway gates start closed. An ELMo reads a whole paragraph as one sequence.
 
-B batch, T time of the context, J of the question, H d_hidden (the paper's 2d, both directions together).
+B batch, T time of the context, J time of the question, H d_hidden (the paper's 2d, both directions together).
 
 System F4 of docs/systems.yaml.
 """

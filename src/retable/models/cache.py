@@ -1,8 +1,9 @@
 """The unigram cache language model.
 
 R. Kuhn and R. De Mori, "A Cache-Based Natural Language Model for Speech Recognition", IEEE Transactions on Pattern
-Analysis and Machine Intelligence 12 (1990). They use one cache per part of speech. Here all words share one cache, as
-in published perplexities with "+ cache". The model is meant to be mixed with another language model.
+Analysis and Machine Intelligence 12 (1990). The authors use one cache per part of speech. Here all words share one
+cache, as in published perplexities of models with "+ cache". The model is meant to be mixed with another language
+model.
 
 System C1 of docs/systems.yaml.
 """
@@ -69,8 +70,8 @@ class UnigramCache:
             raise UsageError(f"{path} is not a saved cache ({error}); run its stage again") from error
         if saved != [self.vocab_size, self.size]:
             raise UsageError(
-                f"{path} contains a cache with (vocab_size, size) = {tuple(saved)}, not "
-                f"{(self.vocab_size, self.size)}; load it into a model with its own settings"
+                f"{path} contains a cache with other settings, (vocab_size, size) = {tuple(saved)}, not "
+                f"{(self.vocab_size, self.size)}; load it into a model with the settings of the file"
             )
 
     def _words(self, tokens: np.ndarray) -> np.ndarray:

@@ -53,7 +53,7 @@ class CharacterLSTM(LeftToRight):
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw weights and biases uniformly, and set padding to 0; also for the objective's softmax layer."""
+        """Draw uniform weights and biases, also for the objective's softmax layer; set the vector of padding to 0."""
         for parameter in module.parameters(recurse=False):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
         if isinstance(module, nn.Embedding):

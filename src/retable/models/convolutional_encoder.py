@@ -1,8 +1,8 @@
 """The convolutional sentence encoder (Kim 2014, arXiv 1408.5882, section 2).
 
-"Convolutional Neural Networks for Sentence Classification", with one channel: word vectors are fine-tuned
+The encoder of "Convolutional Neural Networks for Sentence Classification" with one channel: word vectors are fine-tuned
 ("non-static"), or fixed with `freeze_embedding=true`. As in the author's code, width − 1 zero vectors precede and
-follow the sentence, so that even the shortest sentence fills a window, and each word is in the same number of windows.
+follow the sentence. So even the shortest sentence fills a window, and each word is in the same number of windows.
 
 Departures: dropout acts not only on the features, where the objective applies it, but also on the word vectors. AdamW's
 weight decay replaces the paper's bound on the norms of the last layer's rows.

@@ -27,7 +27,7 @@ from retable.models.base import EncoderDecoder
 from retable.models.gated_convolution import GatedLayer
 from retable.nn.dropout import Dropout
 
-HALF = 0.5**0.5  # scale of a sum of two terms, so that it has their variance
+HALF = 0.5**0.5  # scale of a sum of two terms, so that the sum has the variance of one term
 
 
 class EncoderLayer(nn.Module):

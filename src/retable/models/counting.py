@@ -21,8 +21,8 @@ from tempfile import TemporaryFile
 import numpy as np
 from numba import njit
 
-# Rows sorted at a time, and n-grams estimated at a time. On 20 million tokens, 5-grams take as long with 1 << 18 as
-# with 1 << 22 (equal runs differ by up to 15 %); 1 << 22 takes 60 MB more.
+# The number of rows that are sorted at a time, and of n-grams that are estimated at a time. On 20 million tokens,
+# 5-grams take as long with 1 << 18 as with 1 << 22 (equal runs differ by up to 15 %); 1 << 22 takes 60 MB more.
 BLOCK = 1 << 20
 DIGIT = 11  # bits per pass of the radix sort: its 2,048 write positions fit into the nearest cache
 
@@ -63,7 +63,7 @@ class Counts:
     def parts(self) -> Iterator["Counts"]:
         """Yield these n-grams in parts of at most `BLOCK` n-grams and `BLOCK` contexts, without splitting a context.
 
-        A context with more than `BLOCK` n-grams forms a part that is larger.
+        A context with more than `BLOCK` n-grams forms a larger part by itself.
         """
         first, begin = self.first, 0
         while first < self.first + self.n_contexts:
@@ -172,7 +172,7 @@ def split_orders(merged: Iterator[np.ndarray], packing: Packing, radix: int, ord
         for n in range(1, order):
             keys[n].extend(new[0, n, : sizes[n]])
             counts[n].extend(new[1, n, : sizes[n]])
-    unigrams[-1] = 0  # <s> is only a context
+    unigrams[-1] = 0  # <s> is a context, but is never predicted
     root = np.zeros(radix, np.int64)
     levels = [Counts(radix, 0, 1, 0, np.arange(radix), unigrams, root)]
     for n in range(1, order):

@@ -1,16 +1,16 @@
 """ELMo: a forward and a backward LSTM language model over one input layer.
 
 Peters et al. 2018, "Deep contextualized word representations", arXiv 1802.05365, section 3; Peters et al. 2017 and
-Jozefowicz et al. 2016. Word vectors are computed from characters (`nn/character_cnn.py`, with a projection), so that
-any word has a vector, or they are looked up in a table. Each direction is a stack of LSTMs with projections and
-residual links between layers. Dropout acts on the input of every layer, before the residual link, and on the top
-layer's output. Initial weights follow the authors' code (bilm-tf), which is more detailed than the paper.
+Jozefowicz et al. 2016. Word vectors are either computed from characters (`nn/character_cnn.py`, with a projection),
+which works for any word, or looked up in a table. Each direction is a stack of LSTMs with projections and residual
+links between layers. Dropout acts on the input of every layer, before the residual link, and on the top layer's output.
+Initial weights follow the authors' code (bilm-tf), which is more detailed than the paper.
 
 Departures:
 - torch's LSTM does not clip cells and projections (the authors clip at ±3). It has two bias vectors per gate; the
   second starts at 0.
 - A tanh follows the character convolution (the authors use a ReLU). The characters are UTF-8 bytes.
-- The tokenizer's separator of sentences is spelt in characters, like any word.
+- The token that separates sentences is spelt in characters, like any word.
 
 B batch, T time, D d_model, C d_cell, L n_layers, V vocabulary.
 
@@ -110,7 +110,7 @@ class ELMo(BothDirections):
         """
         if not self.reads_spelling:
             raise UsageError(
-                "this ELMo looks words up in a table and cannot read their spelling; use recipe=elmo/elmo"
+                "this ELMo looks words up in a table and cannot read their spelling; take recipe=elmo/elmo"
             )
         rows = {word: row for row, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
         table = self.cnn(spell(rows, padding=self._widest).to(self._spelling.device))
@@ -128,7 +128,7 @@ class ELMo(BothDirections):
     def _layers(self, vectors: Tensor, lengths: Tensor) -> list[Tensor]:
         time = torch.arange(vectors.shape[1], device=lengths.device)
         inside = time < lengths[:, None]  # (B, T)
-        turned = torch.where(inside, lengths[:, None] - 1 - time, time)  # each row in reverse, padding still last
+        turned = torch.where(inside, lengths[:, None] - 1 - time, time)  # reverses rows, not their padding
 
         def turn(hidden: Tensor) -> Tensor:
             return hidden.take_along_dim(turned[:, :, None], dim=1)
@@ -164,10 +164,10 @@ class Stack(nn.Module):
 
 
 def _initialise_lstm(layer: nn.LSTM) -> None:
-    """Set an LSTM's weights within the bounds of Glorot and Bengio (2010).
+    """Draw an LSTM's weights uniformly within the bounds of Glorot and Bengio (2010).
 
-    The bounds are those for a joint matrix of input and state, as in TensorFlow, and for the projection. Biases are 0,
-    except 1 for the forget gate.
+    There is one bound for the joint matrix of input and state, as in TensorFlow, and one for the projection. Biases are
+    0, except 1 for the forget gate.
     """
     d_cell, d_state = layer.hidden_size, layer.proj_size or layer.hidden_size
     gates = (6 / (layer.input_size + d_state + 4 * d_cell)) ** 0.5

@@ -23,7 +23,7 @@ from retable.nn.scalar_mix import ScalarMix
 
 
 class ELMoBiLSTM(Encoder):
-    """A bidirectional LSTM encoder over [x; ELMo(x)].
+    """A bidirectional LSTM encoder over word vectors and ELMo features, [x; ELMo(x)].
 
     Args:
         elmo: function that creates the ELMo from `words`. If `frozen`, the ELMo's weights are fixed and its dropout is
@@ -70,7 +70,7 @@ class ELMoBiLSTM(Encoder):
         return self
 
     def features(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return the mixed ELMo layers (B, T, 2W) of ids (B, T) padded after each row's length, zero on padding."""
+        """Return the mixed ELMo layers (B, T, 2W), zero on padding, for ids (B, T) padded after each row's length."""
         layers = self.elmo.layers(input_ids, lengths)
         return self.mix([layers[k] for k in self.mixed], lengths)
 

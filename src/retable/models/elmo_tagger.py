@@ -26,7 +26,7 @@ from retable.nn.word_input import WordInput
 
 
 class ELMoTagger(Encoder):
-    """An encoder with one hidden state per word. Sentences start and end with the marks of the ELMo's training.
+    """An encoder with one hidden state per word. Sentences start and end with the marks that the ELMo was trained with.
 
     Args:
         elmo: function that creates the ELMo from `words`. If `frozen`, the ELMo's weights are fixed and its dropout is

@@ -1,7 +1,7 @@
 """Taggers without a network: a rule, counts of tags by context, and a log-linear classifier of each word.
 
-They are the chunkers in chapter 7 of NLTK's book (Bird, Klein and Loper 2009). Contexts and features that were not seen
-in training are treated as in NLTK.
+The taggers are the chunkers in chapter 7 of NLTK's book (Bird, Klein and Loper 2009). Contexts and features that were
+not seen in training are treated as in NLTK.
 
 A word may be followed by its part of speech, as in `dog/NN`. A word without a part of speech is used as its own part of
 speech.
@@ -83,7 +83,7 @@ class PatternTagger(Estimated):
 
 
 class CountedTagger(Estimated):
-    """A tagger that chooses the most frequent tag of a word's part of speech after the previous tags.
+    """A tagger that chooses the tag seen most often with a word's part of speech after the previous tags.
 
     Among equally frequent tags, it chooses the one that was seen first. In a context that was not seen, a word has no
     tag and is labelled O. Later contexts that contain the missing tag were not seen either, so the rest of the sentence
@@ -152,7 +152,8 @@ class LogLinearTagger(Estimated):
     no maximum, so the number of steps matters: the weights are those after `steps` steps of L-BFGS from 0.
 
     Args:
-        features: names in FEATURES. Each value of such a feature is present or absent.
+        features: names in FEATURES. Each value of a feature is an input of the classifier, 1 if present and 0 if
+            absent.
         steps: maximum number of steps; the default is that of megam, the optimiser that NLTK's book uses.
     """
 

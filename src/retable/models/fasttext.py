@@ -100,10 +100,10 @@ class FastText(WindowModel):
 
 
 def ngram_hashes(word: str, min_n: int, max_n: int) -> list[int]:
-    """Compute fastText's 32-bit hashes of the n-grams of `<word>`, by first character, shorter ones first.
+    """Compute fastText's 32-bit hashes of the n-grams of `<word>`, ordered by first character, then by length.
 
     The hash is FNV-1a over the UTF-8 bytes, with a quirk of fastText's code that its vectors depend on: a byte of 128
-    or more is extended as a negative number, which changes the upper bits too. A single < or > does not count as an
+    or more is sign-extended, which also changes the upper bits of the hash. A single < or > does not count as an
     n-gram.
     """
     letters = [letter.encode() for letter in f"<{word}>"]

@@ -66,7 +66,7 @@ class ResidualBlock(nn.Module):
 
 
 class GatedConvolution(LeftToRight):
-    """A left-to-right model in which a hidden state sees the tokens that all layers together span.
+    """A left-to-right model in which a hidden state sees the last tokens, as many as all layers together span.
 
     `blocks` lists the layers of each block as [k, D], as in the paper's table 1. In a bottleneck block, a wide layer
     follows narrow layers with k = 1.

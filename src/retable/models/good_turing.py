@@ -53,7 +53,7 @@ class GoodTuring(BackoffModel):
         share = discounted / (total + (spent & (seen < self.vocab_size)))[part.contexts]
 
         left, over = 1 - part.of_context(share), 1 - part.of_context(np.where(listed, lower, 0))
-        all_listed = part.of_context(listed) == self.vocab_size  # no other word can take the remaining probability
+        all_listed = part.of_context(listed) == self.vocab_size  # no other word is left for the remaining probability
         share /= np.where(all_listed, 1 - left, 1)[part.contexts]
         backoff = np.where(all_listed, 1, left) / np.where(all_listed, 1, over)
 

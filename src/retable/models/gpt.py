@@ -1,4 +1,4 @@
-"""GPT, the left-to-right Transformer (Radford et al. 2018; pre-norm and weights of Radford et al. 2019).
+"""GPT, the left-to-right Transformer (Radford et al. 2018; pre-norm and initial weights as in Radford et al. 2019).
 
 The default is GPT-2: learnt positions, LayerNorm before each layer and after the last, GELU, and initial weights of
 residual projections divided by the square root of their number (section 2.3). Other values of `norm`, `positions` and

@@ -1,9 +1,9 @@
 """GPT with three added special tokens around the texts of a task: start, delimiter, extract.
 
 Radford et al. 2018, section 3.3 and figure 1. The authors' code calls the tokens `_start_`, `_delimiter_` and
-`_classify_`. They are added for fine-tuning: the tokenizer and pretraining do not have them. Their embeddings are
-initialised at random like other weights, and trained with all other weights. The auxiliary language-model loss predicts
-the special tokens like any token.
+`_classify_`. The special tokens are added for fine-tuning: the tokenizer and pretraining do not have them. The
+embeddings of these tokens are initialised at random like other weights, and trained with all other weights. The
+auxiliary language-model loss predicts the special tokens like any token.
 
 V tokens of the tokenizer.
 

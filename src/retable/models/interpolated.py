@@ -76,9 +76,9 @@ class JelinekMercer(Interpolated):
         levels = self._count(text)
         self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` reads only the keys
         buckets = np.zeros((self.order, len(held_out)), np.int64)
-        estimates = np.zeros((self.order + 1, len(held_out)))  # by the uniform distribution and by each order
+        estimates = np.zeros((self.order + 1, len(held_out)))  # by the uniform distribution, then by each order
         estimates[0] = 1 / self.vocab_size
-        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # nodes of contexts, of n-grams
+        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # context nodes, n-gram nodes
         for n, (level, (contexts, nodes)) in enumerate(zip(levels, walk, strict=True)):
             total = level.of_context(level.counts)
             known, seen = np.flatnonzero(contexts >= 0), np.flatnonzero(nodes >= 0)
@@ -105,5 +105,5 @@ class JelinekMercer(Interpolated):
 
 
 def bucket(total: np.ndarray) -> np.ndarray:
-    """Return the number of binary digits of a context's count: 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7."""
+    """Return the bucket of a context's count, its number of binary digits: 1 for 1, 2 for 2 and 3, 3 for 4 to 7."""
     return np.frexp(total)[1]

@@ -1,8 +1,8 @@
 """A convolutional network of images (LeCun, Bottou, Bengio and Haffner 1998, section II).
 
-"Gradient-Based Learning Applied to Document Recognition": two convolutions, each with sub-sampling, and a wide layer.
-Departures from LeNet-5, which are common today: ReLU instead of tanh, 2 × 2 max-pooling instead of means, 3 × 3 windows
-with zero padding, and feature maps that see all maps of the layer before.
+The network of "Gradient-Based Learning Applied to Document Recognition" has two convolutions, each followed by
+sub-sampling, and a wide layer. Departures from LeNet-5, which are common today: ReLU instead of tanh, 2 × 2 max-pooling
+instead of means, 3 × 3 windows with zero padding, and feature maps that see all maps of the layer before.
 
 B batch, C channels, H height, W width, D d_model.
 

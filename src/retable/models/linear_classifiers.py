@@ -131,7 +131,7 @@ class NaiveBayesSVM(LinearSVM):
 
     def separate(self, present: Any, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         if len(np.unique(labels)) != 2:
-            raise UsageError("NBSVM separates only two classes; use recipe=classifiers/svm_uni for more")
+            raise UsageError("NBSVM separates only two classes; take recipe=classifiers/svm_uni for more")
         log_probs = MultinomialNB(alpha=self.alpha).fit(present, labels).feature_log_prob_
         ratios = log_probs[1] - log_probs[0]
         weights = super().separate(present.multiply(ratios).tocsr(), labels)[:, 1]

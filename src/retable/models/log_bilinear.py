@@ -1,9 +1,9 @@
 """The log-bilinear language model (Mnih and Hinton 2007, section 4).
 
-"Three New Graphical Models for Statistical Language Modelling". It predicts the next word's vector from the vectors r
-of the last words: r̂ = Σ_i C_i r_{w_i} + b_r. A word's score is r_w · r̂ + b_w. This file computes r̂. The objective
-adds the softmax, with the word vectors as its weights and with a bias. Before the text, the context is filled with
-sentence boundaries. Departures: dropout on the vectors and on r̂, no weight decay, and AdamW instead of gradient
+The model of "Three New Graphical Models for Statistical Language Modelling" predicts the next word's vector from the
+vectors r of the last words: r̂ = Σ_i C_i r_{w_i} + b_r. A word's score is r_w · r̂ + b_w. This file computes r̂. The
+objective adds the softmax, with the word vectors as its weights and with a bias. Before the text, the context is filled
+with sentence boundaries. Departures: dropout on the vectors and on r̂, no weight decay, and AdamW instead of gradient
 descent with momentum.
 
 B batch, T time, N context, D d_model.

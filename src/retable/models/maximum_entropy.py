@@ -2,9 +2,9 @@
 
 p(w | h) = exp s(hw) / Z(h), where s(hw) is the sum of the weights λ of all n-grams that end the sequence hw. Each
 n-gram of the text has one weight (Rosenfeld 1996). Let h' be h without its first word. Words that follow h in the text
-also follow h'. So Z(h) differs from Z(h') only by the words that follow h, and one pass over the n-grams gives the
-likelihood and its gradient (Wu and Khudanpur 2000; Alumäe and Kurimo 2010). A word that does not follow h has
-probability p(w | h') Z(h') / Z(h), so the result is a back-off model.
+also follow h'. So Z(h) differs from Z(h') only in the terms of the words that follow h. Therefore one pass over the
+n-grams gives the likelihood and its gradient (Wu and Khudanpur 2000; Alumäe and Kurimo 2010). A word that does not
+follow h has probability p(w | h') Z(h') / Z(h), so the result is a back-off model.
 
 The weights maximise the log-likelihood minus α |λ| + λ² / 2σ² per weight (Chen 2009, whose α and σ² are the defaults).
 The optimiser is OWL-QN (Andrew and Gao 2007), limited-memory BFGS for L1 penalties.
@@ -66,7 +66,7 @@ class MaximumEntropy(BackoffModel):
             longest = n == self.order - 1
             backoff = np.empty(0) if longest else np.log(partition[n][level.suffixes] / partition[n + 1])
             self.tables.append(NGrams(np.array(level.keys), log_prob.astype(np.float32), backoff.astype(np.float32)))
-        self.tables[0].log_prob[self.vocab_size] = 0  # <s> is only a context
+        self.tables[0].log_prob[self.vocab_size] = 0  # <s> is a context, but is never predicted
 
 
 class _Features:
@@ -104,13 +104,13 @@ class _Features:
         nats = sum(n @ np.log(z) for n, z in zip(self._predicting, partition, strict=True))
         nats -= self._predicted @ np.concatenate(scores)
         expected: list[np.ndarray] = []
-        share = np.zeros(len(self.levels[-1].keys))  # sum of n(h) / Z(h) over all whole contexts with this ending
+        share = np.zeros(len(self.levels[-1].keys))  # sum of n(h) / Z(h) over all longest contexts h with this ending
         suffixes, taken, longer = np.empty(0, np.int64), np.empty(0), np.empty(0)
         backwards = (each[::-1] for each in (self.levels, self._predicting, partition, scores))
         for level, n, z, score in zip(*backwards, strict=True):
             share = n / z + np.bincount(level.suffixes, share, len(z))
             own = share[level.contexts]
-            remaining = own - np.bincount(suffixes, taken, len(own))  # contexts in which no longer n-gram is listed
+            remaining = own - np.bincount(suffixes, taken, len(own))  # of contexts without a longer listed n-gram
             longer = np.exp(score) * remaining + np.bincount(suffixes, longer, len(own))
             suffixes, taken = level.suffixes, own
             expected.insert(0, longer)
@@ -123,7 +123,7 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
 
     Args:
         loss: a convex function that returns its value and gradient (K,) at x.
-        curvature: approximate second derivatives of the loss by each x, (K,).
+        curvature: approximate second derivatives of the loss with respect to each x, (K,).
 
     It stops after `MOST_STEPS`, when the last steps gain too little (`TOLERANCE`), or when the expected gain is lost in
     rounding.

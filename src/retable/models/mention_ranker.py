@@ -1,4 +1,4 @@
-"""The span-ranking model of coreference (Lee et al. 2017, arXiv 1707.07045, sections 4 and 5).
+"""The span-ranking model for coreference (Lee et al. 2017, arXiv 1707.07045, sections 4 and 5).
 
 "End-to-end Neural Coreference Resolution". All spans of a sentence up to a maximum width are scored as mentions. The
 best spans are kept, and each kept span is scored with earlier spans as antecedents. The softmax over antecedents is
@@ -109,7 +109,7 @@ class MentionRanker(SpanRanker):
         return self
 
     def forward(self, input_ids: Tensor, lengths: Tensor, documents: Tensor) -> Ranking:
-        """Rank the antecedents of spans in sentences (S, T), which include their end marks.
+        """Rank the antecedents of spans in sentences (S, T), which include marks of their start and end.
 
         `input_ids` are padded after each row's `lengths` (S,). `documents` (S,) contains the number of each sentence's
         document, in ascending order.
@@ -123,7 +123,7 @@ class MentionRanker(SpanRanker):
         first, last, spans, mention, owner = first[kept], last[kept], spans[kept], mention[kept], owner[first[kept]]
 
         here = torch.arange(len(first), device=first.device)
-        farthest = int((here - torch.searchsorted(owner, owner)).max())  # most spans before one in its document
+        farthest = int((here - torch.searchsorted(owner, owner)).max())  # most earlier spans in a document
         distance = torch.arange(1, min(farthest, self.max_antecedents) + 1, device=first.device)
         antecedents = here[:, None] - distance  # (N, K)
         exist = (antecedents >= 0) & (owner[antecedents] == owner[:, None])
@@ -146,7 +146,7 @@ class MentionRanker(SpanRanker):
         return words[inside], states[inside], inside.nonzero()[:, 0]
 
     def _represent(self, words: Tensor, states: Tensor, first: Tensor, last: Tensor) -> Tensor:
-        """Compute g (M, G) = [x*_first; x*_last; x̂; φ(width)] of spans; x̂ is their attention mean (section 4.2)."""
+        """Compute g (M, G) = [x*_first; x*_last; x̂; φ(width)] of spans; x̂ is their attention-weighted mean (4.2)."""
         width = last - first + 1
         offset = torch.arange(self.max_width, device=first.device)
         inside = offset < width[:, None]  # (M, L)

@@ -1,7 +1,7 @@
 """Back-off n-gram models over sorted tables, interpolation, and modified Kneser-Ney.
 
-Estimation follows S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling"
-(1998), section 4.1.6 and equation 26, interpolated. Conventions are those of K. Heafield et al., "Scalable Modified
+Estimation follows S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998),
+section 4.1.6 and equation 26, in the interpolated form. Conventions are those of K. Heafield et al., "Scalable Modified
 Kneser-Ney Language Model Estimation", ACL (2013), section 3, and of KenLM:
 - A sentence is scored from its start to its end: `<s>` is context only, `</s>` is predicted and counted.
 - Lower orders count distinct left neighbours, but n-grams that begin with `<s>` keep their counts.
@@ -42,7 +42,7 @@ class NGrams(NamedTuple):
 
 
 class BackoffModel:
-    """A back-off n-gram model over token ids. It is uniform before `estimate` or `load`.
+    """A back-off n-gram model over token ids. Its distribution is uniform before `estimate` or `load`.
 
     A stream of tokens is one-dimensional and contains ids below `vocab_size`. `boundary` ends every sentence; when it
     is predicted, it is `</s>`. Each sentence starts with the context `<s>`, and no context crosses a boundary.
@@ -70,8 +70,8 @@ class BackoffModel:
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Memory: 100 MB, plus 16 bytes per distinct n-gram, which the model keeps. The length of the stream does not
-        matter. Temporary files take 70 bytes of disk per token for 5-grams of English.
+        Memory: 100 MB, plus 16 bytes per distinct n-gram, which the model keeps. Memory does not grow with the length
+        of the stream otherwise. Temporary files take 70 bytes of disk per token for 5-grams of English.
         """
         levels = self._count(tokens)
         shared = [self._shared(n, level.counts) for n, level in enumerate(levels)]
@@ -154,8 +154,8 @@ class BackoffModel:
             raise UsageError(f"{path} is not a saved n-gram model ({error}); estimate the model again") from error
         if not tables:
             raise UsageError(
-                f"{path} contains a model with (vocab_size, order, boundary) = {saved}, not "
-                f"{(self.vocab_size, self.order, self.boundary)}; load it into a model with its own settings"
+                f"{path} contains a model with other settings, (vocab_size, order, boundary) = {saved}, not "
+                f"{(self.vocab_size, self.order, self.boundary)}; load it into a model with the settings of the file"
             )
         if not self._sound(tables):
             raise UsageError(f"{path} is corrupt: its tables contradict each other; estimate the model again")
@@ -298,7 +298,7 @@ class KneserNey(Interpolated):
 
 
 def discounts(counts: np.ndarray) -> tuple[float, float, float]:
-    """Compute D1, D2 and D3+ of one order from its n-grams' counts (Chen and Goodman, equation 26)."""
+    """Compute the discounts D1, D2 and D3+ of one order from its n-grams' counts (Chen and Goodman, equation 26)."""
     n = np.bincount(np.minimum(counts, 5), minlength=5).tolist()
     if n[1] and n[2] and n[3]:
         y = n[1] / (n[1] + 2 * n[2])

@@ -16,7 +16,7 @@ class OneHotBiLSTM(BiLSTM):
     """A `BiLSTM` that reads one-hot words instead of a table of vectors."""
 
     def __init__(self, vocab_size: PositiveInt, d_model: PositiveInt, n_layers: PositiveInt, dropout: Rate = 0.0):
-        super().__init__(1, vocab_size, d_model, n_layers, dropout)  # its table of one word is replaced below
+        super().__init__(1, vocab_size, d_model, n_layers, dropout)  # the next line replaces the table of one word
         self.embedding = OneHot(vocab_size)  # type: ignore[assignment]
 
 
@@ -24,5 +24,5 @@ class OneHotConvolutionalEncoder(ConvolutionalEncoder):
     """A `ConvolutionalEncoder` that reads one-hot words instead of a table of vectors."""
 
     def __init__(self, vocab_size: PositiveInt, widths: Sizes, n_features: PositiveInt, dropout: Rate = 0.0):
-        super().__init__(1, vocab_size, widths, n_features, dropout)  # its table of one word is replaced below
+        super().__init__(1, vocab_size, widths, n_features, dropout)  # the next line replaces the table of one word
         self.embedding = OneHot(vocab_size)  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""An image as the vector of its pixels; with a linear head it is the linear classifier.
+"""An encoder that returns an image's pixels as a vector; with a linear head it is a linear classifier.
 
 B batch, C channels, H height, W width, D = CHW.
 

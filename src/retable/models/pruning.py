@@ -22,8 +22,8 @@ from retable.models.ngram import BackoffModel
 class Pruned(BackoffModel):
     """The n-gram model of `estimator(vocab_size=…, boundary=…)` without its least important n-grams.
 
-    An n-gram is removed if that raises perplexity by less than the share `threshold`. If the estimator lists an n-gram,
-    it must also list the n-gram without its first word, as all estimators of this project do.
+    An n-gram is removed if its removal raises perplexity by less than the share `threshold`. If the estimator lists an
+    n-gram, it must also list the n-gram without its first word, as all estimators of this project do.
 
     Args:
         estimator: function that builds the model to prune, such as a partial of `KneserNey`.

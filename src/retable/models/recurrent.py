@@ -2,9 +2,10 @@
 
 `Elman` is the simple recurrent network h_t = tanh(W x_t + U h_{t−1} + b) (Elman 1990; Mikolov et al. 2010). `GRU` is
 the gated recurrent unit of Cho et al. (2014). `LSTM` is the model of Zaremba, Sutskever and Vinyals (2014, arXiv
-1409.2329): Hochreiter and Schmidhuber's cell without peepholes, with dropout only on the non-recurrent connections
-(section 3.1), from embedding to first layer, between layers, and from last layer to softmax. The forget gate's bias is
-initialised like any other. As in the authors' code, a gate's bias is the sum of two vectors, one per matrix.
+1409.2329), with Hochreiter and Schmidhuber's cell without peepholes. Dropout acts only on non-recurrent connections
+(section 3.1): from the embedding to the first layer, between layers, and from the last layer to the softmax. The forget
+gate's bias is initialised like any other. As in the authors' code, a gate's bias is the sum of two vectors, one per
+matrix.
 
 B batch, T time, D d_model.
 
@@ -48,7 +49,8 @@ class Recurrent(LeftToRight):
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
-        The state contains the hidden states (n_layers, B, D). For the LSTM, it is a pair of hidden states and cells.
+        The state contains the hidden states (n_layers, B, D). For the LSTM, the state is a pair of hidden states and
+        cells.
         """
         hidden, state = self.layers(self.dropout(self.embedding(input_ids)), state)
         return self.dropout(hidden), state

@@ -1,8 +1,8 @@
 """A deep convolutional sentence encoder with residual links.
 
-It follows Conneau, Schwenk, Barrault and LeCun (2017, "Very Deep Convolutional Networks for Text Classification"):
-blocks of two convolutions of width 3 with residual links. The objective computes the maximum over time.
-models/convolutional_encoder.py has an encoder with one layer.
+The encoder follows Conneau, Schwenk, Barrault and LeCun (2017, "Very Deep Convolutional Networks for Text
+Classification"): blocks of two convolutions of width 3 with residual links. The objective computes the maximum over
+time. models/convolutional_encoder.py has an encoder with one layer.
 
 Departures:
 - All blocks have the same width and length, so that each token keeps a state. The authors' blocks halve the length and

@@ -2,13 +2,13 @@
 
 Sutskever, Vinyals and Le (2014, arXiv 1409.3215) read the source with one stack of layers, whose final state is the
 first state of a second stack. Bahdanau, Cho and Bengio (2015, arXiv 1409.0473) read the source in both directions and
-use additive attention. Luong, Pham and Manning (2015, arXiv 1508.04025, section 3.1) use bilinear attention, with h̃ =
-tanh(W [c; s]) on top of the stack and, optionally, fed to the next step (section 3.3).
+use additive attention. Luong, Pham and Manning (2015, arXiv 1508.04025, section 3.1) use bilinear attention. On top of
+the stack they compute h̃ = tanh(W [c; s]), which can be fed to the next step (section 3.3).
 
-Here both kinds of attention follow the recurrent step, as Luong's does; Bahdanau's precedes it. So without input
-feeding, all steps of a known target are computed at once. Source and target share one vocabulary and one embedding.
-Each direction of the encoder has half the decoder's width. The final states of both directions together are the
-decoder's first state. Dropout is on all connections except the recurrent ones (Zaremba et al. 2014).
+Here both kinds of attention follow the recurrent step, as in Luong et al.; in Bahdanau et al. attention precedes this
+step. So without input feeding, all steps of a known target are computed at once. Source and target share one vocabulary
+and one embedding. Each direction of the encoder has half the decoder's width. The final states of both directions
+together are the decoder's first state. Dropout is on all connections except the recurrent ones (Zaremba et al. 2014).
 
 B batch, S time of the source, U time of the target, L layers, D d_model.
 
@@ -40,7 +40,7 @@ class RNNEncoderDecoder(EncoderDecoder):
 
     Args:
         cell: kind of recurrent layer.
-        attention: kind of score between decoder and encoder states, or none.
+        attention: kind of attention of the decoder's states to the encoder's states, or none.
         input_feeding: give the decoder its last attention state (Luong, Pham and Manning 2015, section 3.3).
     """
 

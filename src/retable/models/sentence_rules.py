@@ -1,8 +1,8 @@
 """Rules that build a summary from the document's sentences: a baseline and an upper bound.
 
-The baseline is the first sentences. The upper bound is the sentences most similar to the reference summary. A greedy
-search finds them by adding the best sentence each time; this need not find the best set. Nallapati, Zhai and Zhou 2017
-("SummaRuNNer", arXiv 1611.04230) label training sentences in this way.
+The baseline chooses the first sentences. The upper bound chooses the sentences that together are most similar to the
+reference summary. It searches greedily, by adding the best sentence each time, so it may miss the best set. Nallapati,
+Zhai and Zhou 2017 ("SummaRuNNer", arXiv 1611.04230) label training sentences in this way.
 
 System F10 of docs/systems.yaml.
 """

@@ -36,10 +36,10 @@ INITIAL = 1e-4  # square root of AdaGrad's initial sum of squares; it keeps rare
 
 
 class SparseNonnegativeMatrix:
-    """An SNM model over token ids. It is uniform before `estimate` or `load`.
+    """An SNM model over token ids. Its distribution is uniform before `estimate` or `load`.
 
-    A stream of tokens is one-dimensional and contains ids below `vocab_size`. `boundary` ends every sentence: as a
-    predicted token it is `</s>`. Each sentence starts with the context `<s>`, and no feature crosses a boundary.
+    A stream of tokens is one-dimensional and contains ids below `vocab_size`. `boundary` ends every sentence; when it
+    is predicted, it is `</s>`. Each sentence starts with the context `<s>`, and no feature crosses a boundary.
 
     Args:
         order: n-gram features have 0 to `order` − 1 words.
@@ -69,7 +69,7 @@ class SparseNonnegativeMatrix:
             raise UsageError(f"boundary={boundary} is out of range; give the id of <eos>, from 0 to {vocab_size - 1}")
         self.vocab_size, self.boundary, self.steps, self.lr = vocab_size, boundary, steps, lr
         self.types = feature_types(order, max_skip, max_skip_words)
-        self.uniform = 1.0  # sum of all words' scores by the feature that every history has
+        self.uniform = 1.0  # sum, over all words, of the scores by the feature of every history
         self.features = np.empty(0, np.uint64)  # (F,) hashes, ascending
         self.links = np.empty(0, np.int64)  # (E,) number of the feature · V + word, ascending
         self.weights = np.empty(0, np.float32)  # (E,) entries of M
@@ -139,7 +139,9 @@ class SparseNonnegativeMatrix:
                 f"{path} is not a saved sparse non-negative matrix ({error}); estimate the model again"
             ) from error
         if not np.array_equal(settings, self._settings()):
-            raise UsageError(f"{path} contains a model with other settings; load it into a model with its settings")
+            raise UsageError(
+                f"{path} contains a model with other settings; load it into a model with the settings of the file"
+            )
         rows = links // self.vocab_size
         ascending = (np.diff(links) > 0).all() and (features[1:] > features[:-1]).all()
         if not (ascending and ((rows >= 0) & (rows < len(features))).all() and (weights >= 0).all()):
@@ -177,7 +179,7 @@ class SparseNonnegativeMatrix:
         }
         hashes = np.empty((len(self.types), len(words)), np.uint64)
         present = np.empty(hashes.shape, bool)
-        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart: words are added to them
+        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart: word ids are added to them
         for k, offsets in enumerate(self.types):
             hashes[k] = seeds[k]
             for offset in offsets:
@@ -230,7 +232,7 @@ class LeaveOneOut:
         return (np.exp(adjustment) * self.counts / self.total).astype(np.float32)
 
     def loss(self) -> tuple[float, tuple[np.ndarray, ...]]:
-        """Compute the mean −log p of a left-out token, in nats, and its gradient by a, b, c and uniform.
+        """Compute the mean −log p of a left-out token, in nats, and its gradients with respect to a, b, c and uniform.
 
         Leaving out token t with link (i, t) subtracts 1 from C_it and C_i*. That changes the buckets and weights of the
         whole row i. `own` is the new weight of (i, t), and w are the new weights of the row's other links. Both have

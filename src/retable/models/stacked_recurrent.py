@@ -1,10 +1,10 @@
 """Recurrent language models with optional residual links, layer norms and other variations.
 
 Cells are Elman's, GRUs or LSTMs, as in models/recurrent.py. All options can be combined:
-- Residual links around each layer except the first, h_{l+1} = h_l + Layer(h_l): a gradient reaches the lowest layer
-  past all others (He et al. 2016, and for LSTMs Wu et al. 2016, section 3.2).
-- Layer normalisation (Ba, Kiros and Hinton 2016) of the input of each layer except the first and of the last output;
-  residual sums are not normalised, as in pre-norm Transformers.
+- Residual links around each layer except the first, h_{l+1} = h_l + Layer(h_l), so that a gradient reaches the lowest
+  layer without passing the other layers (He et al. 2016, and for LSTMs Wu et al. 2016, section 3.2).
+- Layer normalisation (Ba, Kiros and Hinton 2016) of the last output and of each layer's input, except the first. As in
+  pre-norm Transformers, residual sums are not normalised.
 - Variational dropout, with one mask for all time steps (Gal and Ghahramani 2016).
 - A learnt initial state.
 

@@ -1,9 +1,9 @@
 """Transformer-XL, a Transformer that attends beyond its segment (Dai et al. 2019, arXiv 1901.02860).
 
-Each layer attends to the segment and to its own inputs at earlier tokens, kept as a memory without gradient (section
-3.2). Positions are relative: the score of a query q for a key k is (q + u)·k + (q + v)·W_R R. The vectors u and v are
-learnt, and R is a sinusoid of the distance (section 3.3). As in the authors' code, norms follow the residual sums,
-embeddings are scaled by √D, and all layers share u and v.
+Each layer attends to the segment and to its own inputs at earlier tokens, which are kept as a memory without gradient
+(section 3.2). Positions are relative: the score of a query q for a key k is (q + u)·k + (q + v)·W_R R. The vectors u
+and v are learnt, and R is a sinusoid of the distance (section 3.3). As in the authors' code, norms follow the residual
+sums, embeddings are scaled by √D, and all layers share u and v.
 
 B batch, T segment, M memory, S = M + T, D d_model, H heads, K head size, L n_layers.
 
@@ -26,9 +26,9 @@ from retable.nn.variational import LockedDropout
 class TransformerXL(LeftToRight):
     """A left-to-right model with a memory of earlier positions.
 
-    In training a token sees its segment up to itself and the `memory` positions before the segment. In evaluation it
-    sees `evaluation_memory` positions before itself, wherever the text is cut into segments. `variational` uses one
-    dropout mask for all positions, as the paper does on the Penn Treebank (section 4.1).
+    In training a token sees its segment up to itself and the `memory` positions before the segment. In evaluation a
+    token sees the `evaluation_memory` positions before it, wherever the text is cut into segments. `variational` uses
+    one dropout mask for all positions, as the paper does on the Penn Treebank (section 4.1).
 
     Args:
         d_model, d_inner: widths of the states and inside the feed-forward layers.

@@ -9,7 +9,7 @@ sentence.
 Departures:
 - A convolution over characters reads the spelling of words (Santos and Zadrozny 2014, whose tagger is otherwise the
   same). The paper has vectors for capitalisation and suffixes instead.
-- Marks of the sentence's start and end separate it from PADDING, as in the other taggers.
+- Marks of a sentence's start and end separate the sentence from PADDING, as in the other taggers.
 - The model has dropout.
 
 B batch, T time, D d_model, I the width of the input.

@@ -83,14 +83,16 @@ def _read_header(path: str | PathLike[str], line: bytes) -> tuple[int, int]:
             f"{path}: the first line must be `<words> <dimensions>`, as in `3000 100`; GloVe's files lack it"
         ) from None
     if n_words < 1 or dimensions < 1:
-        raise UsageError(f"{path}: the first line announces {n_words} words of {dimensions} dimensions")
+        raise UsageError(
+            f"{path}: the first line announces {n_words} words of {dimensions} dimensions; both must be at least 1"
+        )
     return n_words, dimensions
 
 
 def _read_text_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
     line = file.readline().decode()
     if not line:
-        raise ValueError("the file ends before it")
+        raise ValueError("the file ends before this word")
     word, *values = line.rstrip().split(" ")  # word2vec.c leaves a space at the end of a line
     if not word or len(values) != dimensions:
         raise ValueError(f"{len(values)} values after {word!r}, but the first line announces {dimensions}")
@@ -101,7 +103,7 @@ def _read_binary_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
     letters = bytearray()
     while (letter := file.read(1)) != b" ":
         if not letter:
-            raise ValueError("the file ends before it")
+            raise ValueError("the file ends before this word")
         letters += letter
     word = letters.decode().lstrip("\n")  # the line feed that ends the previous vector
     values = file.read(4 * dimensions)

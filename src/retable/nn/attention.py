@@ -17,7 +17,7 @@ class Attention(nn.Module):
 
     Args:
         d_head: width of a head; by default D / H.
-        scale: factor of the scores; by default 1 / √K. T5 has 1.
+        scale: factor of the scores; by default 1 / √K. T5 uses 1.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class Attention(nn.Module):
 
         Args:
             mask: broadcasts to (B, H, T, S); True where a position may attend, or a number to add to its score.
-            rotation: (2, S, K / 2), see `rotate`. It is allowed only without `memory`, or if `memory` begins with the
-                states of `hidden`.
+            rotation: (2, S, K / 2), see `rotate`. A rotation is allowed only without `memory`, or if `memory` begins
+                with the states of `hidden`.
         """
         keys, values = self.keys_and_values(hidden if memory is None else memory)
         if rotation is not None:

@@ -15,7 +15,7 @@ class BatchNorm(nn.Module):
     """A layer that subtracts a batch's mean, divides by its standard deviation, and scales and shifts each feature.
 
     In evaluation the statistics are running averages, in which each new batch has the weight `momentum`. Variances are
-    unbiased in training too; in the paper only in evaluation (section 3.1).
+    unbiased in training and in evaluation; in the paper they are unbiased only in evaluation (section 3.1).
 
     positions: number of positions with separate statistics, for input (…, P, D); 1 for statistics over all positions.
     """

@@ -50,7 +50,7 @@ class BidirectionalLSTM(nn.Module):
 def mirrored(lengths: Tensor, length: int) -> Tensor:
     """Return indices (B, length) that reverse each row's first `lengths` (B,) positions and leave its padding in place.
 
-    Indexing with them twice gives the original order.
+    Applying these indices twice gives the original order.
 
     Args:
         length: number of positions per row, padding included.

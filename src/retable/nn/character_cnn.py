@@ -1,6 +1,6 @@
 """Word vectors computed from characters (Kim, Jernite, Sontag and Rush 2016, section 2).
 
-arXiv 1508.06615. The parts are convolutions over a word's characters, the maximum of each feature over the word, and
+arXiv 1508.06615. The layers are convolutions over a word's characters, the maximum of each feature over the word, and
 highway layers (Srivastava, Greff and Schmidhuber 2015). With a projection on top, this is ELMo's input layer.
 
 Departure: characters are UTF-8 bytes, numbered as in ELMo, so that no character is unknown. In English text, a

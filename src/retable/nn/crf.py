@@ -1,9 +1,9 @@
 """A linear-chain conditional random field over tag sequences.
 
-Lafferty, McCallum and Pereira 2001; on top of a neural network as in Lample et al. 2016, arXiv 1603.01360, section 2.2.
-The score of a sequence is start[y_1] + Σ_t emission[t, y_t] + Σ_t transition[y_{t−1}, y_t] + end[y_T]. Its probability
-is the softmax of the score over all sequences. Sequences that the tag scheme forbids have probability 0, in training
-and in decoding.
+Lafferty, McCallum and Pereira 2001. The scores come from a neural network, as in Lample et al. 2016, arXiv 1603.01360,
+section 2.2. The score of a sequence is start[y_1] + Σ_t emission[t, y_t] + Σ_t transition[y_{t−1}, y_t] + end[y_T]. The
+probability of a sequence is the softmax of the score over all sequences. Sequences that the tag scheme forbids have
+probability 0, in training and in decoding.
 
 B batch, T time, K tags.
 """
@@ -72,7 +72,7 @@ class CRF(nn.Module):
         start, transition, end = self._scores()
         emissions = emissions.float()
         T, stay = emissions.shape[1], torch.arange(len(start), device=emissions.device)
-        delta = start + emissions[:, 0]  # (B, K): the highest score of the first words' tags, by last tag
+        delta = start + emissions[:, 0]  # (B, K): the highest score of the tags so far, by last tag
         before = []  # for each t from 1 on, the best tag at t − 1 before each tag at t; on padding, the same tag
         for t in range(1, T):
             inside = t < lengths[:, None]
@@ -102,12 +102,12 @@ class CRF(nn.Module):
 
 
 class _LogPartition(torch.autograd.Function):
-    """The forward-backward algorithm (Rabiner 1989, section III). Its probabilities are the gradient.
+    """The forward-backward algorithm (Rabiner 1989, section III) for the log-partition and its gradient.
 
-    Autograd through the forward algorithm keeps (B, K, K) numbers per step, and takes 2.3 to 3.8 times as long
-    (benchmarks/tagging.md). Here one loop computes both recursions: the backward recursion is the forward recursion on
-    mirrored rows. States are scaled to a sum of 1 at every step, in fp64, where the square of exp(LEAST) is not 0. So
-    no sum is 0, even if every sequence is forbidden.
+    The probabilities that the algorithm computes are the gradient. Autograd through the forward algorithm keeps
+    (B, K, K) numbers per step, and takes 2.3 to 3.8 times as long (benchmarks/tagging.md). Here one loop computes both
+    recursions: the backward recursion is the forward recursion on mirrored rows. States are scaled to a sum of 1 at
+    every step, in fp64, where the square of exp(LEAST) is not 0. So no sum is 0, even if every sequence is forbidden.
     """
 
     @staticmethod
@@ -118,7 +118,7 @@ class _LogPartition(torch.autograd.Function):
         mirror = mirrored(lengths, T)
         largest = emissions.double().amax(dim=2, keepdim=True)
         emitted = (emissions - largest).exp()  # (B, T, K)
-        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # of rows, of mirrored rows
+        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # of rows; of mirrored ones
         moves = torch.stack([move, move.T])
         sums, before, after = [], [], []  # sums of states; states before and after a position's emission
         for emits in torch.stack([emitted, taken(emitted, mirror)]).unbind(2):
@@ -132,9 +132,10 @@ class _LogPartition(torch.autograd.Function):
         meet = (forth * back_after).sum(dim=2, keepdim=True) / inside[:, :, None]  # infinite on padding
         ctx.save_for_backward(
             forth_after * back / meet,  # the probability of each tag, (B, T, K)
-            forth_after[:, :-1] / (scale * meet)[:, 1:],  # the first of three factors of the probability
-            back_after[:, 1:],  # of two neighbouring tags, (B, T − 1, K, K): the second factor
-            move,  # the third factor
+            # The next three are factors of the probability of two neighbouring tags, (B, T − 1, K, K).
+            forth_after[:, :-1] / (scale * meet)[:, 1:],
+            back_after[:, 1:],
+            move,
             last,
         )
         ctx.dtypes = start.dtype, emissions.dtype
@@ -153,11 +154,11 @@ class _LogPartition(torch.autograd.Function):
 
 
 def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Tensor:
-    """Return whether one of `tags` may follow another in `scheme`: bool (K + 1, K + 1), rows before columns.
+    """Return a bool matrix (K + 1, K + 1): whether `scheme` allows the column's tag after the row's tag.
 
     The last row is the start of a sequence, the last column its end; both are treated as O.
 
-    Raises: UsageError: the scheme is unknown, or a tag is not one of its tags.
+    Raises: UsageError: the scheme is unknown, or a tag does not belong to it.
     """
     if scheme not in get_args(Scheme):
         raise UsageError(f"unknown scheme={scheme}; write one of {', '.join(get_args(Scheme))}")

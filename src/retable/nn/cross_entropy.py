@@ -13,7 +13,7 @@ from retable.nn.product import Times, pays, product, times
 LOGITS = 1 << 22  # logits computed at a time on a CPU, 16 MB; fewer take longer, more are not faster
 LOGITS_ON_GPU = 1 << 26  # logits computed at a time on a GPU
 SLOPES_ON_GPU = 1 << 27  # gradients of logits at a time on a GPU; more mean fewer additions to the table's gradient
-ALIGNED = 64  # a GPU's vocabulary is padded to a multiple of this: products with unaligned rows take 3 times as long
+ALIGNED = 64  # on a GPU, the vocabulary is padded to a multiple of this: unaligned products take three times as long
 SLOPES = 1 << 25  # gradients of logits at a time on a CPU if their type is narrower than the weights': 64 MB
 
 
@@ -25,7 +25,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, la
 
     The gradient is computed together with the loss, a few rows of logits at a time. So memory is needed for V·D numbers
     instead of N·V, and each logit is computed once. The loss can be differentiated only once. Under autocast, products
-    have its type; sums and exponentials have fp32.
+    are in the autocast type; sums and exponentials are in fp32.
     """
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
@@ -87,7 +87,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_loss: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.saved_tensors
-        if d_loss != 1:  # it is 1 if the loss has no other terms
+        if d_loss != 1:  # d_loss is 1 if the loss has no other terms
             gradients = [None if gradient is None else gradient.mul_(d_loss) for gradient in gradients]
         return *gradients, None, None
 
@@ -97,8 +97,8 @@ def _slopes(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the sum of the cross-entropies of a few rows, in nats, and their gradients.
 
-    Returns: the sum, then the gradients with respect to the logits (n, V) times the softmax's denominators if `learns`,
-        then these denominators (n, 1). The gradients are also written to `out` (n, V), in its type.
+    Returns: the sum, the gradients of the logits (n, V) multiplied by the softmax's denominators (only if `learns`),
+        and these denominators (n, 1). The gradients are also written to `out` (n, V), in its type.
     """
     if out is not None and fused.serves(out.device, out.dtype):
         to_logits(hidden, out=out)

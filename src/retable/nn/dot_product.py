@@ -10,7 +10,7 @@ from torch import Tensor
 from retable.nn import fused
 from retable.nn.dropout import drop
 
-SCORES = 512 * 512  # most scores per head for which bf16 scores are stored
+SCORES = 512 * 512  # number of scores per head up to which bf16 scores are stored
 
 
 def dot_product_attention(
@@ -27,7 +27,7 @@ def dot_product_attention(
     Args:
         queries: (B, H, T, K); keys, values: (B, H, S, K).
         mask: broadcasts to (B, H, T, S); True where a query may attend, or a number to add to its score. Every query
-            must see a key.
+            must see at least one key.
         causal: let the first query see only the first key, and each later query one more key.
         scale: by default 1 / √K.
 

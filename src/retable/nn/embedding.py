@@ -1,6 +1,6 @@
 """Initialising a model's input layer with pretrained word vectors.
 
-V words of the model, D dimensions, N words of the vectors.
+V words of the model, N words with pretrained vectors, D dimensions.
 """
 
 from collections.abc import Sequence

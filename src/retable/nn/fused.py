@@ -40,7 +40,7 @@ COMPILED = _compiled()
 
 
 def serves(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether fused.c has operations for a device and a type of numbers.
+    """Return whether fused.c has operations for this device and data type.
 
     The result is False within `torch.compile`, which fuses operations itself.
     """

@@ -51,7 +51,7 @@ class LSTM(nn.LSTM):
 
 
 class _Layer(torch.autograd.Function):
-    """One layer: maps inputs (T, B, I), initial states (B, H), weights and biases to states (T, B, H) and final cells.
+    """One LSTM layer: maps inputs (T, B, I), initial states (B, H) and weights to states (T, B, H) and final cells.
 
     The weights are (4H, I) and (4H, H), the biases (4H,), the initial and final cells (B, H).
     """

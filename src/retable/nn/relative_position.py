@@ -32,7 +32,7 @@ class RelativePositions(nn.Module):
 
 
 def buckets(distance: Tensor, causal: bool, n_buckets: int, max_distance: int) -> Tensor:
-    """Return the bucket of each distance, the key's position minus the query's.
+    """Return the bucket of each distance, which is the key's position minus the query's.
 
     Half of the buckets have one distance each. The other buckets are for ranges of distances that grow logarithmically
     up to `max_distance`; the last bucket also has all greater distances. Distances to later keys have half of all

@@ -47,7 +47,7 @@ class Cache:
         return Cache(memory, length)
 
     def select(self, rows: Tensor, last: int | None = None) -> "Cache":
-        """Return a cache of these rows (R,), in their order.
+        """Return a cache that consists of these rows (R,), in the given order.
 
         With `last`, a row may differ from the row that it replaces only in the last `last` positions. Only these
         positions are copied, within the memory of this cache. Afterwards this cache, and the caches that it was made
