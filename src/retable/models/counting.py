@@ -88,7 +88,7 @@ class Growing:
         self.length += len(values)
 
     def array(self) -> np.ndarray:
-        """Map the values so far into memory."""
+        """Map the values that were written so far into memory."""
         self.file.flush()
         if not self.length:
             return np.empty((0, *self.width), self.dtype)

@@ -140,7 +140,7 @@ class ELMo(BothDirections):
 
 
 class Stack(nn.Module):
-    """One direction: LSTM layers with d_cell cells, projected to d_model. All but the first have a residual link."""
+    """One direction: LSTM layers with d_cell cells, projected to d_model. Layers 2 and up have a residual link."""
 
     def __init__(self, d_model: int, d_cell: int, n_layers: int, dropout: float):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The sequence tagger on the layers of a pretrained ELMo.
+"""A sequence tagger that reads the layers of a pretrained ELMo.
 
 Peters et al. 2018, arXiv 1802.05365, sections 3.3 and 4, named entities. For each word, the tagger's LSTM reads a word
 vector, a convolution over characters, and the mixture of the ELMo's layers.

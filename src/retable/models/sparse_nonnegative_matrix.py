@@ -235,8 +235,8 @@ class LeaveOneOut:
         """Compute the mean −log p of a left-out token, in nats, and its gradients with respect to a, b, c and uniform.
 
         Leaving out token t with link (i, t) subtracts 1 from C_it and C_i*. That changes the buckets and weights of the
-        whole row i. `own` is the new weight of (i, t), and w are the new weights of the row's other links. Both have
-        the factor 1 / (C_i* − 1). A feature that occurs only at this token disappears.
+        whole row i. `own` is the new weight of (i, t), and w are the new weights of the row's other links. Both kinds
+        of weights have the factor 1 / (C_i* − 1). A feature that occurs only at this token disappears.
         """
         lexical = self.b[self.row] + self.c[self.lexical]
         share = np.divide(1.0, self.total - 1, out=np.zeros(len(self.total)), where=self.total > 1)
@@ -271,8 +271,8 @@ class LeaveOneOut:
 def feature_types(order: int, max_skip: int, max_skip_words: int) -> list[tuple[int, ...]]:
     """List the offsets of each feature type's words, 1 for the word directly before. N-grams precede skip-grams.
 
-    Arguments are those of SparseNonnegativeMatrix. A skip-gram has `remote` words, `skip` skipped words and `adjacent`
-    words (r, s and a in the papers).
+    The arguments are those of SparseNonnegativeMatrix. A skip-gram has `remote` words, `skip` skipped words and
+    `adjacent` words (r, s and a in the papers).
     """
     n_grams = [tuple(range(1, n)) for n in range(1, order + 1)]
     skip_grams = [

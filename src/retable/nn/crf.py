@@ -118,7 +118,7 @@ class _LogPartition(torch.autograd.Function):
         mirror = mirrored(lengths, T)
         largest = emissions.double().amax(dim=2, keepdim=True)
         emitted = (emissions - largest).exp()  # (B, T, K)
-        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # of rows; of mirrored ones
+        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # of rows and mirrored rows
         moves = torch.stack([move, move.T])
         sums, before, after = [], [], []  # sums of states; states before and after a position's emission
         for emits in torch.stack([emitted, taken(emitted, mirror)]).unbind(2):
