@@ -1,8 +1,9 @@
 """N-gram models as ARPA files, the text format of KenLM, SRILM and other n-gram toolkits.
 
-A line contains log10 of the probability of an n-gram's last word after the others, the n-gram, and, below the
-highest order, log10 of its back-off weight as a context. An interpolated model is written with interpolated
-probabilities: backing off then gives the same values.
+A line contains three fields: the log10 probability of an n-gram's last word given the earlier words, the n-gram itself,
+and the log10 of its back-off weight as a context. N-grams of the highest order have no back-off weight. For an
+interpolated model, the file contains the interpolated probabilities, so that a program that backs off computes the same
+values.
 """
 
 import codecs
@@ -18,21 +19,21 @@ from retable.core.errors import UsageError, require_file
 from retable.models.ngram import BackoffModel, NGrams
 
 LOG_10 = np.log(10)
-ROUNDING = 1e-4  # highest log10 of a probability that is accepted: some toolkits write few digits
+ROUNDING = 1e-4  # accept log10 probabilities up to this, not only up to 0: some toolkits round to few digits
 CHUNK = 1 << 11  # lines read at a time; with 1 << 16 garbage collection takes a third of the time
 
 
 def write_arpa(model: BackoffModel, words: Sequence[str], path: str | Path) -> None:
-    """Write a model as an ARPA file in UTF-8, in KenLM's layout. Takes about 0.5 µs per n-gram.
+    """Write a model as an ARPA file in UTF-8, in KenLM's layout. This takes about 0.5 µs per n-gram.
 
     Args:
-        words: the spelling of every id, in order. The model's boundary is always written `</s>`. Programs that
-            read the file map other words to `<unk>`, which the file contains only if `words` does.
-    Raises: UsageError: a word is empty, has white space, or occurs twice; the number of words is not the model's.
+        words: the spelling of every id, in order. The model's boundary is always written as `</s>`. Programs that read
+            the file map unknown words to `<unk>`. The file contains `<unk>` only if `words` does.
+    Raises: UsageError: a word is empty, has white space, or occurs twice; `words` does not have one word per id.
     """
     spelling = np.array([*words, "<s>"], object)
     if len(spelling) != model.radix:
-        raise UsageError(f"got {len(words)} words for a model of {model.vocab_size}; give one word per id")
+        raise UsageError(f"got {len(words)} words for a model with {model.vocab_size} ids; give one word per id")
     spelling[model.boundary] = "</s>"
     if len(set(spelling)) != len(spelling):
         raise UsageError("a word occurs twice, or is <s> or </s>, which an ARPA file adds itself; rename it")
@@ -71,7 +72,7 @@ def _unroll(model: BackoffModel, n: int, nodes: np.ndarray) -> list[np.ndarray]:
 
 
 class ArpaModel:
-    """The model of an ARPA file: `model` over ids, and `words`, the spelling of each id, with `</s>`."""
+    """The model in an ARPA file: `model` works on ids, and `words` is the spelling of each id, `</s>` included."""
 
     def __init__(self, model: BackoffModel, words: Sequence[str]):
         self.model = model
@@ -90,14 +91,15 @@ class ArpaModel:
         return np.array(ids, np.int64)
 
     def log_prob(self, words: Iterable[str]) -> np.ndarray:
-        """Compute the log-probability of each word, float64 (length,), in nats. Each sentence ends with `</s>`."""
+        """Compute the log-probability of each word, float64 (length,), in nats. Each sentence must end with `</s>`."""
         return self.model.log_prob(self.encode(words))
 
 
 def read_arpa(path: str | Path) -> ArpaModel:
-    """Read an ARPA file of any toolkit. Takes about 1.5 µs per n-gram.
+    """Read an ARPA file that any toolkit wrote. This takes about 1.5 µs per n-gram.
 
-    The file may leave out back-off weights (then they are 1), n-grams that longer ones begin with, `<s>` and `<unk>`.
+    The file may omit `<s>`, `<unk>`, back-off weights (a missing weight is 1), and n-grams that are only the beginning
+    of longer n-grams.
 
     Raises: UsageError: the file is missing, unreadable, or malformed.
     """
@@ -115,7 +117,7 @@ def _read(file: BinaryIO) -> ArpaModel:
     sizes = _header(file)
     lines = list(chain.from_iterable(_lines(file, 1, sizes[0])))
     spelling = [line[1] for line in lines if line[1] != b"<s>"]
-    ids = {word: index for index, word in enumerate([*spelling, b"<s>"])}  # <s> is vocab_size
+    ids = {word: index for index, word in enumerate([*spelling, b"<s>"])}  # the id of <s> is vocab_size
     if len(ids) != len(spelling) + 1 or b"</s>" not in ids:
         raise ValueError("its 1-grams lack </s> or contain a word twice")
     sections = [_parse([lines], 1, ids)]
@@ -123,7 +125,7 @@ def _read(file: BinaryIO) -> ArpaModel:
     _expect(file, b"\\end\\")
 
     model = BackoffModel(len(spelling), len(sizes), boundary=ids[b"</s>"])
-    # The nodes of table n are the n-grams of order n and the first n words of longer ones.
+    # The nodes of table n are the n-grams of order n, and the first n words of longer n-grams.
     nodes = [words[0] for words, _, _ in sections]
     keys = np.arange(model.radix)
     for n, (_, log_prob, backoff) in enumerate(sections, start=1):
@@ -142,7 +144,7 @@ def _read(file: BinaryIO) -> ArpaModel:
 
 
 def _header(file: BinaryIO) -> list[int]:
-    """Read the number of n-grams of each order, up to the header's last line."""
+    """Read the header, and return the number of n-grams of each order."""
     sizes: list[int] = []
     for line in file:
         entry = re.fullmatch(rb"ngram\s+(\d+)\s*=\s*(\d+)", line.removeprefix(codecs.BOM_UTF8).strip())
@@ -156,27 +158,27 @@ def _header(file: BinaryIO) -> list[int]:
 
 
 def _expect(file: BinaryIO, title: bytes) -> None:
-    """Read up to the next line that is not empty. Raises ValueError if it is not `title`."""
+    """Read the next non-empty line, and raise ValueError if it is not `title`."""
     line = next((line.strip() for line in file if line.strip()), b"the end of the file")
     if line != title:
         raise ValueError(f"expected {title.decode()} but got {line[:60].decode(errors='replace')}")
 
 
 def _lines(file: BinaryIO, n: int, size: int) -> Iterator[list[list[bytes]]]:
-    """Yield the fields of a section's lines in chunks: n + 2 per line, or n + 1 without a back-off weight."""
+    """Yield the fields of a section's lines in chunks: n + 2 fields per line, or n + 1 without back-off weight."""
     _expect(file, b"\\%d-grams:" % n)
     for begin in range(0, size, CHUNK):
-        # as bytes, which split at ASCII white space only: text would split at a no-break space within a word
+        # Bytes split only at ASCII white space. Text would also split at a no-break space within a word.
         lines = [line.split() for line in islice(file, min(CHUNK, size - begin))]
         if len(lines) < min(CHUNK, size - begin) or not {n + 1, n + 2}.issuperset(map(len, lines)):
-            raise ValueError(f"not all of the {size} lines after \\{n}-grams: are {n}-grams with their numbers")
+            raise ValueError(f"not all of the {size} lines after \\{n}-grams: are {n}-grams with one or two numbers")
         yield lines
 
 
 def _parse(
     chunks: Iterable[list[list[bytes]]], n: int, ids: Mapping[bytes, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Parse ids, int64 (n, size), log-probabilities and log back-off weights, float64 (size,), in nats."""
+    """Parse ids, int64 (n, size), and log-probabilities and log back-off weights in nats, float64 (size,) each."""
     words, log_prob, backoff = [np.empty((n, 0), np.int64)], [np.empty(0)], [np.empty(0)]
     for lines in chunks:
         first, *columns = zip_longest(*lines, fillvalue=b"0")

@@ -1,11 +1,11 @@
 """AWD-LSTM, an LSTM with regularisation on all its parts.
 
-Merity, Keskar and Socher (2018, arXiv 1708.02182): weight drop (section 2), variational dropout, embedding dropout, an
-embedding smaller than the layers (sections 4.2 to 4.4), and penalties on the last layer's output and on its changes (AR
-and TAR, section 4.6). Other parts of the recipe are elsewhere: averaging in training/averaging.py, random sequence
-lengths in JitteredStreams, weight decay in the optimizer.
+Merity, Keskar and Socher (2018, arXiv 1708.02182). The model has weight drop (section 2), variational dropout,
+embedding dropout, and an embedding smaller than the layers (sections 4.2 to 4.4). AR and TAR are penalties on the last
+layer's output and on its changes over time (section 4.6). Other parts of the recipe are elsewhere: averaging in
+training/averaging.py, random sequence lengths in JitteredStreams, weight decay in the optimizer.
 
-B batch, T time, D the embedding's width, H that of the layers between, V vocabulary.
+B batch, T time, D width of the embedding and of the last layer, H width of the other layers, V vocabulary.
 
 System C4a of docs/systems.yaml.
 """
@@ -23,18 +23,19 @@ from retable.nn.variational import LockedDropout, WeightDropped
 
 
 class AWDLSTM(LeftToRight):
-    """A left-to-right model whose last layer is as wide as the embedding, to share its weights.
+    """A left-to-right model whose last layer is as wide as the embedding, so that a softmax can share its weights.
 
-    Args (with the options of the authors' code):
+    Args (in brackets the options of the authors' code):
         dropout: rate on the last layer's output (dropout).
         dropout_between: rate on the other layers' outputs (dropouth).
-        dropout_input: rate on the embedded words (dropouti). These three use one mask for all times.
+        dropout_input: rate on the embedded words (dropouti). These three rates use one mask for all time steps.
         dropout_words: share of the vocabulary whose occurrences in a batch are all dropped (dropoute).
         dropout_weights: rate on entries of the hidden-to-hidden matrices (wdrop).
-        alpha: weight of the mean square of the last hidden states after dropout, in the loss.
-        beta: weight of the mean square of their differences from one time to the next, before dropout.
+        alpha: weight of the AR penalty in the loss: the mean square of the last layer's states after dropout.
+        beta: weight of the TAR penalty in the loss: the mean square of the change of these states from one time step to
+            the next, before dropout.
 
-    After a training batch, `penalty` is the sum of the last two terms.
+    After a training batch, `penalty` is the weighted sum of both penalties.
     """
 
     def __init__(
@@ -62,16 +63,16 @@ class AWDLSTM(LeftToRight):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Draw embeddings and softmax weights within ±0.1; biases are 0; LSTM layers keep PyTorch's weights."""
+        """Draw embeddings and softmax weights within ±0.1, and set biases to 0; LSTM layers keep PyTorch's weights."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.uniform_(module.weight, -0.1, 0.1)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
-        The state: per layer, hidden and cell, (1, B, H) each; for the last layer, (1, B, D).
+        The state is a pair of hidden states and cells per layer: (1, B, H) each, or (1, B, D) each for the last layer.
         """
         dropped = self.dropouts[0](self._embed(input_ids))
         raw, after = dropped, []
@@ -83,7 +84,7 @@ class AWDLSTM(LeftToRight):
         return dropped, tuple(after)
 
     def _embed(self, input_ids: Tensor) -> Tensor:
-        """Embed ids (B, T) as (B, T, D), with Gal and Ghahramani's dropout of words, not of places."""
+        """Embed ids (B, T) as (B, T, D); dropout removes all occurrences of a word (Gal and Ghahramani 2016)."""
         embedded = self.embedding(input_ids)
         if not self.training or not self.dropout_words:
             return embedded
@@ -91,7 +92,7 @@ class AWDLSTM(LeftToRight):
         return embedded * F.embedding(input_ids, mask)
 
     def _activation_penalty(self, raw: Tensor, dropped: Tensor) -> Tensor:
-        """Compute AR and TAR of the last layer's output (B, T, D), before and after dropout."""
+        """Compute the weighted sum of AR and TAR from the last layer's output (B, T, D) before and after dropout."""
         penalty = self.alpha * dropped.pow(2).mean()
         if raw.shape[1] > 1:
             penalty = penalty + self.beta * (raw[:, 1:] - raw[:, :-1]).pow(2).mean()

@@ -1,6 +1,7 @@
 """Bags of words for classification: the linear baseline and the deep averaging network.
 
-Iyyer et al. (2015), "Deep Unordered Composition Rivals Syntactic Methods", with the neural bag of words.
+The deep averaging network is from Iyyer et al. (2015), "Deep Unordered Composition Rivals Syntactic Methods". Without
+hidden layers it is the neural bag of words.
 
 B batch, T time, D d_model, V vocabulary.
 """
@@ -13,7 +14,7 @@ from retable.models.base import SequenceEncoder
 
 
 class BagOfWords(SequenceEncoder):
-    """An encoder that counts each word: Σ τ(w) with one-hot τ. With a head it is f(X) = b + a·Σ τ(w).
+    """An encoder that counts each word: the sum of one-hot vectors τ(w). With a linear head it is b + a·Σ τ(w).
 
     dropout: share of words left out in training, as in `DeepAveraging`.
     """
@@ -24,12 +25,12 @@ class BagOfWords(SequenceEncoder):
         self.dropout = dropout
 
     def initialise(self, module: nn.Module) -> None:
-        """Set all weights to 0: logistic regression has one optimum."""
+        """Set all weights to 0; logistic regression has one optimum, so the start does not matter."""
         for parameter in module.parameters():
             nn.init.zeros_(parameter)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Count the words of ids (B, T) padded after each row's length: (B, V)."""
+        """Return the counts (B, V) of all words in ids (B, T), which are padded after each row's length."""
         kept = _kept(input_ids, lengths, self.dropout if self.training else 0.0)
         return kept.new_zeros(len(input_ids), self.d_model).scatter_add(1, input_ids, kept)
 
@@ -51,14 +52,14 @@ class DeepAveraging(SequenceEncoder):
         )
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Encode ids (B, T) padded after each row's length as one vector per sequence, (B, D)."""
+        """Encode ids (B, T), padded after each row's length, as one vector per sequence, (B, D)."""
         kept = _kept(input_ids, lengths, self.dropout if self.training else 0.0)
         total = (self.embedding(input_ids) * kept[:, :, None]).sum(1)
         return self.layers(total / kept.sum(1, keepdim=True).clamp(min=1))
 
 
 def _kept(input_ids: Tensor, lengths: Tensor, dropout: float) -> Tensor:
-    """Return 1.0 for words that count, (B, T), and 0.0 for padding and the dropped share of words."""
+    """Return a mask (B, T): 0.0 for padding and dropped words, 1.0 for all other words."""
     kept = torch.arange(input_ids.shape[1], device=input_ids.device) < lengths[:, None]
     if dropout:
         kept = kept & (torch.rand(kept.shape, device=kept.device) >= dropout)

@@ -1,7 +1,7 @@
-"""Base classes of models: what objectives and tasks can ask of each kind of model.
+"""Base classes of models: the methods and attributes that objectives and tasks use, for each kind of model.
 
-They are classes and not `typing.Protocol`s: the kind of a model class is checked before an instance is built, and the
-attributes have defaults.
+They are base classes, not `typing.Protocol`s. So a model's class can be checked before an instance is built, and
+attributes can have defaults.
 
 B batch, T time, D d_model; R rows of windows, C centres, J contexts, V words; for images C channels, H height, W width.
 """
@@ -21,31 +21,31 @@ class Model(nn.Module):
     """A network that objectives add a head to. `d_model` is the width of its hidden states."""
 
     layout: ClassVar[Layout] = "apart"
-    reads_words: ClassVar[bool] = False  # reads the spelling of any word; the constructor takes `words` and `unknown`
-    marks_predicates: ClassVar[bool] = False  # takes the place of a predicate as input, if `d_predicate` is not 0
+    reads_words: ClassVar[bool] = False  # whether it reads words by spelling, with arguments `words` and `unknown`
+    marks_predicates: ClassVar[bool] = False  # whether a predicate's position is an input if `d_predicate` is not 0
     d_model: int
     max_length: int | None = None  # longest input, in tokens; None: any length
-    frozen: bool = False  # whether the weights taken from a pretrained model stay fixed
+    frozen: bool = False  # whether training leaves the pretrained weights unchanged
 
     def initialise(self, module: nn.Module) -> None:
-        """Set the initial weights of a layer, also of an objective's head. Default: keep PyTorch's."""
+        """Set the initial weights of a layer of the model or of an objective's head. By default, keep PyTorch's."""
 
     @property
     def input_embedding(self) -> nn.Embedding | None:
         """Return the table of word vectors, or None for a model without one. Default: the layer `embedding`.
 
-        Given word vectors can be loaded into it, and a softmax can share its weights.
+        Pretrained word vectors can be loaded into this table, and a softmax can share its weights.
         """
         table = dict(self.named_children()).get("embedding")
         return table if isinstance(table, nn.Embedding) else None
 
     @property
     def pretrained(self) -> Mapping[str, nn.Module]:
-        """Return the modules that take the weights of a pretrained model, by prefix of the weights' names."""
+        """Return the modules to load pretrained weights into, by the prefix of the pretrained weights' names."""
         return {"": self}
 
     def drop_pooler(self) -> None:
-        """Freeze the weights that only the model's own summary uses, for objectives that do not use it.
+        """Freeze the pooler's weights, for objectives that do not use the pooled summary of a sequence.
 
         Distributed training waits for a gradient of every weight that is not frozen.
         """
@@ -58,12 +58,15 @@ class LeftToRight(Model):
     """
 
     layout = "left to right"
-    start: Any = None  # the state to pass with the first token so that later states are kept; None: the model's default
-    penalty: Tensor | None = None  # a term for the loss of the last batch; the objective sets it back to None
+    start: Any = None  # state to pass with the first token if states are to be kept; None: the model's default
+    penalty: Tensor | None = None  # extra term in the loss of the last batch; the objective resets it to None
 
 
 class DelimitedLeftToRight(LeftToRight):
-    """A left-to-right model that reads: start, a, delimiter, b, extract. These tokens are its own."""
+    """A left-to-right model that reads two texts a and b as: start, a, delimiter, b, extract.
+
+    The model adds the tokens start, delimiter and extract to the vocabulary.
+    """
 
     start_id: int
     delimiter_id: int
@@ -71,23 +74,23 @@ class DelimitedLeftToRight(LeftToRight):
 
 
 class Encoder(Model):
-    """A model whose hidden states have each seen the whole sequence.
+    """A model in which each hidden state depends on the whole sequence.
 
     `forward` maps (B, T) ids, padded after each row's length (B,), to (B, T, D) hidden states.
     """
 
-    two_ends: ClassVar[bool] = False  # half of a state has read from the start to its token, half from the end
+    two_ends: ClassVar[bool] = False  # True: half of a state has read left to right up to its token, half right to left
 
 
 class MarkedEncoder(Encoder):
-    """An encoder of [CLS] a [SEP] b [SEP] with segments, which gives one summary per sequence."""
+    """An encoder of [CLS] a [SEP] b [SEP] with segment ids, which also computes one summary vector per sequence."""
 
     layout = "in segments"
     embedding: nn.Embedding
     positions: nn.Embedding | None  # None if positions are not a learnt table
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return the states (B, T, D) of all layers, the layer without context first."""
+        """Return the states (B, T, D) of all layers, starting with the input layer, which has no context."""
         raise NotImplementedError
 
     def pool(self, hidden: Tensor) -> Tensor:
@@ -95,7 +98,7 @@ class MarkedEncoder(Encoder):
         raise NotImplementedError
 
     def summary(self, input_ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Compute `pool` for ids (B, T), without the states of the last layer that it does not read."""
+        """Compute the summary (B, D) of ids (B, T), skipping last-layer states that `pool` does not use."""
         raise NotImplementedError
 
 
@@ -136,10 +139,10 @@ class EncoderDecoder(Model):
 
     layout = "as text"
     encoder: nn.Module
-    aligns: bool = False  # whether `align` works: its attention gives a weight to each source token
+    aligns: bool = False  # whether the model has attention weights over source tokens, so that `align` works
 
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
-        """Return the state before the first target token, for sources (B, T) padded after their lengths."""
+        """Encode sources (B, T), padded after their lengths, and return the state before the first target token."""
         raise NotImplementedError
 
     def decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
@@ -151,28 +154,28 @@ class EncoderDecoder(Model):
         raise NotImplementedError
 
     def align(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """Return the attention of each target step to each source token, (B, U, T), if `aligns` is True."""
+        """Return the attention weights (B, U, T) of each target step on the source tokens, if `aligns` is True."""
         raise NotImplementedError
 
 
 class Reader(Model):
     """A model that maps the ids of a context and a question to two states per context token.
 
-    Both are (B, T, D): the first scores the start of the answer, the second its end.
+    Both states are (B, T, D). The first is used to score the start of the answer, the second to score its end.
     """
 
 
 class SpanRule(Model):
     """A rule that answers questions with a span of the context, without learning.
 
-    Its constructor takes `dropout`, which every task passes to its model, and ignores it.
+    Its constructor accepts and ignores `dropout`, because every task passes it to its model.
     """
 
     reads_words = True
     d_model = 0
 
     def find(self, question: Any) -> tuple[int, int]:
-        """Return the places of the first and the last context word of the answer.
+        """Return the positions of the answer's first and last word in the context.
 
         `question` is a `data.questions.QuestionInWords`.
         """
@@ -182,27 +185,27 @@ class SpanRule(Model):
 class SentenceRule(Model):
     """A rule that builds a summary from sentences of the document, without learning.
 
-    Its constructor takes `dropout`, which every task passes to its model, and ignores it.
+    Its constructor accepts and ignores `dropout`, because every task passes it to its model.
     """
 
     reads_words = True
     d_model = 0
 
     def find(self, document: Any) -> list[int]:
-        """Return the places of the summary's sentences in a `data.summaries.InSentences`, in order."""
+        """Return the positions of the summary's sentences in `document`, a `data.summaries.InSentences`, in order."""
         raise NotImplementedError
 
 
 class Estimated(Model):
     """A model that labels texts, estimated from all training examples at once: by counting, or by a solver.
 
-    A text is a list of words. Its label is a class, or one tag per word. The constructor takes `dropout`, which every
-    task passes to its model, and ignores it.
+    A text is a list of words. Its label is a class, or one tag per word. The constructor accepts and ignores `dropout`,
+    because every task passes it to its model.
     """
 
     reads_words = True
     d_model = 0
-    tags: ClassVar[bool] = False  # labels each word instead of the whole text
+    tags: ClassVar[bool] = False  # whether each word has a label, instead of the whole text
 
     def estimate(self, texts: Sequence[Sequence[str]], labels: Sequence[Any]) -> None:
         """Estimate the model from texts and their labels."""
@@ -222,7 +225,7 @@ class Estimated(Model):
 
 
 class SpanRanker(Model):
-    """A model that finds spans in the sentences of documents and scores their antecedents."""
+    """A coreference model: it finds spans in the sentences of documents and scores their antecedents."""
 
 
 class VectorModel(Model):
@@ -242,23 +245,24 @@ class VectorModel(Model):
 class WindowModel(VectorModel):
     """A vector model that learns from windows of text.
 
-    `forward` maps centres (R, C), contexts (R, J) and pairs (R, C, J) to the vectors that predict, (R, C, D), the ids
-    of the predicted words, and a mask of which vector predicts which word.
+    `forward` maps the ids of centres (R, C), the ids of contexts (R, J), and a mask of their pairs (R, C, J) to three
+    tensors: the predicting vectors (R, C, D), the ids of the predicted words, and a mask that is True where a vector
+    predicts a word.
     """
 
     predicts: ClassVar[Literal["centre", "context"]]
 
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
-        """Return table, units, offsets (V + 1,) and scales (V,), from which each word's input is composed.
+        """Return table, units, offsets (V + 1,) and scales (V,), from which each word's input vector is composed.
 
-        The input of word w is scales[w] times the sum of table[units[offsets[w] : offsets[w + 1]]]. The table is not a
-        copy: it shares memory with the weights.
+        The input vector of word w is scales[w] times the sum of table[units[offsets[w] : offsets[w + 1]]]. The table is
+        not a copy: it shares memory with the weights.
         """
         raise NotImplementedError
 
 
 class CooccurrenceModel(VectorModel):
-    """A vector and a bias per word, fitted to co-occurrence counts."""
+    """A vector model with a bias per word, fitted to co-occurrence counts."""
 
     word: nn.Embedding
     word_bias: nn.Embedding

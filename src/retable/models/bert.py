@@ -1,8 +1,8 @@
 """BERT, the bidirectional Transformer encoder (Devlin, Chang, Lee and Toutanova 2019, section 3).
 
-arXiv 1810.04805. The input is the sum of a token's, its position's and its segment's embedding (figure 2). ELECTRA's
-two encoders are BERTs too (Clark et al. 2020): in small ones the embeddings have another width than the model, and a
-matrix projects them.
+arXiv 1810.04805. The input of a token is the sum of its token, position and segment embeddings (figure 2). ELECTRA's
+generator and discriminator are BERTs too (Clark et al. 2020). In small ELECTRAs, embeddings and hidden states differ in
+width, and a matrix projects the embeddings.
 
 Departures, all optional: pre-norm (`norm="pre"`) with one more norm after the last layer, no pooler, positions that
 start as sinusoids, and rotary positions instead of a table (`positions="rotary"`, Su et al. 2021).
@@ -30,12 +30,15 @@ class BERT(MarkedEncoder):
     """An encoder of at most `max_length` tokens with segments and a pooler.
 
     Args:
-        initializer_range: σ of the initial weights. The authors' 0.02 is for widths of 768 and more. At a width D,
-            0.02 · √(768 / D) gives outputs of the same size relative to a layer's input: 0.05 at 128.
-        positions: `learnt`, one vector per position; or `rotary`, where attention depends on the distance of two tokens
-            and nothing is learnt. A learnt table takes long to distinguish neighbours; see recipe bert_rotary.
-        sinusoids: start the learnt positions as sinusoids of that σ instead of at random. With sinusoids one matrix
-            finds the neighbour of any position; random vectors must be learnt one by one.
+        initializer_range: standard deviation σ of the initial weights. The authors' 0.02 is for widths of 768 and more.
+            For a smaller width D use 0.02 · √(768 / D), such as 0.05 for 128: a layer's output then has the same size
+            relative to its input.
+        positions: `learnt`, one vector per position; or `rotary`, where attention depends on the distance between two
+            tokens, without learnt weights. Training takes long until a learnt table distinguishes neighbouring
+            positions; see recipe bert_rotary.
+        sinusoids: initialise the learnt positions with sinusoids of the same σ instead of random vectors. With
+            sinusoids, one matrix maps any position to its neighbour. Random vectors of positions must be learnt one by
+            one.
     """
 
     max_length: int
@@ -67,7 +70,7 @@ class BERT(MarkedEncoder):
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         self.positions = nn.Embedding(max_length, d_embedding) if positions == "learnt" else None
         turns = transformer.rotations(max_length, d_model // n_heads) if positions == "rotary" else None
-        self.register_buffer("rotations", turns, persistent=False)  # fixed: files of weights do not contain it
+        self.register_buffer("rotations", turns, persistent=False)  # fixed, so saved weights do not contain it
         self.segments = nn.Embedding(2, d_embedding)
         self.embedding_norm = nn.LayerNorm(d_embedding, NORM_EPS)
         self.dropout = Dropout(dropout)
@@ -81,7 +84,7 @@ class BERT(MarkedEncoder):
             self.positions.weight.data.copy_(begin)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw weights from N(0, σ²) cut off at two deviations, and set biases to 0; also for the head."""
+        """Draw weights from N(0, σ²), truncated at 2σ, and set biases to 0, also for the objective's head."""
         if isinstance(module, nn.Linear | nn.Embedding):
             std = self.initializer_range
             nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
@@ -92,7 +95,7 @@ class BERT(MarkedEncoder):
         """Return the hidden states (B, T, D) of ids (B, T).
 
         Args:
-            lengths: (B,), after which rows are padding that no position attends to; None if no row is padded.
+            lengths: tokens per row, (B,). No position attends to the padding after them. None if no row is padded.
             segments: (B, T), 0 or 1; None for 0 everywhere.
         Raises: UsageError: a sequence is longer than `max_length`.
         """
@@ -110,7 +113,7 @@ class BERT(MarkedEncoder):
     ) -> list[Tensor]:
         """Return the hidden states (B, T, D) of all layers: the input of the first block, then each block's output.
 
-        Arguments are those of `forward`. With `first`, the last layer has states only for the first so many positions.
+        The arguments are those of `forward`. With `first`, the last layer computes only its first `first` positions.
         """
         T = input_ids.shape[1]
         if self.max_length < T:
@@ -132,7 +135,7 @@ class BERT(MarkedEncoder):
         return [*states[:-1], self.norm(hidden)]
 
     def pool(self, hidden: Tensor) -> Tensor:
-        """Return the state of [CLS] for states (B, T, D), through the pooler if there is one: (B, D)."""
+        """Return the [CLS] states (B, D) from states (B, T, D), transformed by the pooler if there is one."""
         first = hidden[:, 0]
         return first if self.pooler is None else torch.tanh(self.pooler(first))
 

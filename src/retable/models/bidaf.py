@@ -1,18 +1,19 @@
 """BiDAF, a reader with attention from a paragraph to a question and back.
 
-Seo et al. 2017, "Bidirectional Attention Flow for Machine Comprehension", arXiv 1611.01603, section 2. Six layers:
-characters and words, with a highway network; a contextual LSTM over each text; the attention flow; two LSTM layers of
-modelling; and one more LSTM for the answer's end. The softmaxes over places belong to the objective.
+Seo et al. 2017, "Bidirectional Attention Flow for Machine Comprehension", arXiv 1611.01603, section 2. Character and
+word embeddings pass through a highway network and a contextual LSTM over each text. Then follow attention between the
+texts, two modelling LSTM layers, and one more LSTM for the answer's end. The softmaxes over positions are part of the
+objective.
 
-The paper uses GloVe vectors of lower-case words, from which a word of the question and one of the text are known to be
-the same. A few thousand questions do not teach that; `folds_case` and `matches` provide it. With `elmo`, the layers of
-a pretrained ELMo, mixed into one vector per word, are concatenated with the highway network's output (Peters et al.
-2018, arXiv 1802.05365, section 3.3).
+The paper uses GloVe vectors of lower-case words, by which the model recognises words of the question in the text.
+Random vectors do not learn this from a few thousand questions; `folds_case` and `matches` provide it instead. With
+`elmo`, the layers of a pretrained ELMo are mixed into one vector per word. This vector is concatenated with the highway
+network's output (Peters et al. 2018, arXiv 1802.05365, section 3.3).
 
-Departures: the convolution's maxima pass a tanh, and there is no dropout on characters (nn/character_cnn.py); highway
-gates start closed. An ELMo also reads a paragraph as one sequence.
+Departures: a tanh follows the max-pooling of the character convolution, and characters have no dropout
+(nn/character_cnn.py). Highway gates start closed. An ELMo reads a whole paragraph as one sequence.
 
-B batch, T time of the context, J of the question, H d_hidden (the paper's 2d, both directions together).
+B batch, T time of the context, J time of the question, H d_hidden (the paper's 2d, both directions together).
 
 System F4 of docs/systems.yaml.
 """
@@ -37,13 +38,14 @@ class BiDAF(Reader):
 
     Args:
         vocab_size, words, unknown, filters, folds_case: see WordInput.
-        dropout: on the input of every LSTM layer.
-        matches: mark each word of either text that also occurs in the other, see Matches.
-        elmo: called with `words`, creates an ELMo. While `frozen`, its weights are fixed and its dropout is off.
+        dropout: rate on the input of every LSTM layer.
+        matches: mark each word that occurs in both texts, see Matches.
+        elmo: function that creates an ELMo from `words`. If `frozen`, the ELMo's weights are fixed and its dropout is
+            off.
     """
 
     reads_words = True
-    d_model: int  # of the states, 5H
+    d_model: int  # width of the states, 5H
 
     def __init__(
         self,
@@ -94,9 +96,9 @@ class BiDAF(Reader):
     def forward(
         self, context_ids: Tensor, context_lengths: Tensor, question_ids: Tensor, question_lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the states [G; M] and [G; M²], both (B, T, 5H), of a context (B, T) and a question (B, J).
+        """Return the paper's states [G; M] and [G; M²], (B, T, 5H) each, for a context (B, T) and a question (B, J).
 
-        Both are ids padded after each row's length.
+        Context and question are ids, padded after each row's length.
         """
         context = self._read(context_ids, context_lengths, question_ids, question_lengths)
         question = self._read(question_ids, question_lengths, context_ids, context_lengths)
@@ -106,7 +108,7 @@ class BiDAF(Reader):
         return torch.cat([attended, modelled], dim=2), torch.cat([attended, ending], dim=2)
 
     def _read(self, ids: Tensor, lengths: Tensor, other_ids: Tensor, other_lengths: Tensor) -> Tensor:
-        """Encode ids (B, T), given those of the other text, as (B, T, H), zero on padding."""
+        """Encode ids (B, T) as (B, T, H), zero on padding, given the ids of the other text."""
         words = self.highway(self.input(ids))
         if self.elmo is not None:
             words = torch.cat([words, self.mix(self.elmo.layers(ids, lengths), lengths)], dim=2)
@@ -117,9 +119,10 @@ class BiDAF(Reader):
 
 
 class Matches(nn.Module):
-    """A mark for each word that also occurs in another text: in the same case, and in any case.
+    """Two marks per word: whether it occurs in the other text in the same case, and whether in any case.
 
-    Chen et al. 2017, section 3.2, "exact match", which compares lemmas too. `words` are the spellings of all ids.
+    This is the "exact match" of Chen et al. 2017, section 3.2, without their comparison of lemmas. `words` are the
+    spellings of all ids.
     """
 
     _folded: Tensor
@@ -129,7 +132,7 @@ class Matches(nn.Module):
         self.register_buffer("_folded", folded(words), persistent=False)
 
     def forward(self, ids: Tensor, other_ids: Tensor, other_lengths: Tensor) -> Tensor:
-        """Compare ids (B, T) with ids (B, J), padded after each row's length: (B, T, 2), 1 for a match, otherwise 0."""
+        """Return marks (B, T, 2) of ids (B, T): 1 if the word occurs in `other_ids` (B, J), otherwise 0."""
         real = torch.arange(other_ids.shape[1], device=ids.device) < other_lengths[:, None]
         pairs = ((ids, other_ids), (self._folded[ids], self._folded[other_ids]))
         matches = [((own[:, :, None] == other[:, None]) & real[:, None]).any(dim=2) for own, other in pairs]
@@ -139,8 +142,8 @@ class Matches(nn.Module):
 class AttentionFlow(nn.Module):
     """Attention from the context to the question and back: G = [h; ũ; h ∘ ũ; h ∘ h̃] (equations 1 to 4).
 
-    ũ is the mean of the question's states by their similarity to a context word. h̃ is the mean of the context's states
-    by their greatest similarity to the question.
+    ũ is the mean of the question's states, weighted by their similarity to a context word. h̃ is the mean of the
+    context's states, weighted by their highest similarity to a question word.
     """
 
     def __init__(self, d_hidden: int):
@@ -151,7 +154,7 @@ class AttentionFlow(nn.Module):
         """Return G (B, T, 4H) from the states of a context (B, T, H) and of a question (B, J, H)."""
         in_context = torch.arange(context.shape[1], device=context.device) < context_lengths[:, None]
         in_question = torch.arange(question.shape[1], device=question.device) < question_lengths[:, None]
-        # w · [h; u; h ∘ u] of all pairs, part by part, without a tensor (B, T, J, 3H).
+        # Compute w · [h; u; h ∘ u] of all pairs part by part, which avoids a tensor (B, T, J, 3H).
         of_context, of_question, of_both = self.similarity.weight[0].chunk(3)
         similarity = (context @ of_context)[:, :, None] + (question @ of_question)[:, None]
         similarity = similarity + (context * of_both) @ question.mT  # (B, T, J)

@@ -12,11 +12,11 @@ from retable.nn.dropout import Dropout
 
 
 class BiLSTM(Encoder):
-    """An encoder whose hidden states have read the whole sentence, half of each state per direction.
+    """An encoder in which half of each hidden state has read the sentence forwards, and half backwards.
 
     Args:
         d_model: width of the states, both directions together.
-        dropout: probability, before and between layers.
+        dropout: rate on the LSTM's input, between its layers, and on its output.
     """
 
     two_ends = True
@@ -37,5 +37,5 @@ class BiLSTM(Encoder):
         self.layers = BidirectionalLSTM(d_embedding, d_model, n_layers, dropout)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding."""
+        """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length."""
         return self.dropout(self.layers(self.dropout(self.embedding(input_ids)), lengths))

@@ -1,6 +1,6 @@
-"""The sentence encoder of GLUE's baseline with attention between the sentences of a pair.
+"""GLUE's baseline encoder for sentence pairs, with attention between the two sentences.
 
-Wang et al. 2018, arXiv 1804.07461, section 5.1: attention between all pairs of words, after Seo et al. 2017, then a
+Wang et al. 2018, arXiv 1804.07461, section 5.1: attention between all pairs of words, as in Seo et al. 2017, then a
 second BiLSTM. Each word's state is concatenated with the mean of the other sentence's states, weighted by a softmax of
 dot products, as in the authors' code. The same second BiLSTM reads both sentences.
 
@@ -46,9 +46,9 @@ class BiLSTMAttention(BiLSTM, PairEncoder):
 
 
 def attend(similarity: Tensor, states: Tensor, lengths: Tensor) -> Tensor:
-    """Return weighted means (B, T, D) of `states` (B, U, D), by a softmax of similarities (B, T, U).
+    """Return means (B, T, D) of `states` (B, U, D), weighted by the softmax of similarities (B, T, U).
 
-    States are padded after `lengths` (B,).
+    `states` are padded after `lengths` (B,).
     """
     padding = torch.arange(states.shape[1], device=states.device) >= lengths[:, None]
     return similarity.masked_fill(padding[:, None], float("-inf")).softmax(dim=2) @ states

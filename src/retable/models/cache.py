@@ -1,8 +1,9 @@
 """The unigram cache language model.
 
 R. Kuhn and R. De Mori, "A Cache-Based Natural Language Model for Speech Recognition", IEEE Transactions on Pattern
-Analysis and Machine Intelligence 12 (1990). They use one cache per part of speech; here one cache serves all words, as
-in the published perplexities of "+ cache". It is meant to be mixed with another model.
+Analysis and Machine Intelligence 12 (1990). The authors use one cache per part of speech. Here all words share one
+cache, as in published perplexities of models with "+ cache". The model is meant to be mixed with another language
+model.
 
 System C1 of docs/systems.yaml.
 """
@@ -18,9 +19,9 @@ from retable.core.settings import PositiveInt
 
 
 class UnigramCache:
-    """A model that predicts each of the last `size` tokens with equal probability, across sentence ends.
+    """A model that predicts each of the last `size` tokens with equal probability; sentence ends do not reset it.
 
-    One more token, spread evenly over the vocabulary, counts as cached, so that the first token has a distribution too.
+    One extra count is spread evenly over the vocabulary, so that the model also has a distribution for the first token.
 
     Args:
         size: number of remembered tokens.
@@ -38,12 +39,12 @@ class UnigramCache:
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Compute the log-probability of each token of a stream (length,), float64 (length,), in nats.
 
-        Costs one sort.
+        This takes one sort of the stream.
         """
         words = self._words(tokens)
         length = len(words)
         starts = np.maximum(np.arange(length) - self.size, 0)
-        # The cache contains a word's earlier places in the stream, from `start` on.
+        # The cached occurrences of a word are its earlier positions in the stream, from `starts` on.
         places = np.sort(words * length + np.arange(length))
         begin, end = np.searchsorted(places, [words * length + starts, words * length + np.arange(length)])
         return np.log((end - begin + 1 / self.vocab_size) / (np.arange(length) - starts + 1))
@@ -61,7 +62,7 @@ class UnigramCache:
     def load(self, path: str | Path) -> None:
         """Check that `save` wrote this file for the same vocabulary size and cache size.
 
-        Raises: UsageError: the file is missing, corrupt, or of another cache.
+        Raises: UsageError: the file is missing or corrupt, or contains another cache.
         """
         try:
             saved = load_file(path)["model"].tolist()
@@ -69,8 +70,8 @@ class UnigramCache:
             raise UsageError(f"{path} is not a saved cache ({error}); run its stage again") from error
         if saved != [self.vocab_size, self.size]:
             raise UsageError(
-                f"{path} contains a cache with (vocab_size, size) = {tuple(saved)}, not "
-                f"{(self.vocab_size, self.size)}; load it into a model with its own settings"
+                f"{path} contains a cache with other settings, (vocab_size, size) = {tuple(saved)}, not "
+                f"{(self.vocab_size, self.size)}; load it into a model with the settings of the file"
             )
 
     def _words(self, tokens: np.ndarray) -> np.ndarray:

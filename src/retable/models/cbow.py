@@ -16,8 +16,8 @@ from retable.models.base import WindowModel
 class CBOW(WindowModel):
     """A model in which the mean vector of a window predicts the word in its middle.
 
-    Each word of the window gets its share of the mean's gradient. word2vec.c and gensim give it the whole gradient,
-    which is not the gradient of any loss (İrsoy et al. 2021, "Corrected CBOW Performs as well as Skip-gram").
+    Each of n words in the window receives 1 / n of the mean's gradient. word2vec.c and gensim give each word the whole
+    gradient, which is not the gradient of any loss (İrsoy et al. 2021, "Corrected CBOW Performs as well as Skip-gram").
     """
 
     predicts = "centre"
@@ -31,7 +31,7 @@ class CBOW(WindowModel):
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the windows' mean vectors (R, C, D), the ids that they predict (R, C), and a mask (R, C, C).
 
-        `centres` (R, C) and `contexts` (R, J) are ids, `pairs` (R, C, J) marks the contexts of each centre. The mask
+        `centres` (R, C) and `contexts` (R, J) are ids. `pairs` (R, C, J) marks the contexts of each centre. The mask
         pairs each window with its centre, unless the window is empty.
         """
         size = pairs.sum(-1, keepdim=True)  # (R, C, 1)

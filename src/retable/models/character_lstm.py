@@ -25,8 +25,7 @@ class CharacterLSTM(LeftToRight):
 
     Args:
         filters: (width, features) pairs of the convolutions; see CharacterCNN.
-        init_range: the bound of the uniform initial weights: around −2 for the highway gates' biases, otherwise around
-            0.
+        init_range: weights are drawn uniformly from ±init_range, and the biases of highway gates from −2 ± init_range.
     """
 
     _spelling: Tensor
@@ -44,7 +43,7 @@ class CharacterLSTM(LeftToRight):
     ):
         super().__init__()
         self.d_model, self.init_range = d_model, init_range
-        # Enough padding that each filter sees a window of padding only, also in the longest word.
+        # Pad so much that each filter has a window of only padding, also after the longest word.
         spelling = spell(words, padding=max(width for width, _ in filters))
         self.register_buffer("_spelling", spelling, persistent=False)  # (V, L)
         self.cnn = CharacterCNN(d_character, filters, n_highway)
@@ -54,18 +53,19 @@ class CharacterLSTM(LeftToRight):
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw weights and biases uniformly, and set padding to 0; also for the objective's softmax layer."""
+        """Draw uniform weights and biases, also for the objective's softmax layer; set the vector of padding to 0."""
         for parameter in module.parameters(recurse=False):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
         if isinstance(module, nn.Embedding):
             nn.init.zeros_(module.weight.data[PADDING])
-        if isinstance(module, Highway):  # `apply` has already set its layers
+        if isinstance(module, Highway):  # `apply` has already initialised the layers inside it
             nn.init.uniform_(module.gate.bias, -2 - self.init_range, -2 + self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
-        The state: hidden and cell, (n_layers, B, D) each. Each distinct word is convolved once.
+        The state is a pair of hidden states and cells, (n_layers, B, D) each. Each distinct word is convolved only
+        once.
         """
         words, places = input_ids.unique(return_inverse=True)
         vectors = F.embedding(places, self.cnn(self._spelling[words]))

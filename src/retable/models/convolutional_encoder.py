@@ -1,11 +1,11 @@
 """The convolutional sentence encoder (Kim 2014, arXiv 1408.5882, section 2).
 
-"Convolutional Neural Networks for Sentence Classification", with one channel: word vectors are fine-tuned
+The encoder of "Convolutional Neural Networks for Sentence Classification" with one channel: word vectors are fine-tuned
 ("non-static"), or fixed with `freeze_embedding=true`. As in the author's code, width − 1 zero vectors precede and
-follow the sentence, so that the shortest one has a window and each word is in equally many.
+follow the sentence. So even the shortest sentence fills a window, and each word is in the same number of windows.
 
-Departures: dropout is also on the word vectors, not only on the features, where the objective has it; AdamW's weight
-decay replaces the bound on the norm of the last layer's rows.
+Departures: dropout acts not only on the features, where the objective applies it, but also on the word vectors. AdamW's
+weight decay replaces the paper's bound on the norms of the last layer's rows.
 
 B batch, T time, E d_embedding, F features of all widths.
 """
@@ -20,7 +20,7 @@ from retable.nn.dropout import Dropout
 
 
 class ConvolutionalEncoder(SequenceEncoder):
-    """An encoder that takes each feature's maximum over time of relu(w · x_{i:i+h−1} + b).
+    """An encoder that computes each feature as the maximum over time of relu(w · x_{i:i+h−1} + b).
 
     widths: the widths h of the windows; there are `n_features` features of each width.
     """
@@ -41,7 +41,7 @@ class ConvolutionalEncoder(SequenceEncoder):
         self.filters = nn.ModuleList(nn.Conv1d(d_embedding, n_features, width) for width in widths)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Encode ids (B, T) padded after each row's length as one vector per sequence, (B, F)."""
+        """Encode ids (B, T), padded after each row's length, as one vector per sequence, (B, F)."""
         words = self.dropout(self.embedding(input_ids))
         padding = torch.arange(input_ids.shape[1], device=input_ids.device) >= lengths[:, None]
         words = words.masked_fill(padding[:, :, None], 0.0).mT  # (B, E, T)

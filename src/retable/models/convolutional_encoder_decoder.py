@@ -1,13 +1,13 @@
 """The convolutional encoder-decoder (Gehring, Auli, Grangier, Yarats and Dauphin 2017).
 
-arXiv 1705.03122. Both stacks are convolutions with gated linear units and residual links, on embeddings of words and of
-positions; those of the decoder end at the present word (sections 3.1 and 3.2). Each decoder layer has its own attention
-to the source (3.3). Its queries are W h + b + g for the layer's states h and the target's embeddings g. The keys are
-the encoder's outputs z, and the values are z + e with the source's embeddings e.
+arXiv 1705.03122. Encoder and decoder are stacks of convolutions with gated linear units and residual links. Their input
+is the sum of word and position embeddings. Convolutions of the decoder do not see later words (sections 3.1 and 3.2).
+Each decoder layer has its own attention to the source (3.3). The queries are W h + b + g, with the layer's states h and
+the target's embeddings g. The keys are the encoder's outputs z. The values are z + e, with the source's embeddings e.
 
-As in the authors' code, every sum of two is scaled by √½ and the attention's output by √S (3.4), and layers have
-normalised weights (Salimans and Kingma 2016). The encoder's gradient is divided by twice the number of decoder layers.
-Source and target share one vocabulary and one embedding.
+As in the authors' code, every sum of two terms is scaled by √½, the attention's output is scaled by √S (3.4), and
+layers have normalised weights (Salimans and Kingma 2016). The encoder's gradient is divided by twice the number of
+decoder layers. Source and target share one vocabulary and one embedding.
 
 B batch, S time of the source, U time of the target, D d_model, C d_hidden, k kernel size.
 
@@ -27,19 +27,19 @@ from retable.models.base import EncoderDecoder
 from retable.models.gated_convolution import GatedLayer
 from retable.nn.dropout import Dropout
 
-HALF = 0.5**0.5  # scale of a sum of two terms, so that it has their variance
+HALF = 0.5**0.5  # scale of a sum of two terms, so that the sum has the variance of one term
 
 
 class EncoderLayer(nn.Module):
-    """A layer with a gated convolution centred at each place, and a residual link."""
+    """A layer with a gated convolution centred at each position, and a residual link."""
 
     def __init__(self, d_hidden: int, kernel_size: int, dropout: float):
         super().__init__()
         self.convolution = GatedLayer(d_hidden, d_hidden, kernel_size, dropout)
-        self.after = kernel_size // 2  # number of later places that a state sees
+        self.after = kernel_size // 2  # number of later positions that a state sees
 
     def forward(self, hidden: Tensor, padding: Tensor) -> Tensor:
-        """Transform states (B, C, S); `padding` (B, S) is True after a row's length and is read as zeros."""
+        """Transform states (B, C, S). Positions where `padding` (B, S) is True are read as zeros."""
         seen = F.pad(hidden.masked_fill(padding[:, None], 0.0), (0, self.after))
         out, _ = self.convolution(seen, None)
         return (hidden + out[:, :, self.after :]) * HALF
@@ -80,8 +80,8 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
     Args:
         d_model: width of embeddings and states.
         d_hidden: width inside the layers.
-        n_layers: layers of the encoder, and of the decoder.
-        kernel_size: tokens that a convolution spans.
+        n_layers: number of layers in each of encoder and decoder.
+        kernel_size: number of tokens that a convolution spans; an odd number.
     """
 
     aligns = True
@@ -113,7 +113,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
             self.initialise(table)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw N(0, 0.1²) embeddings; for the softmax, N(0, p / inputs) weights and zero biases (section 3.5).
+        """Draw embeddings from N(0, 0.1²), and softmax weights from N(0, p / inputs) with zero biases (section 3.5).
 
         p is the share of inputs that dropout keeps.
         """
@@ -127,11 +127,13 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
         return self.decode(target_ids, self.encode(source_ids, source_lengths))[0]
 
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
-        """Return the state before the first target token, for sources (B, S) padded after their lengths (B,).
+        """Encode sources (B, S), padded after their lengths (B,), and return the state before the first target token.
 
-        The state: per decoder layer, the first inputs of its next convolution (1, B, C, k − 1), None at first; the
-        number of target tokens so far (1, B); the source's keys and values (1, B, S, D); and the sources' lengths
-        (1, B).
+        The state contains:
+        - per decoder layer, the first inputs of the next convolution, (1, B, C, k − 1), or None before the first token
+        - the number of target tokens so far, (1, B)
+        - the source's keys, and the source's values, (1, B, S, D) each
+        - the sources' lengths, (1, B)
         """
         places = torch.arange(source_ids.shape[1], device=source_ids.device)
         embedded = self._embed(source_ids, places.expand_as(source_ids), self.source_positions)
@@ -157,7 +159,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
         return hidden, state
 
     def align(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """Return the attention of each target step to each source token, (B, U, S), the mean over layers."""
+        """Return the attention weights (B, U, S) of each target step on the source tokens, averaged over layers."""
         return self._decode(target_ids, self.encode(source_ids, source_lengths))[1]
 
     def _decode(self, target_ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
@@ -173,7 +175,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
         return hidden, torch.stack(looks).mean(dim=0), (tuple(after), places[None, :, -1] + 1, keys, values, lengths)
 
     def _embed(self, ids: Tensor, places: Tensor, positions: nn.Embedding) -> Tensor:
-        """Embed ids (B, T) at their places (B, T) as (B, T, D)."""
+        """Embed ids (B, T) at positions `places` (B, T) as (B, T, D)."""
         if self.max_length <= (last := int(places.max())):
             raise UsageError(
                 f"a sequence of {last + 1} tokens exceeds the model's max_length={self.max_length}; train it with "
@@ -188,7 +190,7 @@ def slowed(x: Tensor, share: float) -> Tensor:
 
 
 def _linear(d_in: int, d_out: int, dropout: float = 0.0) -> nn.Module:
-    """Create a linear layer with normalised weights, for inputs with a rate of `dropout`."""
+    """Create a linear layer with weight normalisation, for inputs with dropout at the rate `dropout`."""
     layer = nn.Linear(d_in, d_out)
     _draw(layer, dropout)
     return weight_norm(layer)

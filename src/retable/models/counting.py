@@ -1,14 +1,16 @@
-"""Counts of a text's n-grams by external sorting, in memory that does not grow with the text.
+"""Counting a text's n-grams by external sorting, with memory that does not grow with the text.
 
-After K. Heafield et al., "Scalable Modified Kneser-Ney Language Model Estimation", ACL (2013), with one sort for all
-orders. Every n-gram is the beginning of the longest one that starts at the same place. So one row per place in the
-text, `<s>` included, sorted from the first word on, contains the n-grams of all orders in the order of their tables.
-Blocks of rows are sorted, equal rows are added up to runs, runs are merged, and the n-grams of each order are read off.
+The method is that of K. Heafield et al., "Scalable Modified Kneser-Ney Language Model Estimation", ACL (2013), but one
+sort serves all orders. Each row contains the longest n-gram that starts at a position of the text, `<s>` included.
+Shorter n-grams are the beginnings of rows. So rows sorted by first word, second word and so on contain the n-grams of
+all orders in the order of their tables. Blocks of rows are sorted into runs, in which the counts of equal rows are
+added up. The runs are merged, and the n-grams of each order are read from the merged rows.
 
-Columns as long as the number of n-grams are temporary files without a name, mapped into memory. The operating system
-can page them out, and they disappear when the process ends, also after a crash.
+Arrays with one entry per n-gram are temporary files without a name, mapped into memory. The operating system can page
+them out, and they disappear when the process ends, also after a crash.
 
-C columns of a row, words packed `per` to a column of `bits` each, 0 for none and w + 1 for word w; then a count.
+C is the number of columns of a row before its count. Each column contains `per` words of `bits` bits each: w + 1 for
+word w, 0 for no word.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +21,8 @@ from tempfile import TemporaryFile
 import numpy as np
 from numba import njit
 
-# Rows sorted at a time, and n-grams estimated at a time. On 20 million tokens, 5-grams take as long with 1 << 18 as
-# with 1 << 22 (within the 15 % between runs); 1 << 22 takes 60 MB more.
+# The number of rows that are sorted at a time, and of n-grams that are estimated at a time. On 20 million tokens,
+# 5-grams take as long with 1 << 18 as with 1 << 22 (equal runs differ by up to 15 %); 1 << 22 takes 60 MB more.
 BLOCK = 1 << 20
 DIGIT = 11  # bits per pass of the radix sort: its 2,048 write positions fit into the nearest cache
 
@@ -29,12 +31,12 @@ compiled = njit(nogil=True, cache=True, error_model="numpy")  # no fastmath: sum
 
 @dataclass(frozen=True)
 class Counts:
-    """The n-grams of one order after the contexts `first` to `first + n_contexts`, nodes of the order below.
+    """The n-grams of one order after a range of contexts: nodes `first` to `first + n_contexts` of the order below.
 
-    begin     the place of the first of these n-grams in their table.
+    begin     the index of the first of these n-grams in the table of their order.
     keys      int64 (nodes,), as in `NGrams`.
     counts    int64 (nodes,): occurrences in the text; 0 for unigrams that do not occur.
-    suffixes  int64 (nodes,): the node, one order below, of all words but the first; 0 in the lowest order.
+    suffixes  int64 (nodes,): the node, one order below, of the n-gram without its first word; 0 in the lowest order.
     """
 
     radix: int
@@ -47,21 +49,21 @@ class Counts:
 
     @cached_property
     def contexts(self) -> np.ndarray:
-        """Return the context of each n-gram, int64 (nodes,), counted from `first`."""
+        """Return the context of each n-gram, int64 (nodes,), where 0 is the context `first`."""
         return self.keys // self.radix - self.first
 
     def of_context(self, values: np.ndarray) -> np.ndarray:
-        """Compute the sum of values (nodes,) after each context: float64 (n_contexts,)."""
+        """Sum up values (nodes,) over the n-grams that follow each context: float64 (n_contexts,)."""
         return np.bincount(self.contexts, weights=values, minlength=self.n_contexts).astype(np.float64, copy=False)
 
     def part_of_context(self, values: np.ndarray, total: np.ndarray) -> np.ndarray:
-        """Compute `of_context` as a share of total (n_contexts,): float64 (n_contexts,), 1 if the total is 0."""
+        """Divide the sums of `of_context` by total (n_contexts,): float64 (n_contexts,), 1 where the total is 0."""
         return np.divide(self.of_context(values), total, out=np.ones_like(total), where=total > 0)
 
     def parts(self) -> Iterator["Counts"]:
-        """Yield these n-grams in parts of whole contexts, at most `BLOCK` n-grams and contexts each.
+        """Yield these n-grams in parts of at most `BLOCK` n-grams and `BLOCK` contexts, without splitting a context.
 
-        A context with more than `BLOCK` n-grams is one part.
+        A context with more than `BLOCK` n-grams forms a larger part by itself.
         """
         first, begin = self.first, 0
         while first < self.first + self.n_contexts:
@@ -75,7 +77,7 @@ class Counts:
 
 
 class Growing:
-    """An array (length,) or (length, width) that is first extended and then read, in a nameless file."""
+    """An array (length,) or (length, width) in a nameless file. It is first extended, then read."""
 
     def __init__(self, *width: int, dtype: type = np.int64) -> None:
         self.file = TemporaryFile()  # noqa: SIM115 - open as long as the array grows
@@ -86,7 +88,7 @@ class Growing:
         self.length += len(values)
 
     def array(self) -> np.ndarray:
-        """Map the values so far into memory."""
+        """Map the values that were written so far into memory."""
         self.file.flush()
         if not self.length:
             return np.empty((0, *self.width), self.dtype)
@@ -119,7 +121,7 @@ def count(
 
 
 class Packing:
-    """The layout of packed rows: `bits` per word, `per` words per column, `width` columns with the count."""
+    """The layout of packed rows: `bits` per word, `per` words per column, `width` columns including the count."""
 
     def __init__(self, vocab_size: int, order: int) -> None:
         self.bits = (vocab_size + 1).bit_length()
@@ -130,7 +132,7 @@ class Packing:
 def merge(runs: list[np.ndarray]) -> Iterator[np.ndarray]:
     """Merge sorted runs, add up equal rows, and yield at most `BLOCK` rows at a time.
 
-    One window of each run is read. The rows up to the smallest last row of all windows come next.
+    Each step reads a window of every run, and merges all rows up to the smallest of the windows' last rows.
     """
     while len(runs) > 1:
         windows = [run[: max(BLOCK // len(runs), 1)] for run in runs]
@@ -145,7 +147,7 @@ def merge(runs: list[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def up_to(rows: np.ndarray, bound: tuple[int, ...]) -> int:
-    """Count the sorted rows (n, C + 1) that are at most a bound (C,)."""
+    """Count the sorted rows (n, C + 1) whose words do not exceed a bound (C,)."""
     below = np.ones(len(rows), bool)
     for column, value in zip(rows.T[-2::-1], bound[::-1], strict=True):
         below = (column < value) | ((column == value) & below)
@@ -153,7 +155,7 @@ def up_to(rows: np.ndarray, bound: tuple[int, ...]) -> int:
 
 
 def split_orders(merged: Iterator[np.ndarray], packing: Packing, radix: int, order: int) -> list[Counts]:
-    """Return the n-grams of order 1, 2, … `order` that begin the sorted rows.
+    """Return the n-grams of order 1, 2, … `order`, which are the beginnings of the sorted rows.
 
     Args:
         merged: blocks of sorted rows (n, C + 1), as `merge` yields them: C columns of packed words, then the count.
@@ -170,11 +172,11 @@ def split_orders(merged: Iterator[np.ndarray], packing: Packing, radix: int, ord
         for n in range(1, order):
             keys[n].extend(new[0, n, : sizes[n]])
             counts[n].extend(new[1, n, : sizes[n]])
-    unigrams[-1] = 0  # <s> is context only
+    unigrams[-1] = 0  # <s> is a context, but is never predicted
     root = np.zeros(radix, np.int64)
     levels = [Counts(radix, 0, 1, 0, np.arange(radix), unigrams, root)]
     for n in range(1, order):
-        counts[n].extend(sums[n : n + 1])  # of the last n-gram; the first entry belongs to no n-gram
+        counts[n].extend(sums[n : n + 1])  # count of the last n-gram; the first entry of `counts` belongs to no n-gram
         own, below, suffixes = keys[n].array(), levels[-1], Growing()
         starts = begins(below.keys, below.n_contexts, radix)
         for begin in range(0, len(own), BLOCK):
@@ -185,9 +187,10 @@ def split_orders(merged: Iterator[np.ndarray], packing: Packing, radix: int, ord
 
 
 def whole_contexts(levels: Sequence[Counts]) -> list[int]:
-    """Find, for contexts of 0, 1, … words, the first node from which on contexts cannot be longer.
+    """Find, for contexts of 0, 1, … words, the first node of the contexts that cannot be longer.
 
-    These are all contexts of the greatest length, and the shorter ones that begin with `<s>`, the greatest id.
+    These are all contexts of the maximum length, and the shorter contexts that begin with `<s>`. They are the last
+    nodes, because `<s>` has the highest id.
     """
     radix = levels[0].radix
     first = [1, radix - 1]
@@ -198,7 +201,7 @@ def whole_contexts(levels: Sequence[Counts]) -> list[int]:
 
 @compiled
 def pack(words, n, opens, boundary, start, order, bits, per, width):
-    """Pack the rows that start at each of the first n words, and at `<s>` before each sentence.
+    """Pack one row for each of the first n words, and one row for `<s>` before each sentence.
 
     Args:
         words: the n words, and the next order - 1 words if the text has them.
@@ -223,7 +226,7 @@ def pack(words, n, opens, boundary, start, order, bits, per, width):
 
 @compiled
 def pack_one(row, word, words, i, boundary, order, bits, per):
-    """Write `word`, then the words from place i on, into `row` (C + 1,), with count 1.
+    """Write `word`, then the words from index i on, into `row` (C + 1,), with count 1.
 
     A row has `order` words, or fewer if the sentence ends.
     """
@@ -246,14 +249,14 @@ def pack_one(row, word, words, i, boundary, order, bits, per):
 
 @compiled
 def sort(rows, spare):
-    """Sort rows (n, C + 1) by a radix sort from the last digit. Both arrays, of one shape, are overwritten."""
+    """Sort rows (n, C + 1) by a radix sort from the last digit; overwrites `rows` and `spare`, of the same shape."""
     for column in range(rows.shape[1] - 2, -1, -1):
         for shift in range(0, 63, DIGIT):
             places = np.zeros((1 << DIGIT) + 1, np.int64)
             for i in range(len(rows)):
                 places[((rows[i, column] >> shift) & ((1 << DIGIT) - 1)) + 1] += 1
             if places.max() == len(rows):
-                continue  # all have the same digit
+                continue  # all rows have the same digit
             for digit in range(1, len(places)):
                 places[digit] += places[digit - 1]
             for i in range(len(rows)):
@@ -267,7 +270,7 @@ def sort(rows, spare):
 
 @compiled
 def add_up(rows):
-    """Merge equal ones of sorted rows in place, and add up their counts."""
+    """Merge equal rows among sorted rows in place, and add up their counts."""
     last = -1
     for i in range(len(rows)):
         same = last >= 0
@@ -287,8 +290,8 @@ def grow(rows, bits, per, radix, path, nodes, sums, unigrams, new_ngrams):
     """Find the n-grams of each order from 2 up that are new in these sorted rows.
 
     Args:
-        path, nodes, sums: (order,), kept from block to block: last word, number and count so far of each order's last
-        n-gram.
+        path, nodes, sums: (order,), kept from block to block. For each order's last n-gram: its last word, its node,
+            and its count so far.
         unigrams: (radix,), kept from block to block: counts of all words.
         new_ngrams: (2, order, rows), filled with the new n-grams' keys and the counts of the n-grams before them.
     Returns: number of new n-grams per order, (order,).
@@ -324,9 +327,9 @@ def grow(rows, bits, per, radix, path, nodes, sums, unigrams, new_ngrams):
 
 @compiled
 def begins(keys, n_contexts, radix):
-    """Find where the n-grams of each context begin among sorted keys (nodes,), and where the last end.
+    """Find where the n-grams of each context begin in sorted keys (nodes,), and where those of the last context end.
 
-    Returns: places (n_contexts + 1,).
+    Returns: indices, (n_contexts + 1,).
     """
     starts = np.empty(n_contexts + 1, np.int64)
     context = 0
@@ -340,17 +343,17 @@ def begins(keys, n_contexts, radix):
 
 @compiled
 def find_suffixes(keys, suffixes, shorter, starts, radix):
-    """Find the node of all words but the first of each n-gram, one order below.
+    """Find the node, one order below, of each n-gram without its first word.
 
     Args:
-        keys: (nodes,), those of the n-grams, as in `NGrams`.
-        suffixes: (n_contexts,), the suffix nodes of their contexts.
-        shorter: keys one order below.
+        keys: keys of the n-grams, (nodes,), as in `NGrams`.
+        suffixes: suffix nodes of the n-grams' contexts, (n_contexts,).
+        shorter: keys of the n-grams one order below.
         starts: where the n-grams of each context begin in `shorter`, see `begins`.
     Returns: int64 (nodes,).
 
-    The last words of a context's n-grams ascend and occur after its suffix too, where they also ascend. So each search
-    starts at the previous result, in steps that double.
+    The n-grams of a context are sorted by last word. The same words follow the context's suffix, in the same order. So
+    each search starts at the previous result, with steps that double.
     """
     nodes = np.empty(len(keys), np.int64)
     context, place, first = -1, 0, 0

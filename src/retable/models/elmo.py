@@ -1,16 +1,16 @@
 """ELMo: a forward and a backward LSTM language model over one input layer.
 
 Peters et al. 2018, "Deep contextualized word representations", arXiv 1802.05365, section 3; Peters et al. 2017 and
-Jozefowicz et al. 2016. Word vectors are composed of characters (`nn/character_cnn.py`, with a projection), so that any
-word has one, or looked up in a table. Each direction is a stack of LSTMs with projections and residual links between
-layers. Dropout acts on the input of every layer, which the residual link passes on, and on the top. Weights start as in
-the authors' code (bilm-tf), which is more detailed than the paper.
+Jozefowicz et al. 2016. Word vectors are either computed from characters (`nn/character_cnn.py`, with a projection),
+which works for any word, or looked up in a table. Each direction is a stack of LSTMs with projections and residual
+links between layers. Dropout acts on the input of every layer, before the residual link, and on the top layer's output.
+Initial weights follow the authors' code (bilm-tf), which is more detailed than the paper.
 
 Departures:
-- torch's LSTM does not clip cells and projections (theirs: at ±3), and has two bias vectors per gate, the second
-  starting at 0.
-- Characters pass a tanh (theirs: a ReLU). A word is its UTF-8 bytes.
-- The tokenizer's own token, spelt like any word, separates sentences.
+- torch's LSTM does not clip cells and projections (the authors clip at ±3). It has two bias vectors per gate; the
+  second starts at 0.
+- A tanh follows the character convolution (the authors use a ReLU). The characters are UTF-8 bytes.
+- The token that separates sentences is spelt in characters, like any word.
 
 B batch, T time, D d_model, C d_cell, L n_layers, V vocabulary.
 
@@ -37,9 +37,9 @@ class ELMo(BothDirections):
     """A two-directional language model of token ids; `words` are the tokens' spellings, in the order of ids.
 
     Args:
-        d_cell: width of the LSTM cells, which a matrix projects to d_model; without a matrix if both are equal.
-        filters: (width, features) pairs of the convolutions over characters of d_character dimensions, with n_highway
-            layers on top, see CharacterCNN; None for a table of words.
+        d_cell: width of the LSTM cells. A matrix projects them to d_model, unless both widths are equal.
+        filters: (width, features) pairs of the character convolutions, see CharacterCNN; None for a table of word
+            vectors. d_character is the width of a character's vector, n_highway the number of highway layers.
     """
 
     _spelling: Tensor
@@ -70,17 +70,17 @@ class ELMo(BothDirections):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Initialise weights as bilm-tf does; also for the objective's softmax layer."""
+        """Initialise weights as bilm-tf does, also for the objective's softmax layer."""
         if isinstance(module, nn.Embedding) and module.padding_idx is None:
             nn.init.xavier_uniform_(module.weight)
-        elif isinstance(module, nn.Embedding):  # of characters
+        elif isinstance(module, nn.Embedding):  # the table of characters
             nn.init.uniform_(module.weight, -1.0, 1.0)
             nn.init.zeros_(module.weight.data[PADDING])
         if isinstance(module, nn.Linear | nn.Conv1d):
             nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        if isinstance(module, Highway):  # `apply` has already set its layers
+        if isinstance(module, Highway):  # `apply` has already initialised the layers inside it
             nn.init.constant_(module.gate.bias, -2.0)
         if isinstance(module, nn.LSTM):
             _initialise_lstm(module)
@@ -89,23 +89,24 @@ class ELMo(BothDirections):
         """Return the top hidden states (B, T, D) of one direction for ids (B, T), and the next state.
 
         The ids are in the order in which the direction reads them: for `backward`, from the end of the text. The state
-        is hidden (L, B, D) and cell (L, B, C); None: zeros.
+        is a pair of hidden states (L, B, D) and cells (L, B, C), or None for zeros.
         """
         stack = self.backward_stack if backward else self.forward_stack
         hidden, state = stack(self.embed(input_ids), state)
         return self.dropout(hidden[-1]), state
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return the L + 1 layers (B, T, 2D) for ids (B, T) padded after each row's length, zero on padding.
+        """Return the L + 1 layers (B, T, 2D), zero on padding, for ids (B, T) padded after each row's length.
 
-        The first is the input layer, twice. The others are the forward and the backward states of each LSTM layer.
+        The first layer is the input layer, concatenated with itself. Each other layer concatenates the forward and the
+        backward states of an LSTM layer.
         """
         return self._layers(self.embed(input_ids), lengths)
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
         """Compute `layers` for any words from their spelling. T is the longest sentence's length.
 
-        Raises: UsageError: this ELMo has a table of words.
+        Raises: UsageError: this ELMo looks words up in a table.
         """
         if not self.reads_spelling:
             raise UsageError(
@@ -127,7 +128,7 @@ class ELMo(BothDirections):
     def _layers(self, vectors: Tensor, lengths: Tensor) -> list[Tensor]:
         time = torch.arange(vectors.shape[1], device=lengths.device)
         inside = time < lengths[:, None]  # (B, T)
-        turned = torch.where(inside, lengths[:, None] - 1 - time, time)  # each row in reverse, padding still last
+        turned = torch.where(inside, lengths[:, None] - 1 - time, time)  # reverses rows, not their padding
 
         def turn(hidden: Tensor) -> Tensor:
             return hidden.take_along_dim(turned[:, :, None], dim=1)
@@ -139,7 +140,7 @@ class ELMo(BothDirections):
 
 
 class Stack(nn.Module):
-    """One direction: LSTMs of d_cell cells projected to d_model, with residual links from the second on."""
+    """One direction: LSTM layers with d_cell cells, projected to d_model. Layers 2 and up have a residual link."""
 
     def __init__(self, d_model: int, d_cell: int, n_layers: int, dropout: float):
         super().__init__()
@@ -163,10 +164,10 @@ class Stack(nn.Module):
 
 
 def _initialise_lstm(layer: nn.LSTM) -> None:
-    """Set an LSTM's weights within the bounds of Glorot and Bengio (2010).
+    """Draw an LSTM's weights uniformly within the bounds of Glorot and Bengio (2010).
 
-    The bounds are those of the joint matrix of input and state, as in TensorFlow, and of the projection. Biases are 0,
-    except 1 for the forget gate.
+    There is one bound for the joint matrix of input and state, as in TensorFlow, and one for the projection. Biases are
+    0, except 1 for the forget gate.
     """
     d_cell, d_state = layer.hidden_size, layer.proj_size or layer.hidden_size
     gates = (6 / (layer.input_size + d_state + 4 * d_cell)) ** 0.5

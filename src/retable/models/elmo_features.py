@@ -1,9 +1,9 @@
 """A sentence encoder with ELMo features (Peters et al. 2018, arXiv 1802.05365, sections 3.2, 3.3).
 
-The layers of a pretrained ELMo, mixed into one vector per word, are concatenated with the task's own word vectors as
-the input of the task's recurrent network. `layers` selects some of them, as in the paper's section 5.1.
+The layers of a pretrained ELMo are mixed into one vector per word. The task's recurrent network reads this vector,
+concatenated with the task's own word vector. `layers` selects some of the ELMo's layers, as in the paper's section 5.1.
 
-Departures: the network is GLUE's sentence encoder; the loss has no λ‖s‖².
+Departures: the network is GLUE's sentence encoder; the loss has no penalty λ‖s‖² on the mixing weights.
 
 B batch, T time, D d_model, E d_embedding, W d_model of the ELMo.
 """
@@ -23,11 +23,12 @@ from retable.nn.scalar_mix import ScalarMix
 
 
 class ELMoBiLSTM(Encoder):
-    """A bidirectional LSTM encoder over [x; ELMo(x)].
+    """A bidirectional LSTM encoder over word vectors and ELMo features, [x; ELMo(x)].
 
     Args:
-        elmo: called with `words`, creates the ELMo. While `frozen`, its weights are fixed and its dropout is off.
-        layers: the layers to mix, where 0 is the one without context; None for all.
+        elmo: function that creates the ELMo from `words`. If `frozen`, the ELMo's weights are fixed and its dropout is
+            off.
+        layers: the ELMo layers to mix; 0 is the input layer, which has no context. None for all layers.
     """
 
     two_ends = True
@@ -69,11 +70,11 @@ class ELMoBiLSTM(Encoder):
         return self
 
     def features(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return the mixed ELMo layers (B, T, 2W) of ids (B, T) padded after each row's length, zero on padding."""
+        """Return the mixed ELMo layers (B, T, 2W), zero on padding, for ids (B, T) padded after each row's length."""
         layers = self.elmo.layers(input_ids, lengths)
         return self.mix([layers[k] for k in self.mixed], lengths)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding."""
+        """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length."""
         words = torch.cat([self.embedding(input_ids), self.features(input_ids, lengths)], dim=2)  # (B, T, E + 2W)
         return self.dropout(self.layers(self.dropout(words), lengths))

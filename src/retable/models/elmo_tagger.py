@@ -1,9 +1,9 @@
-"""The sequence tagger on the layers of a pretrained ELMo.
+"""A sequence tagger that reads the layers of a pretrained ELMo.
 
-Peters et al. 2018, arXiv 1802.05365, sections 3.3 and 4, named entities. The input of the tagger's LSTM is, per word,
-its own vector, a convolution over its characters, and the mixture of the ELMo's layers.
+Peters et al. 2018, arXiv 1802.05365, sections 3.3 and 4, named entities. For each word, the tagger's LSTM reads a word
+vector, a convolution over characters, and the mixture of the ELMo's layers.
 
-Departures: those of models/tagger.py; the loss has no λ‖s‖².
+Departures: those of models/tagger.py; the loss has no penalty λ‖s‖² on the mixing weights.
 
 B batch, T time, D d_model, E d_embedding, F features of the convolutions, P d_predicate, W d_model of the ELMo.
 
@@ -26,11 +26,12 @@ from retable.nn.word_input import WordInput
 
 
 class ELMoTagger(Encoder):
-    """An encoder with one hidden state per word; sentences are enclosed by the end marks of the ELMo's training.
+    """An encoder with one hidden state per word. Sentences start and end with the marks that the ELMo was trained with.
 
     Args:
-        elmo: called with `words`, creates the ELMo. While `frozen`, its weights are fixed and its dropout is off.
-        The others: see BiLSTMTagger.
+        elmo: function that creates the ELMo from `words`. If `frozen`, the ELMo's weights are fixed and its dropout is
+            off.
+        other arguments: see BiLSTMTagger.
     """
 
     reads_words = marks_predicates = two_ends = True
@@ -75,12 +76,12 @@ class ELMoTagger(Encoder):
         return self
 
     def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding.
+        """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length.
 
-        `predicates` (B,) are the places of the predicates, needed if `d_predicate` is not 0.
+        `predicates` (B,) are the positions of the predicates. They are required if `d_predicate` is not 0.
         """
         features = self.mix(self.elmo.layers(input_ids, lengths), lengths)  # (B, T, 2W)
         words = torch.cat([self.input(input_ids), features], dim=2)  # (B, T, E + F + 2W)
         if self.predicate is not None:
-            words = torch.cat([words, self.predicate(predicates, input_ids.shape[1])], dim=2)  # and P
+            words = torch.cat([words, self.predicate(predicates, input_ids.shape[1])], dim=2)  # (B, T, E + F + 2W + P)
         return self.dropout(self.layers(self.dropout(words), lengths))

@@ -1,9 +1,10 @@
 """Taggers without a network: a rule, counts of tags by context, and a log-linear classifier of each word.
 
-The chunkers of chapter 7 of NLTK's book (Bird, Klein and Loper 2009). Contexts and features that were not seen in
-training are treated as in the library.
+The taggers are the chunkers in chapter 7 of NLTK's book (Bird, Klein and Loper 2009). Contexts and features that were
+not seen in training are treated as in NLTK.
 
-A word may be followed by its part of speech, as in `dog/NN`. A word without one is its own part of speech.
+A word may be followed by its part of speech, as in `dog/NN`. A word without a part of speech is used as its own part of
+speech.
 
 System F5 of docs/systems.yaml.
 """
@@ -31,22 +32,22 @@ Tags = list[str]
 
 
 def in_text(value: object) -> np.ndarray:
-    """Return a value as the bytes of its JSON, an array that a file of tensors can contain."""
+    """Return a value's JSON as an array of bytes, which a safetensors file can store."""
     return np.frombuffer(json.dumps(value).encode(), np.uint8)
 
 
 def split_word(word: str) -> tuple[str, str]:
-    """Split `dog/NN` into the word and its part of speech; a word without one is its own."""
+    """Split `dog/NN` into word and part of speech; a word without one is its own part of speech."""
     before, slash, part = word.rpartition("/")
     return (before, part) if slash and before else (word, word)
 
 
 class PatternTagger(Estimated):
-    """A rule that makes each run of words whose part of speech matches a pattern a chunk. It learns nothing.
+    """A rule that turns each run of words whose parts of speech match a pattern into a chunk. It learns nothing.
 
     Args:
-        pattern: regular expression of a whole part of speech; an empty one matches none.
-        chunk: type of the chunks.
+        pattern: regular expression that must match a whole part of speech; an empty one matches no word.
+        chunk: type of the chunks, such as NP.
     """
 
     tags = True
@@ -82,13 +83,14 @@ class PatternTagger(Estimated):
 
 
 class CountedTagger(Estimated):
-    """A tagger by the most frequent tag of a part of speech after the previous tags; of several, the first one seen.
+    """A tagger that chooses the tag seen most often with a word's part of speech after the previous tags.
 
-    A context that was not seen has no tag. It is tagged O, and the contexts after it, which contain the missing tag,
-    were not seen either: the rest of the sentence is O.
+    Among equally frequent tags, it chooses the one that was seen first. In a context that was not seen, a word has no
+    tag and is labelled O. Later contexts that contain the missing tag were not seen either, so the rest of the sentence
+    is O.
 
     Args:
-        order: 1 for the part of speech only, 2 with the previous tag, and so on.
+        order: 1 if a context is only the part of speech, 2 if it includes the previous tag, and so on.
     """
 
     tags = True
@@ -126,12 +128,12 @@ class CountedTagger(Estimated):
 
 
 def _since_determiner(parts: Words, place: int) -> str:
-    """Return the set of the parts of speech since the last determiner, or since the start."""
+    """Return the set of parts of speech since the last determiner or the sentence start, as one string."""
     first = max((i + 1 for i in range(place) if parts[i] == "DT"), default=0)
     return "+".join(sorted({*parts[first:place]}))
 
 
-# Each of the word at a place, from the words and the parts of speech of its sentence.
+# Each function computes a feature of word i from the words and the parts of speech of its sentence.
 FEATURES: dict[str, Callable[[Words, Words, int], str]] = {
     "pos": lambda words, parts, i: parts[i],
     "previous_pos": lambda words, parts, i: parts[i - 1] if i else START,
@@ -146,12 +148,13 @@ FEATURES: dict[str, Callable[[Words, Words, int], str]] = {
 class LogLinearTagger(Estimated):
     """A classifier of each word by features of its sentence: a maximum-entropy model without a prior or a bias.
 
-    A feature and a tag have a weight if they occur together in training, as in NLTK's encoding. The likelihood has no
-    greatest value then, so the number of steps matters: the weights are those after `steps` of L-BFGS from 0.
+    As in NLTK's encoding, a pair of feature and tag has a weight only if it occurs in training. The likelihood then has
+    no maximum, so the number of steps matters: the weights are those after `steps` steps of L-BFGS from 0.
 
     Args:
-        features: names in FEATURES; a value of each is present or absent.
-        steps: greatest number of steps; the default is that of megam, the program behind NLTK's book.
+        features: names in FEATURES. Each value of a feature is an input of the classifier, 1 if present and 0 if
+            absent.
+        steps: maximum number of steps; the default is that of megam, the optimiser that NLTK's book uses.
     """
 
     tags = True
@@ -213,7 +216,7 @@ class LogLinearTagger(Estimated):
 
 
 def _scattered(weights: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return weights at the places that are true, and 0 at others."""
+    """Return an array with the weights where `places` is True, and 0 elsewhere."""
     result = np.zeros(places.shape)
     result[places] = weights
     return result

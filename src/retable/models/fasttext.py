@@ -16,16 +16,17 @@ from retable.models.base import WindowModel
 
 
 class FastText(WindowModel):
-    """A skip-gram model that composes a word's vector of units: its own vector and those of its character n-grams.
+    """A skip-gram model that composes a word's vector from units: one for the word, one for each character n-gram.
 
-    The paper adds them up. fastText's code takes the mean of the n units but moves each by the mean's whole gradient,
+    The paper adds up the n units. fastText's code uses their mean but moves each unit by the mean's whole gradient,
     which is not the gradient of any loss. Here the sum is divided by √n. So a gradient step moves the composed vector
-    as far as in fastText's code, and a learning rate has the same effect for words of any length and for skip-gram.
+    as far as in fastText's code. A learning rate has the same effect on words of any length, and as in skip-gram.
 
-    fastText's code draws noise ∝ count^0.5, where word2vec and gensim have 0.75: set objective.power=0.5.
+    fastText's code draws noise words with probability ∝ count^0.5; set objective.power=0.5 for that. word2vec and
+    gensim use the power 0.75.
 
     Args:
-        buckets: number of vectors for n-grams, shared by n-grams whose hashes agree; 2,000,000 in the paper.
+        buckets: number of vectors for n-grams, shared by n-grams in the same bucket of hashes; 2,000,000 in the paper.
     """
 
     predicts = "context"
@@ -61,7 +62,7 @@ class FastText(WindowModel):
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the centres' vectors (R, C, D), the contexts that they predict (R, J), and `pairs` (R, C, J).
 
-        `centres` (R, C) and `contexts` (R, J) are ids, `pairs` marks the contexts of each centre.
+        `centres` (R, C) and `contexts` (R, J) are ids. `pairs` marks the contexts of each centre.
         """
         return self._compose(centres.flatten()).view(*centres.shape, -1), contexts, pairs
 
@@ -73,7 +74,8 @@ class FastText(WindowModel):
     def vector(self, word: str) -> np.ndarray:
         """Return the vector (D,) of any string.
 
-        A string outside the vocabulary has only its n-grams, or the vector 0 if it is too short for any.
+        For a string outside the vocabulary, the vector is composed only of n-grams. It is 0 if the string is too short
+        for an n-gram.
         """
         known = [self._ids[word]] if word in self._ids else []
         units = self.subwords.weight.detach()[known + self._ngrams(word)]
@@ -98,10 +100,11 @@ class FastText(WindowModel):
 
 
 def ngram_hashes(word: str, min_n: int, max_n: int) -> list[int]:
-    """Compute fastText's 32-bit hashes of the n-grams of `<word>`, by first character, shorter ones first.
+    """Compute fastText's 32-bit hashes of the n-grams of `<word>`, ordered by first character, then by length.
 
-    FNV-1a over the UTF-8 bytes, with a quirk of fastText's code that its vectors depend on: a byte of 128 or more is
-    extended as a negative number, which changes the upper bits too. A single < or > does not count as an n-gram.
+    The hash is FNV-1a over the UTF-8 bytes, with a quirk of fastText's code that its vectors depend on: a byte of 128
+    or more is sign-extended, which also changes the upper bits of the hash. A single < or > does not count as an
+    n-gram.
     """
     letters = [letter.encode() for letter in f"<{word}>"]
     hashes = []

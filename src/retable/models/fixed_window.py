@@ -1,9 +1,9 @@
 """The fixed-window neural language model (Bengio, Ducharme, Vincent and Jauvin 2003, section 2).
 
 x is the concatenation of the last n − 1 words' embeddings. The scores of the next word are b + W x + U tanh(d + H x)
-(equation 1). This is the part below the softmax. With `direct` connections its hidden state is [tanh(d + H x); x], and
-the head's weights are [U, W]; otherwise it is tanh(d + H x), so that W = 0. The text starts with n − 2 sentence
-boundaries.
+(equation 1). This file computes the hidden state; the objective adds the softmax layer as a head. With `direct`
+connections, the hidden state is [tanh(d + H x); x], and the head's weights are [U, W]. Otherwise the hidden state is
+tanh(d + H x), which means W = 0. Before the text, the window is filled with n − 2 sentence boundaries.
 
 B batch, T time, N n − 1, E embedding, H hidden layer, D d_model: H, or with direct connections H + N·E.
 
@@ -51,12 +51,12 @@ class FixedWindow(LeftToRight):
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw weights and biases uniformly; also for the objective's softmax layer."""
+        """Draw uniform weights and biases, also for the objective's softmax layer."""
         for parameter in module.parameters(recurse=False):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
 
     def forward(self, input_ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
         The state contains the first ids of the next window, (1, B, N − 1).
         """

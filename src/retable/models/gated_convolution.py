@@ -1,9 +1,9 @@
 """The gated convolutional language model (Dauphin, Fan, Auli and Grangier 2017).
 
-arXiv 1612.08083, section 2. A layer is h(X) = (X ∗ W + b) ⊗ σ(X ∗ V + c) (equation 1); its convolutions end at the
-present word. Each block of layers has a residual link, and weights are normalised (Salimans and Kingma 2016).
-Two details follow the authors' sequel (Gehring et al. 2017, sections 3.4 and 3.5): residual sums are scaled by √½, and
-initial weights have the spread that keeps the variance from layer to layer.
+arXiv 1612.08083, section 2. A layer is h(X) = (X ∗ W + b) ⊗ σ(X ∗ V + c) (equation 1); its convolutions do not see
+later words. Each block of layers has a residual link, and weights are normalised (Salimans and Kingma 2016). Two
+details follow the authors' later paper (Gehring et al. 2017, sections 3.4 and 3.5). Residual sums are scaled by √½, and
+initial weights are scaled so that each layer keeps the variance of its input.
 
 B batch, T time, C input channels, D output channels (of the last layer: d_model), k kernel width.
 
@@ -28,24 +28,24 @@ class GatedLayer(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, k: int, dropout: float):
         super().__init__()
-        # Half of the output are gates, initially about ½: four times the variance makes up for them.
+        # Half of the outputs are gates of about ½ at first, which divide the variance by 4; larger weights restore it.
         self.convolution = _convolution(d_in, 2 * d_out, k, variance=4 * (1 - dropout))
         self.dropout = Dropout(dropout)
         self.before = k - 1
 
     def forward(self, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Convolve (B, C, T) to (B, D, T), and return also the last k − 1 inputs as the next state.
+        """Convolve inputs (B, C, T) to (B, D, T), and also return the last k − 1 inputs as the next state.
 
-        The state (1, B, C, k − 1) contains the inputs before x; None: zeros.
+        The state (1, B, C, k − 1) contains the inputs before x; None stands for zeros.
         """
         x = self.dropout(x)
         x = F.pad(x, (self.before, 0)) if state is None else torch.cat([state[0], x], dim=2)
-        # A copy, so that the state does not keep all inputs in memory.
+        # The state is a copy, so that it does not keep all inputs in memory.
         return F.glu(self.convolution(x), dim=1), x[None, ..., x.shape[2] - self.before :].clone()
 
 
 class ResidualBlock(nn.Module):
-    """Layers with a residual link, which is a projection if the number of channels changes."""
+    """A block of layers with a residual link, which is a projection if the number of channels changes."""
 
     def __init__(self, d_in: int, layers: Sequence[tuple[int, int]], dropout: float):
         super().__init__()
@@ -57,7 +57,7 @@ class ResidualBlock(nn.Module):
         self.link = nn.Identity() if same else _convolution(d_in, widths[-1], k=1, variance=1.0)
 
     def forward(self, x: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Transform (B, C, T) to (B, D, T), and return also the layers' next states. State None: zeros."""
+        """Transform inputs (B, C, T) to (B, D, T), and also return the next state; state None means zeros."""
         below, after = self.link(x), []
         for layer, before in zip(self.layers, state or [None] * len(self.layers), strict=True):
             x, end = layer(x, before)
@@ -66,13 +66,13 @@ class ResidualBlock(nn.Module):
 
 
 class GatedConvolution(LeftToRight):
-    """A left-to-right model whose hidden states each see as many tokens as the layers span together.
+    """A left-to-right model in which a hidden state sees the last tokens, as many as all layers together span.
 
-    `blocks` lists the layers of each block as [k, D], as in the paper's table 1. Narrow layers of k = 1, followed by a
-    wide one, make a block a bottleneck.
+    `blocks` lists the layers of each block as [k, D], as in the paper's table 1. In a bottleneck block, a wide layer
+    follows narrow layers with k = 1.
 
     Args:
-        dropout: probability, on the input of each layer.
+        dropout: rate on the input of each layer.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class GatedConvolution(LeftToRight):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Draw N(0, 0.1²) embeddings; for the objective's head, N(0, 1 / inputs) weights and zero biases."""
+        """Draw embeddings from N(0, 0.1²), and the head's weights from N(0, 1 / inputs) with zero biases."""
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=0.1)
         if isinstance(module, nn.Linear):
@@ -103,9 +103,10 @@ class GatedConvolution(LeftToRight):
                 nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
-        The state: per block and layer, the last inputs (1, B, C, k − 1), with which the next convolution begins.
+        The state contains, per block and layer, the last inputs (1, B, C, k − 1), which the next convolution starts
+        with.
         """
         x, after = self.embedding(input_ids).transpose(1, 2), []
         for block, before in zip(self.blocks, state or [None] * len(self.blocks), strict=True):
@@ -115,7 +116,7 @@ class GatedConvolution(LeftToRight):
 
 
 def _convolution(d_in: int, d_out: int, k: int, variance: float) -> nn.Module:
-    """Create a convolution with normalised weights, whose output has `variance` times its input's variance."""
+    """Create a weight-normalised convolution whose outputs have `variance` times the variance of its inputs."""
     convolution = nn.Conv1d(d_in, d_out, k)
     nn.init.normal_(convolution.weight, std=(variance / (k * d_in)) ** 0.5)
     nn.init.zeros_(convolution.get_parameter("bias"))

@@ -14,7 +14,7 @@ from retable.models.base import CooccurrenceModel
 
 
 class GloVe(CooccurrenceModel):
-    """A vector w and a bias b per word, for w_i·w̃_j + b_i + b̃_j ≈ log X_ij."""
+    """A vector w and a bias b per word, fitted so that w_i·w̃_j + b_i + b̃_j ≈ log X_ij."""
 
     def __init__(self, words: Sequence[str], d_model: PositiveInt) -> None:
         super().__init__()
@@ -29,5 +29,5 @@ class GloVe(CooccurrenceModel):
             nn.init.uniform_(parameter, -0.5 / self.d_model, 0.5 / self.d_model)
 
     def vectors(self) -> Tensor:
-        """Return the words' own vectors w (V, D), without gradient. The objective returns the paper's w + w̃."""
+        """Return the word vectors w (V, D), without gradient. The objective returns the paper's sum w + w̃."""
         return self.word.weight.detach()

@@ -1,13 +1,13 @@
-"""GPT, the left-to-right Transformer (Radford et al. 2018; pre-norm and weights of Radford et al. 2019).
+"""GPT, the left-to-right Transformer (Radford et al. 2018; pre-norm and initial weights as in Radford et al. 2019).
 
-The default is GPT-2: learnt positions, LayerNorm before each layer and after the last, GELU, initial residual
-projections scaled down by the square root of their number (section 2.3). Other models by `norm`, `positions` and
-`activation`:
+The default is GPT-2: learnt positions, LayerNorm before each layer and after the last, GELU, and initial weights of
+residual projections divided by the square root of their number (section 2.3). Other values of `norm`, `positions` and
+`activation` give other models:
 - GPT: "post", "learnt", "gelu";
 - the decoder of Vaswani et al. (2017): "post", "sinusoidal", "relu";
 - LLaMA (Touvron et al. 2023, section 2.2), except its RMSNorm: "pre", "rotary", "swiglu", with bias=false.
 
-B batch, T time, S time before that, D d_model, H heads, K head size.
+B batch, T time, S earlier positions in the state, D d_model, H heads, K head size.
 
 System C7 of docs/systems.yaml.
 """
@@ -28,9 +28,9 @@ class GPT(LeftToRight):
     """A left-to-right Transformer over at most `max_length` tokens.
 
     Args:
-        separate_documents: let no token attend beyond the last `boundary` token up to it. Documents in one window are
-            then independent, except for their positions.
-        initializer_range: σ of the initial weights; for small widths see BERT's.
+        separate_documents: let tokens attend only to their own document, which starts with a `boundary` token.
+            Documents in one window are then independent, except for their positions.
+        initializer_range: standard deviation σ of the initial weights; for small widths see the same argument of BERT.
     """
 
     max_length: int
@@ -62,7 +62,7 @@ class GPT(LeftToRight):
         self.separate_documents, self.boundary = separate_documents, boundary
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.positions = nn.Embedding(max_length, d_model) if positions == "learnt" else None
-        # Fixed tables, which files of weights do not contain.
+        # These tables are fixed, so saved weights do not contain them.
         sines = sinusoids(max_length, d_model) if positions == "sinusoidal" else None
         turns = rotations(max_length, d_model // n_heads) if positions == "rotary" else None
         self.register_buffer("sinusoids", sines, persistent=False)
@@ -74,21 +74,21 @@ class GPT(LeftToRight):
         for name, weight in self.named_parameters():
             if norm == "pre" and name.endswith(("attention.output.weight", "contract.weight")):
                 nn.init.normal_(weight, std=initializer_range * (2 * n_layers) ** -0.5)
-        if positions == "sinusoidal":  # `forward` scales them to the variance of a sinusoid, as in the authors' code
+        if positions == "sinusoidal":  # `forward` scales embeddings to a sinusoid's variance, as in the authors' code
             nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw N(0, σ²) weights, and set biases to 0; also for the objective's head."""
+        """Draw N(0, σ²) weights, and set biases to 0, also for the objective's head."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=self.initializer_range)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
-        The state is () at the start, later one Cache of S + T positions per layer and, with separate documents, all ids
-        (1, B, S + T). With None no state is kept: the ids are the whole context.
+        The state is () at the start. Later it has one Cache of S + T positions per layer and, with separate documents,
+        all ids (1, B, S + T). If `state` is None, no state is kept, and the ids are the whole context.
 
         Raises: UsageError: S + T is more than `max_length`.
         """
@@ -103,7 +103,7 @@ class GPT(LeftToRight):
         if self.positions is not None:
             hidden = hidden + self.positions.weight[now]
         elif self.sinusoids is not None:
-            hidden = hidden * self.d_model**0.5 + self.sinusoids[now]  # scaled: Vaswani et al. 2017, section 3.4
+            hidden = hidden * self.d_model**0.5 + self.sinusoids[now]  # scaled as in Vaswani et al. 2017, section 3.4
         rotation = None if self.rotations is None else self.rotations[:, now]
         hidden = self.dropout(hidden)
         seen = torch.cat([state[-1][0], input_ids], dim=1) if state and self.separate_documents else input_ids
@@ -118,7 +118,7 @@ class GPT(LeftToRight):
         return self.norm(hidden), None if state is None else tuple(after)
 
     def _within_documents(self, ids: Tensor) -> Tensor:
-        """Return, for ids (B, S + T), a mask (B, 1, S + T, S + T): True for earlier places of the same document."""
+        """Return a mask (B, 1, S + T, S + T) of ids (B, S + T): True for a document's tokens up to the query."""
         documents = (ids == self.boundary).cumsum(dim=1)
         return (documents[:, None, :, None] == documents[:, None, None, :]).tril()
 

@@ -1,8 +1,9 @@
 """GPT with three added special tokens around the texts of a task: start, delimiter, extract.
 
-Radford et al. 2018, section 3.3 and figure 1; `_start_`, `_delimiter_` and `_classify_` of the authors' code. The
-tokens are added for fine-tuning: the tokenizer and pretraining do not have them. Their embeddings start random like
-other weights, and are trained with the rest. The auxiliary language model predicts them like any token.
+Radford et al. 2018, section 3.3 and figure 1. The authors' code calls the tokens `_start_`, `_delimiter_` and
+`_classify_`. The special tokens are added for fine-tuning: the tokenizer and pretraining do not have them. The
+embeddings of these tokens are initialised at random like other weights, and trained with all other weights. The
+auxiliary language-model loss predicts the special tokens like any token.
 
 V tokens of the tokenizer.
 
@@ -19,13 +20,13 @@ from retable.models.gpt import GPT
 
 
 class PretrainedGPT(nn.ModuleDict):
-    """The parts of a GPT with special tokens that a pretrained GPT provides, under the same names."""
+    """The modules of a GPT with special tokens that a pretrained GPT has too, under the same names."""
 
 
 class GPTWithSpecialTokens(GPT, DelimitedLeftToRight):
-    """A GPT of V + 3 tokens, the last three its own. It takes the settings of GPT."""
+    """A GPT with V + 3 tokens; the last three are the special tokens. It has the same settings as GPT."""
 
-    __signature__ = signature(GPT)  # settings are checked against it
+    __signature__ = signature(GPT)  # settings are checked against this signature
 
     def __init__(self, vocab_size: int, *settings: Any, **named: Any):
         super().__init__(vocab_size + 3, *settings, **named)
@@ -33,6 +34,6 @@ class GPTWithSpecialTokens(GPT, DelimitedLeftToRight):
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:
-        """Return all modules, with the first V embeddings as a view that shares their memory."""
+        """Return all modules, with the embedding as a view of its first V rows, which shares their memory."""
         of_tokenizer = nn.Embedding.from_pretrained(self.embedding.weight.data[: self.start_id])
         return {"": PretrainedGPT({**dict(self.named_children()), "embedding": of_tokenizer})}

@@ -15,7 +15,7 @@ BUCKETS = 64
 
 
 class WittenBell(Interpolated):
-    """An n-gram model whose probability of a new word after h is the share of words that were new so far.
+    """An n-gram model that gives lower orders more weight after contexts with many distinct next words.
 
     weight(h) = N(h) / (c(h) + N(h)), where N(h) is the number of distinct words after h.
     """
@@ -28,8 +28,8 @@ class WittenBell(Interpolated):
 class AbsoluteDiscounting(Interpolated):
     """An n-gram model that subtracts D = n₁ / (n₁ + 2 n₂) from every count.
 
-    n₁ and n₂ are the numbers of n-grams of the order that occur once and twice. If none occurs once, D is 1/2: with
-    D = 0 unseen words would have no probability.
+    For each order, n₁ and n₂ are the numbers of n-grams that occur once and twice. If no n-gram occurs once, D is 1/2:
+    with D = 0, unseen words would have no probability.
     """
 
     def _shared(self, n: int, counts: np.ndarray) -> float:
@@ -43,18 +43,19 @@ class AbsoluteDiscounting(Interpolated):
 
 
 class JelinekMercer(Interpolated):
-    """An n-gram model with share(h, w) = λ c(hw) / c(h) and weight(h) = 1 - λ.
+    """An n-gram model with p(w | h) = λ c(hw) / c(h) + (1 - λ) p(w | h'), where h' is h without its first word.
 
-    There is one λ per length of h and power of 2 in c(h). EM fits them on the last tenth of the text with counts of the
-    rest; then the whole text is counted. A context that was never seen has λ = 0.
+    There is one λ for each length of h and each `bucket` of c(h), whose limits are powers of 2. EM fits every λ on the
+    last tenth of the text, with counts of the first nine tenths. Then the whole text is counted. A context that was
+    never seen has λ = 0.
     """
 
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Costs twice the time of other n-gram models, and 50 more bytes of memory per held-out token and order.
+        This takes twice as long as for other n-gram models, and 50 more bytes of memory per held-out token and order.
         """
-        cut = -(-len(tokens) * 9 // 10)  # may split a sentence; its rest then counts as a sentence of the held-out part
+        cut = -(-len(tokens) * 9 // 10)  # if this splits a sentence, its rest is a held-out sentence
         self.lambdas = self._fit(tokens[:cut], self._words(tokens[cut:]))
         super().estimate(tokens)
 
@@ -69,15 +70,15 @@ class JelinekMercer(Interpolated):
     def _fit(self, text: np.ndarray, held_out: np.ndarray) -> np.ndarray:
         """Fit λ per order and bucket, float64 (order, BUCKETS), by EM on N held-out words.
 
-        Half a pseudo-count on each side keeps λ strictly between 0 and 1. A bucket without held-out contexts takes the
-        λ of the bucket below. Bucket 0, of contexts that the text does not contain, has a λ of 0.
+        Half a pseudo-count for each outcome keeps λ strictly between 0 and 1. A bucket without held-out contexts has
+        the λ of the next lower bucket. Bucket 0 is for contexts that the text does not contain, and has λ = 0.
         """
         levels = self._count(text)
-        self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # for `_walk`
+        self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` reads only the keys
         buckets = np.zeros((self.order, len(held_out)), np.int64)
-        estimates = np.zeros((self.order + 1, len(held_out)))  # of the uniform distribution and of each order
+        estimates = np.zeros((self.order + 1, len(held_out)))  # by the uniform distribution, then by each order
         estimates[0] = 1 / self.vocab_size
-        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # contexts, n-grams
+        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # context nodes, n-gram nodes
         for n, (level, (contexts, nodes)) in enumerate(zip(levels, walk, strict=True)):
             total = level.of_context(level.counts)
             known, seen = np.flatnonzero(contexts >= 0), np.flatnonzero(nodes >= 0)
@@ -92,7 +93,7 @@ class JelinekMercer(Interpolated):
         while change > 1e-4:
             lambdas[:, 0] = 0
             own = np.take_along_axis(lambdas, buckets, axis=1)
-            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # share that all higher orders leave
+            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # share left by all higher orders
             chosen = np.vstack([ones, own]) * passed * estimates
             chosen /= chosen.sum(axis=0)
             reached = of_bucket(chosen.cumsum(axis=0)[1:])
@@ -104,5 +105,5 @@ class JelinekMercer(Interpolated):
 
 
 def bucket(total: np.ndarray) -> np.ndarray:
-    """Return the number of binary digits of a context's count: 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7."""
+    """Return the bucket of a context's count, its number of binary digits: 1 for 1, 2 for 2 and 3, 3 for 4 to 7."""
     return np.frexp(total)[1]

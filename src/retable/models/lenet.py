@@ -1,8 +1,8 @@
 """A convolutional network of images (LeCun, Bottou, Bengio and Haffner 1998, section II).
 
-"Gradient-Based Learning Applied to Document Recognition": two convolutions, each with sub-sampling, and a wide layer.
-Departures from LeNet-5, as is common since: ReLU instead of tanh, the maximum of 2 × 2 instead of their mean, windows
-of 3 with a margin of zeros, and every map sees all maps of the layer before.
+The network of "Gradient-Based Learning Applied to Document Recognition" has two convolutions, each followed by
+sub-sampling, and a wide layer. Departures from LeNet-5, which are common today: ReLU instead of tanh, 2 × 2 max-pooling
+instead of means, 3 × 3 windows with zero padding, and feature maps that see all maps of the layer before.
 
 B batch, C channels, H height, W width, D d_model.
 
@@ -18,9 +18,9 @@ from retable.nn.dropout import Dropout
 
 
 class LeNet(ImageEncoder):
-    """An encoder of square images of `image_size`, with `n_maps` maps in the first convolution, then twice as many.
+    """An encoder of square images, with `n_maps` feature maps in the first convolution and twice as many in the second.
 
-    Raises: UsageError: 4 does not divide `image_size`.
+    Raises: UsageError: `image_size`, in pixels, is not a multiple of 4.
     """
 
     def __init__(
@@ -28,7 +28,9 @@ class LeNet(ImageEncoder):
     ):
         super().__init__()
         if image_size % 4:
-            raise UsageError(f"images of {image_size} pixels cannot be halved twice; take a task whose images can")
+            raise UsageError(
+                f"images of {image_size} pixels cannot be halved twice; use a task whose image size is a multiple of 4"
+            )
         self.d_model = d_model
         self.layers = nn.Sequential(
             *(nn.Conv2d(n_channels, n_maps, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),

@@ -1,11 +1,11 @@
 """Linear classifiers of sparse features: naive Bayes, the linear SVM, and an SVM on naive Bayes's log ratios.
 
 Wang and Manning 2012, "Baselines and Bigrams: Simple, Good Sentiment and Topic Classification". A feature is the
-presence of a word or of a pair of neighbouring words, in lower case. Pairs include marks of the start and the end.
+presence of a word or of a pair of neighbouring words, in lower case. Pairs include marks of the text's start and end.
 There is no bias, except the class prior of naive Bayes. The authors' code (sidaw/nbsvm) has these marks and no bias.
 
-Departure: the mean weight of NBSVM is over the features of the training examples. The authors' is over those of all
-examples, tested ones included.
+Departure: NBSVM's mean weight is computed over the features of the training examples. The authors compute it over the
+features of all examples, including test examples.
 
 n texts, F features, C classes. System B8 of docs/systems.yaml.
 """
@@ -30,10 +30,10 @@ Weighted = tuple[NDArray[np.float64], NDArray[np.float64]]  # weights (F, C) and
 
 
 class LinearClassifier(Estimated):
-    """A classifier that predicts the class whose weights, summed over a text's features, are greatest.
+    """A classifier that predicts the class with the highest sum of weights over a text's features.
 
     Args:
-        order: longest run of words that is a feature.
+        order: maximum number of words in a feature.
     """
 
     def __init__(self, order: PositiveInt, dropout: Rate = 0.0):
@@ -44,7 +44,7 @@ class LinearClassifier(Estimated):
         self.weighted: Weighted = np.empty((0, 0)), np.empty(0)
 
     def features(self, words: Sequence[str]) -> list[str]:
-        """Return the features of a text, with repetitions; runs of several words include the marks of both ends."""
+        """Return a text's features, with repetitions. Runs of several words can include the marks of start and end."""
         lower = [word.lower() for word in words]
         marked = [START, *lower, END]
         runs = (marked[i : i + n] for n in range(2, self.order + 1) for i in range(len(marked) - n + 1))
@@ -58,7 +58,7 @@ class LinearClassifier(Estimated):
         self.weighted = self.weigh(present, np.asarray(labels))
 
     def weigh(self, present: Any, labels: NDArray[np.int64]) -> Weighted:
-        """Return the weights and biases from the features' presence, a sparse matrix (n, F), and the labels (n,)."""
+        """Compute weights and biases from the presence of features, a sparse matrix (n, F), and labels (n,)."""
         raise NotImplementedError
 
     def label(self, texts: Sequence[Sequence[str]]) -> list[int]:
@@ -81,10 +81,10 @@ class LinearClassifier(Estimated):
 
 
 class NaiveBayes(LinearClassifier):
-    """Multinomial naive Bayes on presence, with the prior of the classes.
+    """Multinomial naive Bayes on the presence of features, with a class prior.
 
     Args:
-        alpha: added to the count of each feature in each class.
+        alpha: number added to the count of each feature in each class.
     """
 
     def __init__(self, order: PositiveInt, alpha: Positive = 1.0, dropout: Rate = 0.0):
@@ -97,7 +97,7 @@ class NaiveBayes(LinearClassifier):
 
 
 class LinearSVM(LinearClassifier):
-    """A linear support vector machine with squared hinge loss, one against the rest, without a bias.
+    """A linear support vector machine with squared hinge loss, one class against the rest, without a bias.
 
     Args:
         C: factor of the loss, relative to half the squared norm of the weights.
@@ -112,17 +112,17 @@ class LinearSVM(LinearClassifier):
         return weights, np.zeros(weights.shape[1])
 
     def separate(self, present: Any, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the weights (F, C); for two classes those of the first are 0."""
+        """Return the weights (F, C). With two classes, the weights of the first class are 0."""
         machine = LinearSVC(C=self.C, fit_intercept=False, max_iter=10_000, random_state=0)
         weights = machine.fit(present, labels).coef_.T
         return weights.copy() if weights.shape[1] > 1 else np.hstack([np.zeros_like(weights), weights])
 
 
 class NaiveBayesSVM(LinearSVM):
-    """The SVM on presence times naive Bayes's log ratio r, with weights interpolated with their mean size (NBSVM).
+    """NBSVM: an SVM on presence times naive Bayes's log ratio r, with weights interpolated with their mean size.
 
     Args:
-        beta: share of the SVM's own weights; the rest is the mean of their absolute values.
+        beta: share of the SVM's weights in the interpolation; the rest is the mean of their absolute values.
     """
 
     def __init__(self, order: PositiveInt, C: Positive, beta: Share, alpha: Positive = 1.0, dropout: Rate = 0.0):
@@ -131,7 +131,7 @@ class NaiveBayesSVM(LinearSVM):
 
     def separate(self, present: Any, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         if len(np.unique(labels)) != 2:
-            raise UsageError("NBSVM separates two classes; take recipe=classifiers/svm_uni for more")
+            raise UsageError("NBSVM separates only two classes; take recipe=classifiers/svm_uni for more")
         log_probs = MultinomialNB(alpha=self.alpha).fit(present, labels).feature_log_prob_
         ratios = log_probs[1] - log_probs[0]
         weights = super().separate(present.multiply(ratios).tocsr(), labels)[:, 1]

@@ -1,9 +1,10 @@
 """The log-bilinear language model (Mnih and Hinton 2007, section 4).
 
-"Three New Graphical Models for Statistical Language Modelling". It predicts the next word's vector from the vectors r
-of the last words, r̂ = Σ_i C_i r_{w_i} + b_r; a word's score is r_w · r̂ + b_w. This is the part below the softmax,
-which the objective ties to the vectors, with a bias. The text starts with sentence boundaries. Departures: dropout, on
-the vectors and on r̂; no weight decay, and AdamW instead of gradient descent with momentum.
+The model of "Three New Graphical Models for Statistical Language Modelling" predicts the next word's vector from the
+vectors r of the last words: r̂ = Σ_i C_i r_{w_i} + b_r. A word's score is r_w · r̂ + b_w. This file computes r̂. The
+objective adds the softmax, with the word vectors as its weights and with a bias. Before the text, the context is filled
+with sentence boundaries. Departures: dropout on the vectors and on r̂, no weight decay, and AdamW instead of gradient
+descent with momentum.
 
 B batch, T time, N context, D d_model.
 
@@ -40,12 +41,12 @@ class LogBilinear(LeftToRight):
         super().__init__()
         self.boundary, self.context, self.d_model, self.init_range = boundary, context, d_model, init_range
         self.embedding = nn.Embedding(vocab_size, d_model)
-        self.predict = nn.Linear(context * d_model, d_model)  # all C_i, the farthest word's first, and b_r
+        self.predict = nn.Linear(context * d_model, d_model)  # all C_i, starting with the farthest word's, and b_r
         self.dropout = Dropout(dropout)
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw weights and biases uniformly; also for the objective's softmax layer."""
+        """Draw uniform weights and biases, also for the objective's softmax layer."""
         for parameter in module.parameters(recurse=False):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
 

@@ -1,9 +1,10 @@
 """The maximum-entropy n-gram model: a softmax over n-grams of all orders as features.
 
-p(w | h) = exp s(hw) / Z(h), where s(hw) sums the weights λ of the n-grams that end hw. Each n-gram of the text has one
-weight (Rosenfeld 1996). Words that follow h also follow h', h without its first word. So Z(h) differs from Z(h') only
-by the words that follow h, and one pass over the n-grams gives the likelihood and its gradient (Wu and Khudanpur 2000;
-Alumäe and Kurimo 2010). A word that does not follow h has p(w | h') Z(h') / Z(h): the result is a back-off model.
+p(w | h) = exp s(hw) / Z(h), where s(hw) is the sum of the weights λ of all n-grams that end the sequence hw. Each
+n-gram of the text has one weight (Rosenfeld 1996). Let h' be h without its first word. Words that follow h in the text
+also follow h'. So Z(h) differs from Z(h') only in the terms of the words that follow h. Therefore one pass over the
+n-grams gives the likelihood and its gradient (Wu and Khudanpur 2000; Alumäe and Kurimo 2010). A word that does not
+follow h has probability p(w | h') Z(h') / Z(h), so the result is a back-off model.
 
 The weights maximise the log-likelihood minus α |λ| + λ² / 2σ² per weight (Chen 2009, whose α and σ² are the defaults).
 The optimiser is OWL-QN (Andrew and Gao 2007), limited-memory BFGS for L1 penalties.
@@ -21,10 +22,10 @@ from retable.core.settings import NonNegative, Positive, PositiveInt
 from retable.models.counting import Counts, whole_contexts
 from retable.models.ngram import BackoffModel, NGrams
 
-MEMORY = 10  # steps from which the curvature is estimated
-TOLERANCE = 1e-6  # share of the loss; stop after ten steps that gain less than this each, on average
-MOST_STEPS = 10_000  # texts need about 200
-ROUNDING = np.finfo(np.float64).eps  # share of the loss; a smaller expected gain is lost in rounding
+MEMORY = 10  # number of past steps from which the curvature is estimated
+TOLERANCE = 1e-6  # stop when the last ten steps gain less than this share of the loss each, on average
+MOST_STEPS = 10_000  # limit; texts need about 200 steps
+ROUNDING = np.finfo(np.float64).eps  # an expected gain below this share of the loss is lost in rounding
 
 
 class MaximumEntropy(BackoffModel):
@@ -49,7 +50,7 @@ class MaximumEntropy(BackoffModel):
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Costs about 200 passes over the distinct n-grams, and 250 bytes of memory for each.
+        This takes about 200 passes over the distinct n-grams, and 250 bytes of memory per distinct n-gram.
         """
         features = _Features(self._count(tokens))
 
@@ -65,13 +66,13 @@ class MaximumEntropy(BackoffModel):
             longest = n == self.order - 1
             backoff = np.empty(0) if longest else np.log(partition[n][level.suffixes] / partition[n + 1])
             self.tables.append(NGrams(np.array(level.keys), log_prob.astype(np.float32), backoff.astype(np.float32)))
-        self.tables[0].log_prob[self.vocab_size] = 0  # <s> is context only
+        self.tables[0].log_prob[self.vocab_size] = 0  # <s> is a context, but is never predicted
 
 
 class _Features:
-    """The n-grams of a text as features, (K,) in the order of their tables, with their `counts` there.
+    """The n-grams of a text as K features, in the order of their tables, with their `counts` in the text.
 
-    The arrays of an order are those of its `Counts`; contexts of n words are the n-grams of order n.
+    The arrays of an order are parallel to those of its `Counts`. Contexts of n words are the n-grams of order n.
     """
 
     def __init__(self, levels: list[Counts]):
@@ -87,9 +88,9 @@ class _Features:
         self._predicted = np.concatenate(predicted)
 
     def scores(self, weights: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Compute, from weights (K,), s of each order's n-grams and Z of each order's contexts."""
+        """Compute, from weights (K,), the scores s of each order's n-grams and the normalisers Z of its contexts."""
         own = np.split(weights, self._cuts)
-        scores, partition = [own[0]], [np.exp(own[0][:-1]).sum(keepdims=True)]  # without <s>, the last word
+        scores, partition = [own[0]], [np.exp(own[0][:-1]).sum(keepdims=True)]  # not of <s>, the last id
         for below, level, weight in zip(self.levels, self.levels[1:], own[1:], strict=False):
             lower = scores[-1][level.suffixes]
             scores.append(weight + lower)
@@ -103,17 +104,17 @@ class _Features:
         nats = sum(n @ np.log(z) for n, z in zip(self._predicting, partition, strict=True))
         nats -= self._predicted @ np.concatenate(scores)
         expected: list[np.ndarray] = []
-        share = np.zeros(len(self.levels[-1].keys))  # sum of n(h) / Z(h) over all whole contexts with this ending
+        share = np.zeros(len(self.levels[-1].keys))  # sum of n(h) / Z(h) over all longest contexts h with this ending
         suffixes, taken, longer = np.empty(0, np.int64), np.empty(0), np.empty(0)
         backwards = (each[::-1] for each in (self.levels, self._predicting, partition, scores))
         for level, n, z, score in zip(*backwards, strict=True):
             share = n / z + np.bincount(level.suffixes, share, len(z))
             own = share[level.contexts]
-            remaining = own - np.bincount(suffixes, taken, len(own))  # contexts in which no longer n-gram is listed
+            remaining = own - np.bincount(suffixes, taken, len(own))  # of contexts without a longer listed n-gram
             longer = np.exp(score) * remaining + np.bincount(suffixes, longer, len(own))
             suffixes, taken = level.suffixes, own
             expected.insert(0, longer)
-        expected[0][-1] = 0  # of <s>
+        expected[0][-1] = 0  # <s> is never predicted
         return float(nats), np.concatenate(expected) - self.counts
 
 
@@ -122,9 +123,10 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
 
     Args:
         loss: a convex function that returns its value and gradient (K,) at x.
-        curvature: approximate second derivatives of the loss by each x, (K,).
+        curvature: approximate second derivatives of the loss with respect to each x, (K,).
 
-    Stops after `MOST_STEPS`, or when the expected gain of a shrinking step is below rounding.
+    It stops after `MOST_STEPS`, when the last steps gain too little (`TOLERANCE`), or when the expected gain is lost in
+    rounding.
     """
     x = np.zeros_like(curvature)
     value, gradient = loss(x)
@@ -132,7 +134,7 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
     gains: list[float] = []
     scale = 1.0
     for _ in range(MOST_STEPS):
-        # the derivative in the direction of descent; 0 where both sides of a corner ascend
+        # The derivative in the direction of descent. It is 0 at a corner where the loss rises on both sides.
         slope = np.where(x, gradient + alpha * np.sign(x), np.sign(gradient) * np.maximum(np.abs(gradient) - alpha, 0))
         direction = slope.copy()
         factors = []
@@ -154,7 +156,7 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
             promised = slope @ (x - moved)
             if gained >= 1e-4 * promised:
                 break
-            if not promised > ROUNDING * abs(total):  # written so that NaN stops the search too
+            if not promised > ROUNDING * abs(total):  # this form also stops the search at NaN
                 return x
             size /= 2
         gains = [*gains[-9:], gained]

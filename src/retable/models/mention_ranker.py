@@ -1,18 +1,19 @@
-"""The span-ranking model of coreference (Lee et al. 2017, arXiv 1707.07045, sections 4 and 5).
+"""The span-ranking model for coreference (Lee et al. 2017, arXiv 1707.07045, sections 4 and 5).
 
-"End-to-end Neural Coreference Resolution". All spans of a sentence up to a width are scored as mentions. The best are
-kept, and each is scored with the spans before it as antecedents. The softmax over antecedents is the objective's. With
-`elmo`, the layers of a pretrained ELMo, mixed into one vector per word, are part of the input (Peters et al. 2018,
-arXiv 1802.05365, section 4).
+"End-to-end Neural Coreference Resolution". All spans of a sentence up to a maximum width are scored as mentions. The
+best spans are kept, and each kept span is scored with earlier spans as antecedents. The softmax over antecedents is
+part of the objective. With `elmo`, the layers of a pretrained ELMo are mixed into one vector per word, which is part of
+the input (Peters et al. 2018, arXiv 1802.05365, section 4).
 
 Departures:
-- There are no features of speaker and genre. Word vectors, random or given, are fine-tuned.
-- The character convolution passes a tanh.
-- The LSTM also reads the marks of a sentence's ends, and has PyTorch's initial weights.
-- Documents are not cut in training.
+- There are no features of speaker and genre. Word vectors, random or pretrained, are fine-tuned.
+- A tanh follows the character convolution.
+- The LSTM also reads the marks of a sentence's start and end, and has PyTorch's initial weights.
+- Documents are not truncated in training.
 
-S sentences, T time, W words of all documents, E width of a word, D of its state, M spans, L the widest, G width of a
-span's representation, N kept spans, K antecedents, P pairs, F width of a feature, H hidden units.
+S sentences, T time, W words of all documents, E width of a word's input, D width of its state, M spans, L words of the
+widest span, G width of a span's representation, N kept spans, K antecedents, P pairs, F width of a feature, H hidden
+units.
 
 System F6 of docs/systems.yaml.
 """
@@ -42,16 +43,16 @@ class Ranking(NamedTuple):
 
 
 class MentionRanker(SpanRanker):
-    """A model that finds spans that may be mentions, and scores their antecedents.
+    """A coreference model that selects spans as possible mentions, and scores their antecedents.
 
     Args:
         vocab_size, words, unknown, filters: see WordInput.
-        max_width: longest span in words, the paper's L.
-        spans_per_word: kept spans per word of a document, the paper's λ. With too low a value clusters lose all but one
-            span; then ε is right for all, and training stops improving.
-        max_antecedents: antecedents per span, the paper's K.
-        dropout, input_dropout: on hidden layers and features, and on words.
-        elmo: called with `words`, creates the ELMo. Its weights are fixed, and its dropout is off.
+        max_width: number of words in the longest spans, the paper's L.
+        spans_per_word: number of kept spans per word of a document, the paper's λ. If it is too low, only one span of
+            each cluster is kept. The dummy antecedent ε is then right for all spans, and training stops improving.
+        max_antecedents: number of antecedents scored per span, the paper's K.
+        dropout, input_dropout: rates on hidden layers and features, and on the input of words.
+        elmo: function that creates the ELMo from `words`. The ELMo's weights are fixed, and its dropout is off.
     """
 
     reads_words = True
@@ -108,9 +109,10 @@ class MentionRanker(SpanRanker):
         return self
 
     def forward(self, input_ids: Tensor, lengths: Tensor, documents: Tensor) -> Ranking:
-        """Rank the antecedents of spans in sentences (S, T), which include their end marks.
+        """Rank the antecedents of spans in sentences (S, T), which include marks of their start and end.
 
-        `input_ids` are padded after each row's `lengths` (S,). `documents` (S,) ascends: the document of each sentence.
+        `input_ids` are padded after each row's `lengths` (S,). `documents` (S,) contains the number of each sentence's
+        document, in ascending order.
         """
         words, states, sentences = self._read(input_ids, lengths)
         first, last = spans_up_to(self.max_width, sentences)
@@ -121,7 +123,7 @@ class MentionRanker(SpanRanker):
         first, last, spans, mention, owner = first[kept], last[kept], spans[kept], mention[kept], owner[first[kept]]
 
         here = torch.arange(len(first), device=first.device)
-        farthest = int((here - torch.searchsorted(owner, owner)).max())  # distance to the document's first span
+        farthest = int((here - torch.searchsorted(owner, owner)).max())  # most earlier spans in a document
         distance = torch.arange(1, min(farthest, self.max_antecedents) + 1, device=first.device)
         antecedents = here[:, None] - distance  # (N, K)
         exist = (antecedents >= 0) & (owner[antecedents] == owner[:, None])
@@ -133,7 +135,7 @@ class MentionRanker(SpanRanker):
         return Ranking(torch.stack([first, last], dim=1), owner, antecedents, F.pad(scores, (1, 0)))
 
     def _read(self, input_ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs x (W, E), states x* (W, D) and sentences (W,) of all words, without the end marks."""
+        """Return inputs x (W, E), states x* (W, D) and sentence numbers (W,) of all words, not of end marks."""
         words = self.input(input_ids)  # (S, T, E)
         if self.elmo is not None:
             words = torch.cat([words, self.mix(self.elmo.layers(input_ids, lengths), lengths)], dim=2)
@@ -144,20 +146,20 @@ class MentionRanker(SpanRanker):
         return words[inside], states[inside], inside.nonzero()[:, 0]
 
     def _represent(self, words: Tensor, states: Tensor, first: Tensor, last: Tensor) -> Tensor:
-        """Compute g (M, G) = [x*_first; x*_last; x̂; φ(width)] of spans, x̂ their attention mean (section 4.2)."""
+        """Compute g (M, G) = [x*_first; x*_last; x̂; φ(width)] of spans; x̂ is their attention-weighted mean (4.2)."""
         width = last - first + 1
         offset = torch.arange(self.max_width, device=first.device)
         inside = offset < width[:, None]  # (M, L)
         places = (first[:, None] + offset).where(inside, 0)
         attention = self.head(states)[:, 0][places].masked_fill(~inside, -torch.inf).softmax(dim=1)
-        # the sum of weighted words, without a tensor (M, L, E)
+        # This sum of weighted words needs no tensor (M, L, E).
         heads = F.embedding_bag(places, words, per_sample_weights=attention.to(words.dtype), mode="sum")
         return torch.cat([states[first], states[last], heads, self.dropout(self.width(binned(width)))], dim=1)
 
     def _prune(self, mention: Tensor, first: Tensor, last: Tensor, owner: Tensor) -> Tensor:
-        """Return the places of the kept spans, in text order (section 5).
+        """Return the indices of the kept spans, in text order (section 5).
 
-        Each document keeps its λT best mentions, without those that cross a better one.
+        In a document with T words, these are the λT best mentions that do not cross a better one.
         """
         kept: list[int] = []
         order = mention.argsort(descending=True, stable=True)
@@ -178,8 +180,8 @@ class PairScore(nn.Module):
         self.layers = feed_forward(sum(self._parts), d_hidden, dropout)
 
     def forward(self, spans: Tensor, features: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        """Score pairs (P,), given spans (N, G), pair features (P, F) and the places i and j (P,) in `spans`."""
-        # The first layer part by part: once per span, and without a tensor (P, 3G + F).
+        """Score pairs (P,), given spans (N, G), pair features (P, F) and indices i and j (P,) into `spans`."""
+        # The first layer is computed part by part: once per span, and without a tensor (P, 3G + F).
         weight, bias = (self.layers.get_parameter(f"0.{name}") for name in ("weight", "bias"))
         of_i, of_j, of_both, of_pair = weight.split(self._parts, dim=1)
         hidden = (spans @ of_i.T + bias)[i] + (spans @ of_j.T)[j]
@@ -210,12 +212,12 @@ def spans_up_to(max_width: int, sentences: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def binned(numbers: Tensor) -> Tensor:
-    """Find the bin of each number, which is 1 or more, among BINS."""
+    """Return the index of each number's bin in BINS; numbers are 1 or more."""
     return torch.bucketize(numbers, torch.tensor(BINS, device=numbers.device), right=True) - 1
 
 
 def best_without_crossings(spans: Sequence[Sequence[int]], n: int) -> list[int]:
-    """Return the places of the first `n` of `spans` (first, last) that cross no span chosen before them.
+    """Return the indices of the first `n` of `spans` (first, last) that do not cross a span chosen before.
 
     `spans` are sorted, the best first. Two spans cross if they overlap and neither contains the other.
     """

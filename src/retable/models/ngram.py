@@ -1,13 +1,13 @@
 """Back-off n-gram models over sorted tables, interpolation, and modified Kneser-Ney.
 
-Estimation follows S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling"
-(1998), section 4.1.6 and equation 26, interpolated. Conventions are those of K. Heafield et al., "Scalable Modified
+Estimation follows S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998),
+section 4.1.6 and equation 26, in the interpolated form. Conventions are those of K. Heafield et al., "Scalable Modified
 Kneser-Ney Language Model Estimation", ACL (2013), section 3, and of KenLM:
 - A sentence is scored from its start to its end: `<s>` is context only, `</s>` is predicted and counted.
 - Lower orders count distinct left neighbours, but n-grams that begin with `<s>` keep their counts.
 - Unigrams are interpolated with the uniform distribution, so that unseen words have a probability too.
-- Counts have no cut-off. If the closed formula gives no valid discounts, they are 0.5, 1 and 1.5.
-Departure: a discount of exactly 0 counts as invalid. It would leave some unseen words without probability.
+- Counts have no cut-off. If the closed formula gives no valid discounts, the discounts are 0.5, 1 and 1.5.
+Departure: a discount of exactly 0 counts as invalid, because it would leave some unseen words without probability.
 """
 
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ from retable.models.counting import Counts, Growing, count
 
 
 class NGrams(NamedTuple):
-    """The n-grams of one order, one node each: one level of a trie that is read from left to right.
+    """The n-grams of one order. Each n-gram is a node of a trie that is read from left to right.
 
-    keys      int64 (nodes,), ascending: the node of the first n-1 words, one order below, times
-              vocab_size + 1, plus the last word. The node of a unigram is its word; `vocab_size` is `<s>`.
-    log_prob  float32 (nodes,), nats: the last word given the others; NaN if the model does not list the
-              n-gram and the node only leads to longer ones.
-    backoff   float32 (nodes,), nats: log back-off weight of the n-gram as a context; empty in the highest
-              order.
+    keys      int64 (nodes,), ascending: (vocab_size + 1) times the node of the first n-1 words, which is
+              one order below, plus the last word. The node of a unigram is its word; `vocab_size` is `<s>`.
+    log_prob  float32 (nodes,): log-probability of the last word given the earlier words, in nats; NaN if
+              the n-gram is not in the model, and the node only leads to longer n-grams.
+    backoff   float32 (nodes,): log back-off weight of the n-gram as a context, in nats; empty in the
+              highest order.
     """
 
     keys: np.ndarray
@@ -42,10 +42,10 @@ class NGrams(NamedTuple):
 
 
 class BackoffModel:
-    """A back-off n-gram model over token ids. It is uniform before `estimate` or `load`.
+    """A back-off n-gram model over token ids. Its distribution is uniform before `estimate` or `load`.
 
-    A stream of tokens is one-dimensional and contains ids below `vocab_size`. `boundary` ends every sentence: as a
-    predicted token it is `</s>`. Each sentence starts with the context `<s>`, and no context crosses a boundary.
+    A stream of tokens is one-dimensional and contains ids below `vocab_size`. `boundary` ends every sentence; when it
+    is predicted, it is `</s>`. Each sentence starts with the context `<s>`, and no context crosses a boundary.
 
     Args:
         order: tokens of the longest n-gram.
@@ -70,8 +70,8 @@ class BackoffModel:
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Memory: 16 bytes per distinct n-gram, which the model keeps, plus 100 MB, for a stream of any length. Temporary
-            files take 70 bytes of disk per token for 5-grams of English.
+        Memory: 100 MB, plus 16 bytes per distinct n-gram, which the model keeps. Memory does not grow with the length
+        of the stream otherwise. Temporary files take 70 bytes of disk per token for 5-grams of English.
         """
         levels = self._count(tokens)
         shared = [self._shared(n, level.counts) for n, level in enumerate(levels)]
@@ -89,15 +89,16 @@ class BackoffModel:
             probability = estimates.array()
             if tables:  # not for unigrams: their probabilities already contain the uniform distribution
                 tables[-1] = tables[-1]._replace(backoff=log_weight)
-            # no n-gram of the highest order is a context
+            # An n-gram of the highest order is never a context.
             tables.append(NGrams(np.array(level.keys), log_prob, np.empty(0, np.float32)))
-        tables[0].log_prob[self.vocab_size] = 0  # <s>, as in KenLM's ARPA files; it is never looked up
+        tables[0].log_prob[self.vocab_size] = 0  # of <s>, as in KenLM's ARPA files; this value is never used
         self.tables = tables
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Compute the log-probability of each token of a stream (length,), float64 (length,), in nats.
 
-        Costs one sort and one binary search per token and order, and about 80 bytes of memory per token.
+        For each order, this takes one sort of the stream and one binary search per token. Memory is about 80 bytes per
+        token.
         """
         words = self._words(tokens)
         log_prob = self.tables[0].log_prob[words].astype(np.float64)
@@ -142,7 +143,7 @@ class BackoffModel:
     def load(self, path: str | Path) -> None:
         """Load a file that `save` wrote for the same vocabulary size, order and boundary.
 
-        Raises: UsageError: the file is missing, corrupt, or of another model.
+        Raises: UsageError: the file is missing or corrupt, or contains another model.
         """
         try:
             arrays = load_file(path)
@@ -153,15 +154,15 @@ class BackoffModel:
             raise UsageError(f"{path} is not a saved n-gram model ({error}); estimate the model again") from error
         if not tables:
             raise UsageError(
-                f"{path} contains a model with (vocab_size, order, boundary) = {saved}, not "
-                f"{(self.vocab_size, self.order, self.boundary)}; load it into a model with its own settings"
+                f"{path} contains a model with other settings, (vocab_size, order, boundary) = {saved}, not "
+                f"{(self.vocab_size, self.order, self.boundary)}; load it into a model with the settings of the file"
             )
         if not self._sound(tables):
             raise UsageError(f"{path} is corrupt: its tables contradict each other; estimate the model again")
         self.tables = tables
 
     def _sound(self, tables: list[NGrams]) -> bool:
-        """Return whether columns fit, keys ascend and lead to existing contexts, and all numbers are finite."""
+        """Return whether shapes match, keys ascend and refer to existing contexts, and all numbers are finite."""
         n_contexts = 1
         for n, (keys, log_prob, backoff) in enumerate(tables, start=1):
             nodes = self.radix if n == 1 else len(keys)
@@ -188,7 +189,7 @@ class BackoffModel:
         return words
 
     def _walk(self, words: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield, per order from 2 up, the nodes of each word's context and of the n-gram it ends; -1 for none."""
+        """Yield, for each order from 2 up, the nodes of each word's context and of the n-gram that it ends, or -1."""
         nodes = words
         for n in range(2, self.order + 1):
             contexts = self._contexts(n, words, nodes)
@@ -196,7 +197,7 @@ class BackoffModel:
             yield contexts, nodes
 
     def _contexts(self, n: int, words: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Return the nodes of the n-1 words before each word, from those that include the word; -1 for none."""
+        """Return the node of the n-1 words before each word, or -1, from the `nodes` of the n-1 words up to it."""
         starts = np.append(0, np.flatnonzero(words[:-1] == self.boundary) + 1)[: len(words)]
         contexts = np.empty_like(nodes)
         contexts[1:] = nodes[:-1]
@@ -204,12 +205,12 @@ class BackoffModel:
         return contexts
 
     def _find(self, n: int, contexts: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return the nodes of the n-grams with these context nodes (or -1) and last words; -1 for none."""
+        """Return the nodes of the n-grams with these context nodes (or -1) and last words; -1 if missing."""
         keys = self.tables[n - 1].keys
         if not len(keys):
             return np.full_like(contexts, -1)
-        queries = contexts * self.radix + words  # below 0, unlike any key, where the context is -1
-        by_key = np.argsort(queries)  # sorted queries keep keys in cache: 8 times as fast among 8 million
+        queries = contexts * self.radix + words  # negative, and so not equal to any key, where the context is -1
+        by_key = np.argsort(queries)  # sorted queries use cached keys: 8 times as fast among 8 million keys
         nodes = np.empty_like(queries)
         nodes[by_key] = np.searchsorted(keys, queries[by_key])
         nodes = np.minimum(nodes, len(keys) - 1)
@@ -229,7 +230,7 @@ class BackoffModel:
         return count(tokens, self._words, self.vocab_size, self.order, self.boundary)
 
     def _shared(self, n: int, counts: np.ndarray) -> Any:
-        """Compute a value shared by all contexts of n words, from the counts (nodes,) of their n-grams."""
+        """Compute a value that all contexts of n words share, from the counts (nodes,) of the n-grams after them."""
         return None
 
     def _estimate(self, part: Counts, lower: np.ndarray, shared: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -240,7 +241,7 @@ class BackoffModel:
         raise NotImplementedError
 
     def _compact(self) -> None:
-        """Remove nodes that are not listed and lead to no listed node."""
+        """Remove nodes that are neither listed n-grams nor beginnings of listed n-grams."""
         kept: list[np.ndarray] = []
         leading = np.empty(0, np.int64)
         for table in reversed(self.tables):
@@ -282,7 +283,7 @@ class KneserNey(Interpolated):
         levels = super()._count(tokens)
         for n, (level, longer) in enumerate(pairwise(levels)):
             adjusted = np.bincount(longer.suffixes, minlength=len(level.counts))
-            # n-grams without left neighbours begin with <s>
+            # N-grams without left neighbours begin with <s>, and keep their counts.
             np.copyto(adjusted, level.counts, where=adjusted == 0)
             levels[n] = replace(level, counts=adjusted)
         return levels
@@ -297,7 +298,7 @@ class KneserNey(Interpolated):
 
 
 def discounts(counts: np.ndarray) -> tuple[float, float, float]:
-    """Compute D1, D2 and D3+ of one order from its n-grams' counts (Chen and Goodman, equation 26)."""
+    """Compute the discounts D1, D2 and D3+ of one order from its n-grams' counts (Chen and Goodman, equation 26)."""
     n = np.bincount(np.minimum(counts, 5), minlength=5).tolist()
     if n[1] and n[2] and n[3]:
         y = n[1] / (n[1] + 2 * n[2])

@@ -1,7 +1,7 @@
-"""Sentence encoders on one-hot input, baselines for encoders on learnt or given vectors.
+"""Sentence encoders on one-hot input, as baselines for encoders on learnt or pretrained vectors.
 
-Convolutions on one-hot characters are the input of Zhang, Zhao and LeCun (2015, "Character-level Convolutional Networks
-for Text Classification", section 2.2). models/stacked_recurrent.py has recurrent language models on one-hot input.
+Zhang, Zhao and LeCun (2015, "Character-level Convolutional Networks for Text Classification", section 2.2) apply
+convolutions to one-hot characters. models/stacked_recurrent.py has recurrent language models on one-hot input.
 
 System B0 of docs/systems.yaml.
 """
@@ -16,7 +16,7 @@ class OneHotBiLSTM(BiLSTM):
     """A `BiLSTM` that reads one-hot words instead of a table of vectors."""
 
     def __init__(self, vocab_size: PositiveInt, d_model: PositiveInt, n_layers: PositiveInt, dropout: Rate = 0.0):
-        super().__init__(1, vocab_size, d_model, n_layers, dropout)  # its table of one word is replaced below
+        super().__init__(1, vocab_size, d_model, n_layers, dropout)  # the next line replaces the table of one word
         self.embedding = OneHot(vocab_size)  # type: ignore[assignment]
 
 
@@ -24,5 +24,5 @@ class OneHotConvolutionalEncoder(ConvolutionalEncoder):
     """A `ConvolutionalEncoder` that reads one-hot words instead of a table of vectors."""
 
     def __init__(self, vocab_size: PositiveInt, widths: Sizes, n_features: PositiveInt, dropout: Rate = 0.0):
-        super().__init__(1, vocab_size, widths, n_features, dropout)  # its table of one word is replaced below
+        super().__init__(1, vocab_size, widths, n_features, dropout)  # the next line replaces the table of one word
         self.embedding = OneHot(vocab_size)  # type: ignore[assignment]

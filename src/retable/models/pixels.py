@@ -1,4 +1,4 @@
-"""An image as the vector of its pixels; with a linear head it is the linear classifier.
+"""An encoder that returns an image's pixels as a vector; with a linear head it is a linear classifier.
 
 B batch, C channels, H height, W width, D = CHW.
 
@@ -13,7 +13,7 @@ from retable.nn.dropout import Dropout
 
 
 class Pixels(ImageEncoder):
-    """An encoder that flattens square images of `image_size`; in training it drops the share `dropout`."""
+    """An encoder that flattens square images of `image_size` pixels per side, with dropout of pixels in training."""
 
     def __init__(self, image_size: PositiveInt, n_channels: PositiveInt, dropout: Rate):
         super().__init__()
@@ -21,7 +21,7 @@ class Pixels(ImageEncoder):
         self.dropout = Dropout(dropout)
 
     def initialise(self, module: nn.Module) -> None:
-        """Set all weights to 0: logistic regression has one optimum."""
+        """Set all weights to 0; logistic regression has one optimum, so the start does not matter."""
         for parameter in module.parameters():
             nn.init.zeros_(parameter)
 

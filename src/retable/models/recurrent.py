@@ -1,10 +1,11 @@
 """Stacked recurrent language models: Elman network, GRU and LSTM.
 
 `Elman` is the simple recurrent network h_t = tanh(W x_t + U h_{t−1} + b) (Elman 1990; Mikolov et al. 2010). `GRU` is
-that of Cho et al. (2014). `LSTM` is the model of Zaremba, Sutskever and Vinyals (2014, arXiv 1409.2329): Hochreiter and
-Schmidhuber's cell without peepholes, with dropout only on the non-recurrent connections (section 3.1), from embedding
-to first layer, between layers, and from last layer to softmax. The forget gate's bias starts like any other. As in the
-authors' code, a gate's bias is the sum of two vectors, one per matrix.
+the gated recurrent unit of Cho et al. (2014). `LSTM` is the model of Zaremba, Sutskever and Vinyals (2014, arXiv
+1409.2329), with Hochreiter and Schmidhuber's cell without peepholes. Dropout acts only on non-recurrent connections
+(section 3.1): from the embedding to the first layer, between layers, and from the last layer to the softmax. The forget
+gate's bias is initialised like any other. As in the authors' code, a gate's bias is the sum of two vectors, one per
+matrix.
 
 B batch, T time, D d_model.
 
@@ -27,7 +28,7 @@ class Recurrent(LeftToRight):
     Args:
         d_embedding: width of the word vectors.
         d_model: width of the states.
-        dropout: probability, on non-recurrent connections (Zaremba et al. 2014).
+        dropout: rate on non-recurrent connections (Zaremba et al. 2014).
     """
 
     def __init__(
@@ -41,14 +42,15 @@ class Recurrent(LeftToRight):
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw weights and biases uniformly; also for the objective's softmax layer."""
+        """Draw uniform weights and biases, also for the objective's softmax layer."""
         for parameter in module.parameters(recurse=False):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
-        The state: hidden (n_layers, B, D); for the LSTM a pair of hidden and cell.
+        The state contains the hidden states (n_layers, B, D). For the LSTM, the state is a pair of hidden states and
+        cells.
         """
         hidden, state = self.layers(self.dropout(self.embedding(input_ids)), state)
         return self.dropout(hidden), state
@@ -97,8 +99,8 @@ class GRU(Recurrent):
 class LSTM(Recurrent):
     """A long short-term memory network.
 
-    `d_cell` gives cells of another width, which a matrix projects to states of `d_model` (LSTMP: Sak, Senior and
-    Beaufays 2014, section 2.2).
+    With `d_cell`, cells have that width, and a matrix projects them to states of width `d_model` (LSTMP: Sak, Senior
+    and Beaufays 2014, section 2.2).
 
     Args:
         d_model: width of word vectors and states.
@@ -122,4 +124,4 @@ class LSTM(Recurrent):
 
 
 def _between(dropout: float, n_layers: int) -> float:
-    return dropout if n_layers > 1 else 0.0  # torch warns of dropout with only one layer
+    return dropout if n_layers > 1 else 0.0  # torch warns about dropout if there is only one layer

@@ -1,12 +1,14 @@
 """A deep convolutional sentence encoder with residual links.
 
-After Conneau, Schwenk, Barrault and LeCun (2017, "Very Deep Convolutional Networks for Text Classification"): blocks of
-two convolutions of width 3 with residual links; the objective takes the maximum over time. The one-layer encoder is
-models/convolutional_encoder.py.
+The encoder follows Conneau, Schwenk, Barrault and LeCun (2017, "Very Deep Convolutional Networks for Text
+Classification"): blocks of two convolutions of width 3 with residual links. The objective computes the maximum over
+time. models/convolutional_encoder.py has an encoder with one layer.
 
-Departures: all blocks have the same width and length, where theirs halve the time and double the width, so that each
-token keeps a state; LayerNorm and ReLU precede each convolution (He et al. 2016, "Identity Mappings in Deep Residual
-Networks"), instead of batch normalisation, which makes the rows of a batch depend on each other.
+Departures:
+- All blocks have the same width and length, so that each token keeps a state. The authors' blocks halve the length and
+  double the width.
+- LayerNorm and ReLU precede each convolution (He et al. 2016, "Identity Mappings in Deep Residual Networks"). The
+  authors use batch normalisation, which makes the rows of a batch depend on each other.
 
 B batch, T time, E d_embedding, D d_model.
 
@@ -31,7 +33,7 @@ class Block(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Tensor, padding: Tensor) -> Tensor:
-        """Transform states (B, T, D); places where `padding` (B, T, 1) is True are read as zeros."""
+        """Transform states (B, T, D); positions where `padding` (B, T, 1) is True are read as zeros."""
         out = hidden
         for norm, convolve in zip(self.norms, self.convolutions, strict=True):
             out = convolve(self.dropout(norm(out).relu()).masked_fill(padding, 0.0).mT).mT
@@ -60,7 +62,7 @@ class ResidualConvolutionalEncoder(Encoder):
         self.dropout = Dropout(dropout)
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding."""
+        """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length."""
         padding = (torch.arange(input_ids.shape[1], device=input_ids.device) >= lengths[:, None])[:, :, None]
         hidden = self.enter(self.dropout(self.embedding(input_ids)).masked_fill(padding, 0.0).mT).mT
         for block in self.blocks:

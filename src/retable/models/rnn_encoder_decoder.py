@@ -1,14 +1,14 @@
-"""Recurrent encoder-decoders, without attention and with it.
+"""Recurrent encoder-decoders, without or with attention.
 
-Sutskever, Vinyals and Le (2014, arXiv 1409.3215) read the source with one stack and start another from its final
-state. Bahdanau, Cho and Bengio (2015, arXiv 1409.0473) read it in both directions and use additive attention. Luong,
-Pham and Manning (2015, arXiv 1508.04025, section 3.1) use bilinear attention, with h̃ = tanh(W [c; s]) on top of the
-stack and, optionally, fed to the next step (section 3.3).
+Sutskever, Vinyals and Le (2014, arXiv 1409.3215) read the source with one stack of layers, whose final state is the
+first state of a second stack. Bahdanau, Cho and Bengio (2015, arXiv 1409.0473) read the source in both directions and
+use additive attention. Luong, Pham and Manning (2015, arXiv 1508.04025, section 3.1) use bilinear attention. On top of
+the stack they compute h̃ = tanh(W [c; s]), which can be fed to the next step (section 3.3).
 
-Here both kinds of attention follow the recurrent step, as Luong's does, so that without input feeding all steps of a
-known target are computed at once; Bahdanau's precedes it. Source and target share one vocabulary and one embedding. The
-encoder's two directions have half the decoder's width each, so that together they give its first state. Dropout is on
-all connections except the recurrent ones (Zaremba et al. 2014).
+Here both kinds of attention follow the recurrent step, as in Luong et al.; in Bahdanau et al. attention precedes this
+step. So without input feeding, all steps of a known target are computed at once. Source and target share one vocabulary
+and one embedding. Each direction of the encoder has half the decoder's width. The final states of both directions
+together are the decoder's first state. Dropout is on all connections except the recurrent ones (Zaremba et al. 2014).
 
 B batch, S time of the source, U time of the target, L layers, D d_model.
 
@@ -40,7 +40,7 @@ class RNNEncoderDecoder(EncoderDecoder):
 
     Args:
         cell: kind of recurrent layer.
-        attention: score of decoder and encoder states, or none.
+        attention: kind of attention of the decoder's states to the encoder's states, or none.
         input_feeding: give the decoder its last attention state (Luong, Pham and Manning 2015, section 3.3).
     """
 
@@ -74,7 +74,7 @@ class RNNEncoderDecoder(EncoderDecoder):
         nn.init.normal_(self.embedding.weight, std=d_embedding**-0.5)
         self.dropout = Dropout(dropout)
         settings: dict[str, Any] = {"num_layers": n_layers, "batch_first": True}
-        settings["dropout"] = dropout if n_layers > 1 else 0.0  # torch warns of dropout with only one layer
+        settings["dropout"] = dropout if n_layers > 1 else 0.0  # torch warns about dropout if there is only one layer
         both = reading == "both"
         self.encoder = CELLS[cell](d_embedding, d_model // 2 if both else d_model, bidirectional=both, **settings)
         self.decoder = CELLS[cell](d_embedding + (d_model if input_feeding else 0), d_model, **settings)
@@ -88,11 +88,13 @@ class RNNEncoderDecoder(EncoderDecoder):
         return self.decode(target_ids, self.encode(source_ids, source_lengths))[0]
 
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
-        """Return the state before the first target token, for sources (B, S) padded after their lengths (B,).
+        """Encode sources (B, S), padded after their lengths (B,), and return the state before the first target token.
 
-        The state: the decoder's recurrent state, (L, B, D) or a pair of them; the input fed to its next step (1, B, D);
-        the encoder's states (1, B, S, D), their keys (1, B, S, D) and the sources' lengths (1, B). Parts that the model
-        does not use are None.
+        The state contains these parts, or None for parts that the model does not use:
+        - the decoder's recurrent state, (L, B, D), or a pair of such tensors for the LSTM
+        - the attention state that is fed to the decoder's next step, (1, B, D)
+        - the encoder's states, (1, B, S, D), and their keys, (1, B, S, D)
+        - the sources' lengths, (1, B)
         """
         if self.reading == "reversed":
             source_ids = reverse(source_ids, source_lengths)
@@ -115,7 +117,7 @@ class RNNEncoderDecoder(EncoderDecoder):
         return hidden, state
 
     def align(self, source_ids: Tensor, source_lengths: Tensor, target_ids: Tensor) -> Tensor:
-        """Return the attention of each target step to each source token, (B, U, S), which sums to 1 over S.
+        """Return the attention weights (B, U, S) of each target step on the source tokens, which sum to 1 over S.
 
         Raises: UsageError: the model has no attention.
         """
@@ -151,12 +153,12 @@ class RNNEncoderDecoder(EncoderDecoder):
         return self.combine(torch.cat([context, hidden], dim=2)).tanh(), shares
 
     def _joined(self, final: Tensor) -> Tensor:
-        """Concatenate the encoder's last states of both directions per layer: the decoder's first, (L, B, D)."""
+        """Concatenate both directions' final states per layer, as the decoder's first state, (L, B, D)."""
         return final.unflatten(0, (self.n_layers, -1)).transpose(1, 2).flatten(2)
 
 
 def reverse(sequences: Tensor, lengths: Tensor) -> Tensor:
-    """Reverse the first `lengths` (B,) steps of each row of (B, S, ...); padding keeps its place."""
+    """Reverse the first `lengths` (B,) steps of each row of (B, S, ...); padding is not moved."""
     places = torch.arange(sequences.shape[1], device=sequences.device).expand(sequences.shape[:2])
     places = torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
     return sequences[torch.arange(len(sequences), device=sequences.device)[:, None], places]

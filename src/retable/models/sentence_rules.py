@@ -1,8 +1,8 @@
 """Rules that build a summary from the document's sentences: a baseline and an upper bound.
 
-The first sentences, and the sentences nearest to the right summary by a greedy search, which adds the best sentence
-each time and need not find the best set. Nallapati, Zhai and Zhou 2017 ("SummaRuNNer", arXiv 1611.04230) label training
-sentences so.
+The baseline chooses the first sentences. The upper bound chooses the sentences that together are most similar to the
+reference summary. It searches greedily, by adding the best sentence each time, so it may miss the best set. Nallapati,
+Zhai and Zhou 2017 ("SummaRuNNer", arXiv 1611.04230) label training sentences in this way.
 
 System F10 of docs/systems.yaml.
 """
@@ -20,7 +20,7 @@ WORD = re.compile(r"[a-z0-9]+")  # a word of lower-case text, as in ROUGE
 
 
 class Lead(SentenceRule):
-    """A rule that takes the first `n_sentences` sentences as the summary."""
+    """A rule that uses the first `n_sentences` sentences as the summary."""
 
     def __init__(self, n_sentences: PositiveInt, dropout: Rate = 0.0):
         super().__init__()
@@ -33,7 +33,8 @@ class Lead(SentenceRule):
 class ExtractiveOracle(SentenceRule):
     """A rule that greedily picks sentences for the highest mean of ROUGE-1 and ROUGE-2 F1.
 
-    Each step adds the sentence that raises the mean most, the first of equals, until none raises it.
+    Each step adds the sentence that raises the mean most, or the first of equally good ones, until no sentence raises
+    it.
     """
 
     def __init__(self, dropout: Rate = 0.0):
@@ -52,9 +53,9 @@ class ExtractiveOracle(SentenceRule):
 
 
 def overlap(sentences: Sequence[str], others: Sequence[str]) -> float:
-    """Compute the mean F1 of words and of neighbouring word pairs of two lists of sentences, from 0 to 1.
+    """Compute the mean of the F1 in words and the F1 in neighbouring word pairs of two lists, from 0 to 1.
 
-    The sentences of a list are joined first.
+    The sentences of each list are joined first.
     """
     words, other_words = (WORD.findall(" ".join(each).lower()) for each in (sentences, others))
     return (f1(Counter(words), Counter(other_words)) + f1(Counter(pairwise(words)), Counter(pairwise(other_words)))) / 2

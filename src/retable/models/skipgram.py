@@ -28,7 +28,7 @@ class SkipGram(WindowModel):
         super().__init__()
         self.d_model = d_model
         self.centre = nn.Embedding(len(words), d_model)
-        nn.init.uniform_(self.centre.weight, -1 / d_model, 1 / d_model)  # gensim's, twice word2vec.c's
+        nn.init.uniform_(self.centre.weight, -1 / d_model, 1 / d_model)  # gensim's range, twice that of word2vec.c
 
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the centres' vectors (R, C, D), the contexts that they predict (R, J), and `pairs` (R, C, J)."""

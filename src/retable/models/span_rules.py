@@ -1,11 +1,11 @@
 """Rules that answer questions with a span: baselines and the upper bound of extractive readers.
 
-A random span, the sliding window (Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of Text",
-arXiv 1606.05250, section 5.1; Richardson, Burges and Renshaw 2013, "MCTest", EMNLP, algorithm 1), and the right answer
-in whole words, which no model that chooses words can surpass.
+The rules choose a random span, the best span by a sliding window (Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for
+Machine Comprehension of Text", arXiv 1606.05250, section 5.1; Richardson, Burges and Renshaw 2013, "MCTest", EMNLP,
+algorithm 1), or the right answer in whole words. No model that chooses whole words can surpass the right answer.
 
-Departure: the paper's candidates are the constituents of a parser. Here they are all runs of words within a sentence,
-up to a length, that do not begin or end with a sign or a function word.
+Departure: the paper's candidates are the constituents of a parser. Here candidates are all runs of words within a
+sentence, up to a maximum length, that do not begin or end with a punctuation mark or a function word.
 
 System F4 of docs/systems.yaml.
 """
@@ -30,14 +30,14 @@ FUNCTION_WORDS = {
 
 
 class Candidate(NamedTuple):
-    first: int  # first and last word of the span
+    first: int  # index of the span's first word, then of its last word
     last: int
-    begin: int  # first word of its sentence, and the word after the sentence's last
+    begin: int  # index of the sentence's first word, then of the word after its last
     end: int
 
 
 class RandomSpan(SpanRule):
-    """A rule that draws one of the candidates of at most `longest` words, all with equal probability.
+    """A rule that draws one of the candidates of at most `longest` words, each with the same probability.
 
     The same question and `seed` give the same span.
     """
@@ -56,8 +56,9 @@ class RandomSpan(SpanRule):
 class SlidingWindow(SpanRule):
     """A rule that chooses the span whose sentence and words share most with the question.
 
-    First it keeps the candidates of at most `longest` words whose sentence, without them, shares most words and pairs
-    of words with the question. Among these it takes the one with the highest `window` sum; the first one of equals.
+    First it keeps the candidates of at most `longest` words whose sentence, apart from the candidate itself, shares
+    most words and word pairs with the question. Among these it chooses the candidate with the highest `window` sum, or
+    the first of several.
     """
 
     def __init__(self, longest: PositiveInt, dropout: Rate = 0.0):
@@ -70,12 +71,12 @@ class SlidingWindow(SpanRule):
         spans = list(candidates(words, question.sentences(), self.longest))
         shared = [overlap(words, span, query) for span in spans]
         best = [span for span, count in zip(spans, shared, strict=True) if count == max(shared)]
-        weights = {word: math.log1p(1 / times) for word, times in Counter(words).items()}  # the paper's IC
+        weights = {word: math.log1p(1 / times) for word, times in Counter(words).items()}  # the paper's IC(word)
         return max(best, key=lambda span: window(words, span, query, weights))[:2]
 
 
 class RightSpan(SpanRule):
-    """A rule that gives the right answer, as far as whole words can: the upper bound."""
+    """A rule that returns the right answer in whole words: the upper bound for models that choose words."""
 
     def __init__(self, dropout: Rate = 0.0):
         super().__init__()
@@ -87,8 +88,8 @@ class RightSpan(SpanRule):
 def candidates(words: Sequence[str], sentences: Sequence[tuple[int, int]], longest: int) -> Iterator[Candidate]:
     """Yield each sentence's runs of at most `longest` words that begin and end with content words.
 
-    `sentences` are pairs of a sentence's first word and the word after its last. If no word of the text is a content
-    word, all words count as such.
+    `sentences` are pairs: the index of a sentence's first word, and the index after its last word. If no word of the
+    text is a content word, all words count as such.
     """
     content = [word[0].isalnum() and word.lower() not in FUNCTION_WORDS for word in words]
     if not any(content):

@@ -1,19 +1,20 @@
 """Sparse non-negative matrix (SNM) language models over n-grams and skip-grams.
 
 Shazeer, Pelemans and Chelba 2015, "Sparse Non-negative Matrix Language Modeling for Skip-grams"; Pelemans, Shazeer and
-Chelba 2016, TACL 4. A history has features: the n-grams that it ends in, and skip-grams. The score of word j is the sum
-of M_ij over the history's features i. Its probability is its share in the scores of all words. M_ij is an adjusted
-relative frequency:
+Chelba 2016, TACL 4. The features of a history are the n-grams and skip-grams that it ends in. The score of word j is
+the sum of M_ij over the history's features i. The probability of word j is its score divided by the sum of all words'
+scores. M_ij is an adjusted relative frequency:
 
     M_ij = exp(A_ij) C_ij / C_i*        A_ij = a[type i, C_i*, C_ij] + b[i] + c[type i, j]
 
-with counts in buckets. AdaGrad trains the tables a, b and c on the training text, with the predicted token left out of
+C_ij counts word j after feature i, and C_i* counts feature i. In the indices of a, buckets replace these counts.
+AdaGrad trains the tables a, b and c on the training text. When a token is predicted in training, it is left out of
 every count.
 
-Departures: the loss is the negative log-likelihood. The paper's Poisson loss is a bound of it that avoids sums over
-words, but these sums are cheap if each step uses the whole text. The metafeatures are three of the paper's conjunctions
-in separate tables, without hashing. One more feature, which every history has, predicts all words equally, so that a
-word seen once has a probability when it is left out.
+Departures: the loss is the negative log-likelihood. The paper's Poisson loss is a bound on this loss that avoids sums
+over words, but these sums are cheap if each step uses the whole text. The metafeatures are three of the paper's
+conjunctions in separate tables, without hashing. Every history has one more feature, which predicts all words equally.
+So a word that was seen once has a probability when it is left out.
 
 N tokens, K types of features, F features, E links (a feature and a word that follows it), V vocabulary.
 
@@ -31,23 +32,23 @@ from retable.core.errors import UsageError
 from retable.core.settings import LearningRate, NonNegativeInt, PositiveInt
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-INITIAL = 1e-4  # initial root of AdaGrad's summed squares: rare entries of a table move little
+INITIAL = 1e-4  # square root of AdaGrad's initial sum of squares; it keeps rare entries of a table from moving much
 
 
 class SparseNonnegativeMatrix:
-    """An SNM model over token ids. It is uniform before `estimate` or `load`.
+    """An SNM model over token ids. Its distribution is uniform before `estimate` or `load`.
 
-    A stream of tokens is one-dimensional and contains ids below `vocab_size`. `boundary` ends every sentence: as a
-    predicted token it is `</s>`. Each sentence starts with the context `<s>`, and no feature crosses a boundary.
+    A stream of tokens is one-dimensional and contains ids below `vocab_size`. `boundary` ends every sentence; when it
+    is predicted, it is `</s>`. Each sentence starts with the context `<s>`, and no feature crosses a boundary.
 
     Args:
         order: n-gram features have 0 to `order` − 1 words.
-        max_skip: skip-gram features leave out 1 to `max_skip` words, between the words next to the predicted one
-            (if any) and one or more earlier words; 0 for no skip-grams.
-        max_skip_words: the most words of a skip-gram feature.
-        steps, lr: of AdaGrad.
+        max_skip: skip-gram features skip 1 to `max_skip` words. Before the skipped words are one or more remote words;
+            after them may be words adjacent to the predicted word. 0 means no skip-grams.
+        max_skip_words: maximum number of words in a skip-gram feature.
+        steps, lr: number of AdaGrad's steps, and its learning rate.
 
-    Features are stored as 64-bit hashes. Among ten million, two collide with a probability of 3e-6.
+    Features are stored as 64-bit hashes. Among ten million features, the probability that any two collide is 3e-6.
     """
 
     protocol = "sentence-bounded"
@@ -68,17 +69,17 @@ class SparseNonnegativeMatrix:
             raise UsageError(f"boundary={boundary} is out of range; give the id of <eos>, from 0 to {vocab_size - 1}")
         self.vocab_size, self.boundary, self.steps, self.lr = vocab_size, boundary, steps, lr
         self.types = feature_types(order, max_skip, max_skip_words)
-        self.uniform = 1.0  # sum of the scores that the feature of every history gives to all words
+        self.uniform = 1.0  # sum, over all words, of the scores by the feature of every history
         self.features = np.empty(0, np.uint64)  # (F,) hashes, ascending
         self.links = np.empty(0, np.int64)  # (E,) number of the feature · V + word, ascending
-        self.weights = np.empty(0, np.float32)  # (E,) M
-        self.sums: np.ndarray = np.empty(0)  # (F,) of each feature's weights
+        self.weights = np.empty(0, np.float32)  # (E,) entries of M
+        self.sums: np.ndarray = np.empty(0)  # (F,) sum of each feature's weights
 
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (N,), and discard any earlier estimate.
 
-        Costs two sorts of the N · K features, about 40 bytes of memory for each, and `steps` passes over them. For
-        930,000 tokens on one core, a step takes 0.5 s with 5 types and 1.7 s with 14.
+        This takes two sorts of the N · K features, `steps` passes over them, and about 40 bytes of memory per feature.
+        For 930,000 tokens on one core, a step takes 0.5 s with 5 types of features and 1.7 s with 14 types.
         """
         words = self._words(tokens)
         if not len(words):
@@ -127,7 +128,7 @@ class SparseNonnegativeMatrix:
     def load(self, path: str | Path) -> None:
         """Load a file that `save` wrote for the same vocabulary size, boundary and types of features.
 
-        Raises: UsageError: the file is missing, corrupt, or of another model.
+        Raises: UsageError: the file is missing or corrupt, or contains another model.
         """
         try:
             arrays = load_file(path)
@@ -138,7 +139,9 @@ class SparseNonnegativeMatrix:
                 f"{path} is not a saved sparse non-negative matrix ({error}); estimate the model again"
             ) from error
         if not np.array_equal(settings, self._settings()):
-            raise UsageError(f"{path} contains a model with other settings; load it into a model with its settings")
+            raise UsageError(
+                f"{path} contains a model with other settings; load it into a model with the settings of the file"
+            )
         rows = links // self.vocab_size
         ascending = (np.diff(links) > 0).all() and (features[1:] > features[:-1]).all()
         if not (ascending and ((rows >= 0) & (rows < len(features))).all() and (weights >= 0).all()):
@@ -165,18 +168,18 @@ class SparseNonnegativeMatrix:
         return words
 
     def _contexts(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the hash of each feature type before each word, and whether the sentence has it, both (K, N)."""
+        """Return, for each type and word, the hash of the feature, and whether the sentence has it, both (K, N)."""
         begins = np.zeros(len(words), np.int64)
         after = np.flatnonzero(words[:-1] == self.boundary) + 1
         begins[after] = after
-        place = np.arange(len(words)) - np.maximum.accumulate(begins)  # in the sentence
+        place = np.arange(len(words)) - np.maximum.accumulate(begins)  # position in the sentence
         before = {
             offset: np.where(place >= offset, np.roll(words, offset), self.vocab_size).astype(np.uint64)  # or <s>
             for offset in {offset for offsets in self.types for offset in offsets}
         }
         hashes = np.empty((len(self.types), len(words)), np.uint64)
         present = np.empty(hashes.shape, bool)
-        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart: words are added to them
+        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart: word ids are added to them
         for k, offsets in enumerate(self.types):
             hashes[k] = seeds[k]
             for offset in offsets:
@@ -187,9 +190,9 @@ class SparseNonnegativeMatrix:
 
 
 class LeaveOneOut:
-    """A text in which every token is predicted from the counts of all others, to train the adjustment.
+    """A text in which every token is predicted from the counts of all other tokens, to train the adjustment A.
 
-    hashes, present (K, N): of the text's features.
+    hashes, present (K, N): hashes of the text's features, and whether each feature exists.
     """
 
     def __init__(self, words: np.ndarray, hashes: np.ndarray, present: np.ndarray, vocab_size: int):
@@ -200,8 +203,9 @@ class LeaveOneOut:
             rows * vocab_size + words[tokens], return_inverse=True, return_counts=True
         )
         ones = np.ones(len(tokens))
-        self.realised = csr_array((ones, (tokens, realised)), shape=(len(words), len(self.links)))  # X (N, E)
-        self.row = self.links // vocab_size  # of each link, as all below
+        # A matrix (N, E), which is 1 where a token has a link.
+        self.realised = csr_array((ones, (tokens, realised)), shape=(len(words), len(self.links)))
+        self.row = self.links // vocab_size  # the feature of each link, (E,)
         self.total = totals[self.row]
         type_of_row = np.empty(len(self.features), np.int64)
         type_of_row[rows] = types
@@ -211,7 +215,8 @@ class LeaveOneOut:
         def conjunction(total: np.ndarray, count: np.ndarray) -> np.ndarray:
             return (kind * size + bucket(total)) * size + bucket(count)
 
-        # Metafeatures of types and counts: with nothing left out, with another token left out, with its own left out.
+        # Metafeatures of each link's type and counts: with nothing left out, with another link's token left out, and
+        # with the link's own token left out.
         self.all = conjunction(self.total, self.counts)
         self.other = conjunction(self.total - 1, self.counts)
         self.own = conjunction(self.total - 1, self.counts - 1)
@@ -227,11 +232,11 @@ class LeaveOneOut:
         return (np.exp(adjustment) * self.counts / self.total).astype(np.float32)
 
     def loss(self) -> tuple[float, tuple[np.ndarray, ...]]:
-        """Compute the mean −log p of a left-out token, in nats, and its gradient by a, b, c and uniform.
+        """Compute the mean −log p of a left-out token, in nats, and its gradients with respect to a, b, c and uniform.
 
-        Leaving out token t with link (i, t) takes 1 from C_it and C_i*. That changes the bucket and weight of the whole
-        row: w are the row's weights, `own` is the weight of (i, t) in place of w, both with the factor 1 / (C_i* − 1).
-        A feature that occurs only at this token disappears.
+        Leaving out token t with link (i, t) subtracts 1 from C_it and C_i*. That changes the buckets and weights of the
+        whole row i. `own` is the new weight of (i, t), and w are the new weights of the row's other links. Both kinds
+        of weights have the factor 1 / (C_i* − 1). A feature that occurs only at this token disappears.
         """
         lexical = self.b[self.row] + self.c[self.lexical]
         share = np.divide(1.0, self.total - 1, out=np.zeros(len(self.total)), where=self.total > 1)
@@ -264,10 +269,10 @@ class LeaveOneOut:
 
 
 def feature_types(order: int, max_skip: int, max_skip_words: int) -> list[tuple[int, ...]]:
-    """List the offsets of each feature type's words, 1 for the word right before; n-grams come first.
+    """List the offsets of each feature type's words, 1 for the word directly before. N-grams precede skip-grams.
 
-    Arguments are those of SparseNonnegativeMatrix. Skip-grams have `remote` words, `skip` left-out places and
-    `adjacent` words (r, s and a of the papers).
+    The arguments are those of SparseNonnegativeMatrix. A skip-gram has `remote` words, `skip` skipped words and
+    `adjacent` words (r, s and a in the papers).
     """
     n_grams = [tuple(range(1, n)) for n in range(1, order + 1)]
     skip_grams = [
@@ -285,7 +290,7 @@ def bucket(counts: np.ndarray) -> np.ndarray:
 
 
 def find(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Find the places of `wanted` in `keys`, which ascend; −1 for a missing one."""
+    """Find the indices of `wanted` in `keys`, which ascend; −1 for missing keys."""
     if not len(keys):
         return np.full(len(wanted), -1)
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

@@ -1,12 +1,12 @@
 """Recurrent language models with optional residual links, layer norms and other variations.
 
 Cells are Elman's, GRUs or LSTMs, as in models/recurrent.py. All options can be combined:
-- Residual links around each layer except the first, h_{l+1} = h_l + Layer(h_l): a gradient reaches the lowest layer
-  past all others (He et al. 2016, and for LSTMs Wu et al. 2016, section 3.2).
-- Layer normalisation (Ba, Kiros and Hinton 2016) of the input of each layer except the first and of the last output;
-  residual sums are not normalised, as in pre-norm Transformers.
-- Variational dropout, with one mask for all times (Gal and Ghahramani 2016).
-- A learnt first state.
+- Residual links around each layer except the first, h_{l+1} = h_l + Layer(h_l), so that a gradient reaches the lowest
+  layer without passing the other layers (He et al. 2016, and for LSTMs Wu et al. 2016, section 3.2).
+- Layer normalisation (Ba, Kiros and Hinton 2016) of the last output and of each layer's input, except the first. As in
+  pre-norm Transformers, residual sums are not normalised.
+- Variational dropout, with one mask for all time steps (Gal and Ghahramani 2016).
+- A learnt initial state.
 
 B batch, T time, D d_model, L n_layers.
 
@@ -33,9 +33,9 @@ class StackedRecurrent(LeftToRight):
         init_range: bound of the uniform initial weights, except for the first state and the norms.
         dropout: rate on the non-recurrent connections: from embedding to first layer, between layers, from last layer
             to softmax.
-        variational: use one dropout mask for all times.
-        recurrent_dropout: rate on units of h_{t−1}, the same units at all times.
-        first_state: train the state before the first token, from zero; otherwise it is zero.
+        variational: use one dropout mask for all time steps.
+        recurrent_dropout: rate on units of h_{t−1}; the same units are dropped at all time steps.
+        first_state: learn the state before the first token, starting from zero. Otherwise this state stays zero.
         one_hot: let the first layer read one-hot words, without a table of vectors.
     """
 
@@ -71,15 +71,15 @@ class StackedRecurrent(LeftToRight):
         self.first = nn.Parameter(torch.zeros(parts, n_layers, d_model)) if first_state else None
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw weights and biases uniformly; also for the objective's softmax layer."""
+        """Draw uniform weights and biases, also for the objective's softmax layer."""
         if not isinstance(module, nn.LayerNorm):
             for parameter in module.parameters(recurse=False):
                 nn.init.uniform_(parameter, -self.init_range, self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
-        The state: hidden, and for the LSTM also cell, (L, B, D) each.
+        The state is a tuple of hidden states and, for the LSTM, cells, (L, B, D) each.
         """
         if self.first is not None:
             state = self._begun(self.first[:, :, None].expand(-1, -1, len(input_ids), -1), state)
@@ -94,9 +94,10 @@ class StackedRecurrent(LeftToRight):
 
     @staticmethod
     def _begun(first: Tensor, state: Any) -> tuple[Tensor, ...]:
-        """Return the state, or `first` (parts, L, B, D) before the first token.
+        """Return `state`, or the learnt state `first` (parts, L, B, D) before the first token.
 
-        Later states add 0 · `first`: distributed training waits for the gradient of every parameter at each step.
+        0 · `first` is added to later states, because distributed training waits for the gradient of every parameter at
+        each step.
         """
         if state is None:
             return tuple(part.contiguous() for part in first)

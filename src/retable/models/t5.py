@@ -1,11 +1,12 @@
 """T5, the text-to-text Transformer (Raffel et al. 2020, sections 2.1 and 3.2).
 
-Pre-norm with a norm that only scales, no biases, relative positions shared by the layers of a stack. Attention scores
-are not divided by √K; the queries' initial weights are smaller instead. The default is T5 1.0, with ReLU;
-`activation="geglu"` is T5 1.1 (Shazeer 2020). Initial weights are those of the authors' code. The gate's GELU is the
-tanh form.
+The model has pre-norm with RMSNorm, no biases, and relative positions that the layers of a stack share. Attention
+scores are not divided by √K; the queries' initial weights are smaller instead. The default is T5 1.0, with ReLU;
+`activation="geglu"` is T5 1.1 (Shazeer 2020). Initial weights are those of the authors' code. The GELU of the gate is
+the tanh approximation.
 
-B batch, T inputs, U outputs, S positions before those, D d_model, H heads, K head size, F feed-forward width.
+B batch, T input tokens, U output tokens, S earlier output tokens, D d_model, H heads, K head size, F feed-forward
+width.
 
 System D4 of docs/systems.yaml.
 """
@@ -39,7 +40,7 @@ Memory: TypeAlias = Tensor | tuple[Tensor, Tensor]  # the encoder's keys and val
 
 
 class Block(nn.Module):
-    """A layer of self-attention, attention to an encoder if it `crosses`, and a feed-forward layer, all residual."""
+    """A block of self-attention, attention to an encoder if `crosses`, and a feed-forward layer, all residual."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """A stack of blocks that share relative positions, with a norm after the last."""
+    """A stack of blocks that share relative positions, with a norm after the last block."""
 
     blocks: Any  # an nn.ModuleList; mypy takes its modules for tensors
 
@@ -141,12 +142,12 @@ class Stack(nn.Module):
 
 
 class T5(EncoderDecoder):
-    """An encoder-decoder with `n_layers` in each stack.
+    """An encoder-decoder with `n_layers` blocks in each stack.
 
     Args:
         d_model, d_ff: widths of the states and inside the feed-forward layers.
         d_head: width of a head; by default d_model / n_heads.
-        activation: that of the feed-forward layers.
+        activation: activation function of the feed-forward layers.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class T5(EncoderDecoder):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Draw N(0, 1) embeddings and N(0, 1 / inputs) weights, also for the objective's head."""
+        """Draw embeddings from N(0, 1) and weights from N(0, 1 / inputs), also for the objective's head."""
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)
         elif isinstance(module, nn.Embedding):
@@ -187,10 +188,12 @@ class T5(EncoderDecoder):
         return self.encoder(self.embedding(input_ids), padding_mask_if_any(lengths, input_ids.shape[1]))[0]
 
     def encode(self, input_ids: Tensor, lengths: Tensor) -> Any:
-        """Return the state before the first output, for inputs (B, T) padded after their lengths (B,).
+        """Encode inputs (B, T), padded after their lengths (B,), and return the state before the first output.
 
-        The state: per block, a cache of the outputs' keys and values, () at first; per block, the inputs' keys and
-        values (2, B, H, T, K); and the inputs' lengths (1, B).
+        The state contains:
+        - per block, a cache of the outputs' keys and values, or () before the first output
+        - per block, the inputs' keys and values, (2, B, H, T, K)
+        - the inputs' lengths, (1, B)
         """
         memories = tuple(torch.stack(memory) for memory in self._memories(input_ids, lengths))
         return ((),) * len(memories), memories, lengths[None]
@@ -212,8 +215,8 @@ class T5(EncoderDecoder):
 class OneStackT5(LeftToRight):
     """T5's blocks without an encoder: a left-to-right model whose prefix positions all see each other.
 
-    Section 3.2.1, figure 4, right. Because a prefix attends ahead, distances ahead have separate buckets, as in an
-    encoder.
+    Raffel et al. 2020, section 3.2.1 and figure 4, right. Because prefix positions attend to later positions, distances
+    to later positions have separate buckets, as in an encoder.
 
     Args:
         d_model, n_layers, n_heads, d_ff, dropout, activation, d_head: as in `T5`.
@@ -241,10 +244,11 @@ class OneStackT5(LeftToRight):
         _initialise_all(self)
 
     def forward(self, input_ids: Tensor, state: Any = None, prefix: Tensor | None = None) -> tuple[Tensor, Any]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
         Args:
-            state: a cache per block, () at the start; None to keep no cache: then the ids are the whole context.
+            state: a cache per block, or () at the start. With None, no cache is kept, and the ids are the whole
+                context.
             prefix: number of ids at the start of each row that all see each other, (B,).
         """
         pasts = ((),) * len(self.stack.blocks) if state == () else state or ()
@@ -256,7 +260,7 @@ class OneStackT5(LeftToRight):
 
 
 def causal_mask(length: int, before: int, device: torch.device) -> Tensor:
-    """Return (1, 1, length, before + length), True at a position itself and all earlier ones."""
+    """Return a mask (1, 1, length, before + length), True from a position to itself and to all earlier positions."""
     return torch.ones(length, before + length, dtype=torch.bool, device=device).tril(before)[None, None]
 
 

@@ -1,6 +1,7 @@
 """T5's encoder without its decoder, to be fine-tuned as a classifier.
 
-The paper does not have it: its T5 writes labels as text. It measures the encoder's features without a decoder's help.
+This model is not in the paper, where T5 writes labels as text. It shows how good the encoder's features are without a
+decoder.
 
 B batch, T time, D d_model.
 """
@@ -16,7 +17,7 @@ from retable.nn.attention import padding_mask_if_any
 
 
 class T5Encoder(Encoder):
-    """An encoder that is the first stack of a T5. It takes the settings of T5.
+    """An encoder that is the first stack of a T5. It has the same settings as T5.
 
     Args:
         d_model, n_layers, n_heads, d_ff, dropout, activation, d_head: as in `T5`.
@@ -36,8 +37,8 @@ class T5Encoder(Encoder):
         d_head: PositiveInt | None = None,
     ):
         super().__init__()
-        # The decoder is created too, and dropped: one generator draws the weights of both stacks in turns, so without
-        # it a seed would give another encoder than the T5's.
+        # The decoder is created too, then discarded. One random generator draws the weights of both stacks in turns. So
+        # without the decoder, the encoder's weights would differ from those of a T5 with the same seed.
         whole = T5(vocab_size, d_model, n_layers, n_heads, d_ff, dropout, activation, d_head)
         self.d_model, self.embedding, self.encoder = d_model, whole.embedding, whole.encoder
 
@@ -46,5 +47,5 @@ class T5Encoder(Encoder):
         return {"embedding.": self.embedding, "encoder.": self.encoder}
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length."""
+        """Return hidden states (B, T, D) for ids (B, T), which are padded after each row's length."""
         return self.encoder(self.embedding(input_ids), padding_mask_if_any(lengths, input_ids.shape[1]))[0]

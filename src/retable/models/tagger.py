@@ -1,13 +1,13 @@
 """A BiLSTM-CNN sequence tagger, without its output layer (Ma and Hovy 2016, section 2).
 
-arXiv 1603.01354; as in Lample et al. 2016, with a convolution in place of their LSTM over characters. A word's vector
-and characters go through a bidirectional LSTM; the objective adds the softmax or CRF. For sub-words, which have no
-characters to convolve, and for words without spelling, use models/bilstm.py.
+arXiv 1603.01354. The model is that of Lample et al. 2016, with a convolution over characters instead of an LSTM. A
+bidirectional LSTM reads word vectors and convolved characters; the objective adds the softmax or CRF. For sub-words,
+and for words without spelling, use models/bilstm.py, which has no convolution over characters.
 
-With a vector per word that marks the predicate, the model labels semantic roles (F6 of docs/systems.yaml): Zhou and Xu
-2015, with a CRF. The mark is that of He et al. 2017, section 2.2.
+With a vector per word that marks the predicate, the model labels semantic roles (F6 of docs/systems.yaml), as in Zhou
+and Xu 2015 with a CRF. The mark is that of He et al. 2017, section 2.2.
 
-Departures: the convolution's maxima pass a tanh, and characters have no dropout; see nn/character_cnn.py.
+Departures: a tanh follows the convolution's max-pooling, and characters have no dropout; see nn/character_cnn.py.
 
 B batch, T time, D d_model, E d_embedding, F features of the convolutions, P d_predicate.
 
@@ -28,11 +28,11 @@ from retable.nn.word_input import WordInput
 
 
 class BiLSTMTagger(Encoder):
-    """An encoder with one hidden state per word, which has read the whole sentence.
+    """An encoder with one hidden state per word, which depends on the whole sentence.
 
     Args:
         vocab_size, words, unknown, filters: see WordInput; the paper has filters=[[3, 30]], d_character=30.
-        dropout: on the LSTM's input, between its layers, and on its output.
+        dropout: rate on the LSTM's input, between its layers, and on its output.
         d_predicate: width of the vectors that mark the predicate; 0 for tags that do not depend on a predicate.
     """
 
@@ -67,9 +67,9 @@ class BiLSTMTagger(Encoder):
         return self.input.embedding
 
     def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length, zero on padding.
+        """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length.
 
-        `predicates` (B,) are the places of the predicates, needed if `d_predicate` is not 0.
+        `predicates` (B,) are the positions of the predicates. They are required if `d_predicate` is not 0.
         """
         words = self.input(input_ids)  # (B, T, E + F)
         if self.predicate is not None:

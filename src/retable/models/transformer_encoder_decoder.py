@@ -1,12 +1,12 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017, arXiv 1706.03762, section 3).
 
-Post-norm, ReLU, sinusoidal positions added to embeddings scaled by √D. One table serves both embeddings and, if the
-objective ties it, the softmax (section 3.4). Dropout acts on the output of layers and on the embeddings, not on
-attention (section 5.4). `norm="pre"` normalises the input of each layer and the output of each stack (Xiong et al.
-2020). The paper does not describe initialisation: matrices start as in Glorot and Bengio (2010), embeddings from
-N(0, 1/D).
+The model has post-norm, ReLU, and sinusoidal positions, which are added to embeddings scaled by √D. Source and target
+share one table of embeddings; the objective can tie the softmax to the same table (section 3.4). Dropout acts on the
+output of layers and on the embeddings, not on attention (section 5.4). `norm="pre"` normalises the input of each layer
+and the output of each stack (Xiong et al. 2020). The paper does not describe initial weights. Here matrices are drawn
+as in Glorot and Bengio (2010), and embeddings from N(0, 1/D).
 
-B batch, S time of the source, U time of the target, T time before that, D d_model, H heads, K head size.
+B batch, S time of the source, U time of the target, T earlier target tokens, D d_model, H heads, K head size.
 
 System E3 of docs/systems.yaml.
 """
@@ -99,7 +99,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
 
     Args:
         d_model, d_ff: widths of the states and inside the feed-forward layers.
-        n_layers: layers of the encoder, and of the decoder.
+        n_layers: number of layers in each of encoder and decoder.
         norm: `post` as in the paper, or `pre`.
     """
 
@@ -136,7 +136,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Draw Glorot-uniform weights and N(0, 1/D) embeddings, and set biases to 0; also for the softmax."""
+        """Draw Glorot-uniform weights and N(0, 1/D) embeddings, and set biases to 0, also for the softmax layer."""
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
@@ -150,10 +150,12 @@ class TransformerEncoderDecoder(EncoderDecoder):
         return self.decode(target_ids, ([None] * len(pasts), *source))[0]
 
     def encode(self, source_ids: Tensor, source_lengths: Tensor) -> Any:
-        """Return the state before the first target token, for sources (B, S) padded after their lengths (B,).
+        """Encode sources (B, S), padded after their lengths (B,), and return the state before the first target token.
 
-        The state: per layer, a cache of the target's keys and values, () at first, or None if they are not to be kept;
-        per layer, the source's keys and values (2, B, H, S, K); and the sources' lengths (1, B).
+        The state contains:
+        - per layer, a cache of the target's keys and values, () before the first token, or None to keep no cache
+        - per layer, the source's keys and values, (2, B, H, S, K)
+        - the sources' lengths, (1, B)
         """
         mask = padding_mask(source_lengths, source_ids.shape[1])
         hidden = self._embed(source_ids, 0)

@@ -1,9 +1,9 @@
-"""Transformer-XL, a Transformer that attends beyond the segment (Dai et al. 2019, arXiv 1901.02860).
+"""Transformer-XL, a Transformer that attends beyond its segment (Dai et al. 2019, arXiv 1901.02860).
 
-Each layer attends to the segment and to its own inputs at earlier tokens, kept as a memory without gradient (section
-3.2). Positions are relative: a query's score for a key R positions back is (q + u)·k + (q + v)·W_R R, with learnt u
-and v and a sinusoid R (section 3.3). As in the authors' code, norms follow the residual sums, embeddings are scaled by
-√D, and all layers share u and v.
+Each layer attends to the segment and to its own inputs at earlier tokens, which are kept as a memory without gradient
+(section 3.2). Positions are relative: the score of a query q for a key k is (q + u)·k + (q + v)·W_R R. The vectors u
+and v are learnt, and R is a sinusoid of the distance (section 3.3). As in the authors' code, norms follow the residual
+sums, embeddings are scaled by √D, and all layers share u and v.
 
 B batch, T segment, M memory, S = M + T, D d_model, H heads, K head size, L n_layers.
 
@@ -26,13 +26,13 @@ from retable.nn.variational import LockedDropout
 class TransformerXL(LeftToRight):
     """A left-to-right model with a memory of earlier positions.
 
-    In training a token sees its segment up to itself and the `memory` positions before the segment. In evaluation it
-    sees `evaluation_memory` positions before itself, wherever the text is cut into segments. `variational` uses one
-    dropout mask for all positions, as section 4.1 does on the Penn Treebank.
+    In training a token sees its segment up to itself and the `memory` positions before the segment. In evaluation a
+    token sees the `evaluation_memory` positions before it, wherever the text is cut into segments. `variational` uses
+    one dropout mask for all positions, as the paper does on the Penn Treebank (section 4.1).
 
     Args:
         d_model, d_inner: widths of the states and inside the feed-forward layers.
-        dropout, attention_dropout: probabilities, on states and on attention weights.
+        dropout, attention_dropout: rates on states and on attention weights.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TransformerXL(LeftToRight):
         self.d_model, self.memory, self.evaluation_memory = d_model, memory, evaluation_memory
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.content_bias = nn.Parameter(torch.empty(d_model))  # u of all heads
-        self.position_bias = nn.Parameter(torch.empty(d_model))  # v
+        self.position_bias = nn.Parameter(torch.empty(d_model))  # v of all heads
         self.dropout = LockedDropout(dropout) if variational else Dropout(dropout)
         self.layers = nn.ModuleList(
             Layer(d_model, n_heads, d_inner, self.dropout, attention_dropout) for _ in range(n_layers)
@@ -65,7 +65,7 @@ class TransformerXL(LeftToRight):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Draw N(0, 0.02²) weights, and set biases to 0; also for the objective's head."""
+        """Draw N(0, 0.02²) weights, and set biases to 0, also for the objective's head."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=0.02)
         if isinstance(module, nn.Linear) and module.bias is not None:
@@ -153,9 +153,9 @@ def sinusoids(distances: Tensor, d_model: int) -> Tensor:
 
 
 def shift(scores: Tensor) -> Tensor:
-    """Map scores (…, T, S) by distance, S−1 to 0 in every row, to scores by key, 0 to S−1.
+    """Map scores (…, T, S) with columns by distance, S−1 to 0, to scores with columns by key, 0 to S−1.
 
-    Row i moves left by T−1−i, for all rows at once by a reshape (appendix B). Values that enter on the right belong to
+    Row i moves left by T−1−i; one reshape moves all rows at once (appendix B). Values that enter on the right belong to
     keys after the query and must be masked.
     """
     *rest, T, S = scores.shape

@@ -1,8 +1,8 @@
 """Vision Transformer (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words").
 
-arXiv 2010.11929, section 3.1. An image is cut into square patches. Each patch, flattened and projected, is a token of a
-Transformer encoder, BERT's with pre-norm. A class token precedes them, and a learnt vector is added to each place. The
-normalised state of the class token is the image's vector (equations 1 to 4).
+arXiv 2010.11929, section 3.1. An image is cut into square patches. Each patch is flattened and projected to a token of
+a Transformer encoder, which is BERT's with pre-norm. A class token precedes the patches, and a learnt vector is added
+at each position. The normalised state of the class token is the image's vector (equations 1 to 4).
 
 B batch, C channels, H height, W width, P patch_size, T = 1 + HW / P² patches with the class token, D d_model.
 
@@ -43,7 +43,7 @@ class ViT(ImageEncoder):
                 f"{image_size}"
             )
         self.d_model, self.initializer_range = d_model, initializer_range
-        self.patches = nn.Conv2d(n_channels, d_model, patch_size, stride=patch_size)  # one matrix for each patch
+        self.patches = nn.Conv2d(n_channels, d_model, patch_size, stride=patch_size)  # one matrix for all patches
         self.class_token = nn.Parameter(torch.zeros(d_model))
         self.positions = nn.Embedding(1 + (image_size // patch_size) ** 2, d_model)
         self.dropout = Dropout(dropout)
@@ -53,7 +53,7 @@ class ViT(ImageEncoder):
         self._draw(self.class_token)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw weights from N(0, σ²) cut off at two deviations, and set biases to 0; also for the head."""
+        """Draw weights from N(0, σ²), truncated at 2σ, and set biases to 0, also for the objective's head."""
         if isinstance(module, nn.Linear | nn.Conv2d | nn.Embedding):
             self._draw(module.weight)
         if isinstance(module, nn.Linear | nn.Conv2d) and module.bias is not None:
@@ -69,5 +69,5 @@ class ViT(ImageEncoder):
         tokens = torch.cat([self.class_token.expand(len(images), 1, -1), patches], dim=1)
         hidden = self.dropout(tokens + self.positions.weight)
         for k, block in enumerate(self.blocks, start=1):
-            hidden = block(hidden, first=1 if k == len(self.blocks) else None)  # last block: only the class token
+            hidden = block(hidden, first=1 if k == len(self.blocks) else None)  # the last needs only the class token
         return self.norm(hidden[:, 0])

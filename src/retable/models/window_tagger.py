@@ -1,15 +1,16 @@
 """The window approach to tagging: a convolution over words.
 
-Collobert et al. 2011, "Natural Language Processing (Almost) from Scratch", section 3.3.1. A linear layer and HardTanh
-over a window of word vectors, that is one convolution along the sentence, give a word's state. The objective adds the
-linear layer on top and the loss: a softmax per word (section 3.4.1) or, with `crf=true`, the sentence's likelihood
-under transition scores (section 3.4.2). Half a window of PADDING, a learnt vector, precedes and follows each sentence.
+Collobert et al. 2011, "Natural Language Processing (Almost) from Scratch", section 3.3.1. A word's state is computed by
+a linear layer and HardTanh from a window of word vectors, which is one convolution along the sentence. The objective
+adds the top linear layer and the loss: a softmax per word (section 3.4.1) or, with `crf=true`, the sentence's
+likelihood under transition scores (section 3.4.2). Half a window of PADDING, a learnt vector, precedes and follows each
+sentence.
 
 Departures:
-- Spelling is read by a convolution over characters (Santos and Zadrozny 2014, whose tagger is otherwise the same). The
-  paper has tables of capitals and suffixes.
-- Marks of the sentence's ends come before PADDING, as in the other taggers.
-- There is dropout.
+- A convolution over characters reads the spelling of words (Santos and Zadrozny 2014, whose tagger is otherwise the
+  same). The paper has vectors for capitalisation and suffixes instead.
+- Marks of a sentence's start and end separate the sentence from PADDING, as in the other taggers.
+- The model has dropout.
 
 B batch, T time, D d_model, I the width of the input.
 
@@ -30,13 +31,13 @@ from retable.nn.word_input import WordInput
 
 
 class WindowTagger(Encoder):
-    """An encoder with one hidden state per word, which sees a window around it.
+    """An encoder with one hidden state per word, which depends on a window of words around it.
 
     Args:
         vocab_size, words, unknown, filters: see WordInput.
         window: number of words that a state sees, the paper's d_win; an odd number.
         d_model: the paper's number of hidden units.
-        dropout: on the convolution's input and on its output.
+        dropout: rate on the convolution's input and on its output.
     """
 
     reads_words = True
@@ -71,7 +72,7 @@ class WindowTagger(Encoder):
         return self.input.embedding
 
     def forward(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return hidden states (B, T, D) of ids (B, T) padded after each row's length."""
+        """Return hidden states (B, T, D) for ids (B, T), which are padded after each row's length."""
         beyond = torch.arange(input_ids.shape[1], device=input_ids.device) >= lengths[:, None]
         words = self.input(input_ids).where(~beyond[:, :, None], self.padding)  # (B, T, I)
         edge = self.padding.expand(len(words), self.convolution.kernel_size[0] // 2, -1)

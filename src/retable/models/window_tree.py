@@ -1,12 +1,12 @@
-"""A language model of the last N tokens of a line, flat or as a tree of neighbours.
+"""A language model that joins the last N tokens of a line in one layer, or in a tree of layers.
 
 Each layer concatenates `join` neighbouring states and applies a linear map and tanh, until one state is left. With
-join = N this is the model of `fixed_window` without direct connections (Bengio et al. 2003, section 2, there of
-words). With join = 2 its tree is the one by which a stack of dilated convolutions computes the state of its last
-position (van den Oord et al. 2016, arXiv 1609.03499, figure 3).
+join = N there is one layer, and this is the model of `fixed_window` without direct connections (Bengio et al. 2003,
+section 2, who predict words). With join = 2 the tree is the same as in a stack of dilated convolutions, for the state
+of the last position (van den Oord et al. 2016, arXiv 1609.03499, figure 3).
 
-The context ends at the line: tokens before the last line end are replaced by line ends. Batch normalisation (Ioffe and
-Szegedy 2015) is optional, before each tanh, in place of the layer's bias.
+The context does not cross lines: tokens before the last line end are replaced by line ends. Optional batch
+normalisation (Ioffe and Szegedy 2015) precedes each tanh and replaces the layer's bias.
 
 B batch, T time, N context, J join, P positions of a layer, E embedding, D d_model.
 """
@@ -26,13 +26,13 @@ class WindowTree(LeftToRight):
     """A left-to-right model whose hidden states see the last `context` tokens of the line.
 
     Args:
-        boundary: the line end.
-        join: neighbours that each layer concatenates; the context is a power of it.
-        hidden_std, hidden_bias_std, head_std, head_bias_std: standard deviations of initial weights, which are normal;
-            those of embeddings have 1. hidden_std=None: 1 / √inputs.
+        boundary: the id of the line end.
+        join: number of neighbouring states that each layer concatenates; `context` must be a power of `join`.
+        hidden_std, hidden_bias_std, head_std, head_bias_std: standard deviations of the initial weights, which are
+            normally distributed; for embeddings it is 1. hidden_std=None means 1 / √inputs.
         momentum: weight of a batch in the running averages of batch normalisation; None: no normalisation.
-        by_position: normalise each position of a layer by separate statistics.
-        dropout: of embeddings and hidden layers.
+        by_position: normalise each position of a layer with separate statistics.
+        dropout: rate on embeddings and hidden layers.
     """
 
     def __init__(
@@ -60,7 +60,10 @@ class WindowTree(LeftToRight):
         width, positions = d_embedding, context
         while positions > 1 or not len(self.layers):
             if positions % join or join == 1 < positions:
-                raise ValueError(f"context={context} is not a power of join={join}; write join={context}, or another")
+                raise ValueError(
+                    f"context={context} is not a power of join={join}; write join={context}, "
+                    "or a context that is a power of join"
+                )
             positions //= join
             layer = nn.Linear(join * width, d_hidden, bias=momentum is None)
             nn.init.normal_(layer.weight, std=1 / sqrt(join * width) if hidden_std is None else hidden_std)
@@ -77,7 +80,7 @@ class WindowTree(LeftToRight):
             nn.init.normal_(parameter, std=std)
 
     def forward(self, input_ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the hidden states (B, T, D) of ids (B, T) that follow `state`, and the next state.
+        """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
         The state contains the first ids of the next window, (1, B, N − 1).
         """

@@ -1,7 +1,7 @@
 """Word vectors in the text and binary formats of word2vec.c, which most tools read.
 
-Both begin with a line `<words> <dimensions>`. Then the text format has a line `<word> <value> …` per word. The binary
-format has, per word, the word, a space, the values as little-endian float32, and a line feed.
+Files in both formats begin with a line `<words> <dimensions>`. In the text format, a line `<word> <value> …` per word
+follows. In the binary format, each word is followed by a space, its values as little-endian float32, and a line feed.
 """
 
 import codecs
@@ -17,9 +17,9 @@ from retable.core.errors import UsageError, require_file
 
 
 def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray) -> None:
-    """Write `vectors` (n, d) as float32 in UTF-8, binary if `path` ends in .bin, otherwise as text.
+    """Write words and float32 `vectors` (n, d): in binary format if `path` ends in .bin, otherwise as UTF-8 text.
 
-    Both formats keep float32 exactly.
+    Both formats store float32 values exactly.
 
     Raises: UsageError: a word is empty, has ASCII white space, or occurs twice; the shape does not fit `words`.
     """
@@ -42,7 +42,7 @@ def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.
 
 
 def read_word2vec(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
-    """Read words and vectors (n, d), float32: binary if `path` ends in .bin, otherwise text.
+    """Read words and float32 vectors (n, d): in binary format if `path` ends in .bin, otherwise as text.
 
     A byte-order mark is ignored.
 
@@ -52,7 +52,7 @@ def read_word2vec(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
     with open(path, "rb") as file:
         n_words, dimensions = _read_header(path, file.readline().removeprefix(codecs.BOM_UTF8))
         if n_words * dimensions > Path(path).stat().st_size:
-            raise UsageError(f"{path}: the first line announces {n_words} words, more than the file is long enough for")
+            raise UsageError(f"{path}: the first line announces {n_words} words, but the file is too short for them")
         words: list[str] = []
         vectors = np.empty((n_words, dimensions), dtype=np.float32)
         read_row = _read_binary_row if is_binary(path) else _read_text_row
@@ -83,14 +83,16 @@ def _read_header(path: str | PathLike[str], line: bytes) -> tuple[int, int]:
             f"{path}: the first line must be `<words> <dimensions>`, as in `3000 100`; GloVe's files lack it"
         ) from None
     if n_words < 1 or dimensions < 1:
-        raise UsageError(f"{path}: the first line announces {n_words} words of {dimensions} dimensions")
+        raise UsageError(
+            f"{path}: the first line announces {n_words} words of {dimensions} dimensions; both must be at least 1"
+        )
     return n_words, dimensions
 
 
 def _read_text_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
     line = file.readline().decode()
     if not line:
-        raise ValueError("the file ends before it")
+        raise ValueError("the file ends before this word")
     word, *values = line.rstrip().split(" ")  # word2vec.c leaves a space at the end of a line
     if not word or len(values) != dimensions:
         raise ValueError(f"{len(values)} values after {word!r}, but the first line announces {dimensions}")
@@ -101,7 +103,7 @@ def _read_binary_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
     letters = bytearray()
     while (letter := file.read(1)) != b" ":
         if not letter:
-            raise ValueError("the file ends before it")
+            raise ValueError("the file ends before this word")
         letters += letter
     word = letters.decode().lstrip("\n")  # the line feed that ends the previous vector
     values = file.read(4 * dimensions)

@@ -1,6 +1,6 @@
 """Attention of a recurrent decoder to the states of an encoder.
 
-B batch, S time of the encoder, U time of the decoder, Q width of the decoder's states, M of the encoder's.
+B batch, S time of the encoder, U time of the decoder, Q width of the decoder's states, M width of the encoder's.
 """
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class BilinearAttention(nn.Module):
-    """The score sᵀ W h ("general" in Luong, Pham and Manning 2015, section 3.1) of decoder and encoder states.
+    """Attention with the score sᵀ W h of decoder states s and encoder states h ("general" in Luong et al. 2015, 3.1).
 
     Args:
         d_query, d_memory: widths of decoder and encoder states.
@@ -23,7 +23,7 @@ class BilinearAttention(nn.Module):
         return self.weight(memory)
 
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """Return the weights (B, U, S) of states (B, U, Q) on keys (B, S, Q), 0 where `mask` (B, S) is False.
+        """Return the attention weights (B, U, S) of states (B, U, Q) on keys (B, S, Q), 0 where `mask` (B, S) is False.
 
         Returns: weights, which sum to 1 over S.
         """
@@ -31,7 +31,7 @@ class BilinearAttention(nn.Module):
 
 
 class AdditiveAttention(nn.Module):
-    """The score vᵀ tanh(W s + U h + b), with Q hidden units (Bahdanau, Cho and Bengio 2015, appendix A.1.2).
+    """Attention with the score vᵀ tanh(W s + U h + b) and Q hidden units (Bahdanau et al. 2015, appendix A.1.2).
 
     Args:
         d_query, d_memory: widths of decoder and encoder states; Q = d_query.
@@ -48,7 +48,7 @@ class AdditiveAttention(nn.Module):
         return self.memory(memory)
 
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """Return the attention weights (B, U, S), as BilinearAttention does; allocates (B, U, S, Q) numbers.
+        """Return the attention weights (B, U, S), as BilinearAttention does. This allocates (B, U, S, Q) numbers.
 
         Returns: weights, which sum to 1 over S.
         """

@@ -17,7 +17,7 @@ class Attention(nn.Module):
 
     Args:
         d_head: width of a head; by default D / H.
-        scale: factor of the scores; by default 1 / √K (T5 has 1).
+        scale: factor of the scores; by default 1 / √K. T5 uses 1.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class Attention(nn.Module):
     def forward(
         self, hidden: Tensor, memory: Tensor | None = None, mask: Tensor | None = None, rotation: Tensor | None = None
     ) -> Tensor:
-        """Attend from states (B, T, D) to themselves or to `memory` (B, S, D): (B, T, D).
+        """Attend from states (B, T, D) to themselves or to `memory` (B, S, D), and return states (B, T, D).
 
         Args:
             mask: broadcasts to (B, H, T, S); True where a position may attend, or a number to add to its score.
-            rotation: (2, S, K / 2), see `rotate`; only for attention to itself, or if the states are the start of
-                `memory`.
+            rotation: (2, S, K / 2), see `rotate`. A rotation is allowed only without `memory`, or if `memory` begins
+                with the states of `hidden`.
         """
         keys, values = self.keys_and_values(hidden if memory is None else memory)
         if rotation is not None:
@@ -55,7 +55,7 @@ class Attention(nn.Module):
         return self.attend(hidden, keys, values, mask, rotation)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute keys and values, (B, H, S, K) each, of states (B, S, D)."""
+        """Compute the keys and values, (B, H, S, K) each, of states (B, S, D)."""
         keys, values = self.key_value(memory).chunk(2, dim=2)
         return self._heads(keys), self._heads(values)
 
@@ -67,7 +67,7 @@ class Attention(nn.Module):
         mask: Tensor | None = None,
         rotation: Tensor | None = None,
     ) -> Tensor:
-        """Attend from states (B, T, D) to the results of `keys_and_values`: (B, T, D).
+        """Attend from states (B, T, D) to results of `keys_and_values`, and return states (B, T, D).
 
         `rotation` applies only to the queries.
         """
@@ -86,7 +86,7 @@ def padding_mask(lengths: Tensor, length: int) -> Tensor:
     """Return a mask (B, 1, 1, length), True on the first `lengths` (B,) tokens, False on padding.
 
     Args:
-        length: number of tokens of a row with padding.
+        length: number of tokens per row, padding included.
     """
     return (torch.arange(length, device=lengths.device) < lengths[:, None])[:, None, None]
 
@@ -97,6 +97,6 @@ def padding_mask_if_any(lengths: Tensor, length: int) -> Tensor | None:
     Attention without a mask saves more time than this check costs.
 
     Args:
-        length: number of tokens of a row with padding.
+        length: number of tokens per row, padding included.
     """
     return None if bool((lengths == length).all()) else padding_mask(lengths, length)

@@ -1,4 +1,4 @@
-"""Batch normalisation (Ioffe and Szegedy 2015, algorithm 1) of features, or of the features of each position.
+"""Batch normalisation (Ioffe and Szegedy 2015, algorithm 1), per feature or per position and feature.
 
 P positions, D features.
 """
@@ -12,10 +12,10 @@ EPSILON = 1e-5
 
 
 class BatchNorm(nn.Module):
-    """Subtracts the mean of a batch and divides by its deviation; then scales and shifts each feature.
+    """A layer that subtracts a batch's mean, divides by its standard deviation, and scales and shifts each feature.
 
-    In evaluation the statistics are running averages: each batch has the weight `momentum`. Variances are unbiased in
-    both, as in section 3.1 of the paper for evaluation.
+    In evaluation the statistics are running averages, in which each new batch has the weight `momentum`. Variances are
+    unbiased in training and in evaluation; in the paper they are unbiased only in evaluation (section 3.1).
 
     positions: number of positions with separate statistics, for input (…, P, D); 1 for statistics over all positions.
     """
@@ -32,7 +32,7 @@ class BatchNorm(nn.Module):
     variance: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise (…, D), or (…, P, D) with separate statistics."""
+        """Normalise inputs (…, D), or (…, P, D) if positions have separate statistics."""
         mean, variance = self.mean, self.variance
         if self.training:
             variance, mean = torch.var_mean(x, dim=[*range(x.ndim - mean.ndim)])

@@ -1,10 +1,10 @@
-"""Word vectors composed of characters (Kim, Jernite, Sontag and Rush 2016, section 2).
+"""Word vectors computed from characters (Kim, Jernite, Sontag and Rush 2016, section 2).
 
-arXiv 1508.06615: convolutions over a word's characters, each feature's maximum over the word, highway layers
-(Srivastava, Greff and Schmidhuber 2015). With a projection on top it is ELMo's input layer.
+arXiv 1508.06615. The layers are convolutions over a word's characters, the maximum of each feature over the word, and
+highway layers (Srivastava, Greff and Schmidhuber 2015). With a projection on top, this is ELMo's input layer.
 
-Departure: characters are UTF-8 bytes, numbered as in ELMo, so that no text has an unknown one. In English text a
-character is a byte.
+Departure: characters are UTF-8 bytes, numbered as in ELMo, so that no character is unknown. In English text, a
+character is one byte.
 
 W words, L symbols of a word, C d_character, F features.
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 N_SYMBOLS = 262
-LENGTH = 50  # symbols of the longest word, with the two marks
+LENGTH = 50  # maximum number of symbols per word, with the marks of begin and end
 BEGIN_OF_WORD, END_OF_WORD, PADDING = 259, 260, 261  # byte b has symbol b + 1
 
 
@@ -39,12 +39,12 @@ def spell(words: Iterable[str], padding: int) -> Tensor:
 class CharacterCNN(nn.Module):
     """A network that maps the symbols of words to vectors.
 
-    `filters` lists (width, features) pairs. Vectors have F dimensions, or `d_projection`.
+    `filters` lists (width, features) pairs; F is the sum of the features. Vectors have F dimensions, or `d_projection`.
 
     Args:
-        d_character: width of the vector of a symbol.
+        d_character: width of a symbol's vector.
         n_highway: number of highway layers.
-        d_projection: width of the vectors; by default that of all features, and no projection.
+        d_projection: width of the vectors after a projection; by default F, without a projection.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class CharacterCNN(nn.Module):
 
 
 class Highway(nn.Module):
-    """The layer t ⊙ relu(W_H y + b_H) + (1 − t) ⊙ y with gate t = σ(W_T y + b_T).
+    """The layer t ⊙ relu(W_H y + b_H) + (1 − t) ⊙ y, with the gate t = σ(W_T y + b_T).
 
-    The gate's bias starts at −2: closed.
+    The gate's bias starts at −2, so that the gate is nearly closed.
     """
 
     def __init__(self, d_model: int):

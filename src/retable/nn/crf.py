@@ -1,9 +1,9 @@
 """A linear-chain conditional random field over tag sequences.
 
-Lafferty, McCallum and Pereira 2001; on a neural network as in Lample et al. 2016, arXiv 1603.01360, section 2.2. The
-score of a sequence is start[y_1] + Σ_t emission[t, y_t] + Σ_t transition[y_{t−1}, y_t] + end[y_T]. Its probability is
-the softmax of the score over all sequences. Sequences that the tag scheme forbids have probability 0, in training and
-in decoding.
+Lafferty, McCallum and Pereira 2001. The scores come from a neural network, as in Lample et al. 2016, arXiv 1603.01360,
+section 2.2. The score of a sequence is start[y_1] + Σ_t emission[t, y_t] + Σ_t transition[y_{t−1}, y_t] + end[y_T]. The
+probability of a sequence is the softmax of the score over all sequences. Sequences that the tag scheme forbids have
+probability 0, in training and in decoding.
 
 B batch, T time, K tags.
 """
@@ -20,14 +20,14 @@ from retable.nn.bidirectional_lstm import mirrored, taken
 Scheme = Literal["IOB1", "IOB2", "IOBES"]
 
 FORBIDDEN = -1e4  # score of a forbidden step: exp() of it is 0, and unlike −∞ it gives no NaN for unreachable tags
-LEAST = -300.0  # lowest score in the sum over all sequences, so that a forbidden step has a weight of 1e-130
+LEAST = -300.0  # lowest score in sums over all sequences; a forbidden step then has a weight of 1e-130
 
 
 class CRF(nn.Module):
-    """A CRF whose scores all start at 0: an independent softmax at each position.
+    """A CRF whose own scores all start at 0, which is an independent softmax at each position.
 
-    allowed: (K + 1, K + 1), True where a tag may follow another, see `allowed_transitions`. The last row contains the
-        tags that may begin a sequence, the last column those that may end one. None allows all.
+    allowed: (K + 1, K + 1), True where a tag may follow another, see `allowed_transitions`. The last row marks the tags
+    that may begin a sequence, and the last column the tags that may end it. None allows all transitions.
     """
 
     _penalty: Tensor
@@ -45,18 +45,18 @@ class CRF(nn.Module):
     def log_likelihood(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
         """Compute log p(tags) of each row, (B,), in nats.
 
-        emissions (B, T, K); tags (B, T), whose values after a row's length do not count.
+        emissions (B, T, K) are scores. tags (B, T) after a row's length are ignored.
 
         Args:
-            lengths: words of each row, (B,).
+            lengths: number of words per row, (B,).
         """
         return self._score(emissions, tags, lengths) - self.log_partition(emissions, lengths)
 
     def log_partition(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """Compute, for emissions (B, T, K), the log of Σ exp(score) over all sequences of a row's length, (B,).
+        """Compute log Σ exp(score) over all tag sequences of a row's length, (B,), for emissions (B, T, K).
 
         Args:
-            lengths: words of each row, (B,).
+            lengths: number of words per row, (B,).
         """
         log_partition: Tensor = _LogPartition.apply(*self._scores(), emissions, lengths)
         return log_partition
@@ -67,13 +67,13 @@ class CRF(nn.Module):
 
         Args:
             emissions: scores of the K tags at each word, (B, T, K).
-            lengths: words of each row, (B,).
+            lengths: number of words per row, (B,).
         """
         start, transition, end = self._scores()
         emissions = emissions.float()
         T, stay = emissions.shape[1], torch.arange(len(start), device=emissions.device)
-        delta = start + emissions[:, 0]  # (B, K): the highest score of a beginning that ends in a tag
-        before = []  # for each t from 1 on, the best tag at t − 1 of each tag at t; on padding the tag itself
+        delta = start + emissions[:, 0]  # (B, K): the highest score of the tags so far, by last tag
+        before = []  # for each t from 1 on, the best tag at t − 1 before each tag at t; on padding, the same tag
         for t in range(1, T):
             inside = t < lengths[:, None]
             highest, tag = (delta[:, :, None] + transition).max(dim=1)
@@ -102,12 +102,12 @@ class CRF(nn.Module):
 
 
 class _LogPartition(torch.autograd.Function):
-    """The forward-backward algorithm (Rabiner 1989, section III). Its probabilities are the gradient.
+    """The forward-backward algorithm (Rabiner 1989, section III) for the log-partition and its gradient.
 
-    Autograd through the forward algorithm keeps (B, K, K) numbers per step, and takes 2.3 to 3.8 times as long
-    (benchmarks/tagging.md). Here one loop computes both recursions: the backward one is the forward one of the mirrored
-    rows. States are scaled to a sum of 1 at every step, in fp64, where the square of exp(LEAST) is not 0. So no sum is
-    0, even if every sequence is forbidden.
+    The probabilities that the algorithm computes are the gradient. Autograd through the forward algorithm keeps
+    (B, K, K) numbers per step, and takes 2.3 to 3.8 times as long (benchmarks/tagging.md). Here one loop computes both
+    recursions: the backward recursion is the forward recursion on mirrored rows. States are scaled to a sum of 1 at
+    every step, in fp64, where the square of exp(LEAST) is not 0. So no sum is 0, even if every sequence is forbidden.
     """
 
     @staticmethod
@@ -118,9 +118,9 @@ class _LogPartition(torch.autograd.Function):
         mirror = mirrored(lengths, T)
         largest = emissions.double().amax(dim=2, keepdim=True)
         emitted = (emissions - largest).exp()  # (B, T, K)
-        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # of the rows and the mirrored rows
+        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # of rows and mirrored rows
         moves = torch.stack([move, move.T])
-        sums, before, after = [], [], []  # sums of states, and states before and after a place's emission
+        sums, before, after = [], [], []  # sums of states; states before and after a position's emission
         for emits in torch.stack([emitted, taken(emitted, mirror)]).unbind(2):
             sums.append(state.sum(dim=2, keepdim=True))
             before.append(state / sums[-1])
@@ -132,8 +132,9 @@ class _LogPartition(torch.autograd.Function):
         meet = (forth * back_after).sum(dim=2, keepdim=True) / inside[:, :, None]  # infinite on padding
         ctx.save_for_backward(
             forth_after * back / meet,  # the probability of each tag, (B, T, K)
-            forth_after[:, :-1] / (scale * meet)[:, 1:],  # and the three factors of the probability
-            back_after[:, 1:],  # of two neighbouring tags, (B, T − 1, K, K)
+            # The next three are factors of the probability of two neighbouring tags, (B, T − 1, K, K).
+            forth_after[:, :-1] / (scale * meet)[:, 1:],
+            back_after[:, 1:],
             move,
             last,
         )
@@ -153,11 +154,11 @@ class _LogPartition(torch.autograd.Function):
 
 
 def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Tensor:
-    """Return which of `tags` may follow which in `scheme`: bool (K + 1, K + 1).
+    """Return a bool matrix (K + 1, K + 1): whether `scheme` allows the column's tag after the row's tag.
 
-    The last row and column are the ends of a sequence, which count as O.
+    The last row is the start of a sequence, the last column its end; both are treated as O.
 
-    Raises: UsageError: the scheme is unknown, or a tag is not one of its tags.
+    Raises: UsageError: the scheme is unknown, or a tag does not belong to it.
     """
     if scheme not in get_args(Scheme):
         raise UsageError(f"unknown scheme={scheme}; write one of {', '.join(get_args(Scheme))}")

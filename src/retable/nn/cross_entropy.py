@@ -10,11 +10,11 @@ from torch import Tensor
 from retable.nn import fused
 from retable.nn.product import Times, pays, product, times
 
-LOGITS = 1 << 22  # logits at a time on a CPU, 16 MB; fewer take longer, more are not faster
-LOGITS_ON_GPU = 1 << 26  # logits at a time on a GPU
-SLOPES_ON_GPU = 1 << 27  # gradients of logits at a time on a GPU; a larger number means fewer sums of the table's
-ALIGNED = 64  # words on a GPU are padded to a multiple of this: products with unaligned rows take three times as long
-SLOPES = 1 << 25  # gradients of logits at a time on a CPU, in a type narrower than the weights': 64 MB
+LOGITS = 1 << 22  # logits computed at a time on a CPU, 16 MB; fewer take longer, more are not faster
+LOGITS_ON_GPU = 1 << 26  # logits computed at a time on a GPU
+SLOPES_ON_GPU = 1 << 27  # gradients of logits at a time on a GPU; more mean fewer additions to the table's gradient
+ALIGNED = 64  # on a GPU, the vocabulary is padded to a multiple of this: unaligned products take three times as long
+SLOPES = 1 << 25  # gradients of logits at a time on a CPU if their type is narrower than the weights': 64 MB
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
@@ -23,9 +23,9 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, la
     Args:
         hidden (N, D), weight (V, D), bias (V,), labels (N,).
 
-    The gradient is computed together with the loss, a few rows of logits at a time: memory for V·D numbers, not N·V,
-    and each logit is computed once. Differentiable once. Under autocast, products are in its type, sums and
-    exponentials in fp32.
+    The gradient is computed together with the loss, a few rows of logits at a time. So memory is needed for V·D numbers
+    instead of N·V, and each logit is computed once. The loss can be differentiated only once. Under autocast, products
+    are in the autocast type; sums and exponentials are in fp32.
     """
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
@@ -47,7 +47,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             to_logits = times(table, hidden[:size])
             to_hidden = times(table.mT, hidden.new_empty(min(size, len(hidden)), len(weight))) if learns else None
             # After a product in a narrow type, V·D numbers are converted to the weights' type and added up. For a few
-            # rows this takes longer than the product, so the slopes of many chunks are collected for one product.
+            # rows this takes longer than the product, so the gradients (slopes) of many chunks are collected for one
+            # product.
             room = max(SLOPES // len(weight), size) if narrow else size
             for span in _slices(0, len(hidden), room):
                 waiting = hidden.new_empty(span.stop - span.start, len(weight)) if narrow else None
@@ -58,7 +59,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     loss += nats
                     if to_hidden is None:
                         continue
-                    # The softmax's denominator and the mean divide the small factors of products, not N·V numbers.
+                    # The divisions by the softmax's denominator and by the number of tokens are applied to the small
+                    # factors of the products, not to N·V numbers.
                     share = 1 / (total * len(labels))
                     if d_bias is not None:
                         fused.add_column_sums_(d_bias, slope, share[:, 0])
@@ -85,7 +87,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_loss: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.saved_tensors
-        if d_loss != 1:  # it is 1 if the loss has no other terms
+        if d_loss != 1:  # d_loss is 1 if the loss has no other terms
             gradients = [None if gradient is None else gradient.mul_(d_loss) for gradient in gradients]
         return *gradients, None, None
 
@@ -95,8 +97,8 @@ def _slopes(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the sum of the cross-entropies of a few rows, in nats, and their gradients.
 
-    Returns: the sum; if the model learns, the gradients by the logits (n, V), times the softmax's denominators; and
-        these denominators (n, 1). `out` (n, V) receives the gradients in its type too.
+    Returns: the sum, the gradients of the logits (n, V) multiplied by the softmax's denominators (only if `learns`),
+        and these denominators (n, 1). The gradients are also written to `out` (n, V), in its type.
     """
     if out is not None and fused.serves(out.device, out.dtype):
         to_logits(hidden, out=out)
@@ -115,7 +117,7 @@ def _slopes(
 
 
 class _LinearCrossEntropyOnGPU(torch.autograd.Function):
-    """The same with few passes over the logits in GPU memory, and without synchronisation."""
+    """The function of `_LinearCrossEntropy` for a GPU: few passes over the logits in memory, no synchronisation."""
 
     @staticmethod
     def forward(ctx, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, learns: bool) -> Tensor:
@@ -160,8 +162,8 @@ def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels:
 
     Args:
         hidden: states, (N, D).
-        weight, bias: of the V words, (V, D) and (V,).
-        labels: ids, (N,).
+        weight, bias: weights and biases of the V words, (V, D) and (V,).
+        labels: ids of the words to score, (N,).
     """
     table = weight.to(hidden.dtype)
     parts = [
@@ -172,10 +174,10 @@ def linear_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels:
 
 
 def logits_of(hidden: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute the logits (N, V) in fp32 of hidden (N, D), table (V, D) and bias (V,).
+    """Compute the logits (N, V) in fp32 from hidden (N, D), table (V, D) and bias (V,).
 
     Args:
-        bias: None for a layer without.
+        bias: None for a layer without a bias.
     """
     return _with_bias(product(hidden, table), bias)
 
@@ -186,7 +188,7 @@ def _with_bias(logits: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def row_chunks(hidden: Tensor, vocab_size: int) -> list[slice]:
-    """Split the rows of `hidden` (N, D) into slices with a bounded number of logits each."""
+    """Split the rows of `hidden` (N, D) into slices, so that each has a bounded number of logits."""
     return _slices(0, len(hidden), _chunk_size(hidden, vocab_size))
 
 

@@ -1,6 +1,6 @@
-"""Given word vectors as initial values of a model's input layer.
+"""Initialising a model's input layer with pretrained word vectors.
 
-V words of the model, D dimensions, N words of the vectors.
+V words of the model, N words with pretrained vectors, D dimensions.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,11 @@ from retable.core.errors import UsageError
 def initialise_embedding(
     embedding: nn.Embedding, vocabulary: Sequence[str], words: Sequence[str], vectors: np.ndarray
 ) -> float:
-    """Set the rows of `vocabulary` (V) that are among `words` (N) to `vectors` (N, D), and return their share.
+    """Set the embeddings of all words that have a vector, and return these words' share of the vocabulary.
 
-    Other rows do not change. The vectors are scaled to the standard deviation of the rows before, which the rest of the
-    model is initialised for.
+    Row i of the embedding is for `vocabulary[i]`; `vectors` (N, D) are those of `words` (N). Rows without a vector do
+    not change. The vectors are scaled to the standard deviation of the initial embedding, because the rest of the model
+    is initialised for it.
 
     Raises: UsageError: the dimensions differ, or no word has a vector.
     """

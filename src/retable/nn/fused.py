@@ -1,8 +1,8 @@
 """Element-wise operations on a CPU, mostly in bf16, in one pass over memory: bindings of fused.c.
 
 fused.c is compiled when the package is installed, if there is a C compiler. Otherwise `COMPILED` is None, `serves`
-returns False, and torch's own operations are used, which differ by rounding. torch's are always used in fp32 and on a
-GPU.
+returns False, and torch's own operations are used, whose results differ by rounding. On a GPU, and in fp32 except for
+dropout, torch's operations are always used.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-MOST = 4096  # most scores per query that `AttentionWeights` accepts
+MOST = 4096  # maximum number of scores per query for `AttentionWeights`
 
 
 def _compiled() -> ctypes.CDLL | None:
@@ -40,9 +40,9 @@ COMPILED = _compiled()
 
 
 def serves(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether fused.c has operations for a device and type.
+    """Return whether fused.c has operations for this device and data type.
 
-    False within `torch.compile`, which fuses operations itself.
+    The result is False within `torch.compile`, which fuses operations itself.
     """
     return COMPILED is not None and device.type == "cpu" and dtype == torch.bfloat16 and not is_compiling()
 
@@ -50,7 +50,7 @@ def serves(device: torch.device, dtype: torch.dtype) -> bool:
 def cross_entropy_(logits: Tensor, bias: Tensor | None, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Compute −log softmax(logits + bias)[label], in nats, and the softmax's denominators, fp32 (N,) each.
 
-    bias (V,) fp32, labels (N,). The logits, bf16 (N, V), are overwritten with the losses' gradients times the
+    bias (V,) is in fp32; labels are (N,). The logits, bf16 (N, V), are overwritten with the losses' gradients times the
     denominators.
     """
     assert COMPILED is not None and logits.is_contiguous()
@@ -101,7 +101,8 @@ class _GELU(torch.autograd.Function):
 class AttentionWeights(torch.autograd.Function):
     """The function softmax(scores · scale + bias) over the last dimension: bf16 (B, H, T, S).
 
-    The scores are dense bf16, with S at most MOST, and are overwritten. The bias broadcasts to them, or is None.
+    The scores are dense, in bf16, with S at most MOST, and are overwritten. The bias broadcasts to the scores, or is
+    None.
     """
 
     @staticmethod
@@ -132,7 +133,7 @@ class AttentionWeights(torch.autograd.Function):
 
 
 class RMSNorm(nn.RMSNorm):
-    """torch's RMSNorm, fused where autocast on a CPU goes from fp32 to bf16."""
+    """torch's RMSNorm, with a fused operation for fp32 inputs under autocast to bf16 on a CPU."""
 
     def forward(self, input: Tensor) -> Tensor:
         narrow = torch.is_autocast_enabled("cpu") and serves(input.device, torch.get_autocast_dtype("cpu"))
@@ -166,9 +167,9 @@ class _RMSNorm(torch.autograd.Function):
 def lstm_step_(gates: Tensor, recurrent: Tensor, bias: Tensor, before: Tensor, cell: Tensor, hidden: Tensor) -> None:
     """Compute one LSTM step of B rows, and write `cell` and `hidden` (B, H).
 
-    `gates` (B, 4H), the input's product with the weights, in the order input, forget, cell, output, is overwritten with
-    the gates' values, after `recurrent` (B, 4H) and `bias` (4H,) are added. `before` (B, H) are the previous cells.
-    bias and cells are fp32, the others bf16; all are dense.
+    `gates` (B, 4H) are the products of inputs and weights, in the order input, forget, cell, output. `recurrent` (B,
+    4H) and `bias` (4H,) are added to them, and `gates` is overwritten with the gates' values. `before` (B, H) are the
+    previous cells. The bias and all cells are fp32, the other tensors bf16; all are dense.
     """
     assert COMPILED is not None
     tensors = (gates, recurrent, bias, before, cell, hidden)
@@ -178,10 +179,10 @@ def lstm_step_(gates: Tensor, recurrent: Tensor, bias: Tensor, before: Tensor, c
 def lstm_step_slopes_(
     gates: Tensor, before: Tensor, cell: Tensor, above: Tensor, later: Tensor, d_cell: Tensor
 ) -> None:
-    """Overwrite the gates' values of `lstm_step_` with the loss's gradients before the activations.
+    """Overwrite `gates`, as `lstm_step_` left it, with the loss's gradients with respect to the pre-activations.
 
-    The gradients by the hidden states are the sum of `above` and `later`, bf16 (B, H). `d_cell`, fp32 (B, H), the
-    gradients by the cells, is overwritten with those by the previous cells.
+    The gradients with respect to the hidden states are the sum of `above` and `later`, bf16 (B, H). `d_cell`, fp32 (B,
+    H), has the gradients with respect to the cells, and is overwritten with those with respect to the previous cells.
     """
     assert COMPILED is not None
     tensors = (gates, before, cell, above, later, d_cell)
@@ -189,7 +190,7 @@ def lstm_step_slopes_(
 
 
 def dropout(x: Tensor, seed: int, dropped: int, scale: float) -> Tensor:
-    """Return x times `scale`, with 0 where a place's random 32-bit number is below `dropped`.
+    """Return x times `scale`, with 0 where an element's random 32-bit number is below `dropped`.
 
     x is dense, in bf16 or fp32.
     """

@@ -1,8 +1,9 @@
 """LSTM layers (Hochreiter and Schmidhuber 1997, with forget gates) that are fast in bf16 on a CPU.
 
-One product covers the inputs of all steps, and another their weights' gradients. Each step then needs a product of a
-few rows with weights in a layout prepared once, and one pass over the gates. torch's own backward pass, oneDNN's, takes
-50 ms for 35 steps of 20 rows of 650 there; this one takes 15 ms (benchmarks/language_models.md).
+One matrix product serves the inputs of all steps, and another product serves the gradients of their weights. Each step
+then needs only a product of a few rows with the recurrent weights, whose layout is prepared once, and one pass over the
+gates. torch's own backward pass, by oneDNN, takes 50 ms for 35 steps of 20 rows with 650 units. The backward pass here
+takes 15 ms (benchmarks/language_models.md).
 
 T time, B batch, I input, H hidden.
 """
@@ -16,15 +17,15 @@ from retable.nn import fused
 from retable.nn.dropout import drop
 from retable.nn.product import prepacked
 
-NARROW = 256  # below this width torch's LSTM is as fast: calls then take most of a step's time
+NARROW = 256  # below this width torch's LSTM is as fast: function calls then take most of a step's time
 
 
 class LSTM(nn.LSTM):
     """torch's LSTM with the same parameters and, except for rounding, the same results.
 
-    The fast method is used under autocast to bf16 on a CPU, for one direction, at least NARROW units, biases, no
-    projection, and more than one step. The state's cells are then in fp32, its hidden states in bf16. Otherwise torch's
-    method is used.
+    The fast method is used under autocast to bf16 on a CPU, for layers with one direction, at least NARROW units,
+    biases and no projection, and for more than one step. In all other cases torch's method is used. The fast method
+    returns cells in fp32 and hidden states in bf16.
     """
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> Any:
@@ -50,9 +51,9 @@ class LSTM(nn.LSTM):
 
 
 class _Layer(torch.autograd.Function):
-    """One layer: inputs (T, B, I), first states (B, H), weights and biases to states (T, B, H) and last cells.
+    """One LSTM layer: maps inputs (T, B, I), initial states (B, H) and weights to states (T, B, H) and final cells.
 
-    The weights are (4H, I) and (4H, H), the biases (4H,), the last cells (B, H).
+    The weights are (4H, I) and (4H, H), the biases (4H,), the initial and final cells (B, H).
     """
 
     @staticmethod

@@ -1,7 +1,8 @@
-"""One-hot input: a word's place in the vocabulary as a vector.
+"""One-hot input: a word as a vector that is 1 at the word's id and 0 elsewhere.
 
-The product of a layer with it is a column of the layer's weights. So the layer acts as an embedding table of its width;
-with a learnt table below, the weights would be a product of two matrices. It takes V numbers of memory per token.
+The product of a layer's weights with a one-hot vector is a column of these weights. So the layer that reads one-hot
+input acts as an embedding table. With a learnt embedding before this layer, a word's contribution would be a product of
+two matrices. One-hot input takes V numbers of memory per token.
 
 B batch, T time, V vocabulary.
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 
 class OneHot(nn.Module):
-    """A replacement for a model's embedding that has no weights. A softmax cannot share it."""
+    """A replacement for a model's embedding, without weights that a softmax could share."""
 
     def __init__(self, vocab_size: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A mark of a sentence's predicate as input (He et al. 2017, "Deep Semantic Role Labeling", section 2.2).
+"""An input vector that marks a sentence's predicate (He et al. 2017, "Deep Semantic Role Labeling", section 2.2).
 
 B batch, T time, P d_predicate.
 """
@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 
 class PredicateIndicator(nn.Module):
-    """An embedding with one vector for the predicate and another for all other places."""
+    """An embedding with one vector for the predicate and another for all other words."""
 
     def __init__(self, d_predicate: int):
         super().__init__()
         self.embedding = nn.Embedding(2, d_predicate)
 
     def forward(self, predicates: Tensor, length: int) -> Tensor:
-        """Map the places (B,) of the predicates to vectors (B, T, P), T = `length`."""
+        """Map the positions (B,) of the predicates to vectors (B, T, P), where T is `length`."""
         marks = torch.arange(length, device=predicates.device) == predicates[:, None]
         vectors: Tensor = self.embedding(marks.long())
         return vectors

@@ -1,7 +1,8 @@
-"""Matrix products in fp32 by oneDNN, on CPUs for which MKL, torch's choice, is slow.
+"""Matrix products in fp32 by oneDNN, for CPUs on which MKL, torch's default, is slow.
 
 Two cores of AMD's Zen 5 reach 190 GFLOP/s with MKL and 430 with oneDNN (2,048 × 256 by 256 × 1,024;
-benchmarks/ratios.md). oneDNN copies the second matrix into its own layout, which pays from a few hundred rows on.
+benchmarks/ratios.md). oneDNN copies the second matrix into its own layout, which is worth its time from a few hundred
+rows on.
 
 N rows, I inputs, O outputs.
 """
@@ -15,16 +16,17 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-ROWS = 256  # lowest number of rows for which oneDNN's layout and call pay
-PRODUCTS = 1 << 26  # lowest number of multiplications for which they pay
+ROWS = 256  # lowest number of rows for which oneDNN is faster in spite of its layout and call
+PRODUCTS = 1 << 26  # lowest number of multiplications for which oneDNN is faster
 
-Times: TypeAlias = Callable[..., Tensor]  # takes rows and, optionally, the tensor `out` for the result
+Times: TypeAlias = Callable[..., Tensor]  # its arguments are rows and, optionally, a tensor `out` for the result
 
 
 def prepacked(weight: Tensor, n_rows: int) -> Times:
     """Return a function that multiplies about `n_rows` rows (N, I) with weightᵀ, for weight (O, I).
 
-    The weight is copied into oneDNN's layout once. For bf16 or fp32 on a CPU with oneDNN; without gradients.
+    The weight is copied into oneDNN's layout once. The function is for bf16 or fp32 on a CPU with oneDNN, and has no
+    gradients.
     """
     kept = torch.ops.mkldnn._reorder_linear_weight(weight, n_rows)
 
@@ -36,7 +38,7 @@ def prepacked(weight: Tensor, n_rows: int) -> Times:
 
 
 def times(weight: Tensor, rows: Tensor) -> Times:
-    """Return the faster function to multiply rows like these, (N, I), with weightᵀ: oneDNN's or torch's.
+    """Return the faster function to multiply this many rows (N, I) with weightᵀ: oneDNN's or torch's.
 
     The result for rows (N, I) and weight (O, I) is (N, O).
     """
@@ -53,7 +55,7 @@ def product(rows: Tensor, weight: Tensor) -> Tensor:
 
 
 def pays(rows: Tensor, weight: Tensor) -> bool:
-    """Return whether oneDNN is faster for rows (N, I) times weightᵀ, and no gradient is needed."""
+    """Return whether no gradient is needed and oneDNN is faster for rows (N, I) times weightᵀ."""
     if is_compiling() or (torch.is_grad_enabled() and (rows.requires_grad or weight.requires_grad)):
         return False
     large = len(rows) >= ROWS and len(rows) * weight.numel() >= PRODUCTS
@@ -70,7 +72,7 @@ class Linear(nn.Linear):
     """torch's linear layer, with the faster method for its products and their gradients."""
 
     def forward(self, input: Tensor) -> Tensor:
-        whole = type(self.weight) is nn.Parameter  # False for one process's shard of the weight
+        whole = type(self.weight) is nn.Parameter  # False if this process has only a shard of the weight
         rows = input.reshape(-1, input.shape[-1])
         with torch.no_grad():
             faster = whole and not torch.is_autocast_enabled(input.device.type) and pays(rows, self.weight)

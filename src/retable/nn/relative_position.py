@@ -1,6 +1,6 @@
 """Relative positions as numbers that are added to attention scores (Raffel et al. 2020, section 2.1).
 
-T positions of queries, S of keys, H heads.
+T query positions, S key positions, H heads.
 """
 
 import math
@@ -13,8 +13,8 @@ class RelativePositions(nn.Module):
     """A learnt number per head and bucket of distances from a query to a key.
 
     Args:
-        causal: whether keys after the query have no buckets.
-        n_buckets: number of buckets, half of them for keys ahead if not causal.
+        causal: whether no query attends to later keys, which then need no buckets.
+        n_buckets: number of buckets. If not causal, half of them are for keys after the query.
         max_distance: this and all larger distances share the last bucket.
     """
 
@@ -24,7 +24,7 @@ class RelativePositions(nn.Module):
         self.causal, self.n_buckets, self.max_distance = causal, n_buckets, max_distance
 
     def forward(self, n_queries: int, n_keys: int) -> Tensor:
-        """Return the numbers to add to the scores of the last T of S positions on all S, (1, H, T, S)."""
+        """Return the numbers (1, H, T, S) to add to the scores of queries at the last T of S positions."""
         distances = torch.arange(1 - n_keys, n_queries, device=self.numbers.weight.device)
         numbers = self.numbers(buckets(distances, self.causal, self.n_buckets, self.max_distance))  # (S + T − 1, H)
         # Each query's row is a window on the distances, one place to the left of the previous query's.
@@ -32,11 +32,11 @@ class RelativePositions(nn.Module):
 
 
 def buckets(distance: Tensor, causal: bool, n_buckets: int, max_distance: int) -> Tensor:
-    """Return the bucket of each distance, the key's position minus the query's.
+    """Return the bucket of each distance, which is the key's position minus the query's.
 
-    Half of the buckets have one distance each. The others have logarithmically growing ranges up to `max_distance`, and
-    the last has all greater distances. Distances ahead have half of all buckets; with `causal`, where no query attends
-    ahead, they have the bucket of distance 0.
+    Half of the buckets have one distance each. The other buckets are for ranges of distances that grow logarithmically
+    up to `max_distance`; the last bucket also has all greater distances. Distances to later keys have half of all
+    buckets. With `causal`, no query attends to later keys, and these distances have the bucket of distance 0.
     """
     if causal:
         ahead, distance = torch.zeros_like(distance), -distance.clamp(max=0)

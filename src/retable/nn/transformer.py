@@ -1,6 +1,6 @@
 """The Transformer's block and positions (Vaswani et al. 2017, sections 3.1 to 3.5).
 
-B batch, T time, S time before that, D d_model, H heads, K head size, F feed-forward width.
+B batch, T time, S earlier positions in a cache, D d_model, H heads, K head size, F feed-forward width.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ ROOM = 64  # positions by which a cache's memory grows
 class Cache:
     """The keys and values of the S positions that a layer has read: `tensor` (2, B, H, S, K).
 
-    `extended` and `select` return new caches. Only `select` with `last` makes this one unusable. The first extended
-    cache takes over the memory, which has spare room, so that decoding copies it every ROOM tokens and not at each
-    token. A cache is for decoding: gradients pass through at most one of its steps.
+    `extended` and `select` return new caches. The old cache can still be used, except after `select` with `last`. The
+    first extended cache reuses the old cache's memory, which has spare room. So decoding copies the memory only every
+    ROOM tokens. A cache is for decoding: gradients pass through at most one of its steps.
     """
 
     def __init__(self, memory: Tensor, length: int):
@@ -31,7 +31,7 @@ class Cache:
 
     @classmethod
     def empty(cls, keys: Tensor) -> "Cache":
-        """Create a cache without positions, for keys of the shape (B, H, T, K) of these."""
+        """Create a cache without positions, for keys (B, H, T, K) like the given ones."""
         B, H, _, K = keys.shape
         return cls(keys.new_empty(2, B, H, 0, K), 0)
 
@@ -47,10 +47,11 @@ class Cache:
         return Cache(memory, length)
 
     def select(self, rows: Tensor, last: int | None = None) -> "Cache":
-        """Return a cache of these rows (R,), in their order.
+        """Return a cache that consists of these rows (R,), in the given order.
 
-        With `last`, each row must differ from the row whose place it takes in at most its last `last` positions. Only
-        these are copied, in the memory of this cache, after which this cache and those it was made from cannot be used.
+        With `last`, a row may differ from the row that it replaces only in the last `last` positions. Only these
+        positions are copied, within the memory of this cache. Afterwards this cache, and the caches that it was made
+        from, cannot be used.
         """
         memory = self._memory
         if last is None or memory is None:
@@ -72,14 +73,14 @@ Past: TypeAlias = Cache | tuple[()] | None  # () before the first position; None
 
 
 def angles(length: int, width: int) -> Tensor:
-    """Compute position t times 10000^(−2i / width): (length, width / 2)."""
+    """Compute the angle t · 10000^(−2i / width) for each position t and each i: (length, width / 2)."""
     if width % 2:
         raise ValueError(f"a width of {width} does not divide into pairs of sinusoids; it must be even")
     return torch.outer(torch.arange(length), 10000 ** -(torch.arange(0, width, 2) / width))
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """Compute sines and cosines of `angles` in turn, (length, width), to add to embeddings.
+    """Compute alternating sines and cosines of `angles`, (length, width), to add to embeddings.
 
     Vaswani et al. 2017, section 3.5.
     """
@@ -94,10 +95,10 @@ def rotations(length: int, width: int) -> Tensor:
 
 
 def rotate(heads: Tensor, rotation: Tensor) -> Tensor:
-    """Rotate each pair of neighbours in (B, H, T, K) by its position's angle, in fp32.
+    """Rotate each pair of neighbouring components of heads (B, H, T, K) by its position's angle, in fp32.
 
-    `rotation` (2, T, K / 2). The product of two rotated vectors depends only on the distance of their positions (Su et
-    al. 2021, section 3.2).
+    `rotation` (2, T, K / 2) contains the angles' cosines and sines. The product of two rotated vectors depends on
+    positions only by their distance (Su et al. 2021, section 3.2).
     """
     cos, sin = rotation
     x, y = heads.float().unflatten(3, (-1, 2)).unbind(4)
@@ -142,7 +143,7 @@ class CausalSelfAttention(nn.Module):
     """Scaled dot-product attention in which a position sees itself and earlier positions.
 
     Args:
-        dropout: probability, on attention weights.
+        dropout: rate on attention weights.
         bias: whether linear layers have a bias.
     """
 
@@ -182,12 +183,12 @@ class CausalSelfAttention(nn.Module):
 class Block(nn.Module):
     """A layer of attention and a feed-forward layer, each with a residual link and a LayerNorm.
 
-    `norm="pre"` normalises the input of a layer (Radford et al. 2019, section 2.3), "post" the residual sum (Vaswani et
-    al. 2017, section 3.1). The feed-forward layer is four times as wide as the model. If gated, it has two thirds of
-    that width, for an equal number of parameters (Shazeer 2020, section 3).
+    `norm="pre"` normalises the input of a layer (Radford et al. 2019, section 2.3), and "post" normalises the residual
+    sum (Vaswani et al. 2017, section 3.1). The feed-forward layer is four times as wide as the model. A gated
+    feed-forward layer has two thirds of that width, for an equal number of parameters (Shazeer 2020, section 3).
 
     Args:
-        dropout: probability, on the result of each layer and on attention weights.
+        dropout: rate on the result of each layer and on attention weights.
         bias: whether linear layers and norms have a bias.
     """
 

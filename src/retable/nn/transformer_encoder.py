@@ -21,11 +21,11 @@ class EncoderBlock(nn.Module):
 
     The hidden layer of the feed-forward layer has 4·D units.
 
-    `norm="post"` normalises the residual sum, as Vaswani et al. and BERT do, "pre" the input of a layer (Radford et al.
-    2019, section 2.3). The GELU is the exact one (Hendrycks and Gimpel 2016, section 2).
+    `norm="post"` normalises the residual sum, as in Vaswani et al. and in BERT. "pre" normalises the input of a layer
+    (Radford et al. 2019, section 2.3). The GELU is exact, not approximated (Hendrycks and Gimpel 2016, section 2).
 
     Args:
-        dropout: probability, on the result of each layer and on attention weights.
+        dropout: rate on the result of each layer and on attention weights.
     """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float, norm: Literal["post", "pre"] = "post"):
@@ -41,7 +41,7 @@ class EncoderBlock(nn.Module):
     def forward(
         self, hidden: Tensor, mask: Tensor | None = None, rotation: Tensor | None = None, first: int | None = None
     ) -> Tensor:
-        """Transform states (B, T, D), or compute only the `first` positions, which attend to all of them.
+        """Transform states (B, T, D), or only the states of the `first` positions, which attend to all positions.
 
         `mask` broadcasts to (B, H, T, T) and is True where a position may attend; `rotation` is passed to the
         attention.

@@ -1,4 +1,4 @@
-"""Dropout for recurrent networks, with one mask for all times of a batch.
+"""Dropout for recurrent networks, with one mask for all time steps of a batch.
 
 Gal and Ghahramani 2016, section 4.
 
@@ -15,14 +15,14 @@ from retable.nn.dropout import drop
 
 
 class LockedDropout(nn.Module):
-    """Dropout of the same components at all times of a sequence."""
+    """Dropout of the same components at all time steps of a sequence."""
 
     def __init__(self, rate: float):
         super().__init__()
         self.rate = rate
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Drop components of (B, T, D), and scale the others up."""
+        """Drop components of states (B, T, D), and scale the others up."""
         if not self.training or not self.rate:
             return hidden
         B, _, D = hidden.shape
@@ -30,9 +30,9 @@ class LockedDropout(nn.Module):
 
 
 class Cell(NamedTuple):
-    mode: str  # its name in nn.RNNBase
+    mode: str  # the cell's name in nn.RNNBase
     run: Callable[..., tuple[Tensor, ...]]  # the function behind torch.nn's class, which accepts any weights
-    parts: int  # number of tensors in its state
+    parts: int  # number of tensors in the cell's state
 
 
 CELLS = {
@@ -43,14 +43,15 @@ CELLS = {
 
 
 class WeightDropped(nn.RNNBase):
-    """One recurrent layer with dropout on the hidden-to-hidden matrix, with a new mask per batch.
+    """One recurrent layer with dropout on the hidden-to-hidden matrix. Each batch has a new mask.
 
-    The mask is on entries (DropConnect: Merity, Keskar and Socher 2018, section 2) or, with `units`, on columns. A
-    dropped column is a unit of h_{t−1} that no gate sees at any time: Gal and Ghahramani's recurrent dropout, with one
-    mask for all rows of the batch, so that fused kernels can run it. The parameter stays the whole matrix.
+    The mask drops entries (DropConnect: Merity, Keskar and Socher 2018, section 2) or, with `units`, columns. Dropping
+    a column hides one unit of h_{t−1} from all gates at all time steps. This is Gal and Ghahramani's recurrent dropout,
+    except that all rows of a batch share the mask, so that fused kernels can run it. The parameter is still the whole
+    matrix.
 
     Args:
-        cell: class of the recurrent layer.
+        cell: kind of recurrent layer, a key of CELLS.
         rate: probability of a dropped entry or column.
         units: whether whole columns are dropped.
     """
@@ -62,7 +63,7 @@ class WeightDropped(nn.RNNBase):
     def forward(self, inputs: Tensor, state: tuple[Tensor, ...] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return the states (B, T, d_hidden) of inputs (B, T, d_input) that follow `state`, and the next state.
 
-        The state: h (1, B, d_hidden), and for the LSTM also c.
+        The state is a tuple of h (1, B, d_hidden) and, for the LSTM, also c.
         """
         weights: list[Tensor] = list(self.all_weights[0])
         recurrent = weights[1]

@@ -1,4 +1,4 @@
-"""The input layer of taggers and readers: word vectors and convolutions over characters.
+"""The input layer of taggers and readers: a word's vector and a convolution over its characters.
 
 Santos and Zadrozny 2014; Ma and Hovy 2016, arXiv 1603.01354, section 2.1.
 
@@ -17,9 +17,9 @@ from retable.nn.character_cnn import PADDING, CharacterCNN, spell
 class WordInput(nn.Module):
     """A layer that maps word ids to E + F dimensions; `words` (W) are the spellings, in the order of ids.
 
-    The first `vocab_size` words have vectors. The others, too rare or new to learn one, have the vector of `unknown`
-    and differ only by their characters. With `folds_case`, words that differ only in case share the vector of the
-    first.
+    The first `vocab_size` words have vectors. The other words, too rare or too new to learn a vector, have the vector
+    of `unknown` and differ only by their characters. With `folds_case`, words that differ only in case share the vector
+    of the first of them.
 
     Args:
         d_embedding: width E of the vectors of words.
@@ -63,6 +63,6 @@ class WordInput(nn.Module):
 
 
 def folded(words: Sequence[str]) -> Tensor:
-    """Return, for each word, the place of the first one that is equal in lower case: (W,)."""
+    """Return, for each word, the index of the first word that is equal in lower case: (W,)."""
     first: dict[str, int] = {}
     return torch.tensor([first.setdefault(word.lower(), place) for place, word in enumerate(words)])
