@@ -80,7 +80,7 @@ def _runs(name: str, comparison: Mapping[str, Any], values: pd.DataFrame) -> pd.
         others = f", but {', '.join(sorted(set(values['key'])))}" if runs.empty and not values.empty else ""
         raise UsageError(
             f"ablations.{name}: {', '.join(missing)} has no {metric}{where} in this study{others}; "
-            + ("write one of these" if others else "add the cell that measures it, or remove the system")
+            + ("set metric to one of these" if others else "add the cell that measures it, or remove the system")
         )
     return runs
 

@@ -18,7 +18,7 @@ SENTENCES = 10  # number of sentences per system
 
 
 def alignment_figures(results: Iterable[Result]) -> dict[str, Figure]:
-    """Return a figure per corpus and system that has alignments, for the first SENTENCES of the first seed."""
+    """Return a figure per corpus and system that has alignments, for SENTENCES sentences of the first seed."""
     subtitle = "rows: written words; columns: words of the source; darker: more attention"
     figures = {}
     for corpus, systems in by_corpus(results, "alignments"):

@@ -3,10 +3,10 @@
     question: Do language models improve in the order of history?
     answer: Yes, from {kn5: test/perplexity_word|.2f} to {gpt: test/perplexity_word|.2f}.
 
-Each pair of braces contains a system, the name of a metric in `metrics.json`, and a number format. The mean over seeds
-replaces the braces. With `interval` before the format, the bounds of the 95 % interval over test units (documents,
-lines or examples) replace them. If a metric was measured on several corpora, write the corpus before its name, as in
-`ptb/test/perplexity_word`.
+Each pair of braces contains a system, the name of a metric in `metrics.json`, and a number format. The answer shows the
+metric's mean over seeds instead of the braces. With `interval` before the format, it shows the bounds of the 95 %
+interval over test units (documents, lines or examples). If a metric was measured on several corpora, write the corpus
+before its name, as in `ptb/test/perplexity_word`.
 """
 
 import re

@@ -14,8 +14,8 @@ from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
-ERRORS = 2  # a bold share exceeds that of trivial attention by more than this many standard errors
-SHARES = {  # values of the column `share` in `heads.csv`: group heading and title in the table
+ERRORS = 2  # A bold share exceeds that of trivial attention by more than this many standard errors.
+SHARES = {  # Values of the column `share` in `heads.csv`, with heading and title in the table.
     "itself": ("To the word", "itself"),
     "previous": ("To the word", "before"),
     "next": ("To the word", "behind"),

@@ -80,7 +80,7 @@ def comparison_rows(pairs: Sequence[Mapping[str, Any]], values: pd.DataFrame) ->
 
     `values` is a frame from `results.tidy`.
 
-    Raises: UsageError: a system lacks the metric, or the pair does not name one of several common corpora.
+    Raises: UsageError: a system lacks the metric, or it is unclear on which corpus to compare the pair.
     """
     return with_holm([_pair(number, pair, values) for number, pair in enumerate(pairs)])
 
@@ -113,7 +113,9 @@ def _pair(number: int, pair: Mapping[str, Any], values: pd.DataFrame) -> dict[st
     corpora = sorted({*named[0]["corpus"]} & {*named[1]["corpus"]})
     if len(corpora) != 1:
         shown = ", ".join(corpora) or "no corpus that both have"
-        raise UsageError(f"{where}: {metric} was measured on {shown}; set corpus to one on which both were measured")
+        raise UsageError(
+            f"{where}: {metric} was measured on {shown}; set corpus to one on which both systems were measured"
+        )
     return row_of(*(each[each["corpus"] == corpora[0]] for each in named))
 
 
@@ -171,7 +173,7 @@ def compare(a: str, b: str, metric: str | None = None, study: str | None = None)
 def _is_main(name: str, common: Sequence[tuple[str, str]]) -> bool:
     """Check whether a metric is shown by default.
 
-    Metrics of the test split are shown, or of validation if there is no test split. Among the metrics of likelihood,
+    Metrics of the test split are shown, or of validation if a task lacks a test split. Among the metrics of likelihood,
     only the perplexity per word is shown.
     """
     *task, split, metric = name.split("/")

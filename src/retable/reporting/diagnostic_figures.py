@@ -32,8 +32,8 @@ PANELS = {
     "total": "All tokens", "local": "Neighbouring words", "agreement": "Agreement", "nesting": "Nesting",
     "repetition": "Repetition",
 }  # fmt: skip
-BAR = 13  # height of a bar, in pixels
-GAP = 6  # pixels between two bars
+BAR = 13  # Height of a bar, in pixels.
+GAP = 6  # Distance between two bars, in pixels.
 STAR = "M0,-1L0.29,-0.4L0.95,-0.31L0.48,0.15L0.59,0.81L0,0.5L-0.59,0.81L-0.48,0.15L-0.95,-0.31L-0.29,-0.4Z"
 
 
@@ -126,7 +126,7 @@ def _positions_figure(corpus: str, systems: Systems) -> Figure:
 def _gradients_figure(corpus: str, systems: Systems) -> Figure:
     """Draw gradient norms: above by distance in tokens, below as the share of batches that exceed a norm.
 
-    Each system has a line. Dotted lines are of norms after clipping.
+    Each system has a line. Dotted lines show norms after clipping.
     """
     fading, above = [], []
     for system, runs in systems.items():
@@ -175,7 +175,7 @@ def sampling_figure(corpus: str, frame: pd.DataFrame) -> Figure:
     ):
         drawn = frame.assign(x=frame["self_bleu"], y=factor * frame[score], variant=frame["method"])
         drawn = drawn[["system", "variant", "value", "x", "y"]].dropna(subset=["y"])
-        lines = drawn[drawn["variant"] != "text"][::-1]  # reversed, so that names are at the less varied end
+        lines = drawn[drawn["variant"] != "text"][::-1]  # reversed: names at the less varied end
         text = drawn.loc[drawn["variant"] == "text", ["x", "y"]].head(1).assign(system="held-out text")
         x = Scale.over("self-BLEU (higher: less varied)", drawn["x"])
         y = Scale.over(label, drawn["y"])

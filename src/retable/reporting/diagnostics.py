@@ -84,9 +84,9 @@ def _excess_values(cell: pd.Series | None) -> list[Value]:
 def phenomena_frame(systems: Systems) -> pd.DataFrame:
     """Return the excess loss over the true distribution, a row per system and phenomenon.
 
-    `mean` and `std` are of the excess over seeds, in nats per token; `ci_low` and `ci_high` bound the 95 % interval of
-    the mean. For `p_best` see `retable.reporting.results.aggregate`. `entropy` is the loss of the true distribution, in
-    nats per token, and `share` is the phenomenon's share of the tokens.
+    `mean` and `std` describe the excess over seeds, in nats per token. `ci_low` and `ci_high` bound the 95 % interval
+    of the mean. For `p_best` see `retable.reporting.results.aggregate`. `entropy` is the loss of the true distribution,
+    in nats per token, and `share` is the phenomenon's share of the tokens.
     """
     rows = []
     for name in PHENOMENA:
@@ -113,9 +113,9 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
 
 
 def _excess(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute the excess nats per token (…) from sums (…, 3); NaN without tokens.
+    """Compute the excess nats per token, (…); NaN without tokens.
 
-    The sums are the number of tokens, the nats of a system, and the nats of the true distribution.
+    sums: number of tokens, nats of a system, and nats of the true distribution, (…, 3).
     """
     with np.errstate(invalid="ignore"):
         return (sums[..., 1] - sums[..., 2]) / sums[..., 0]

@@ -24,12 +24,12 @@ Figure: TypeAlias = ChartType
 # darkened, so that thin lines are visible on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c0649c", "#c78500", "#3d9bd1", "#8a7a00", "#595959")
 INK = "#333333"
-FAINT = "#8c8c8c"  # for bounds, and for systems in the background
-WIDTH = 500  # approximate width of a figure in pixels; when it is scaled to a phone, text is still 9 pixels high
-SIZE, TITLE_SIZE = 13, 15  # font sizes
-BOLD = 1.13  # width of bold text relative to normal text
-LINE = 15  # height of a line of text, in pixels
-NAME_WIDTH = 208  # maximum width of a system's name in pixels; longer names have several lines
+FAINT = "#8c8c8c"  # Colour of bounds, and of systems in the background.
+WIDTH = 500  # Approximate width of a figure in pixels. Scaled to a phone, its text is still 9 pixels high.
+SIZE, TITLE_SIZE = 13, 15  # Font sizes of texts and titles.
+BOLD = 1.13  # Width of bold text relative to normal text.
+LINE = 15  # Height of a line of text, in pixels.
+NAME_WIDTH = 208  # Maximum width of a system's name in pixels; longer names have several lines.
 
 # For each family of systems: its colour, and a pattern for display names. A system belongs to the first family whose
 # pattern matches.
@@ -262,7 +262,7 @@ def _roomy(svg: str) -> str:
 
 
 def _extents(element: ElementTree.Element, x: float) -> Iterable[tuple[float, float]]:
-    """Yield the left and right end of each text in an SVG element that is not rotated.
+    """Yield the left and right end of each unrotated text in an SVG element.
 
     x: horizontal position of the element's parent.
     """

@@ -96,7 +96,7 @@ def _task_scores(values: pd.Series) -> pd.DataFrame:
 
 
 def _aggregated(values: pd.DataFrame) -> pd.DataFrame:
-    """Combine the runs of one average to a row like those of `results.aggregate`."""
+    """Combine the runs of one average into a row like those of `results.aggregate`."""
     mean, std = mean_std(values["value"])
     runs = " ".join(dict.fromkeys(result.name for results in values["result"] for result in results))
     row = dict(zip(CELL, values[CELL].iloc[0], strict=True)) | {"mean": mean, "std": std, "n": len(values)}

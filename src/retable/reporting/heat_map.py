@@ -9,9 +9,9 @@ import pandas as pd
 
 from retable.reporting.figures import COLOURS, INK, Figure, titled
 
-CELL = 24  # side of a square, in pixels
-FAINT = 0.02  # smaller weights are not drawn, because nobody could see them
-LETTERS = 50  # maximum number of characters of a sentence in the menu
+CELL = 24  # Side of a square, in pixels.
+FAINT = 0.02  # Smaller weights are not drawn, because they would be invisible.
+LETTERS = 50  # Maximum number of characters of a sentence in the menu.
 
 
 def heat_map(squares: pd.DataFrame, choices: Sequence[str], title: str, *subtitle: str, framed: str = "") -> Figure:
@@ -78,6 +78,6 @@ def _menu(choice: str, numbers: Sequence[int], labels: Mapping[str, list[str]]) 
 
 
 def _csv(frame: pd.DataFrame) -> alt.InlineData:
-    """Convert a table to CSV; JSON would be larger, with the column names in each row."""
+    """Convert a table to CSV; JSON would be larger, as it repeats column names in each row."""
     text = frame.to_csv(index=False, lineterminator="\n", float_format="%.3g")
     return alt.InlineData(values=text, format=alt.CsvDataFormat(type="csv", parse=dict.fromkeys(frame, "number")))

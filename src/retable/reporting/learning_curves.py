@@ -13,9 +13,9 @@ from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
 TRAINING, VALIDATION = "train/loss", "validation/loss"
-NOISE = 0.01  # nats, or one per cent of perplexity; a smaller fall of a single run's loss may be noise
-ENOUGH = 6  # minimum number of validation losses for a curve
-DECAY = 0.9  # decay of the moving average of training losses
+NOISE = 0.01  # A fall of a single run's loss by fewer nats (one per cent of perplexity) may be noise.
+ENOUGH = 6  # Minimum number of validation losses for a curve.
+DECAY = 0.9  # Decay of the moving average of training losses.
 
 # For some objectives: the metric with the lowest possible loss on text of the built-in grammar, and the settings of
 # `batches` for which this bound was computed.

@@ -28,12 +28,12 @@ from retable.reporting.figures import (
     names,
 )
 
-DOTTED = (2, 3)  # lengths of a dash and of the gap after it, in pixels
-POINTS = 200  # maximum number of points per line
-ALL_POINTS = 900  # approximate maximum number of points per panel
-ACROSS = 2  # panels per row if each system has one
-EDGE: dict[str, Any] = {"stroke": "white", "strokeWidth": 4}  # a white edge around names, because lines may cross them
-GAP = 30  # a line that ends within this many pixels of the right edge has its name beyond the edge
+DOTTED = (2, 3)  # Lengths of a dash and of the gap after it, in pixels.
+POINTS = 200  # Maximum number of points per line.
+ALL_POINTS = 900  # Approximate maximum number of points per panel.
+ACROSS = 2  # Panels per row if each system has a separate panel.
+EDGE: dict[str, Any] = {"stroke": "white", "strokeWidth": 4}  # A white edge around names, because lines may cross them.
+GAP = 30  # If a line ends within this many pixels of the right edge, its name is beyond the edge.
 
 
 @dataclass(frozen=True)

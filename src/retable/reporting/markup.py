@@ -7,7 +7,7 @@ from itertools import groupby
 
 from retable.core.escaping import latex, markdown
 
-SHOWN = 7  # maximum number of columns that are visible at first
+SHOWN = 7  # Maximum number of columns that are visible at first.
 # Groups and titles of less important columns; the least important is last.
 LESS = ("published", "95 % interval", "Validation", "Runs", "Context", "FLOPs", "Note")
 
@@ -19,9 +19,9 @@ class Value:
     text: str
     spread: str = ""  # a standard deviation, shown after ±
     bold: bool = False
-    runs: tuple[str, ...] = ()  # names of the cells (runs) that the number comes from; HTML links to them
-    hint: str = ""  # shown in HTML on hover
-    key: str = ""  # key of the system, if the text is a display name
+    runs: tuple[str, ...] = ()  # Names of the cells (runs) that the number comes from; HTML links to them.
+    hint: str = ""  # A text that HTML shows on hover.
+    key: str = ""  # Key of the system, if the text is a display name.
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Table:
     panels: dict[str, list[Row]]  # rows by corpus, or by another property, which `panel` names
     notes: list[str]
     panel: str = "Corpus"
-    lead: tuple[str, ...] = ()  # names of the columns that are visible at first, by importance; not the first
+    lead: tuple[str, ...] = ()  # names of further columns that are visible at first, by importance
 
 
 def leading(columns: Sequence[Column], lead: Sequence[str] = ()) -> list[int]:
@@ -71,7 +71,7 @@ def _less(column: Column) -> int:
 def markdown_table(table: Table, folded: bool = True) -> str:
     """Convert a table to Markdown: heading, panels with the leading columns, all columns in a fold, notes.
 
-    folded: if false, all columns are visible, and there is no fold.
+    folded: if false, all columns are visible, without a fold.
     """
     every = [*range(len(table.columns))]
     first = sorted(leading(table.columns, table.lead)) if folded else every

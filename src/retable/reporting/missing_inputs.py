@@ -1,4 +1,4 @@
-"""Parts of a study that are not run, and what each of them lacks, such as GPUs or data.
+"""Parts of a study that are not run, with their missing requirements, such as GPUs or data.
 
 A study lists them under `lacks`, by group of `conf/` and by name:
 
@@ -12,6 +12,6 @@ import pandas as pd
 
 
 def missing_inputs_rows(missing_inputs: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
-    """Return a row per part that is not run, with its group, its name and what it lacks."""
+    """Return a row per part that is not run: its group, its name and the missing requirement."""
     rows = [(group, name, lacking) for group, named in missing_inputs.items() for name, lacking in named.items()]
     return pd.DataFrame(rows, columns=["group", "name", "lacks"])

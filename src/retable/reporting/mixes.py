@@ -15,9 +15,9 @@ from retable.reporting.lines import significant
 from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
-FILL = "#e9aa7f", "#ffffff", "#7fb8d8"  # colours of shares below, at and above 1 / number of layers
-LEAST = 0.1  # the distance from an equal share that gets the full colour is at least this large
-CELL = 62, 30  # width and height of a square, in pixels
+FILL = "#e9aa7f", "#ffffff", "#7fb8d8"  # Colours of shares below, at and above 1 / number of layers.
+LEAST = 0.1  # The distance from an equal share that gets the full colour is at least this large.
+CELL = 62, 30  # Width and height of a square, in pixels.
 
 
 def mixes_frame(results: Iterable[Result]) -> pd.DataFrame:

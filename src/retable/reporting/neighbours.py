@@ -11,15 +11,15 @@ from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.names import display_name
 from retable.reporting.results import Result, by_corpus
 
-WORDS, NEIGHBOURS = 6, 5  # number of unseen words that are shown, and of neighbours of each
-Lists = Mapping[str, Sequence[pd.Series]]  # neighbours of each word, by system
+WORDS, NEIGHBOURS = 6, 5  # Number of unseen words that are shown, and of neighbours of each.
+Lists = Mapping[str, Sequence[pd.Series]]  # Lists of the neighbours of each word, by system.
 
 
 def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     """Return tables of words' nearest neighbours, one per corpus, with their rows.
 
-    The header of a table has the words and their frequency ranks, and each system has a panel. Of several seeds, the
-    first is shown. Systems with other words or ranks have a separate table.
+    The header of a table has the words and their frequency ranks, and each system has a panel. Only the first of
+    several seeds is shown. Systems with other words or ranks have a separate table.
     """
     tables = []
     note = (
@@ -47,7 +47,7 @@ def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFra
 def unseen_neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     """Return tables of the neighbours of words outside the training text, one per corpus, with their rows.
 
-    A table shows WORDS of these words, with a panel per system. Of several seeds, the first is shown.
+    A table shows WORDS such words, with a panel per system. Only the first of several seeds is shown.
     """
     tables = []
     for corpus, systems in by_corpus(results, "unseen_words"):

@@ -128,7 +128,7 @@ def _sources(frame: pd.DataFrame) -> Iterable[str]:
 def _table(table: Table) -> dict[str, Any]:
     """Convert a table to the values that the page's template inserts.
 
-    Measured rows are separated from published rows that were not run, which show what a run would need. Notes on
+    Measured rows are separated from published rows that were not run, which show the requirements of a run. Notes on
     measured rows become footnotes.
     """
     note = next((i for i, column in enumerate(table.columns) if column.title == NOTE), None)

@@ -19,10 +19,10 @@ from retable.reporting.lines import Scale, significant
 from retable.reporting.names import display_name
 from retable.reporting.results import ORACLE
 
-GAP = 7  # pixels between two names
-FAR = 2  # the worst system is in a note if its perplexity is more than this many times the next one
-LARGE = 1000  # perplexities from here on are shown without decimals
-FEW = 5  # minimum number of systems for a note about the worst one
+GAP = 7  # Pixels between two names.
+FAR = 2  # The worst system is in a note if its perplexity is more than this many times the next one.
+LARGE = 1000  # Larger perplexities are shown without decimals.
+FEW = 5  # Minimum number of systems for a note about the worst one.
 
 
 def perplexities(frame: pd.DataFrame) -> dict[str, Figure]:

@@ -11,7 +11,8 @@ from retable.reporting.lines import DOTTED, Look, Scale, line_panel
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import BOUNDS
 
-# For each column (group, title): the metrics that it shows, depending on the objective, and a factor for its numbers.
+# Columns of the table, by group and title: the metrics that a column may show, and a factor for its numbers. A column
+# shows the first of its metrics that a system has.
 HELD_OUT: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
     ("Masked words", "nats"): (("masked_loss", "generator_loss"), 1),
     ("Masked words", "accuracy"): (("masked_accuracy",), 100),
@@ -24,8 +25,8 @@ HELD_OUT: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
     ("Targets", "nats"): (("target_loss",), 1),
     ("Targets", "accuracy"): (("accuracy",), 100),
 }
-# For each row about the built-in grammar (label): the (task, metric) of its numbers, by the metric of HELD_OUT in whose
-# column a number is shown.
+# Rows about the built-in grammar, by label. A row maps a metric of HELD_OUT to the (task, metric) that is shown in its
+# column.
 GRAMMAR = {
     "bound (grammar)": {"masked_loss": ("masked", "corrupted")},
     "bound, one word chosen (grammar)": {"masked_loss": ("masked", "alone_corrupted")},

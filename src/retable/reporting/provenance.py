@@ -27,7 +27,7 @@ SPENT = {"seconds": "{:g} s", "peak_memory_mib": "{:,} MiB at most", "hardware":
 
 @dataclass(frozen=True)
 class Making:
-    """How a study makes a cell: command, DVC stage, and settings that are not in the recipe."""
+    """How a study makes a cell: command, DVC stage, and changes to the recipe's settings."""
 
     command: str
     address: str
@@ -119,7 +119,7 @@ def write_runs(results: Iterable[Result], present: Mapping[str, dict[str, Any]],
 
 
 def origins(results: Iterable[Result]) -> list[str]:
-    """Return a line for each commit, requirements and machine that made cells, with the number of cells."""
+    """Return a line with the number of cells for each combination of commit, requirements and machine."""
     counts = Counter(map(_origin, results))
     return [f"{n} cell{'s' * (n != 1)}: {origin}" for origin, n in counts.most_common()]
 

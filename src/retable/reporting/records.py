@@ -22,8 +22,8 @@ from retable.core.artifacts import read_json, read_record, read_run, require, wr
 from retable.core.errors import UsageError
 from retable.reporting.results import Result, result_of, tables_in
 
-TOLERANCE = 1e-5  # relative tolerance for equal numbers, because a report's tables have six digits
-_WHEN = (1980, 1, 1, 0, 0, 0)  # time of the files in an archive, constant so that equal tables give equal bytes
+TOLERANCE = 1e-5  # Relative tolerance for equal numbers, because a report's tables have six digits.
+_WHEN = (1980, 1, 1, 0, 0, 0)  # Time of the files in an archive, constant so that equal tables give equal bytes.
 _COMPARED = ("settings", "config", "metrics")
 
 

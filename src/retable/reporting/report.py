@@ -257,7 +257,7 @@ def figures_of_tables(folder: Path, label_efficiency: Mapping[str, Any] | None =
 def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Return the main scores of each system, as means over seeds.
 
-    These are perplexities per word and metrics of tasks, on the test split, or on validation if there is no test split.
+    These are perplexities per word and metrics of tasks, on the test split, or on validation without a test split.
     If there are several corpora, the corpus is part of a metric's name.
     """
     means: dict[str, dict[str, float]] = {}
@@ -266,7 +266,7 @@ def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
     shown = shown[~shown["metric"].isin({*LIKELIHOODS} - {"perplexity_word"}) & (shown["split"] != "train")]
     tested = shown.groupby(["system", "corpus", "task"])["split"].transform(lambda splits: (splits == "test").any())
     shown = shown[~(tested & (shown["split"] == "validation"))]
-    whole = shown["split"].isin(("total", "overall"))  # only the total is kept of metrics that have parts
+    whole = shown["split"].isin(("total", "overall"))  # if a metric has parts, only its total is kept
     summed = whole.groupby([shown[name] for name in ("system", "corpus", "task")]).transform("any")
     shown = shown[whole | ~summed]
     for row in shown.sort_values(["system", "corpus", "task", "split", "metric"]).itertuples():

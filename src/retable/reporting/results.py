@@ -32,7 +32,7 @@ from retable.reporting.verdicts import COLUMN, SEEDS, judged, tolerance_of
 
 MEASURED = ("prepare", "evaluate", "from_scratch", "finetune", "scaling")  # stages whose metrics are in the tables
 SPLITS = ("train", "validation", "test")
-ORACLE = "oracle"  # the true distribution of text, labels (Bayes-optimal prediction) or hidden words
+ORACLE = "oracle"  # The true distribution of text, labels (Bayes-optimal prediction) or hidden words.
 # Prefixes of metrics of the grammar itself, which do not depend on the model of the cell that computed them.
 BOUNDS = ("masked", "next_sentence", "sentence_order", "spans", "prefix", "replaced")
 DIRECTIONS = ("forward", "backward", "mean")  # directions of reading, and their mean
@@ -47,13 +47,13 @@ OF_NAMES = ("units", "curve", "neighbours", "plane", "unseen_words", "alignments
 OF_NUMBERS = ("phenomena", "positions", "gradients", "gradient_norms", "sampling", "scaling", "heads")
 TABLES = ("samples.jsonl", *(f"{name}.csv" for name in (*OF_NAMES, *OF_NUMBERS)))
 NAMES = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
-_MIX = "mix.csv"  # table with layer, share and gamma of the scalar mix in model.safetensors
-RATES = ("fertility", "compression", "unknown", "unk_in_text", "lost")  # metrics of a tokenizer on a text
+_MIX = "mix.csv"  # Table with layer, share and gamma of the scalar mix in model.safetensors.
+RATES = ("fertility", "compression", "unknown", "unk_in_text", "lost")  # Metrics of a tokenizer on a text.
 AFTERWARDS = "tolerance set after it had run"
-JUDGED = ("published", "tolerance", "verdict", "source", "note")  # columns that a published number adds
-MIX = "model.mix."  # prefix of the names of a scalar mix's weights
-OVERLAP = "overlap_"  # prefix of metrics of the overlap between test and training data
-ABSENT: Mapping[str, Any] = {  # values for keys that are missing in `references.yaml`
+JUDGED = ("published", "tolerance", "verdict", "source", "note")  # Columns that a published number adds.
+MIX = "model.mix."  # Prefix of the names of a scalar mix's weights.
+OVERLAP = "overlap_"  # Prefix of metrics of the overlap between test and training data.
+ABSENT: Mapping[str, Any] = {  # Values for keys that are missing in `references.yaml`.
     **{"task": "", "beside": "corpus", "averaged": 1, "afterwards": False, "memory": False, "measured": False},
     **dict.fromkeys(("tolerance", "deviation", "rounding", "items", "flops"), np.nan),
     **dict.fromkeys(("basis", "open", "other_recipe", "not_run", "relative_to", "repeats", "note"), ""),
@@ -64,13 +64,13 @@ ABSENT: Mapping[str, Any] = {  # values for keys that are missing in `references
 class Result:
     """The results of a cell `outputs/<stage>/<corpus>/<cell>/`, or of one benchmark of an evaluation."""
 
-    name: str  # the cell's name with its stage, such as evaluate/grammar/lstm-1-perplexity
-    run: dict  # run.json
-    metrics: dict[str, float]  # metrics.json
-    config: str  # text of config.yaml; "" if it is missing
-    tables: dict[str, pd.DataFrame]  # the existing TABLES and `mix`, by file name without the suffix
-    record: dict = field(default_factory=dict)  # how the cell was made, for `provenance.write_runs` and pages
-    benchmark: str = ""  # name of the benchmark, for an evaluation
+    name: str  # The cell's name with its stage, such as evaluate/grammar/lstm-1-perplexity.
+    run: dict  # Contents of run.json.
+    metrics: dict[str, float]  # Contents of metrics.json.
+    config: str  # Text of config.yaml; "" if it is missing.
+    tables: dict[str, pd.DataFrame]  # The existing TABLES and `mix`, by file name without suffix.
+    record: dict = field(default_factory=dict)  # How the cell was made, for `runs.csv` and pages.
+    benchmark: str = ""  # Name of the benchmark, for an evaluation.
 
     @cached_property
     def sums(self) -> dict[str, Sums]:

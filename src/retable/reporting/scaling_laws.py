@@ -37,8 +37,8 @@ from retable.reporting.lines import DOTTED, Look, Scale, line_panel, round_ticks
 from retable.reporting.results import ORACLE, Result
 
 COLUMNS = ["system", "corpus", "seed", "budget", "N", "D", "C", "loss", "entropy", "alone", "runs"]
-KNOWN = {"entropy": "test/perplexity_word", "alone": "test/perplexity_word_alone"}  # metrics of the oracle, by column
-BLUES = "#7fb9dd", "#003a5c"  # the lightest and the darkest colour of a scale
+KNOWN = {"entropy": "test/perplexity_word", "alone": "test/perplexity_word_alone"}  # Metrics of the oracle.
+BLUES = "#7fb9dd", "#003a5c"  # The lightest and the darkest colour of a scale.
 # From Hoffmann et al. 2022: the law of equation 10, and the `decay` γ that follows from it; from table 2, the exponents
 # of approach 3 (`exponent`) and of approach 2 (`isoflop`).
 PUBLISHED = {**HOFFMANN._asdict(), "decay": 0.154, "exponent": 0.46, "isoflop": 0.49}
@@ -83,7 +83,7 @@ def scaling_points(systems: str, pretrained: Sequence[Result], values: pd.DataFr
     for name, of in {"N": "sizes", "D": "amounts of text"}.items():
         if (fewest := frame.groupby("corpus")[name].nunique().min()) < FEWEST:
             raise UsageError(
-                f"scaling_laws: {systems} has {fewest} {of}; a law needs {FEWEST} or more: train more of them"
+                f"scaling_laws: {systems} has {fewest} {of}; a law needs {FEWEST} or more: train further models"
             )
     return frame
 
@@ -94,8 +94,8 @@ class Fitted:
 
     points: pd.DataFrame
     law: Law
-    laws: list[Law]  # laws fitted to bootstrap resamples
-    parabolas: Mapping[str, Parabola]  # by budget
+    laws: list[Law]  # Laws fitted to bootstrap resamples.
+    parabolas: Mapping[str, Parabola]  # Parabolas by budget.
 
     @property
     def vertices(self) -> dict[str, float]:

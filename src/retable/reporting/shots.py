@@ -8,8 +8,8 @@ import pandas as pd
 from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import Look, Scale, line_panel
 
-PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # names of tasks that are answered by likelihood
-APART = 0.01  # horizontal shift between two systems, as a share of the axis
+PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # Names of tasks that are answered by likelihood.
+APART = 0.01  # Horizontal shift between two systems, as a share of the axis.
 
 
 def shots_figures(frame: pd.DataFrame) -> dict[str, Figure]:

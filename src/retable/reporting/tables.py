@@ -39,8 +39,8 @@ Optional keys:
     notes:
     - {text: "Without test labels: {task}.", when: {split: validation}}
 
-`value` shows the mean. `number` shows the mean, or the published number if there is no mean. A field with
-`judged: true` is empty if there is no published number. Instead of rows and columns, `_target_` may name a function
+`value` shows the mean. `number` shows the mean, or the published number without a mean. A field with
+`judged: true` is empty without a published number. Instead of rows and columns, `_target_` may name a function
 that converts the averaged results to a `markup.Table`.
 
 A specification with a `panel` instead of `where` is for rows that another module of this package computes. The keys
@@ -99,8 +99,8 @@ from retable.reporting.results import CELL, ORACLE
 from retable.reporting.spreadsheets import write_csv
 
 Specification = Mapping[str, Any]
-Facts = Mapping[str, str]  # values by column of `results.aggregate`, such as {split: test, metric: f1}
-Cell = Mapping[str, Any]  # a row of `results.aggregate`
+Facts = Mapping[str, str]  # Values by column of `results.aggregate`, as in {split: test, metric: f1}.
+Cell = Mapping[str, Any]  # A row of `results.aggregate`.
 
 KEYS = ("title", "where", "columns", "lead", "notes", "order", "digits", "scale", "others", "prefer", "row", "rows",
         "oracle", "published", "names", "_target_")  # fmt: skip
@@ -112,13 +112,13 @@ FACTS = (*CELL, "protocol", "verdict", "source", "note", "signature")  # columns
 SHOWN = ("value", "number", "count", *EXTRA_COLUMNS)
 SETTINGS = {"digits": 2, "scale": 1, "bold": True, "judged": False}
 MEASURE = ("of", "show", *SETTINGS)
-SYSTEMS = ("system", "other_system", "baseline", "elmo")  # columns of systems' keys, shown as display names
-CELLS, BOLDLY = " ← ", "{_bold}"  # markers in a template: the first follows a number, the second precedes it
+SYSTEMS = ("system", "other_system", "baseline", "elmo")  # Keys in these columns are shown as display names.
+CELLS, BOLDLY = " ← ", "{_bold}"  # Markers in a template: the first follows a number, the second precedes it.
 NOTES = {"spread": SPREAD, "bold": BOLD}
 
 
 class Shown(NamedTuple):
-    """A column of a table: what it shows, and the facts that select a result in each row."""
+    """A column of a table: the shown quantity, and facts that select a result in each row."""
 
     what: str  # one of SHOWN or WHOLE
     facts: Facts
@@ -194,7 +194,7 @@ def check(name: str, spec: Specification) -> None:
         if column not in WHOLE:
             raise UsageError(f"table {name}: unknown column {column!r} of a whole row; {closest(column, WHOLE)}")
     for key in (key for key in _named_columns(spec) if key not in FACTS):
-        raise UsageError(f"table {name}: unknown column {key!r} of the aggregates; {closest(key, FACTS)}")
+        raise UsageError(f"table {name}: unknown column {key!r} of the results; {closest(key, FACTS)}")
     for column, condition in (item for where in _conditions(spec) for item in where.items()):
         by_metric = isinstance(condition, Mapping) and [*condition] in (["having"], ["lacking"])
         if not (by_metric or isinstance(condition, str | list)):
@@ -243,7 +243,7 @@ def rows_tables(name: str, spec: Specification, frame: pd.DataFrame) -> Iterator
         name: name of the table, for its files and for messages.
         spec: has keys from ROW_KEYS. If `each` names a column, there is one table per value of this column, named
             `<name>-<value>`; otherwise there is one table.
-        frame: the rows, with the columns that `spec` names. Without rows there is no table.
+        frame: the rows, with the columns that `spec` names. Without rows, nothing is yielded.
 
     Raises: UsageError: an unknown key, or a column that the rows do not have.
     """
@@ -488,7 +488,7 @@ class _Rows(_Specified):
         """Yield the columns that a template names, with their formats."""
         for _, name, form, _ in _FORMAT.parse(template):
             if name is not None and name not in self._frame:
-                raise UsageError(f"table {self._name}: its rows have no {name!r}; {closest(name, self._frame)}")
+                raise UsageError(f"table {self._name}: its rows have no column {name!r}; {closest(name, self._frame)}")
             if name is not None:
                 yield name, form
 
@@ -524,7 +524,8 @@ class _Cells:
 def _ranked(cells: _Cells, order: Sequence[str]) -> list[str]:
     """Sort systems from worst to best by the measured or published values of metrics.
 
-    The first metric of `order` counts; systems without it are sorted by later ones. Systems without any are first.
+    The first metric of `order` counts; systems without it are sorted by later ones. Systems without any of these
+    metrics are first.
     """
     measures = [signed.removeprefix("-") for signed in order]
     numbers = np.full((len(cells.systems), len(order)), np.nan)
@@ -544,7 +545,7 @@ def _ranked(cells: _Cells, order: Sequence[str]) -> list[str]:
 
 
 def _facts(path: str) -> dict[str, str]:
-    """Parse a path [task/][split/]metric to its parts; empty parts and * are left out."""
+    """Parse a path [task/][split/]metric into its parts; empty parts and * are left out."""
     parts = zip(("metric", "split", "task"), reversed(path.split("/")), strict=False)
     return {name: value for name, value in parts if value not in ("", "*")}
 

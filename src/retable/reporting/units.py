@@ -55,7 +55,7 @@ class UnitSums:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the mean over runs, for the choice of units; NaN for fewer than FEWEST blocks."""
+        """The 95 % interval of the mean over the choice of test units; NaN for fewer than FEWEST blocks."""
         if self.n_blocks < FEWEST:
             return math.nan, math.nan
         return percentile_interval(self.replicates, n=self.n_blocks)

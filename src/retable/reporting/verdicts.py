@@ -2,16 +2,16 @@
 
 Let d = |ours − published|, T the tolerance for d, and n our number of seeds. `references.yaml` states the basis of T.
 
-- `pass`: the recipe is the same, d <= T, and the published number is distinct. It is distinct if no other published
-  number of the column is within T of it, and none is nearer to our number.
+- `pass`: the recipe is the same, d <= T, and the published number is distinct. A number is distinct if no other
+  published number of the column is within T of it, and none is nearer to our number.
 - `pass (group)`: the recipe is the same and d <= T, but the number is not distinct. Two numbers are in one group if one
   is within the tolerance of the other. All rows of the group have the published recipe and d <= T, and each published
   difference between two of them is reproduced within T.
 - `agrees`: d <= T, in all other cases, and whenever T was set after the run.
 - `pass, other recipe` and `agrees, other recipe`: as above, with a recipe that differs from the published one.
 - `undecidable`: d <= T, but the standard deviation over seeds requires a T wider than the 95 % interval of the test.
-- `fail`: d > T for n >= 3, or for a deterministic row. It is `outside, better` if our number is better and the row is
-  not deterministic.
+- `fail`: d > T for n >= 3, or for a deterministic row. The verdict is `outside, better` if our number is better
+  and the row is not deterministic.
 - `open`: d > T for fewer seeds.
 - `not run`: we have no run of the row.
 - `in another study`: only another study has run the row; see the scoreboard (docs/scoreboard.md).
@@ -46,10 +46,10 @@ MEANINGS = {
     UNDECIDABLE: "within a tolerance that is wider than the interval of the test",
 }
 OUTSIDE = (FAIL, BETTER, OPEN)
-SEEDS = 3  # with fewer seeds, a number outside its tolerance is open, not a failure
-DETERMINISTIC = "deterministic"  # the basis of results that do not depend on a seed
-COLUMN = ("table", "corpus", "task", "split", "metric")  # keys that identify a column of a published table
-DIGITS = 9  # d is rounded, so that 142.7 against 141.2 ± 1.5 passes despite binary fractions
+SEEDS = 3  # With fewer seeds, a number outside its tolerance is open, not a failure.
+DETERMINISTIC = "deterministic"  # The basis of results that do not depend on a seed.
+COLUMN = ("table", "corpus", "task", "split", "metric")  # Keys that identify a column of a published table.
+DIGITS = 9  # d is rounded, so that 142.7 against 141.2 ± 1.5 passes despite binary fractions.
 
 
 class Row(NamedTuple):
@@ -57,8 +57,8 @@ class Row(NamedTuple):
 
     value: float
     tolerance: float = nan
-    mean: float = nan  # our mean over seeds
-    n: int = 0  # our number of seeds; 0 if the row was not run
+    mean: float = nan  # Our mean over seeds.
+    n: int = 0  # Our number of seeds; 0 if the row was not run.
     best: Best = "lowest"
     other_recipe: bool = False
     afterwards: bool = False
@@ -150,12 +150,12 @@ def _row(record: Mapping[str, Any], ours: Mapping[tuple[str, ...], Mapping[str, 
 
 
 class Reproduction(NamedTuple):
-    """How much of a published table is reproduced."""
+    """Measures of how much of a published table is reproduced."""
 
-    run: float  # share of the table's numbers that were run with the published recipe and judged
-    agreeing: float  # share of the judged numbers whose verdict is in SAME_RECIPE
+    run: float  # Share of the table's numbers that were run with the published recipe and judged.
+    agreeing: float  # Share of the judged numbers whose verdict is in SAME_RECIPE.
     # Spearman's correlation of our numbers with the published ones, averaged over columns; NaN if no column has two
-    # different published numbers
+    # different published numbers.
     correlation: float
 
     @property

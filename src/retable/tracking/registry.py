@@ -51,7 +51,7 @@ def register(cell: Path, name: str, loader: str, example: Any, answers: Any, req
             code_paths=[str(Path(retable.__file__).parent)],
             signature=infer_signature(example, answers),
             input_example=example,
-            # partition: without suffixes such as torch's +cpu
+            # versions without suffixes such as torch's +cpu
             pip_requirements=[f"{each}=={version(each).partition('+')[0]}" for each in requirements],
         )
         number = logged.registered_model_version

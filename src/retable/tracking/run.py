@@ -30,14 +30,14 @@ from retable.tracking.store import (
     tagged,
 )
 
-WAITING = Path("work/mlflow")  # runs that MLflow has not accepted yet
-OPEN = Path("work/open")  # folder with a locked file (`_Mark`) for each run that a process has open
-OPEN_BY = "retable.open."  # prefix of a tag for each process that has a run open; the name of the mark follows
-SCORE = "score"  # the metric for sorting a list of runs
-SCORED_BY = "retable.score"  # the tag with the name of the metric that SCORE copies
-_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # characters that MLflow rejects in names
-_VALUE_LIMIT = 6000  # MLflow's limit for the value of a parameter, in characters
-_DIGEST_LIMIT = 36  # MLflow's limit for the digest of a data set, in characters
+WAITING = Path("work/mlflow")  # Folder with the runs that MLflow has not accepted yet.
+OPEN = Path("work/open")  # Folder with a locked file (`_Mark`) for each run that a process has open.
+OPEN_BY = "retable.open."  # A run has a tag for each process that has it open: this prefix and the mark's name.
+SCORE = "score"  # Name of the metric for sorting a list of runs.
+SCORED_BY = "retable.score"  # The tag with the name of the metric that SCORE copies.
+_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # Characters that MLflow rejects in names.
+_VALUE_LIMIT = 6000  # MLflow's limit for the value of a parameter, in characters.
+_DIGEST_LIMIT = 36  # MLflow's limit for the digest of a data set, in characters.
 
 
 class DataSet(NamedTuple):
@@ -239,7 +239,7 @@ class _Mark:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
                 fcntl.flock(self._file, fcntl.LOCK_EX)
-                if self.path.exists():  # if not, `end_killed` of another process removed it
+                if self.path.exists():  # `end_killed` of another process may have removed it
                     os.write(self._file, key.encode())
                     break
                 os.close(self._file)

@@ -22,15 +22,16 @@ from retable.core.artifacts import root
 from retable.core.errors import UsageError
 
 EXPERIMENT = "retable"
-ARTIFACTS = "MLFLOW_DEFAULT_ARTIFACT_ROOT"  # of MLflow's server; a remote server has a separate setting
+# An environment variable of MLflow's server; a remote server has a separate setting.
+ARTIFACTS = "MLFLOW_DEFAULT_ARTIFACT_ROOT"
 # Errors of the store, its database and tables, the network or the disk, and errors for a missing database driver. A
 # training run must continue after any of these errors.
 NO_ANSWER = (MlflowException, SQLAlchemyError, CommandError, OSError, ImportError)
 _NOT_FOUND = (
     ErrorCode.Name(RESOURCE_DOES_NOT_EXIST),
     ErrorCode.Name(INVALID_PARAMETER_VALUE),
-)  # an unknown run, or a text that is not an id
-_SECRET = re.compile(r"(?<=://)\S+(?=@)|(?<=password=)[^\s&]+")  # user and password in an address
+)  # Errors for an unknown run, and for a text that is not an id.
+_SECRET = re.compile(r"(?<=://)\S+(?=@)|(?<=password=)[^\s&]+")  # User and password in an address.
 
 
 def open_store() -> tuple[MlflowClient, str]:
@@ -137,8 +138,8 @@ def _client() -> MlflowClient:
 def _make(database: Path) -> None:
     """Create an SQLite store with all its tables, unless it exists.
 
-    MLflow cannot use a store in which some tables are missing. If a full disk or a kill interrupts this function, there
-    is no store instead. Call it within `exclusive`.
+    MLflow cannot use a store in which some tables are missing. If a full disk or a kill interrupts this function, it
+    leaves no store at all. Call it within `exclusive`.
     """
     if database.exists():
         return
