@@ -105,7 +105,7 @@ def test_a_table_without_what_a_band_is_of_is_named(row, tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     LINEAGE[KEY].to_csv(tmp_path / "results/x.csv", index=False)
     asked = "mean" if len(row) == 6 else "verdict"
-    with pytest.raises(UsageError, match=rf"x\.csv has no column {asked}, which its bands need; write another table"):
+    with pytest.raises(UsageError, match=rf"x\.csv has no column {asked}, which its bands need; name a table with"):
         [*check()]
 
 

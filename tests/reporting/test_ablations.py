@@ -151,7 +151,7 @@ CORPORA = {"grammar": 0.5, "ptb": 0.25}
 def test_a_corpus_is_chosen_where_there_are_several(results_of):
     systems = {corpus: {name: {1: value} for name in COMPARISON["systems"]} for corpus, value in CORPORA.items()}
     frame = tidy(each for corpus, values in systems.items() for each in results_of(values, corpus))
-    with pytest.raises(UsageError, match="was measured on grammar, ptb; write its corpus"):
+    with pytest.raises(UsageError, match="was measured on grammar, ptb; set corpus to one"):
         ablation_rows({"pairs": COMPARISON}, frame)
     ((table, rows),) = of_rows("ablation", ablation_rows({"pairs": COMPARISON | {"corpus": "ptb"}}, frame))
     assert [*table.panels] == ["ptb"] and set(rows["mean"]) == {0.25}

@@ -30,9 +30,9 @@ def test_numbers_are_means_or_the_bounds_of_intervals(template, text):
     ("{kn4: test/perplexity_word|.1f}", "no system 'kn4' in this study; write kn5"),
     ("{kn3: ptb/test/perplexity_word|.1f}", "no system 'kn3'"),
     ("{kn5: test/perplexity_word|.1f}",
-     "kn5 has several test/perplexity_word; write one of ptb/test/perplexity_word, brown"),
+     "kn5 has test/perplexity_word on several corpora; write one of ptb/test/perplexity_word, brown"),
     ("{gpt: sst2/test/acuracy|.1f}", "no 'sst2/test/acuracy' of gpt in this study; write sst2/test/accuracy"),
-    ("{gpt: sst2/test/accuracy|.1q}", "'.1q' formats no number; write .2f"),
+    ("{gpt: sst2/test/accuracy|.1q}", "'.1q' is not a number format; write .2f"),
 ])  # fmt: skip
 def test_a_mistake_has_one_line(template, message):
     with pytest.raises(UsageError, match=message):

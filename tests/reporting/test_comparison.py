@@ -82,7 +82,7 @@ def test_every_test_metric_is_compared_and_holms_rule_is_over_all(cells):
 def test_systems_on_other_units_are_not_compared(cells, write_likelihood):
     for seed in (1, 2):
         write_likelihood("evaluate", f"grammar/short-{seed}", "short", seed, nats(20, seed)[:-1])
-    with pytest.raises(UsageError, match=r"short-1 and .*lstm-1 have no scores of the same units; run both on one"):
+    with pytest.raises(UsageError, match=r"short-1 and .*lstm-1 have no scores of the same units; evaluate both on"):
         retable.compare("short", "lstm")
 
 

@@ -130,7 +130,7 @@ def test_what_pretraining_gives_with_its_interval(write_task):
     ({"pretrained": "bert"}, "bert has no test accuracy of sentiment in this study; add the cell"),
     ({"metric": "pearson"}, "gpt, gpt_pretrained has no test pearson of sentiment"),
     ({"task": "cola"}, "gpt, gpt_pretrained has no test accuracy of cola"),
-    ({"pretrained": "elsewhere"}, "sentiment was learnt on grammar, toy; compare two systems of one corpus"),
+    ({"pretrained": "elsewhere"}, "sentiment was learnt on grammar, toy; compare two systems trained on one corpus"),
 ])  # fmt: skip
 def test_mistakes_in_gains_are_told(write_task, changed, message):
     folders = write_task({"gpt": [140], "gpt_pretrained": [170]}) + write_task({"elsewhere": [170]}, corpus="toy")

@@ -139,7 +139,7 @@ def test_too_few_sizes_and_models_are_told(results):
         points(results | {"pretrain": alike})
     with pytest.raises(UsageError, match=r"scaling_laws: lstm_\* matches 0 models of one corpus"):
         points(results, "lstm_*")
-    with pytest.raises(UsageError, match="a law of 5 numbers needs as many or more"):
+    with pytest.raises(UsageError, match="a law needs 5 or more"):
         points(results | {"pretrain": models[:4]})
 
 

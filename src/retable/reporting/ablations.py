@@ -1,17 +1,17 @@
-"""Ablations: the loss from removing a part of a system, next to the published claim.
+"""Ablations: how a score changes without a part of a system, next to the published claim.
 
-A study may have comparisons by name under `ablations`:
+A `study.yaml` may define comparisons under `ablations`, each with a name:
 
     next_sentence:
       title: BERT without next-sentence prediction
       claim: BERT is better with next-sentence prediction than without (Devlin et al. 2019, Table 5).
-      metric: acceptability/test/matthews   # as in metrics.json, without the corpus
+      metric: acceptability/test/matthews   # the name in metrics.json, which has no corpus
       better: higher                        # or lower
-      systems: [bert, bert_without_pairs]   # the first is the baseline of the others
+      systems: [bert, bert_without_pairs]   # the others are compared with the first
       holds: [[bert, bert_without_pairs]]   # the claim: pairs of a better and a worse system
-      corpus: grammar                       # needed if the metric was measured on several
+      corpus: grammar                       # needed if the metric was measured on several corpora
 
-If the claim is that two systems are equal, write `alike` and `margin` instead of `holds`:
+If the claim is that two systems score equally, write `alike` and `margin` instead of `holds`:
 
       alike: [[learnt, sinusoidal]]
       margin: 0.3                           # largest difference that counts as equal
@@ -33,9 +33,9 @@ HOLDS, FAILS, UNDECIDED = "Holds", "Does not hold", "Undecided at this scale"
 
 class Difference(NamedTuple):
     mean: float
-    low: float  # of the 95 % interval, NaN if a system has a single run
+    low: float  # lower end of the 95 % interval; NaN if a system has only one run
     high: float
-    paired: bool  # by seed
+    paired: bool  # whether runs with equal seeds were paired
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -44,14 +44,14 @@ class Difference(NamedTuple):
 
 
 def over_seeds(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return the number of one system's runs, mean, std, the mean's interval over seeds, and the runs' names."""
+    """Return a system's number of runs, mean, std, the mean's 95 % interval over seeds, and the runs' names."""
     (mean, std), (low, high) = mean_std(runs["value"]), mean_interval(runs["value"])
     names = " ".join(result.name for result in runs["result"])
     return {"n": len(runs), "mean": mean, "std": std, "ci_low": low, "ci_high": high, "runs": names}
 
 
 def ablation_rows(ablations: Mapping[str, Mapping[str, Any]], values: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per comparison and system; `values` are rows of `results.tidy`.
+    """Return one row per comparison and system; `values` is a frame from `results.tidy`.
 
     Raises: UsageError: a comparison is invalid, or a system lacks the metric.
     """
@@ -63,7 +63,10 @@ def ablation_rows(ablations: Mapping[str, Mapping[str, Any]], values: pd.DataFra
 
 
 def _runs(name: str, comparison: Mapping[str, Any], values: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of a comparison, with columns key (as `metric`), system, corpus, seed, value and result."""
+    """Return the runs of a comparison, with the columns key, system, corpus, seed, value and result.
+
+    `key` contains the name of the metric in `metrics.json`.
+    """
     metric, systems = comparison["metric"], list(comparison["systems"])
     if "corpus" in comparison:
         values = values[values["corpus"] == comparison["corpus"]]
@@ -71,19 +74,19 @@ def _runs(name: str, comparison: Mapping[str, Any], values: pd.DataFrame) -> pd.
     runs = values[values["key"] == metric]
     if runs["corpus"].nunique() > 1:
         corpora = ", ".join(sorted(runs["corpus"].unique()))
-        raise UsageError(f"ablations.{name} was measured on {corpora}; write its corpus, one of them")
+        raise UsageError(f"ablations.{name} was measured on {corpora}; set corpus to one of them")
     if missing := [system for system in systems if system not in set(runs["system"])]:
         where = f" on {comparison['corpus']}" if "corpus" in comparison else ""
         others = f", but {', '.join(sorted(set(values['key'])))}" if runs.empty and not values.empty else ""
         raise UsageError(
             f"ablations.{name}: {', '.join(missing)} has no {metric}{where} in this study{others}; "
-            + ("write one of these" if others else "add the cell that measures it, or remove the system")
+            + ("set metric to one of these" if others else "add the cell that measures it, or remove the system")
         )
     return runs
 
 
 def difference(runs: pd.DataFrame, system: str, other: str) -> Difference:
-    """Return the difference of the means of `system` and `other`; `runs` has columns system, seed and value."""
+    """Return the mean of `system` minus the mean of `other`; `runs` has the columns system, seed and value."""
     own, others = (runs[runs["system"] == name].set_index("seed")["value"].sort_index() for name in (system, other))
     mean = float(own.mean() - others.mean())
     if own.index.equals(others.index):
@@ -94,7 +97,7 @@ def difference(runs: pd.DataFrame, system: str, other: str) -> Difference:
 def _rows(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
     base, metric = comparison["systems"][0], comparison["metric"]
     groups = {system: part.sort_values("seed") for system, part in runs.groupby("system")}
-    # the same number of decimals for all, so that the largest mean has four digits
+    # All rows have the same number of decimals, chosen so that the largest mean has four digits.
     digits = max(0, 3 - floor(log10(max(abs(part["value"].mean()) for part in groups.values()) or 1)))
     verdict, sentence = judged(comparison, runs, digits)
     shown = {"_title": comparison["title"], "_base": display_name(base), "_digits": digits}
@@ -108,7 +111,7 @@ def _rows(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> Itera
 
 
 def judged(comparison: Mapping[str, Any], runs: pd.DataFrame, digits: int) -> tuple[str, str]:
-    """Return the verdict on the published claim, and a sentence with its evidence."""
+    """Return the verdict on the published claim, and a sentence with the evidence for it."""
     sign = 1 if comparison["better"] == "higher" else -1
     verdicts, evidences = [], []
     for better, worse in comparison.get("holds", []):
@@ -139,7 +142,7 @@ def interval_text(low: float, high: float, digits: int, signed: bool = False) ->
     """Return an interval as text, such as "0.12 to 0.34"; "" if `low` is NaN.
 
     Args:
-        digits: digits after the point.
+        digits: number of digits after the decimal point.
         signed: write a plus sign before numbers that are not negative, as in "-0.12 to +0.34".
     """
     sign = "+" * signed

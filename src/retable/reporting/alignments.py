@@ -1,4 +1,7 @@
-"""Figures of alignments: the attention of a decoder with each word that it wrote. Equal data give equal bytes."""
+"""Figures of alignments: the source words that a decoder attends to when it writes each word.
+
+Equal data give byte-identical figures.
+"""
 
 from collections.abc import Iterable, Sequence
 from itertools import product
@@ -15,13 +18,13 @@ SENTENCES = 10  # number of sentences per system
 
 
 def alignment_figures(results: Iterable[Result]) -> dict[str, Figure]:
-    """Return a figure per corpus and system with alignments, for the first sentences of the first seed."""
+    """Return a figure per corpus and system that has alignments, for SENTENCES sentences of the first seed."""
     subtitle = "rows: written words; columns: words of the source; darker: more attention"
     figures = {}
     for corpus, systems in by_corpus(results, "alignments"):
         for system, runs in systems.items():
             squares = runs[0].tables["alignments"]
-            squares = squares.assign(sentence=squares.groupby("sentence").ngroup() + 1)  # numbers without gaps
+            squares = squares.assign(sentence=squares.groupby("sentence").ngroup() + 1)  # number sentences without gaps
             shown = squares[squares["sentence"] <= SENTENCES]
             figures[f"{corpus}-{system}"] = heat_map(
                 shown, ["sentence"], f"Attention of {display_name(system)}", subtitle
@@ -30,7 +33,7 @@ def alignment_figures(results: Iterable[Result]) -> dict[str, Figure]:
 
 
 def alignment_map(source: Sequence[str], written: Sequence[str], weights: np.ndarray) -> Figure:
-    """Return the figure of one sentence; the weights are (written, source)."""
+    """Return the figure of one sentence; `weights` has shape (written words, source words)."""
     pairs = product(enumerate(written), enumerate(source))
     rows = [(1, u, target, s, word, float(weights[u, s])) for (u, target), (s, word) in pairs]
     columns = ["sentence", "target_place", "target", "source_place", "source", "weight"]

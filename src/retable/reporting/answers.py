@@ -1,11 +1,12 @@
-"""The answer of a study: sentences of its `study.yaml` with numbers from its tables.
+"""Fill numbers from a study's tables into the answer that its `study.yaml` contains.
 
     question: Do language models improve in the order of history?
     answer: Yes, from {kn5: test/perplexity_word|.2f} to {gpt: test/perplexity_word|.2f}.
 
-Braces contain a system, a metric as in `metrics.json`, and a format. The number is the mean over seeds. `interval`
-before the format inserts the bounds of the 95 % interval over test units instead. If a metric was measured on
-several corpora, its name begins with the corpus.
+Each pair of braces contains a system, the name of a metric in `metrics.json`, and a number format. The answer shows the
+metric's mean over seeds instead of the braces. With `interval` before the format, it shows the bounds of the 95 %
+interval over test units (documents, lines or examples). If a metric was measured on several corpora, write the corpus
+before its name, as in `ptb/test/perplexity_word`.
 """
 
 import re
@@ -18,11 +19,11 @@ _NUMBER = re.compile(r"\{([^{}:|]+): *([^{}|]+)\|(interval )?([^{}|]*)\}")
 
 
 def answered(template: str, frame: pd.DataFrame) -> str:
-    """Fill the numbers into an answer.
+    """Replace each pair of braces in an answer by the number that it describes.
 
     Args:
         template: the sentences.
-        frame: the aggregates of the study, one row per system and metric.
+        frame: the study's results averaged over seeds (`results.aggregate`), a row per system and metric.
 
     Raises: UsageError: a system, metric or format does not exist, or a metric was measured on several corpora.
     """
@@ -41,12 +42,14 @@ def answered(template: str, frame: pd.DataFrame) -> str:
         if chosen.empty:
             raise UsageError(f"answer: no {metric!r} of {system} in this study; {closest(metric, of_system['name'])}")
         if len(chosen) > 1:
-            raise UsageError(f"answer: {system} has several {metric}; write one of {', '.join(chosen['full'])}")
+            raise UsageError(
+                f"answer: {system} has {metric} on several corpora; write one of {', '.join(chosen['full'])}"
+            )
         row = chosen.iloc[0]
         try:
             bounds = [format(float(row[name]), form) for name in ("ci_low", "ci_high")]
             return " to ".join(bounds) if interval else format(float(row["mean"]), form)
         except ValueError:
-            raise UsageError(f"answer: {form!r} formats no number; write .2f, or .1% for a share") from None
+            raise UsageError(f"answer: {form!r} is not a number format; write .2f, or .1% for a share") from None
 
     return _NUMBER.sub(lambda match: number(match).replace("%", " %"), template)

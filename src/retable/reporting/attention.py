@@ -1,4 +1,7 @@
-"""Attention of Transformers' heads: maps of sentences, and the table of heads. Equal data give equal bytes."""
+"""Figures of Transformers' attention in single sentences, and a table of all attention heads.
+
+Equal data give byte-identical figures.
+"""
 
 from collections.abc import Iterable
 
@@ -11,8 +14,8 @@ from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
-ERRORS = 2  # standard errors by which a head's share must exceed that of trivial attention
-SHARES = {  # by column of `heads.csv`: heading and title
+ERRORS = 2  # A bold share exceeds that of trivial attention by more than this many standard errors.
+SHARES = {  # Values of the column `share` in `heads.csv`, with heading and title in the table.
     "itself": ("To the word", "itself"),
     "previous": ("To the word", "before"),
     "next": ("To the word", "behind"),
@@ -22,13 +25,13 @@ SHARES = {  # by column of `heads.csv`: heading and title
     "far_subject": ("Verb to its subject further off", "attention"),
     "far_subject_first": ("Verb to its subject further off", "most"),
 }
-FLOORS = {"equal": "equal attention", "offset": "the usual distance"}  # trivial attention, by name in metrics
+FLOORS = {"equal": "equal attention", "offset": "the usual distance"}  # trivial attention: name in metrics, label
 
 
 def attention_figures(results: Iterable[Result]) -> dict[str, Figure]:
-    """Return a figure per cell with attention maps: for a chosen sentence, layer and head, the words attended to.
+    """Return a figure per trained model: the words attended to, for a chosen sentence, layer and head.
 
-    Squares from verbs to their subjects have a frame.
+    A square has a frame if its row is a verb and its column the verb's subject.
     """
     subtitle = "from words at the left to words above; darker: more; framed: from a verb to its subject"
     return {
@@ -45,9 +48,10 @@ def attention_figures(results: Iterable[Result]) -> dict[str, Figure]:
 
 
 def heads_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """Return the table of heads, if a cell measured them, with its rows: a row per system, seed, layer and head.
+    """Return the table of attention heads with its rows, or an empty list if no heads were measured.
 
-    The last rows of a system are the scores of trivial attention (FLOORS).
+    There is a row per system, seed, layer and head. After the heads of each seed, there are rows with the scores of
+    trivial attention (FLOORS).
     """
     panels: dict[str, list[Row]] = {}
     frames = []

@@ -1,4 +1,4 @@
-"""The table of BLiMP by phenomenon."""
+"""The table of BLiMP accuracies by phenomenon."""
 
 import pandas as pd
 
@@ -7,7 +7,7 @@ from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.names import display_name
 
 OVERALL = "overall"
-OVERALL_ROWS = {  # metrics over all pairs, with labels
+OVERALL_ROWS = {  # metrics over all pairs, with the labels of their rows
     "accuracy": "overall",
     "accuracy_known": "overall, of pairs of known words",
     "known": "pairs of known words",
@@ -16,9 +16,9 @@ OVERALL_ROWS = {  # metrics over all pairs, with labels
 
 
 def phenomena_table(frame: pd.DataFrame) -> Table:
-    """Return a row per phenomenon, then all pairs and the share that the vocabulary can distinguish.
+    """Return the table of BLiMP: a row per phenomenon, followed by rows over all pairs (OVERALL_ROWS).
 
-    Each system has a column, the worst first, then the published ones.
+    Each system has columns, from the worst to the best. Columns of published systems follow.
     """
     measured, published = frame[frame["n"] > 0], frame[frame["n"] == 0]
     systems, others = _from_the_worst(measured), _from_the_worst(published)
@@ -53,7 +53,7 @@ def _from_the_worst(frame: pd.DataFrame) -> list[str]:
 
 
 def _mean_accuracy(system: pd.DataFrame) -> float:
-    """Return the accuracy, measured or published, over all pairs if available, otherwise the mean over phenomena."""
+    """Return a system's measured or published accuracy over all pairs, otherwise its mean over phenomena."""
     rows = system[system["metric"] == "accuracy"]
     rows = rows[rows["split"] == OVERALL] if (rows["split"] == OVERALL).any() else rows
     return 0.0 if rows.empty else float(rows["mean"].fillna(rows["published"]).mean())
@@ -66,7 +66,7 @@ def _accuracies(systems: list[str]) -> list[Column]:
 
 
 def _values(part: pd.DataFrame, split: str, metric: str, systems: list[str]) -> list[Value]:
-    """Return mean and interval of each system."""
+    """Return the mean and the interval of each system in one row of the table."""
     rows = part[(part["split"] == split) & (part["metric"] == metric)]
     cells = {cell["system"]: cell for _, cell in rows.iterrows()}
     pairs = ((mean_value(cell, 1, 100), interval_value(cell, 1, 100)) for cell in map(cells.get, systems))

@@ -1,4 +1,4 @@
-"""Comparison of two studies, or of one study at two commits: moved, new and removed numbers."""
+"""Compare the numbers of two studies, or of one study at two commits."""
 
 import io
 import os
@@ -20,11 +20,11 @@ from retable.reporting.results import CELL
 NUMBERS = ("mean", "ci_low", "ci_high")
 SAME, WITHIN, MOVED, NEW, GONE = "the same", "within the interval", "moved", "new", "gone"
 ORDER = (MOVED, WITHIN, NEW, GONE)
-DIGITS = 1e-5  # relative: tables have six digits
+DIGITS = 1e-5  # relative tolerance for equal numbers, because tables have six digits
 
 
 def tables_of(folder: Path) -> dict[str, str]:
-    """Return the texts of a report's tables, by file name.
+    """Return the contents of a report's CSV tables, by file name.
 
     Raises: UsageError: the folder has no tables.
     """
@@ -46,7 +46,7 @@ def is_commit(name: str) -> bool:
 
 
 def tables_at(commit: str, folder: Path) -> dict[str, str]:
-    """Return the texts of the tables in a folder at a commit, by file name.
+    """Return the contents of a folder's CSV tables at a commit, by file name.
 
     Raises: UsageError: git is not installed, `commit` is unknown, or the folder has no tables there.
     """
@@ -66,7 +66,10 @@ def _git(*arguments: str) -> str:
 
 
 def aggregates(tables: Iterable[str]) -> pd.DataFrame:
-    """Return the rows of runs in all CSV tables: CELL's columns and NUMBERS, each once."""
+    """Return the measured rows of all CSV tables, without duplicates.
+
+    The columns are those of CELL and NUMBERS.
+    """
     parts = []
     for text in tables:
         frame = pd.read_csv(io.StringIO(text), keep_default_na=False, dtype=dict.fromkeys(CELL, str))
@@ -78,10 +81,10 @@ def aggregates(tables: Iterable[str]) -> pd.DataFrame:
 
 
 def changes(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each cell of either, with NUMBERS of both and the kind of change.
+    """Return a row per number of either frame: its old and new values, and the kind of change.
 
-    A mean has moved if it is outside its earlier interval. If both frames have one corpus, and not the same, cells are
-    matched without the corpus.
+    A mean has moved if it is outside its earlier 95 % interval. If each frame has a single corpus, and the two differ,
+    rows are matched without regard to the corpus.
     """
     corpora = [{*frame["corpus"]} for frame in (before, after)]
     keys = [*CELL]
@@ -96,7 +99,10 @@ def changes(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 
 
 def changes_table(frame: pd.DataFrame, names: Mapping[str, str]) -> Table:
-    """Return the table of `changes` without unchanged numbers; `names` are the titles of `before` and `after`."""
+    """Return the table of changed numbers, from rows of `changes`.
+
+    names: titles of the columns for the keys `before` and `after`.
+    """
     columns = [Column(title, numeric=False) for title in ("System", "Corpus", "Metric")]
     columns += [Column(names["before"]), Column("95 % interval", numeric=True), Column(names["after"])]
     columns += [Column("Difference"), Column("Change", numeric=False)]

@@ -1,19 +1,21 @@
-"""Expected results of a study: its bands, and the claims of its figures, checked against rows of its tables.
+"""Check the tables of a study against the results that its `study.yaml` expects.
+
+`bands` lists expected rows for each table. `figure` lists the claim of each figure, with rows that must support it:
 
     bands:
       perplexity:
       - [lstm, "", test, perplexity_word, 108, 132]       # system, task, split, metric; lowest and highest mean
       lineage:
-      - [lstm, "", test, perplexity_word, better]         # or a verdict
+      - [lstm, "", test, perplexity_word, better]         # or the expected verdict
     figure:
       phenomena-grammar:
         claim: LSTMs learn nesting; n-grams do not
         holds:
           phenomena-grammar:
-          - [lstm, nesting, below, kn5]                   # or a comparison: the whole intervals, below or above
-          - [lstm, nesting, 0, 0.2]                       # rows of this table have a system and a phenomenon
+          - [lstm, nesting, below, kn5]                   # the whole interval is below (or above) that of kn5
+          - [lstm, nesting, 0, 0.2]                       # rows of this table are named by system and phenomenon
 
-A claim is the title of its figure if all rows under `holds` hold.
+A claim becomes the title of its figure if the tables agree with all rows under `holds`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +32,7 @@ SIDES = ("below", "above")
 
 
 def check_tables(folder: Path, tables: Mapping[str, Iterable[Sequence[Any]]]) -> Iterator[tuple[bool, str]]:
-    """Yield, for each expectation about the tables in a folder, whether it holds, and a line with the measured value.
+    """Yield, for each expected row of the tables in a folder, whether it holds, and a line with the measured value.
 
     Raises: UsageError: a table is missing, or lacks a column.
     """
@@ -42,12 +44,14 @@ def check_tables(folder: Path, tables: Mapping[str, Iterable[Sequence[Any]]]) ->
         key = next((key for key in KEYS if {*key} <= {*measured}), KEYS[0])
         columns = {column for row in own for column in _columns(row[len(key) :])}
         if missing := [name for name in [*key, *sorted(columns)] if name not in measured]:
-            raise UsageError(f"{path} has no column {', '.join(missing)}, which its bands need; write another table")
+            raise UsageError(
+                f"{path} has no column {', '.join(missing)}, which its bands need; name a table with this column"
+            )
         yield from ((holds, f"{table}: {line}") for holds, line in check_rows(measured, own))
 
 
 def check_rows(measured: pd.DataFrame, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[bool, str]]:
-    """Yield, for each expectation about rows of a table, whether it holds, and a line with the measured value."""
+    """Yield, for each expected row of one table, whether it holds, and a line with the measured value."""
     columns = next((key for key in KEYS if {*key} <= {*measured}), KEYS[0])
     cells = measured.set_index(columns)
 

@@ -1,13 +1,14 @@
 """Comparisons of two systems, with intervals that account for both seeds and test units.
 
+A test unit is a document, a line or an example.
 A study may list pairs of systems under `compare`:
 
     compare:
     - {systems: [gpt, lstm]}                                    # by test perplexity per word
     - {systems: [bert_pretrained, bert], metric: sentiment/test/accuracy, corpus: grammar}
 
-`corpus` is needed only if the metric was measured on several. `retable compare` and `retable.compare` compute the same
-rows for any two cells or systems.
+`corpus` is needed only if the metric was measured on several corpora. The command `retable compare` and the function
+`retable.compare` compute the same rows for any two systems or cells (output folders of single runs).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,20 +35,25 @@ SMALL = 1e-4  # a smaller p-value is shown as ≤ 0.0001
 
 
 def comparable(runs: pd.DataFrame, others: pd.DataFrame) -> bool:
-    """Check whether two systems' runs on one CELL have the same units, or without units at least two runs each."""
+    """Check whether the runs of two systems on one metric can be compared.
+
+    If both systems have scores per test unit, the units must be the same. Otherwise each system needs two or more
+    runs.
+    """
     units = [units_of(each) for each in (runs, others)]
     return units[0].text == units[1].text if units[0] and units[1] else min(len(runs), len(others)) > 1
 
 
 def difference(runs: pd.DataFrame, others: pd.DataFrame) -> Comparison:
-    """Compare the runs of two systems on one CELL; rows of `results.tidy`.
+    """Compare two systems on one metric, from their rows of `results.tidy`.
 
-    Raises: UsageError: they are not `comparable`.
+    Raises: UsageError: the systems are not `comparable`.
     """
     if not comparable(runs, others):
         names = " and ".join(each["result"].iloc[0].name for each in (runs, others))
         raise UsageError(
-            f"{names} have no scores of the same units; run both on one text, with tokenizers that read all of it"
+            f"{names} have no scores of the same units; evaluate both on the same text, with tokenizers that lose none "
+            "of it"
         )
     has_units = units_of(runs) and units_of(others)
     sums = [[*each["sums"]] if has_units else [] for each in (runs, others)]
@@ -62,7 +68,7 @@ def difference(runs: pd.DataFrame, others: pd.DataFrame) -> Comparison:
 
 
 def facts_of(result: Comparison) -> dict[str, Any]:
-    """Return the columns of a comparison in a table; `with_holm` adds those that depend on the other rows."""
+    """Return the table columns of a comparison; `with_holm` adds columns that depend on the other rows."""
     return {
         "difference": result.difference, "difference_low": result.low, "difference_high": result.high, "p": result.p,
         "better": result.better, "pairs": result.pairs, "blocks": result.n_blocks, "_found": result,
@@ -70,15 +76,20 @@ def facts_of(result: Comparison) -> dict[str, Any]:
 
 
 def comparison_rows(pairs: Sequence[Mapping[str, Any]], values: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per pair of a study's `compare`; `values` are those of `results.tidy`.
+    """Return a row per pair of systems in a study's `compare`.
 
-    Raises: UsageError: a system lacks the metric, or was measured on several corpora and none is named.
+    `values` is a frame from `results.tidy`.
+
+    Raises: UsageError: a system lacks the metric, or it is unclear on which corpus to compare the pair.
     """
     return with_holm([_pair(number, pair, values) for number, pair in enumerate(pairs)])
 
 
 def with_holm(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Add Holm's p-values over all rows, and verdicts based on them; rows without a comparison have none."""
+    """Add p-values with Holm's correction over all rows, and verdicts that are based on them.
+
+    Rows without a comparison get no p-value and no verdict.
+    """
     if not rows:
         return pd.DataFrame()
     p_holm = holm([row.get("p", nan) for row in rows])
@@ -102,18 +113,23 @@ def _pair(number: int, pair: Mapping[str, Any], values: pd.DataFrame) -> dict[st
     corpora = sorted({*named[0]["corpus"]} & {*named[1]["corpus"]})
     if len(corpora) != 1:
         shown = ", ".join(corpora) or "no corpus that both have"
-        raise UsageError(f"{where}: {metric} was measured on {shown}; name one: corpus: …")
+        raise UsageError(
+            f"{where}: {metric} was measured on {shown}; set corpus to one on which both systems were measured"
+        )
     return row_of(*(each[each["corpus"] == corpora[0]] for each in named))
 
 
 def with_names(values: pd.DataFrame) -> pd.DataFrame:
-    """Add `name`: the metric with its task and split, as in metrics.json."""
+    """Add the column `name`: the metric with its task and split, as in metrics.json."""
     parts = values[["task", "split", "metric"]].itertuples(index=False)
     return values.assign(name=["/".join(filter(None, row)) for row in parts])
 
 
 def row_of(runs: pd.DataFrame, others: pd.DataFrame) -> dict[str, Any]:
-    """Return the row of one comparison, from rows of `with_names` of one metric and corpus."""
+    """Return the row of one comparison, for one metric and corpus.
+
+    Both frames come from `with_names`.
+    """
     row: dict[str, Any] = {"corpus": runs["corpus"].iloc[0], "metric": runs["name"].iloc[0]}
     for side, each in (("", runs), ("other_", others)):
         each = each.sort_values("seed")
@@ -128,16 +144,16 @@ def compare(a: str, b: str, metric: str | None = None, study: str | None = None)
     """Compare two systems or cells on every test metric that both have.
 
     Args:
-        a: name of a cell, such as `pretrain/ptb/lstm-1`, or of a system, which stands for the cells of all its seeds.
+        a: name of a cell, such as `pretrain/ptb/lstm-1`, or of a system, which means the cells of all its seeds.
         b: the other cell or system.
-        metric: only this one, as in metrics.json: `test/perplexity_word`, `sentiment/test/accuracy`.
-        study: read the records of this study; by default the cells in `outputs/`.
+        metric: compare only this metric, named as in metrics.json: `test/perplexity_word`, `sentiment/test/accuracy`.
+        study: read the committed records of this study; by default read the cells in `outputs/`.
 
-    Returns: a row per corpus and metric: both means with their standard deviations over seeds, the difference (in nats
-        if the metric is a perplexity) with its 95 % interval, p, p with Holm's correction over all rows, the pairs of
-        runs in which `a` is better, and the verdict.
+    Returns: a row per corpus and metric. It contains both means with their standard deviations over seeds, and the
+        difference (in nats if the metric is a perplexity) with its 95 % interval. It also contains p, p with Holm's
+        correction over all rows, the number of pairs of runs in which `a` is better, and the verdict.
 
-    Raises: UsageError: there is no such cell or system, or the two have no metric in common.
+    Raises: UsageError: a cell or system does not exist, or the two have no metric in common.
     """
     sides = [
         values[values["system"] != ORACLE] for values in (with_names(tidy(each)) for each in _sides((a, b), study))
@@ -157,7 +173,8 @@ def compare(a: str, b: str, metric: str | None = None, study: str | None = None)
 def _is_main(name: str, common: Sequence[tuple[str, str]]) -> bool:
     """Check whether a metric is shown by default.
 
-    These are metrics of the test split, or of validation without one; of likelihoods only the perplexity per word.
+    Metrics of the test split are shown, or of validation if a task lacks a test split. Among the metrics of likelihood,
+    only the perplexity per word is shown.
     """
     *task, split, metric = name.split("/")
     if metric in (*LIKELIHOODS, BYTES_LOST) and metric != "perplexity_word":
@@ -167,7 +184,7 @@ def _is_main(name: str, common: Sequence[tuple[str, str]]) -> bool:
 
 
 def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
-    """Return the results of each of the systems or cells, all from one study's records or one folder of outputs."""
+    """Return the results of each named system or cell, all from one study's records or one folder of outputs."""
     patterns = [(root, "run.json") for root in (Path("outputs"), *sorted(Path().glob("studies/*/outputs")))]
     if study:
         folders = [path for path in (Path("studies", study, "records"), Path(study, "records")) if path.is_dir()]
@@ -179,7 +196,7 @@ def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
         roots = [root, *_more_seeds(root)] if study else [root]
         by_place = {
             place.relative_to(each): (place, run)
-            for each in reversed(roots)  # the study's own cells replace those of `more_seeds`
+            for each in reversed(roots)  # the study's own cells take precedence over those of `more_seeds`
             for stage in MEASURED[1:]
             for place, run in _measured(each / stage, pattern)
         }
@@ -197,20 +214,20 @@ def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
 
 
 def _more_seeds(records: Path) -> list[Path]:
-    """Return the records of the study that adds seeds to the study with these records, if it names one."""
+    """Find the records of the study that trains more seeds, if the `study.yaml` next to `records` names one."""
     file = records.parent / "study.yaml"
     study = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader) if file.exists() else {}
     return [records.parent.parent / study["more_seeds"] / "records"] if "more_seeds" in study else []
 
 
 def _measured(stage: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the cells of a stage, as folders or files of records, with their `run.json`."""
+    """Yield each cell of a stage (an output folder or a record file) with its `run.json`."""
     for path in sorted(stage.glob(f"*/{pattern}" if pattern == "*.json" else f"*/*/{pattern}")):
         yield (path, read_json(path)["run"]) if pattern == "*.json" else (path.parent, read_run(path.parent))
 
 
 def _is_named(name: str, place: Path, run: Mapping[str, Any]) -> bool:
-    """Check whether a name is that of the cell, of its system, or of the cell that it measures."""
+    """Check whether a name means this cell, its system, or the trained cell that this evaluation measures."""
     if run["system"] == name:
         return True
     cell = name.removeprefix("outputs/").strip("/")

@@ -1,4 +1,7 @@
-"""Figures of the diagnostic benchmarks, and of the cost of layers. Equal data give equal bytes."""
+"""Figures of the diagnostic benchmarks, and of the time and memory of layers.
+
+Equal data give byte-identical figures.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -24,18 +27,18 @@ from retable.reporting.figures import (
 from retable.reporting.lines import DOTTED, Look, Scale, line_panel, significant, stacked
 from retable.reporting.results import Result, Systems, by_corpus
 
-FEW = 100  # minimum number of tokens of a bin in a figure; means of fewer are too uncertain
+FEW = 100  # minimum number of tokens per bin; means over fewer tokens are too uncertain to draw
 PANELS = {
     "total": "All tokens", "local": "Neighbouring words", "agreement": "Agreement", "nesting": "Nesting",
     "repetition": "Repetition",
 }  # fmt: skip
-BAR = 13  # height of a bar, in pixels
-GAP = 6  # pixels between two bars
+BAR = 13  # Height of a bar, in pixels.
+GAP = 6  # Distance between two bars, in pixels.
 STAR = "M0,-1L0.29,-0.4L0.95,-0.31L0.48,0.15L0.59,0.81L0,0.5L-0.59,0.81L-0.48,0.15L-0.95,-0.31L-0.29,-0.4Z"
 
 
 def diagnostic_figures(results: Iterable[Result]) -> list[tuple[str, str, dict[str, Figure]]]:
-    """Return for each kind of figure its title, the prefix of its files, and its figures by corpus or device."""
+    """Return, for each kind of figure, its title, the prefix of its file names, and its figures by corpus or device."""
     results = list(results)
     kinds: list[tuple[str, str, Callable[[str, Systems], Figure]]] = [
         ("Excess loss by what determines a token", "phenomena", _phenomena_figure),
@@ -57,16 +60,18 @@ def _phenomena_figure(corpus: str, systems: Systems) -> Figure:
 
 
 def phenomena_figure(corpus: str, frame: pd.DataFrame) -> Figure:
-    """Draw a panel per phenomenon with a bar per system and its 95 % interval, sorted by the systems' totals.
+    """Draw the excess loss: a panel per phenomenon, with a bar and a 95 % interval per system.
 
-    frame: rows of `retable.reporting.diagnostics.phenomena_frame`.
+    Systems are sorted by their excess over all tokens.
+
+    frame: a frame from `retable.reporting.diagnostics.phenomena_frame`.
     """
     frame = frame.drop(columns=["runs", "p_best"])
     order = frame[frame["phenomenon"] == "total"].sort_values("mean", ascending=False)["system"].tolist()
     low, high = min(0, frame["ci_low"].min()), frame["ci_high"].max()
     frame = frame.assign(end=frame["ci_high"].clip(lower=0), family=frame["system"].map(family))
     width = (WIDTH - axis_width(order)) / 2 - GAP
-    room = (text_width("0.00") + 8) / width  # of the numbers to the right of the bars
+    room = (text_width("0.00") + 8) / width  # share of the width for the numbers next to the bars
     scale = alt.Scale(domain=[low, low + (high - low) / (1 - room)], nice=False)
     titles = {"mean": "nats above the entropy", "ci_low": "from", "ci_high": "to", "entropy": "entropy", "n": "runs"}
     tooltip = [alt.Tooltip("phenomenon:N"), alt.Tooltip("system:N")]
@@ -96,7 +101,10 @@ def phenomena_figure(corpus: str, frame: pd.DataFrame) -> Figure:
 
 
 def _positions_figure(corpus: str, systems: Systems) -> Figure:
-    """Draw a panel each for sentences, units of text and windows, if measured; a line per system, mean over seeds."""
+    """Draw the loss by position, a line per system, averaged over seeds.
+
+    Positions in the sentence, in the document or line, and in the context window have separate panels, if measured.
+    """
     parts = [run.tables["positions"].assign(system=name) for name, runs in systems.items() for run in runs]
     frame = pd.concat(parts)
     frame = frame[frame["tokens"] >= FEW]
@@ -116,7 +124,10 @@ def _positions_figure(corpus: str, systems: Systems) -> Figure:
 
 
 def _gradients_figure(corpus: str, systems: Systems) -> Figure:
-    """Draw norm by distance, a line per system; below it the share of batches above a norm, dotted after clipping."""
+    """Draw gradient norms: above by distance in tokens, below as the share of batches that exceed a norm.
+
+    Each system has a line. Dotted lines show norms after clipping.
+    """
     fading, above = [], []
     for system, runs in systems.items():
         by_distance = pd.concat(run.tables["gradients"] for run in runs).groupby("distance")["relative"].mean()
@@ -149,11 +160,11 @@ def _sampling_figure(corpus: str, systems: Systems) -> Figure:
 
 
 def sampling_figure(corpus: str, frame: pd.DataFrame) -> Figure:
-    """Draw grammaticality and the grammar's nats by self-BLEU.
+    """Draw the grammaticality of samples, and their loss under the grammar, by self-BLEU.
 
-    There is a line per system over temperatures, a dotted one over nuclei, and a star for the held-out text.
+    Each system has a line over temperatures and a dotted line over values of top-p. A star marks the held-out text.
 
-    frame: rows of `retable.reporting.diagnostics.sampling_frame`.
+    frame: a frame from `retable.reporting.diagnostics.sampling_frame`.
     """
     systems = set(frame["system"])
     looks = {"temperature": Look(is_marked=True), "top_p": Look(DOTTED, is_marked=True, shape="square")}
@@ -164,7 +175,7 @@ def sampling_figure(corpus: str, frame: pd.DataFrame) -> Figure:
     ):
         drawn = frame.assign(x=frame["self_bleu"], y=factor * frame[score], variant=frame["method"])
         drawn = drawn[["system", "variant", "value", "x", "y"]].dropna(subset=["y"])
-        lines = drawn[drawn["variant"] != "text"][::-1]  # names are placed at the less varied end
+        lines = drawn[drawn["variant"] != "text"][::-1]  # reversed: names at the less varied end
         text = drawn.loc[drawn["variant"] == "text", ["x", "y"]].head(1).assign(system="held-out text")
         x = Scale.over("self-BLEU (higher: less varied)", drawn["x"])
         y = Scale.over(label, drawn["y"])
@@ -182,7 +193,7 @@ def sampling_figure(corpus: str, frame: pd.DataFrame) -> Figure:
 
 
 def _scaling_figure(rows: pd.DataFrame) -> Figure:
-    """Draw time and memory by length and width on log scales, with fitted lines and their slopes."""
+    """Draw the time and memory of layers by length and by width, with fitted power laws."""
     looks = {"fitted": Look(), "measured": Look(None, is_marked=True)}
     quantities = {"seconds": ("seconds, log scale", 1), "bytes": ("MiB kept, log scale", 2**20)}
     panels = []

@@ -1,4 +1,4 @@
-"""Tables of the diagnostic benchmarks, and of the cost of layers."""
+"""Tables of the diagnostic benchmarks, and of the time and memory of layers."""
 
 import math
 from collections.abc import Iterable
@@ -29,16 +29,16 @@ def phenomena_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFram
 
 
 def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]:
-    """Return the table of the systems' excess loss by phenomenon on one corpus, in nats per token, and its rows.
+    """Return the table of excess loss by phenomenon on one corpus, in nats per token, and its rows.
 
-    The table has a row per system, from the highest to the lowest total excess. Two last rows contain the entropy of
-    the true distribution, in nats per token, and the share of the tokens, in percent.
+    The table has a row per system, from the highest to the lowest total excess. The last two rows contain the entropy
+    of the true distribution, in nats per token, and each phenomenon's share of the tokens, in percent.
 
     Args:
         corpus: name of the corpus, for the title and the table's name.
         systems: the systems' results on this corpus.
 
-    Returns: the table, and the rows of `phenomena_frame` with the column `corpus`.
+    Returns: the table, and the rows of `phenomena_frame` with an additional column `corpus`.
     """
     frame = phenomena_frame(systems).assign(corpus=corpus)
     columns = [Column("System", numeric=False), Column("Runs")]
@@ -73,7 +73,7 @@ def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]
 
 
 def _excess_values(cell: pd.Series | None) -> list[Value]:
-    if cell is None or math.isnan(cell["mean"]):  # the phenomenon has no token
+    if cell is None or math.isnan(cell["mean"]):  # no test token belongs to the phenomenon
         return [Value(""), Value("")]
     runs = tuple(cell["runs"].split(" "))
     spread = "" if math.isnan(cell["std"]) else f"{cell['std']:.3f}"
@@ -82,10 +82,11 @@ def _excess_values(cell: pd.Series | None) -> list[Value]:
 
 
 def phenomena_frame(systems: Systems) -> pd.DataFrame:
-    """Return a row per system and phenomenon.
+    """Return the excess loss over the true distribution, a row per system and phenomenon.
 
-    The columns are mean and std over seeds of the excess, in nats per token, the mean's 95 % interval, p_best (see
-    `retable.reporting.results.aggregate`), entropy, share and runs.
+    `mean` and `std` describe the excess over seeds, in nats per token. `ci_low` and `ci_high` bound the 95 % interval
+    of the mean. For `p_best` see `retable.reporting.results.aggregate`. `entropy` is the loss of the true distribution,
+    in nats per token, and `share` is the phenomenon's share of the tokens.
     """
     rows = []
     for name in PHENOMENA:
@@ -98,7 +99,8 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
         best = min(means, key=lambda system: means[system][0])
         for system, runs in systems.items():
             own = replicates[system]
-            own = own[np.isfinite(own)] if np.isfinite(own).any() else own  # only resamples with a token of it
+            # a resample without a token of the phenomenon has no excess
+            own = own[np.isfinite(own)] if np.isfinite(own).any() else own
             (mean, std), (low, high) = means[system], percentile_interval(own, n=sums[system].shape[1])
             p = paired_test(means[best][0] - mean, replicates[best] - replicates[system])
             n_tokens, _, true_nats = sums[system][0].sum(axis=0)
@@ -111,20 +113,26 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
 
 
 def _excess(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Convert sums of tokens, nats and true nats (…, 3) to the excess per token (…), NaN without tokens."""
+    """Compute the excess nats per token, (…); NaN without tokens.
+
+    sums: number of tokens, nats of a system, and nats of the true distribution, (…, 3).
+    """
     with np.errstate(invalid="ignore"):
         return (sums[..., 1] - sums[..., 2]) / sums[..., 0]
 
 
 def _unit_sums(table: pd.DataFrame, name: str) -> NDArray[np.float64]:
-    """Return tokens, nats and true nats (units, 3) of each document, of one phenomenon or in total."""
+    """Return sums of tokens, nats, and nats of the true distribution for each document, (documents, 3).
+
+    name: a phenomenon, or `total` for all tokens.
+    """
     kept = table if name == "total" else table[table["phenomenon"] == name]
     sums = kept.groupby("unit")[["tokens", "nats", "true_nats"]].sum()
     return sums.reindex(range(table["unit"].max() + 1), fill_value=0).to_numpy(np.float64)
 
 
 def gradients_rows(results: Iterable[Result]) -> pd.DataFrame:
-    """Return one row per corpus and system, from the fastest to the slowest decay of the gradient; means over seeds."""
+    """Return a row per corpus and system with means over seeds, from the fastest to the slowest gradient decay."""
     names = ("factor", "r2", "reach", "norm_median", "norm_90", "norm_max", "clipped")
     rows = []
     for corpus, systems in by_corpus(results, "gradients"):
@@ -138,7 +146,10 @@ def gradients_rows(results: Iterable[Result]) -> pd.DataFrame:
 
 
 def sampling_rows(results: Iterable[Result]) -> pd.DataFrame:
-    """Return one row per corpus, system and setting, with the held-out text once per corpus."""
+    """Return a row per corpus, system and sampling setting.
+
+    The held-out text of a corpus is shown once.
+    """
     frames = [sampling_frame(systems).assign(corpus=corpus) for corpus, systems in by_corpus(results, "sampling")]
     if not frames:
         return pd.DataFrame()
@@ -150,14 +161,14 @@ def sampling_rows(results: Iterable[Result]) -> pd.DataFrame:
 
 
 def sampling_frame(systems: Systems) -> pd.DataFrame:
-    """Return the rows of `sampling.csv` by system, means over seeds."""
+    """Average the rows of `sampling.csv` over the seeds of each system."""
     parts = [run.tables["sampling"].assign(system=system) for system, runs in systems.items() for run in runs]
     frame = pd.concat(parts).fillna({"value": ""})  # the held-out text has no sampling setting
     return frame.groupby(["system", "method", "value"], sort=False, as_index=False).mean()
 
 
 def scaling_rows(results: Iterable[Result]) -> pd.DataFrame:
-    """Return one row per device, layer and varied size, with exponents in theory and as measured."""
+    """Return a row per device, layer and varied size, with its cost in theory and the measured exponents."""
     costs = ("operations", "seconds", "seconds_low", "seconds_high", "bytes")
     return pd.DataFrame(
         {"device": result.run["system"], "layer": layer, "varied": varied}

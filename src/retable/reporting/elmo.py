@@ -1,7 +1,7 @@
 """Gains from adding ELMo to a system (Peters et al. 2018, arXiv 1802.05365, table 1).
 
-A study may map systems to their variants with ELMo under `elmo`: `elmo: {bilstm_skipgram: bilstm_elmo}`. Published
-pairs are systems of `references.yaml` whose names differ by " + ELMo".
+A study may map systems to their variants with ELMo, as in `elmo: {bilstm_skipgram: bilstm_elmo}`. Two systems of
+`references.yaml` form a published pair if their names differ only by the suffix " + ELMo".
 """
 
 from collections.abc import Mapping
@@ -26,8 +26,8 @@ def elmo_rows(pairs: Mapping[str, str], values: pd.DataFrame, references: pd.Dat
 
     Args:
         pairs: names of the variants with ELMo, by system.
-        values: rows of `results.tidy`.
-        references: rows of `results.read_references`.
+        values: a frame from `results.tidy`.
+        references: a frame from `results.read_references`.
 
     Raises: UsageError: the two systems of a pair have no task in common.
     """
@@ -41,7 +41,9 @@ def elmo_rows(pairs: Mapping[str, str], values: pd.DataFrame, references: pd.Dat
         cells = values[values["system"].isin([baseline, elmo])].groupby(CELL[1:])
         shared = [(cell, part) for cell, part in cells if set(part["system"]) == {baseline, elmo}]
         if not shared:
-            raise UsageError(f"elmo: {baseline} and {elmo} have no task in common in this study; add the cells of one")
+            raise UsageError(
+                f"elmo: {baseline} and {elmo} have no task in common in this study; run both of them on one task"
+            )
         for cell, part in shared:
             measured.setdefault(cell, []).append(_measured(cell, part, baseline, elmo))
     ordered = sorted(measured, key=_place)
@@ -56,7 +58,7 @@ def _shown(row: dict) -> dict:
 
 
 def _place(cell: tuple[str, ...]) -> tuple:
-    """Sort by corpus, then GLUE's tasks in their order, then others."""
+    """Return a sort key: by corpus, then GLUE's tasks in their usual order, then other tasks."""
     corpus, task, _, metric = cell
     glue = [*TITLES]
     return corpus, glue.index((task, metric)) if (task, metric) in glue else len(glue), task, metric
@@ -77,7 +79,8 @@ def _measured(cell: tuple[str, ...], runs: pd.DataFrame, baseline: str, elmo: st
 def _published(cell: tuple[str, ...], references: pd.DataFrame) -> list[dict]:
     """Return the published pairs on the task of `cell`.
 
-    A tagger's task is its corpus. For other tasks the corpus is only the text that the words were trained on.
+    Published taggers must have the same corpus as `cell`. For other tasks the corpus does not matter, because it is
+    only the text that the word vectors were trained on.
     """
     corpus, task, split, metric = cell
     own = references[(references["task"] == task) & (references["split"] == split) & (references["metric"] == metric)]
@@ -96,5 +99,5 @@ def _published(cell: tuple[str, ...], references: pd.DataFrame) -> list[dict]:
 
 
 def _relative(baseline: float, increase: float) -> float:
-    """Return the share of the baseline's error (1 − score) that is removed."""
+    """Return the share of the baseline's error (1 − score) that the increase removes."""
     return increase / (1 - baseline) if baseline < 1 else nan

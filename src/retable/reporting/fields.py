@@ -1,4 +1,4 @@
-"""Conversion of rows of the aggregates to fields of tables."""
+"""Convert averaged results (`results.aggregate`) to fields of tables."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
@@ -9,7 +9,7 @@ import pandas as pd
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.names import display_name
 
-Cell: TypeAlias = Mapping[str, Any] | pd.Series  # a row of the aggregates
+Cell: TypeAlias = Mapping[str, Any] | pd.Series  # a row of `results.aggregate`
 SIGNIFICANT = 0.05
 LARGE = 1e6
 SPREAD = "± is the sample standard deviation over seeds; a row of one run has none."
@@ -27,7 +27,7 @@ def filled_table(
     notes: list[str],
     lead: tuple[str, ...] = (),
 ) -> Table:
-    """Return the table without columns that are empty in all rows."""
+    """Build a table, leaving out columns that are empty in all rows."""
     rows = [row for panel in panels.values() for row in panel]
     kept = [i for i in range(len(columns)) if any(row.values[i].text not in ("", "n/a") for row in rows)]
     return Table(
@@ -41,7 +41,7 @@ def filled_table(
 
 
 def system_value(key: str) -> Value:
-    """Return a system's display name, with its key."""
+    """Return a field with a system's display name, and its key if the two differ."""
     name = display_name(key)
     return Value(name, key=key if name != key else "")
 
@@ -52,13 +52,13 @@ def runs_value(counts: Iterable[float]) -> Value:
 
 
 def span(counts: Iterable[float]) -> str:
-    """Return one number if all agree, otherwise the lowest and the highest."""
+    """Format counts as one number if all are equal, otherwise as the lowest and the highest."""
     ordered = sorted(counts)
     return "–".join(f"{count:.0f}" for count in dict.fromkeys([*ordered[:1], *ordered[-1:]]))
 
 
 def number(value: float, digits: int) -> str:
-    """Format a number with `digits` digits after the point, or in scientific notation from 1e6."""
+    """Format a number with `digits` digits after the decimal point; from 1e6 in scientific notation."""
     return f"{value:.{digits}f}" if abs(value) < LARGE else f"{value:.1e}"
 
 
@@ -76,7 +76,7 @@ def mean_value(cell: Cell | None, digits: int, scale: float = 1, bold: bool = Tr
 
 
 def number_value(cell: Cell | None, digits: int, scale: float = 1) -> Value:
-    """Return the mean, or the published number of a system that was not run."""
+    """Return a field with the mean, or with the published number if the system was not run."""
     if cell is None or not np.isnan(cell["mean"]):
         return mean_value(cell, digits, scale)
     return Value(number(cell["published"] * scale, digits), hint=cell["source"])
@@ -89,7 +89,7 @@ def interval_value(cell: Cell | None, digits: int, scale: float = 1) -> Value:
 
 
 def published_values(cell: Cell | None, digits: int, scale: float = 1) -> tuple[Value, Value]:
-    """Return the published number and the verdict."""
+    """Return two fields: the published number and the verdict."""
     if cell is None or np.isnan(cell["published"]):
         return Value(""), Value("" if cell is None else cell["verdict"])
     published, tolerance = (number(cell[name] * scale, digits) for name in ("published", "tolerance"))

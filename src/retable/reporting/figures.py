@@ -1,4 +1,7 @@
-"""The theme, colours and file format of all figures of a report. Equal data give equal bytes."""
+"""The theme, colours and file format of all figures of a report.
+
+Equal data give byte-identical figures.
+"""
 
 import json
 import re
@@ -17,18 +20,19 @@ from retable.reporting.names import display_name
 
 Figure: TypeAlias = ChartType
 
-# Okabe and Ito (2008), distinguishable by colour-blind readers; orange, sky blue, purple and yellow are darker, so that
-# thin lines show on white
+# Colours of Okabe and Ito (2008), which colour-blind readers can distinguish. Orange, sky blue, purple and yellow are
+# darkened, so that thin lines are visible on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c0649c", "#c78500", "#3d9bd1", "#8a7a00", "#595959")
 INK = "#333333"
-FAINT = "#8c8c8c"  # bounds, and systems in the background
-WIDTH = 500  # approximate width of a figure, in pixels: on a phone its text is still 9 pixels high
-SIZE, TITLE_SIZE = 13, 15  # font sizes
-BOLD = 1.13  # width of bold text relative to normal text
-LINE = 15  # height of a line of text, in pixels
-NAME_WIDTH = 208  # maximum width of a system's name; longer ones have several lines
+FAINT = "#8c8c8c"  # Colour of bounds, and of systems in the background.
+WIDTH = 500  # Approximate width of a figure in pixels. Scaled to a phone, its text is still 9 pixels high.
+SIZE, TITLE_SIZE = 13, 15  # Font sizes of texts and titles.
+BOLD = 1.13  # Width of bold text relative to normal text.
+LINE = 15  # Height of a line of text, in pixels.
+NAME_WIDTH = 208  # Maximum width of a system's name in pixels; longer names have several lines.
 
-# family of systems: its colour, and a pattern of display names; the first that matches counts
+# For each family of systems: its colour, and a pattern for display names. A system belongs to the first family whose
+# pattern matches.
 FAMILIES = {
     "combination": ("#333333", r"\+ (?!ELMo|attention)|mixture|interpolat|ensemble|average of"),
     "word vectors": (COLOURS[6], r"^(skip-?gram|cbow|glove|fasttext|word2vec)"),
@@ -45,7 +49,7 @@ FAMILIES = {
 OTHER = "other"
 _PLACES = re.compile(r' (?:d|transform|opacity|[xy]2)="[^"]*"')
 _DECIMALS = re.compile(r"-?\d+(?:\.\d+)?e-\d+|-?\d+\.\d{4,}")
-# widths of letters in DejaVu Sans as shares of the font size, rounded up; others have 0.64
+# Widths of letters in DejaVu Sans as shares of the font size, rounded up. Letters that are not listed have 0.64.
 _WIDTHS = {
     letter: width
     for width, letters in (
@@ -54,12 +58,12 @@ _WIDTHS = {
     )
     for letter in letters
 }  # fmt: skip
-SHADES = 3  # systems per family that one panel distinguishes
+SHADES = 3  # maximum number of systems of one family that a panel can distinguish
 
 
 @alt.theme.register("retable", enable=True)
 def theme() -> alt.theme.ThemeConfig:
-    """Return the theme of every chart that is converted to a specification while this module is loaded."""
+    """Return the Altair theme, which applies to all charts once this module is imported."""
     text: Any = {
         "labelColor": INK,
         "titleColor": INK,
@@ -69,7 +73,7 @@ def theme() -> alt.theme.ThemeConfig:
     }
     return {
         "config": {
-            "aria": False,  # the page describes a figure as a whole
+            "aria": False,  # no descriptions of single marks, because the page describes the whole figure
             "background": "white",
             "font": "sans-serif",
             "view": {"stroke": None},
@@ -82,7 +86,7 @@ def theme() -> alt.theme.ThemeConfig:
                 **text, "domainColor": INK, "tickColor": INK, "gridColor": INK, "gridOpacity": 0.15, "labelLimit": 0,
                 "titlePadding": 10,
             },
-            # axes of names
+            # axes that show names
             "axisDiscrete": {
                 "title": None, "domain": False, "ticks": False, "grid": False, "labelPadding": 6,
                 "labelLineHeight": LINE,
@@ -112,15 +116,16 @@ def family(system: str) -> str:
 
 
 def family_colours(systems: Iterable[str]) -> dict[str, str]:
-    """Return the colours of families, for a legend: those of these systems, from n-grams to Transformers."""
+    """Return the colour of each family among the systems, in the order of a legend, n-grams first."""
     present, order = {*map(family, systems)}, [*reversed(FAMILIES), OTHER]
     return {name: FAMILIES[name][0] if name in FAMILIES else COLOURS[-1] for name in order if name in present}
 
 
 def colours(systems: Iterable[str]) -> dict[str, str] | None:
-    """Return a colour per system: its family's, in shades. Others have the colours that no family here has.
+    """Return a colour per system: a shade of its family's colour.
 
-    Returns None if there are more than SHADES systems of a family, or too few colours for the others.
+    Systems without a family get colours that no family among these systems has. Returns None if a family has more than
+    SHADES systems, or if there are too few colours.
     """
     systems = list(systems)
     shares = Counter(map(family, systems))
@@ -137,19 +142,22 @@ def colours(systems: Iterable[str]) -> dict[str, str] | None:
 
 
 def shade(colour: str, number: int) -> str:
-    """Return the colour itself, a darker and a lighter one, for numbers from 0 to 2."""
+    """Return a shade of a colour: the colour itself for 0, darker for 1, lighter for 2."""
     towards, share = ((0, 0.0), (0, 0.5), (255, 0.5))[number]
     parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(f"{round(part + share * (towards - part)):02x}" for part in parts)
 
 
 def text_width(text: str, size: float = SIZE) -> float:
-    """Return an upper bound of the width of a text in pixels: that of DejaVu Sans, wider than Arial."""
+    """Return an upper bound of a text's width in pixels: its width in DejaVu Sans, which is wider than Arial."""
     return size * sum(_WIDTHS.get(letter, 0.64 if letter < "\u2000" else 1.0) for letter in text)
 
 
 def wrapped(text: str, width: float, size: float = SIZE) -> list[str]:
-    """Split a text at spaces into lines of about equal length, of at most this width if its words allow."""
+    """Split a text at spaces into lines of about equal length.
+
+    A line is wider than `width` only if a single word is.
+    """
     lines = _greedy(text, width, size)
     while len(shorter := _greedy(text, 0.95 * width, size)) == len(lines) > 1:
         width, lines = 0.95 * width, shorter
@@ -167,14 +175,14 @@ def _greedy(text: str, width: float, size: float) -> list[str]:
 
 
 def name_lines(system: str) -> list[str]:
-    """Return the display name of a system in lines of NAME_WIDTH."""
+    """Return the display name of a system, split into lines of at most NAME_WIDTH."""
     return wrapped(display_name(system), NAME_WIDTH)
 
 
 def names(
     rows: alt.Chart, systems: Iterable[str], align: Literal["left", "right"] = "right", dx: float = -6, **mark: Any
 ) -> list[alt.Chart]:
-    """Return layers with the names of systems, each vertically centred at its row's place."""
+    """Return chart layers with the names of systems, each vertically centred at its row."""
     by_lines: dict[int, dict[str, list[str]]] = defaultdict(dict)
     for system in systems:
         lines = [visible(line) for line in name_lines(system)]
@@ -193,7 +201,7 @@ def axis_width(systems: Iterable[str]) -> float:
 
 
 def name_height(systems: Iterable[str]) -> float:
-    """Return the height, in pixels, of the highest name of these systems."""
+    """Return the height, in pixels, of the tallest name of these systems."""
     return LINE * max((len(name_lines(system)) for system in systems), default=1)
 
 
@@ -206,14 +214,14 @@ def titled(figure: Figure, title: str, *subtitle: str) -> Figure:
 
 
 def with_claim(figure: Figure, claim: str) -> Figure:
-    """Return the figure with a finding as its title; its own title opens the subtitle."""
+    """Return the figure with a finding as its title; its old title begins the subtitle."""
     title: Any = figure.to_dict()["title"]
     own, subtitle = (" ".join(title[key]) for key in ("text", "subtitle"))
     return titled(figure, claim, f"{own}: {subtitle}" if subtitle else own)
 
 
 def svg_of(figure: Figure) -> str:
-    """Return the SVG of a figure before any interaction, with coordinates of three decimals.
+    """Convert a figure to SVG without its interactive parts, with coordinates of three decimals.
 
     Further decimals differ between processors, which add numbers in different orders.
     """
@@ -228,9 +236,10 @@ def rounded(svg: str) -> str:
 
 
 def _drawn(part: Any) -> Any:
-    """Remove the parts of a specification that need a pointer, often most of a file, and escape invisible characters.
+    """Remove the interactive parts of a specification, and escape invisible characters.
 
-    The conversion to SVG ends the process at a character that XML does not allow.
+    The interactive parts are often most of a file. Without the escapes, a character that XML does not allow would end
+    the whole process during the conversion to SVG.
     """
     match part:
         case str():
@@ -243,7 +252,7 @@ def _drawn(part: Any) -> Any:
 
 
 def _waits_for_a_pointer(part: Any) -> bool:
-    """Check whether a part is a selection, or marks that one shows."""
+    """Check whether a part is a selection, or has marks that are visible only when selected."""
     match part:
         case {"select": _} | {"encoding": {"opacity": {"condition": _, "value": 0}}}:
             return True
@@ -251,7 +260,7 @@ def _waits_for_a_pointer(part: Any) -> bool:
 
 
 def _roomy(svg: str) -> str:
-    """Widen the canvas of an SVG for readers whose font is wider than the one that it was laid out with."""
+    """Widen the canvas of an SVG, so that its texts also fit in a font wider than the one used for layout."""
     width, height = (float(size) for size in re.findall(r'<svg[^>]* width="([\d.]+)" height="([\d.]+)"', svg)[0])
     low, high = 0.0, width
     for left, right in _extents(ElementTree.fromstring(svg), 0.0):  # noqa: S314 - it is our own
@@ -265,7 +274,10 @@ def _roomy(svg: str) -> str:
 
 
 def _extents(element: ElementTree.Element, x: float) -> Iterable[tuple[float, float]]:
-    """Yield the horizontal ends of the texts in an element that are not rotated, from the place of its parent."""
+    """Yield the left and right end of each unrotated text in an SVG element.
+
+    x: horizontal position of the element's parent.
+    """
     transform = element.get("transform", "")
     if moved := re.match(r"translate\((-?[\d.]+)", transform):
         x += float(moved[1])
@@ -283,5 +295,5 @@ def _extents(element: ElementTree.Element, x: float) -> Iterable[tuple[float, fl
 
 
 def write_figure(figure: Figure, path: Path) -> None:
-    """Write the SVG; equal figures give equal bytes."""
+    """Write a figure as SVG; equal figures give byte-identical files."""
     path.write_text(svg_of(figure), encoding="utf-8")

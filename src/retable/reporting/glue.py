@@ -1,4 +1,4 @@
-"""GLUE (Wang et al. 2018): averages over the tasks that were run, on validation, and differences to a baseline."""
+"""GLUE (Wang et al. 2018): average validation scores over its tasks, and differences to a baseline."""
 
 import numpy as np
 import pandas as pd
@@ -10,8 +10,8 @@ from retable.reporting.fields import SIGNIFICANT
 from retable.reporting.results import CELL, COLUMNS, units_of
 from retable.reporting.units import UnitSums
 
-# Column of each task as in the paper, and its metrics. A task's score is their mean (section 5.2), for MNLI over its
-# two sets.
+# For each task: the title of its column in the paper, and its metrics. A task's score is the mean of its metrics
+# (section 5.2); for MNLI it is the mean over the matched and the mismatched set.
 TASKS: dict[str, tuple[str, dict[tuple[str, str], str]]] = {
     "cola": ("CoLA", {("cola", "matthews"): "Matthews"}),
     "sst2": ("SST-2", {("sst2", "accuracy"): "accuracy"}),
@@ -29,7 +29,7 @@ SPLIT = "validation"
 
 
 def _of_glue(frame: pd.DataFrame) -> pd.Series:
-    """Return a mask of the rows of GLUE's tasks on validation."""
+    """Return a mask of the rows with validation scores of GLUE's tasks."""
     return frame["task"].isin({task for task, _ in TITLES}) & (frame["split"] == SPLIT)
 
 
@@ -37,10 +37,11 @@ def glue_averages(frame: pd.DataFrame, values: pd.DataFrame) -> tuple[pd.DataFra
     """Compute the averages over the tasks of GLUE that were run.
 
     Args:
-        frame: the aggregates.
-        values: rows of `results.tidy`.
+        frame: results averaged over seeds, from `results.aggregate`.
+        values: results of single runs, from `results.tidy`.
 
-    Returns: rows of the aggregates, published systems included, and rows of the runs.
+    Returns: the averages per system, published systems included, as rows like those of `frame`; and the averages per
+        run, as rows like those of `values`.
     """
     frame, values = frame[_of_glue(frame)], values[_of_glue(values)]
     if values.empty:
@@ -51,17 +52,22 @@ def glue_averages(frame: pd.DataFrame, values: pd.DataFrame) -> tuple[pd.DataFra
 
 
 def glue_differences(values: pd.DataFrame, averages: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Return the rows of the differences to a baseline, of the runs and their averages.
+    """Return each system's difference to a baseline, for each metric and average of GLUE.
 
-    Raises: UsageError: the baseline was not run on a task of GLUE.
+    Raises: UsageError: the baseline was not run on any task of GLUE.
     """
     if baseline not in set(values.loc[_of_glue(values), "system"]):
-        raise UsageError(f"baseline={baseline} has no run on a task of GLUE in this study; write one that has")
+        raise UsageError(
+            f"baseline={baseline} was not run on any task of GLUE in this study; set baseline to a system that was"
+        )
     return _differences(pd.concat([values[_of_glue(values)], averages]), baseline)
 
 
 def _averages(values: pd.DataFrame) -> pd.DataFrame:
-    """Average over tasks with and without WNLI, for each run that has all tasks that any system was run on."""
+    """Average the scores of each run over GLUE's tasks, with and without WNLI.
+
+    A run is left out if it lacks a task that another run of the same corpus has.
+    """
     scores = _task_scores(values.set_index(["system", "seed", "task", "metric"])["value"])
     runs = values.groupby(["system", "seed"])["result"].agg(list)
     rows = []
@@ -73,14 +79,14 @@ def _averages(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _averaged(scores: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the tasks that each average is over."""
+    """Return the tasks that each average includes, by the name of the average."""
     without = [task for task in TASKS if task in scores and task != "wnli"]
     averaged = {"average": [*without, "wnli"], "average_without_wnli": without}
     return {name: tasks for name, tasks in averaged.items() if tasks and set(tasks) <= set(scores)}
 
 
 def _task_scores(values: pd.Series) -> pd.DataFrame:
-    """Compute each task's score from metrics; the last two levels of the index are task and metric."""
+    """Compute each task's score from its metrics; the last two index levels of `values` are task and metric."""
     table = values.unstack(["task", "metric"])
     scores = {}
     for task, (_, metrics) in TASKS.items():
@@ -90,7 +96,7 @@ def _task_scores(values: pd.Series) -> pd.DataFrame:
 
 
 def _aggregated(values: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of one average as a row of the aggregates."""
+    """Combine the runs of one average into a row like those of `results.aggregate`."""
     mean, std = mean_std(values["value"])
     runs = " ".join(dict.fromkeys(result.name for results in values["result"] for result in results))
     row = dict(zip(CELL, values[CELL].iloc[0], strict=True)) | {"mean": mean, "std": std, "n": len(values)}
@@ -98,7 +104,10 @@ def _aggregated(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _published(frame: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
-    """Average published scores over the tasks that were run, for published systems that have them all."""
+    """Average the scores of published systems over the tasks that this study ran.
+
+    A published system is left out if it lacks a score for one of these tasks.
+    """
     rows = []
     for corpus, part in frame[frame["n"] == 0].groupby("corpus"):
         run = values[values["corpus"] == corpus].set_index(["system", "seed", "task", "metric"])["value"]
@@ -112,9 +121,11 @@ def _published(frame: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _differences(values: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Return a row per system and measure: the gain over the baseline on the same corpus.
+    """Return a row per system and metric: the gain over the baseline on the same corpus.
 
-    It has intervals over seeds and over examples, and whether both exclude 0. Averages have no interval over examples.
+    A row has an interval over seeds, and an interval and a p-value over test examples. `significant` is true if the
+    interval over seeds excludes 0 and the p-value is below SIGNIFICANT. Averages over tasks have no scores per example,
+    so only the seeds count.
     """
     rows, keys = [], [*(("glue", name) for name in AVERAGES), *TITLES]
     for (corpus, task, _, metric), part in values.groupby(CELL[1:]):
@@ -141,7 +152,10 @@ def _differences(values: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 
 def _over_examples(mean: float, base: UnitSums | None, own: UnitSums | None) -> tuple[float, float, float]:
-    """Return the interval of the difference over bootstrapped examples, and its p-value."""
+    """Return the bootstrap interval of a difference over test examples, and its p-value.
+
+    All three numbers are NaN if the two systems were not measured on the same examples.
+    """
     if base is None or own is None or base.text != own.text:
         return np.nan, np.nan, np.nan
     replicates = own.replicates - base.replicates

@@ -1,4 +1,4 @@
-"""Heat maps of a sentence: words down with their weights on words across."""
+"""Heat maps of a sentence: the weights of each word (a row) on other words (columns)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,22 +9,22 @@ import pandas as pd
 
 from retable.reporting.figures import COLOURS, INK, Figure, titled
 
-CELL = 24  # side of a square, in pixels
-FAINT = 0.02  # smaller weights are invisible and not drawn
-LETTERS = 50  # characters of a sentence in the menu
+CELL = 24  # Side of a square, in pixels.
+FAINT = 0.02  # Smaller weights are not drawn, because they would be invisible.
+LETTERS = 50  # Maximum number of characters of a sentence in the menu.
 
 
 def heat_map(squares: pd.DataFrame, choices: Sequence[str], title: str, *subtitle: str, framed: str = "") -> Figure:
-    """Draw a sentence chosen in menus: target words down, source words across, squares by weight.
+    """Draw the sentence chosen in menus: a row per target word, a column per source word.
 
     Args:
-        squares: a row per square with the columns `choices`, `target_place`, `target`, `source_place`, `source`, and
-            `weight` from 0 to 1.
-        choices: columns of numbers to choose in menus, the first of them `sentence`.
-        title, subtitle: of the figure; the choices follow the title.
-        framed: a column that is 1 for squares with a frame.
+        squares: a row per square with the columns in `choices`, `target_place`, `target`, `source_place`, `source`, and
+            `weight` from 0 to 1, which determines the shade.
+        choices: columns whose numbers a menu offers; the first is `sentence`.
+        title, subtitle: texts of the figure; the chosen numbers follow the title.
+        framed: name of a column that is 1 for squares with a frame.
     """
-    words: list[str] = []  # of all sentences; squares contain their numbers, which take fewer bytes
+    words: list[str] = []  # words of all sentences; squares refer to them by number, which saves bytes
     for side in ("target", "source"):
         of_side = ["sentence", f"{side}_place"]
         words_of_side = squares[[*of_side, side]].drop_duplicates(of_side).sort_values(of_side)
@@ -44,7 +44,7 @@ def heat_map(squares: pd.DataFrame, choices: Sequence[str], title: str, *subtitl
     word = "words[datum.value]"
     across = alt.X("source:O", axis=alt.Axis(orient="top", labelAngle=-60, labelExpr=word))
     down = alt.Y("target:O", axis=alt.Axis(labelExpr=word))
-    # all words are on the axes, whatever their weights
+    # An invisible grid keeps all words on the axes, even words whose weights are not drawn.
     of_words = pd.concat([squares.drop_duplicates(["sentence", side]) for side in ("target", "source")])
     grid = alt.Chart(of_words[["sentence", "target", "source"]].drop_duplicates())
     grid = grid.transform_filter("datum.sentence == sentence").mark_rect(opacity=0).encode(across, down)
@@ -78,6 +78,6 @@ def _menu(choice: str, numbers: Sequence[int], labels: Mapping[str, list[str]]) 
 
 
 def _csv(frame: pd.DataFrame) -> alt.InlineData:
-    """Return the table as CSV, which is smaller than JSON with column names in each row."""
+    """Convert a table to CSV; JSON would be larger, as it repeats column names in each row."""
     text = frame.to_csv(index=False, lineterminator="\n", float_format="%.3g")
     return alt.InlineData(values=text, format=alt.CsvDataFormat(type="csv", parse=dict.fromkeys(frame, "number")))

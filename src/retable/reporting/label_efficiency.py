@@ -1,13 +1,14 @@
-"""Label efficiency: a pretrained model compared with the same one from scratch, by the number of labels.
+"""Label efficiency: a pretrained model against the same model from scratch, by number of labels.
 
-A study may have, under `label_efficiency`:
+A study may set these keys under `label_efficiency`:
 
     claim: Pretrained is better than from scratch, however few the labels (Howard and Ruder 2018, figure 3).
     pretrained: bert_pretrained
     scratch: bert
-    metrics: {sentiment: accuracy}  # of each task, on test
+    metrics: {sentiment: accuracy}  # the test metric of each task
 
-The names of systems fine-tuned with N labels end with that number: bert_100_labels, bert_pretrained_100_labels.
+The name of a system that was fine-tuned with N labels ends with `_N_labels`: `bert_100_labels`,
+`bert_pretrained_100_labels`.
 """
 
 from collections.abc import Mapping
@@ -24,16 +25,17 @@ from retable.reporting.lines import Look, Scale, line_panel
 from retable.reporting.names import display_name
 from retable.reporting.results import ORACLE
 
-ASIDE = 1.03  # factor on the number of labels, so that the intervals of two systems do not overlap
+ASIDE = 1.03  # factor that shifts the points of the two systems apart, so that their intervals do not overlap
 
 
 def scores_by_labels(settings: Mapping[str, Any], values: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per task, corpus and number of labels, with scores times 100; `values` are rows of `results.tidy`.
+    """Return a row per task, corpus and number of labels; `values` is a frame from `results.tidy`.
 
-    The columns are the runs, mean, std and interval over seeds of each system, the difference of pretrained and scratch
-    with its interval, the Bayes-optimal score, and the task's verdict and notes.
+    Scores are multiplied by 100. For each of the two systems, a row contains the runs, mean, std and interval over
+    seeds. It also contains the gain of pretrained over scratch with its interval, the Bayes-optimal score, and the
+    task's verdict and notes.
 
-    Raises: UsageError: settings are invalid, or a system lacks runs for a number of labels that the other has.
+    Raises: UsageError: settings are invalid, or one system lacks runs for a number of labels that the other has.
     """
     families = [settings["pretrained"], settings["scratch"]]
     values = values[values["split"] == "test"].assign(value=100 * values["value"])
@@ -53,7 +55,7 @@ def scores_by_labels(settings: Mapping[str, Any], values: pd.DataFrame) -> pd.Da
             if missing := [name for pair in pairs for name in pair if name not in set(of_corpus["system"])]:
                 raise UsageError(
                     f"label_efficiency: {missing[0]} has no test {metric} of {task} on {corpus}, but the other system "
-                    "has; add its cells, or remove the other's"
+                    "has one; add its cells, or remove those of the other system"
                 )
             optimum = measured.loc[(measured["system"] == ORACLE) & (measured["corpus"] == corpus), "value"].mean()
             verdict, finding = judged({"better": "higher", "holds": pairs}, of_corpus, digits=1)
@@ -78,7 +80,7 @@ def _compared(runs: pd.DataFrame, pretrained: str, scratch: str) -> dict[str, An
 def label_efficiency_figures(settings: Mapping[str, Any], rows: pd.DataFrame) -> dict[str, Figure]:
     """Return a figure per corpus and task: score by number of labels, from rows of `scores_by_labels`.
 
-    Each system has a line with intervals over seeds; the dashed line is the Bayes-optimal score.
+    Each system has a line with intervals over seeds. The dashed line is the Bayes-optimal score.
     """
     return {f"{corpus}-{task}": _figure(settings, part) for (corpus, task), part in rows.groupby(["corpus", "task"])}
 

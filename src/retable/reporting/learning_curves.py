@@ -1,4 +1,4 @@
-"""Figures of losses by step."""
+"""Figures of training and validation losses by training step."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -13,11 +13,12 @@ from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
 TRAINING, VALIDATION = "train/loss", "validation/loss"
-NOISE = 0.01  # nats: smaller falls of a single run's loss, one per cent of perplexity, may be noise
-ENOUGH = 6  # minimum number of validation losses for a curve
-DECAY = 0.9  # decay of the moving average of training losses
+NOISE = 0.01  # A fall of a single run's loss by fewer nats (one per cent of perplexity) may be noise.
+ENOUGH = 6  # Minimum number of validation losses for a curve.
+DECAY = 0.9  # Decay of the moving average of training losses.
 
-# by objective: the metric that bounds its loss on the embedded language, and the settings of batches it holds for
+# For some objectives: the metric with the lowest possible loss on text of the built-in grammar, and the settings of
+# `batches` for which this bound was computed.
 BOUND_OF: dict[str, tuple[str, dict[str, Any]]] = {
     "masked_lm": ("masked/corrupted", {"rate": 0.15, "masking": "token"}),
     "text_to_text": (
@@ -29,19 +30,21 @@ BOUND_OF: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
-    """Return a figure per stage, corpus, task and kind of loss: loss by step, the mean over seeds in a band of all.
+    """Return figures of loss by step: the mean over seeds, in a band from the lowest to the highest seed.
 
-    The line is the validation loss if every run has enough of them; otherwise it is the smoothed training loss, with
-    validation losses as points. Steps that not every seed has reached are left out. All language models have one kind
-    of loss, nats of the next token; other objectives have separate kinds. The grammar's bound is a line across runs
-    with the same tokens and the corruption that the bound is computed for.
+    There is a figure per stage, corpus, task and kind of loss. Language models share one kind of loss, nats of the next
+    token; each other objective has a separate kind. The line is the validation loss if every run has at least ENOUGH
+    values of it. Otherwise it is the smoothed training loss, with validation losses as points. Steps that some seeds
+    have not reached are left out. A dashed line is the lowest possible loss on text of the built-in grammar, if all
+    runs have the tokens and the corruption for which this bound was computed.
     """
     groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
     bounds: dict[tuple[str, str], float] = {}
     for result in results:
         if "curve" in result.tables:
             config = yaml.load(result.config, yaml.CSafeLoader)
-            target = (config.get("objective") or {}).get("_target_", "")  # fine-tuning keeps a recipe's bare settings
+            # the objective of a fine-tuned system may have settings but no `_target_`
+            target = (config.get("objective") or {}).get("_target_", "")
             kind = target.split(".")[-2] if target and "validation_scorer" not in config else ""
             tokens = config["tokens"] if kind in BOUND_OF else ""
             where = (result.run["stage"], result.run["corpus"], result.run.get("task"), kind)
@@ -60,11 +63,12 @@ def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
 
 
 def still_falling(results: Iterable[Result]) -> list[str]:
-    """Return a line per system without a task whose last validation loss was the lowest by more than its noise.
+    """Return a line per system whose validation loss was still falling at the end of training.
 
-    It is compared with validations in the first nine tenths of the steps, because some trainings have one just before
-    the last step. The noise is NOISE, or the standard deviation of the last loss over seeds if that is larger. Falls
-    are averaged over seeds.
+    The last validation loss must be lower than all earlier ones by more than the noise, averaged over seeds. Earlier
+    ones are those in the first nine tenths of the steps, because some runs validate just before the last step. The
+    noise is NOISE, or the standard deviation of the last loss over seeds if that is larger. Systems with a task are
+    left out.
     """
     groups: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
     for result in results:
@@ -104,7 +108,7 @@ def _curves(title: str, results: list[Result], bound: float | None) -> Figure | 
     for (system, metric), part in curves.groupby(["system", "metric"]):
         seeds = part.pivot_table(index="step", columns="run", values="value").dropna()
         if metric == TRAINING:
-            seeds = seeds.ewm(alpha=1 - DECAY).mean()  # pandas corrects the bias
+            seeds = seeds.ewm(alpha=1 - DECAY).mean()  # pandas corrects the bias of the first steps
         ends = {"low": seeds.min(axis=1), "high": seeds.max(axis=1)}
         line = pd.DataFrame({"x": seeds.index, "y": seeds.mean(axis=1), **ends})
         lines.append(line.assign(system=system, variant=names[metric]))

@@ -1,21 +1,21 @@
-"""Language models in historical order, and the gains from pretraining.
+"""Tables of language models in historical order, and of the gains from pretraining.
 
-A study may list systems with their years under `lineage`, in that order:
+A study may list systems with their years under `lineage`, in the order of the years:
 
     lineage: {kn5: 1998, elman: 2010, lstm: 2012}
 
-They are measured by test perplexity, each compared with the one before. Tokenizers may differ, because a perplexity is
-per word. Gains from pretraining are listed under `gains`:
+The systems are measured by test perplexity, and each is compared with the system before it. Tokenizers may differ,
+because perplexities are per word. Gains from pretraining are listed under `gains`:
 
     gains:
-    - task: sentiment          # as in metrics.json, or the corpus of a task that brings its own
-      metric: accuracy         # of its test split; higher is better
-      labels: 1,000            # number of labels, in words
-      pretraining: GPT         # the pretrained part, in words
-      scratch: gpt             # two systems
+    - task: sentiment          # its name in metrics.json, or the corpus of a task with a separate corpus
+      metric: accuracy         # a metric of the test split; higher must be better
+      labels: 1,000            # number of labels, as shown in the table
+      pretraining: GPT         # the pretrained part, as shown in the table
+      scratch: gpt             # the system trained from scratch
       pretrained: gpt_pretrained
 
-`tuned` is a note for both on how the systems' learning rates were found.
+`tuned` is a note below both tables on how the systems' learning rates were found.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ COLUMNS = [
 
 @dataclass(frozen=True)
 class Measured:
-    """The runs of one system on one task, as rows of `results.tidy`."""
+    """The runs of one system on one metric, as rows of `results.tidy`."""
 
     rows: pd.DataFrame
 
@@ -57,7 +57,7 @@ class Measured:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The mean over seeds, std, number of runs, the mean's interval over units, and the runs' names."""
+        """The mean over seeds, std, number of runs, the mean's interval over test units, and the runs' names."""
         (mean, std), names = mean_std(self.rows["value"]), (result.name for result in self.rows["result"])
         low, high = self.units.interval if self.units else (nan, nan)
         return {
@@ -68,15 +68,15 @@ class Measured:
 def lineage_rows(
     years: Mapping[str, int], values: pd.DataFrame, results: Sequence[Result], tuned: str = ""
 ) -> pd.DataFrame:
-    """Return the rows of the lineage, for each corpus that all of its systems were measured on.
+    """Return a row per system of the lineage, for each corpus on which all of them were measured.
 
     Args:
-        years: of the systems, in order.
-        values: rows of `results.tidy`.
-        results: those with phenomena are used.
-        tuned: a note.
+        years: the year of each system, in the order of the table.
+        values: a frame from `results.tidy`.
+        results: all results; those of the benchmark `phenomena` add the excess loss by phenomenon.
+        tuned: a note on how learning rates were found.
 
-    Raises: UsageError: a system has no test perplexity, or no corpus has all systems.
+    Raises: UsageError: a system has no test perplexity, or the systems have no corpus in common.
     """
     if not years:
         return pd.DataFrame()
@@ -99,7 +99,7 @@ def lineage_rows(
 
 
 def _compared(years: Mapping[str, int], values: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield the systems' perplexities, each compared with the one before, then those of the oracles."""
+    """Yield a row per system, whose perplexity is compared with the system before it; oracles are last."""
     before: pd.DataFrame | None = None
     for system, year in years.items():
         runs = values[values["system"] == system].sort_values("seed")
@@ -117,7 +117,7 @@ def _compared(years: Mapping[str, int], values: pd.DataFrame) -> Iterator[dict[s
 
 
 def _excess(systems: Systems) -> dict[str, dict[str, Any]]:
-    """Return the excess over the true distribution by system and phenomenon, with the runs' names."""
+    """Return the excess loss over the true distribution by system and phenomenon, with the runs' names."""
     if not systems:
         return {}
     excess: dict[str, dict[str, Any]] = {}
@@ -127,7 +127,7 @@ def _excess(systems: Systems) -> dict[str, dict[str, Any]]:
 
 
 def gains_rows(comparisons: Sequence[Mapping[str, Any]], values: pd.DataFrame, tuned: str = "") -> pd.DataFrame:
-    """Return the rows of gains from pretraining; `values` are rows of `results.tidy`.
+    """Return a row per gain from pretraining; `values` is a frame from `results.tidy`.
 
     Raises: UsageError: a comparison is invalid, or a system lacks the metric.
     """
@@ -147,7 +147,7 @@ def _gain(comparison: Mapping[str, Any], values: pd.DataFrame) -> dict[str, Any]
         )
     corpora = sorted({*pd.concat(runs)["corpus"]})
     if len(corpora) > 1:
-        raise UsageError(f"gains: {task} was learnt on {', '.join(corpora)}; compare two systems of one corpus")
+        raise UsageError(f"gains: {task} was learnt on {', '.join(corpora)}; compare two systems trained on one corpus")
     optimum = values[(values["system"] == ORACLE) & (values["corpus"] == corpora[0])]["value"]
     scratch, pretrained = (Measured(part) for part in runs)
     facts = {"system": comparison["pretrained"], "corpus": corpora[0], "task": task, "split": "test", "metric": metric}

@@ -1,6 +1,6 @@
-"""Panels of lines in the colours of families, names at the lines' ends, numbers of the nearest point on hover.
+"""Line charts with systems' names at the ends of the lines, colours by family, and numbers on hover.
 
-If there are more systems than colours, each has a separate panel with all others in grey.
+If there are more systems than colours, each system has a separate panel, which shows the other systems in grey.
 """
 
 import json
@@ -28,17 +28,17 @@ from retable.reporting.figures import (
     names,
 )
 
-DOTTED = (2, 3)  # a dash
-POINTS = 200  # maximum number of points per line
-ALL_POINTS = 900  # approximate number of points per panel
-ACROSS = 2  # panels per row if each system has one
-EDGE: dict[str, Any] = {"stroke": "white", "strokeWidth": 4}  # round names that lines may cross
-GAP = 30  # pixels between the end of a line and the right edge from which its name is at the end
+DOTTED = (2, 3)  # Lengths of a dash and of the gap after it, in pixels.
+POINTS = 200  # Maximum number of points per line.
+ALL_POINTS = 900  # Approximate maximum number of points per panel.
+ACROSS = 2  # Panels per row if each system has a separate panel.
+EDGE: dict[str, Any] = {"stroke": "white", "strokeWidth": 4}  # A white edge around names, because lines may cross them.
+GAP = 30  # If a line ends within this many pixels of the right edge, its name is beyond the edge.
 
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis from `low` to `high`; `format` is D3's, by default as many digits as the ticks need."""
+    """An axis from `low` to `high`; `format` is a number format of D3, by default the digits that the ticks need."""
 
     title: str
     low: float
@@ -51,7 +51,7 @@ class Scale:
     def over(cls, title: str, *values: ArrayLike, is_log: bool = False, margin: float = 0.04) -> "Scale":
         """Return a scale over the range of the values, ignoring NaNs.
 
-        margin: added on both sides, as a share of the range.
+        margin: space that is added on both sides, as a share of the range.
         """
         everything = np.concatenate([np.ravel(value).astype(float) for value in values])
         low, high = np.nanmin(everything), np.nanmax(everything)
@@ -78,7 +78,7 @@ class Scale:
         return alt.Axis(title=self.title or None, labelOverlap="greedy", labelSeparation=10, **ticks)
 
     def _scale(self) -> alt.Scale:
-        # eight digits: further ones differ between machines
+        # rounded to eight digits, because further digits differ between machines
         domain = [float(f"{end:.8g}") for end in (self.low, self.high)]
         return alt.Scale(domain=domain, type="log" if self.is_log else "linear", nice=False)
 
@@ -100,7 +100,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Look:
-    """The style of a variant's line; without a dash only its points are drawn."""
+    """The style of a variant's line; if `dash` is None, only its points are drawn."""
 
     dash: tuple[int, int] | None = (1, 0)
     is_marked: bool = False
@@ -110,7 +110,8 @@ class Look:
 def round_ticks(low: float, high: float) -> list[float]:
     """Return at most seven round numbers between low and high for a log scale.
 
-    Short scales have equal steps; longer ones have as many numbers per power of ten as there is room for.
+    If `high` is less than five times `low`, the ticks have equal steps. Otherwise there are as many ticks per power of
+    ten as fit.
     """
     if high / low < 5:
         steps = (step * 10.0**power for power in range(-30, 30) for step in (1, 2, 5))
@@ -126,20 +127,20 @@ def round_ticks(low: float, high: float) -> list[float]:
 
 
 def significant(frame: pd.DataFrame) -> pd.DataFrame:
-    """Round fractions to five significant digits: enough for a figure, in fewer bytes."""
+    """Round floats to five significant digits, which is enough for a figure and saves bytes."""
     fractions = frame.select_dtypes("float")
     return frame.assign(**{name: fractions[name].map(lambda value: float(f"{value:.5g}")) for name in fractions})
 
 
 def apart(pixels: ArrayLike, length: float, distance: float) -> NDArray[np.float64]:
-    """Return the places along an axis closest to `pixels` with a distance of at least `distance`.
+    """Move positions on an axis as little as possible, so that all are at least `distance` apart.
 
-    length: of the axis, in pixels; the places are within it if it has room for all.
+    length: length of the axis in pixels; the new positions are within it if there is room for all.
     """
     pixels = np.asarray(pixels, dtype=float)
     order, steps = np.argsort(pixels, kind="stable"), distance * np.arange(len(pixels))
     placed = np.empty_like(pixels)
-    # after subtracting the minimum distances, places must not decrease
+    # Once the minimum distances are subtracted, positions only have to be non-decreasing, as in isotonic regression.
     free = isotonic_regression(pixels[order] - steps).x
     placed[order] = steps + np.clip(free, 0, max(0, length - steps[-1]))
     return placed
@@ -160,21 +161,21 @@ def line_panel(
     over: Sequence[alt.Chart] = (),
     name: str = "point",
 ) -> Figure:
-    """Return a panel with a line per system and variant, through the rows of `frame` in their order.
+    """Draw a panel with a line per system and variant, through the rows of `frame` in their order.
 
     Args:
-        frame: columns system, variant, x, y, and optionally low and high, drawn as a band.
+        frame: has the columns system, variant, x and y. Optional columns low and high are drawn as a band.
         x: scale of the horizontal axis.
         y: scale of the vertical axis.
-        looks: style of each variant. The system's name is at the end of the first one's line.
-        systems: all systems of a figure, for equal colours in panels that lack some of them.
+        looks: style of each variant. A system's name is at the end of the line of its first variant.
+        systems: all systems of the figure, so that panels without some of them use the same colours.
         bounds: names and values of dashed lines across the panel.
         colour_of: colours of the systems; by default those of their families.
-        height: in pixels.
-        interpolate: of the lines, as in Vega-Lite.
+        height: height of the panel in pixels.
+        interpolate: how lines are interpolated, as in Vega-Lite.
         has_bars: draw a bar at each point instead of a band.
-        over: more layers, with separate data.
-        name: unique for each panel that `stacked` joins.
+        over: additional layers, which have separate data.
+        name: name of the panel, unique among the panels that `stacked` joins.
     """
     systems = sorted(systems or set(frame["system"]))
     if "low" in frame and not (frame["low"] < frame["high"]).any():
@@ -206,7 +207,7 @@ def line_panel(
         layers.append(spread.mark_rule(strokeWidth=1.3) if has_bars else spread.mark_area(opacity=0.2))
     drawn = [layer.encode(colour) for layer in (lines(own), *_points(own, frame, x, y, looks, name))]
     if is_apart:
-        layers.insert(0, drawn.pop())  # in facets, Altair attaches the pointer to the first layer
+        layers.insert(0, drawn.pop())  # in facets, Altair attaches the hover selection to the first layer
     layers += drawn
     layers += _bounds(bounds, y, is_named=is_apart)
     if not is_apart:
@@ -220,13 +221,13 @@ def line_panel(
 
 
 def stacked(panels: Sequence[Figure]) -> alt.ConcatChart:
-    """Join panels of lines, one below the other."""
+    """Join panels vertically; each keeps separate colours, shapes and dashes."""
     independent: Any = dict.fromkeys(("color", "shape", "strokeDash"), "independent")
     return alt.concat(*panels, columns=1).resolve_scale(**independent)
 
 
 def _thinned(frame: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Keep at most `most` points of each line, at even distances, with the first and the last."""
+    """Keep at most `most` evenly spaced points of each line, including the first and the last."""
     parts = [part for _, part in frame.groupby(["system", "variant"], sort=False)]
     places = [np.linspace(0, len(part) - 1, min(most, len(part))).round().astype(int) for part in parts]
     return pd.concat([part.iloc[kept] for part, kept in zip(parts, places, strict=True)], ignore_index=True)
@@ -235,7 +236,7 @@ def _thinned(frame: pd.DataFrame, most: int) -> pd.DataFrame:
 def _points(
     own: alt.Chart, frame: pd.DataFrame, x: Scale, y: Scale, looks: Mapping[str, Look], name: str
 ) -> list[alt.Chart]:
-    """Return the points of marked lines, and for all lines the point next to the pointer, with its numbers."""
+    """Return layers with the points of marked lines, and with the point nearest to the pointer and its tooltip."""
     shape = alt.Shape("variant:N", legend=None)
     shape = shape.scale(domain=[*looks], range=[look.shape for look in looks.values()])
     chart = own.mark_point(filled=True, size=36, opacity=1).encode(x.x(), y.y(), shape)
@@ -271,16 +272,17 @@ def _ends(
     width: float,
     height: float,
 ) -> list[alt.Chart]:
-    """Return the systems' names at the ends of their lines, joined to them by a piece of line in their colour.
+    """Return layers with the systems' names at the ends of their lines.
 
-    Names of lines that end near the right edge are next to the edge, in one column.
+    A short line in the system's colour connects each name to its line. If a line ends near the right edge, its name is
+    in a column beyond the edge.
     """
     order = frame["variant"].map(variants.index)
     firsts = frame[order == order.groupby(frame["system"]).transform("min")]
     ends = firsts.drop_duplicates("system", keep="last")[["system", "x", "y"]]
     if bounds:
         ends = pd.concat([ends, pd.DataFrame(bounds, columns=["system", "y"]).assign(x=x.high)])
-    middle = LINE / 2 + 3  # of the lowest name, above the axis
+    middle = LINE / 2 + 3  # height of the lowest name's centre above the axis
     pixels = apart(y.pixels(ends["y"], height) - middle, height - middle, 2 + name_height(ends["system"]))
     places = y.values(middle + pixels, height)
     right = x.pixels(ends["x"], width)

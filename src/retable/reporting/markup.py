@@ -1,4 +1,4 @@
-"""Tables, and their conversion to Markdown and LaTeX (booktabs); for HTML see `page`."""
+"""Tables, and their conversion to Markdown and LaTeX (booktabs). For HTML, see `page`."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,8 +7,8 @@ from itertools import groupby
 
 from retable.core.escaping import latex, markdown
 
-SHOWN = 7  # columns of a table that a reader sees at first
-# groups and titles of less important columns, the least important last
+SHOWN = 7  # Maximum number of columns that are visible at first.
+# Groups and titles of less important columns; the least important is last.
 LESS = ("published", "95 % interval", "Validation", "Runs", "Context", "FLOPs", "Note")
 
 
@@ -17,17 +17,17 @@ class Value:
     """The contents of one field of a table."""
 
     text: str
-    spread: str = ""  # a standard deviation, after ±
+    spread: str = ""  # a standard deviation, shown after ±
     bold: bool = False
-    runs: tuple[str, ...] = ()  # cells that the number comes from, which HTML links to
-    hint: str = ""  # shown in HTML on hover
-    key: str = ""  # of the system whose display name is the text
+    runs: tuple[str, ...] = ()  # Names of the cells (runs) that the number comes from; HTML links to them.
+    hint: str = ""  # A text that HTML shows on hover.
+    key: str = ""  # Key of the system, if the text is a display name.
 
 
 @dataclass(frozen=True)
 class Row:
     values: list[Value]
-    apart: bool = False  # has a rule above it, such as an oracle or a total
+    apart: bool = False  # whether there is a rule above the row, as above an oracle or a total
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Column:
     title: str
     group: str = ""  # a heading over neighbouring columns
     numeric: bool = True
-    key: str = ""  # of the system whose display name is the group, or the title without a group
+    key: str = ""  # key of the system, if the group (or the title without a group) is a display name
 
     @property
     def name(self) -> str:
@@ -47,16 +47,17 @@ class Table:
     name: str
     title: str
     columns: list[Column]
-    panels: dict[str, list[Row]]  # rows by corpus, or by the kind in `panel`
+    panels: dict[str, list[Row]]  # rows by corpus, or by another property, which `panel` names
     notes: list[str]
     panel: str = "Corpus"
-    lead: tuple[str, ...] = ()  # names of the columns after the first that a reader sees at first, by importance
+    lead: tuple[str, ...] = ()  # names of further columns that are visible at first, by importance
 
 
 def leading(columns: Sequence[Column], lead: Sequence[str] = ()) -> list[int]:
-    """Return the places of the columns that a reader sees at first, at most SHOWN, by importance.
+    """Return the indices of the columns that are visible at first, at most SHOWN, by importance.
 
-    These are the first one and those in `lead`. Without any of `lead`, groups and titles in LESS come last.
+    These are the first column and the columns in `lead`. If the table has no column of `lead`, all columns are
+    candidates, and those in LESS come last.
     """
     listed = [place for name in dict.fromkeys(lead) for place in range(1, len(columns)) if columns[place].name == name]
     others = sorted(range(1, len(columns)), key=lambda place: _less(columns[place]))
@@ -68,9 +69,9 @@ def _less(column: Column) -> int:
 
 
 def markdown_table(table: Table, folded: bool = True) -> str:
-    """Return a heading, the panels with the leading columns, all columns below a fold, and the notes.
+    """Convert a table to Markdown: heading, panels with the leading columns, all columns in a fold, notes.
 
-    folded: if false, all columns are in the first place.
+    folded: if false, all columns are visible, without a fold.
     """
     every = [*range(len(table.columns))]
     first = sorted(leading(table.columns, table.lead)) if folded else every
@@ -82,12 +83,12 @@ def markdown_table(table: Table, folded: bool = True) -> str:
 
 
 def _panels(table: Table, places: Sequence[int]) -> Iterator[str]:
-    """Yield the name of each panel, and its pipe table (GitHub's flavour) with some of the columns."""
+    """Yield the name of each panel, and its pipe table (GitHub's flavour) with the columns `places`."""
     columns = [table.columns[place] for place in places]
     for corpus, rows in table.panels.items():
         fields = [[_markdown(column.name) for column in columns]]
         fields += [[_field(row.values[place]) for place in places] for row in rows]
-        # padded, so that the source is readable; a rule has at least one dash, and for numbers a colon
+        # Fields are padded, so that the source is readable. A rule has at least one dash, and a colon for numbers.
         rules = [1 + column.numeric for column in columns]
         widths = [max(rule, *map(len, column)) for rule, column in zip(rules, zip(*fields, strict=True), strict=True)]
         sized = zip(columns, widths, strict=True)
@@ -108,7 +109,7 @@ def _pipes(columns: Sequence[Column], line: list[str], widths: list[int]) -> str
 
 
 def latex_table(table: Table) -> str:
-    """Return a `table` environment for `\\usepackage{booktabs}`, with all panels."""
+    """Return a `table` environment with all panels, for use with `\\usepackage{booktabs}`."""
     width = len(table.columns)
     grouped, heads = groups(table.columns), [_latex(column.title) for column in table.columns]
     lines = [
@@ -136,12 +137,12 @@ def latex_table(table: Table) -> str:
 
 
 def anchor(name: str, kind: str = "run-") -> str:
-    """Return an identifier for links: to a cell's entry in a page, or to a table in LaTeX."""
+    """Return the target of a link to a cell's entry in a page, or to a table in LaTeX."""
     return kind + re.sub(r"[^\w.-]", "-", name)
 
 
 def groups(columns: Sequence[Column]) -> list[tuple[str, int, int]]:
-    """Return (heading, first column, number of columns) of each run of columns under one heading."""
+    """Return (heading, first column, number of columns) for each group of columns under one heading."""
     stretches = groupby(range(len(columns)), key=lambda i: columns[i].group)
     return [(group, (places := list(stretch))[0], len(places)) for group, stretch in stretches]
 

@@ -1,6 +1,6 @@
-"""Scalar mixes of ELMo's layers in task models: shares s and scale γ.
+"""Tables and figures of how task models mix ELMo's layers: layer shares s and scale γ.
 
-Peters et al. (2018, arXiv 1802.05365, equation 1 and figure 2). Equal data give equal bytes.
+Peters et al. (2018, arXiv 1802.05365, equation 1 and figure 2). Equal data give byte-identical figures.
 """
 
 from collections.abc import Iterable
@@ -15,13 +15,13 @@ from retable.reporting.lines import significant
 from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
-FILL = "#e9aa7f", "#ffffff", "#7fb8d8"  # colours of shares below, equal to and above 1 / layers
-LEAST = 0.1  # minimum distance from an equal share that gets the full colour
-CELL = 62, 30  # width and height of a square, in pixels
+FILL = "#e9aa7f", "#ffffff", "#7fb8d8"  # Colours of shares below, at and above 1 / number of layers.
+LEAST = 0.1  # The distance from an equal share that gets the full colour is at least this large.
+CELL = 62, 30  # Width and height of a square, in pixels.
 
 
 def mixes_frame(results: Iterable[Result]) -> pd.DataFrame:
-    """Return a row per corpus, system, task and layer: share and scale, means and standard deviations over seeds.
+    """Return a row per corpus, system, task and layer, with mean and std over seeds of share and scale.
 
     Mixes of a single layer, whose share is always 1, are omitted.
     """
@@ -44,7 +44,7 @@ def mixes_frame(results: Iterable[Result]) -> pd.DataFrame:
 
 
 def _place(task: str) -> tuple[int, str]:
-    """Sort GLUE's tasks first, in their order."""
+    """Return a sort key that puts GLUE's tasks first, in their usual order."""
     return [*TASKS, task].index(task), task
 
 
@@ -58,7 +58,7 @@ def mixes_figures(frame: pd.DataFrame) -> dict[str, Figure]:
 
 
 def _figure(frame: pd.DataFrame) -> Figure:
-    """Draw a heat map: tasks down, layers across, with each layer's share, and γ last."""
+    """Draw a heat map: a row per task, a column per layer, and a last column for γ."""
     several = frame["system"].nunique() > 1
     labels = [
         _title(task) + f", {display_name(system)}" * several

@@ -1,4 +1,4 @@
-"""Display names of systems and meanings of column heads, from `names.yaml`."""
+"""Display names of systems and explanations of column titles, from `names.yaml`."""
 
 import re
 from functools import cache
@@ -9,10 +9,10 @@ import yaml
 
 
 def display_name(key: str) -> str:
-    """Return the display name of a system or tokenizer; its key if `names.yaml` gives it no name.
+    """Return the display name of a system or tokenizer; its key if `names.yaml` has no name for it.
 
-    `kn5` is "Kneser–Ney 5-gram (modified)". Derived systems are named by rule: `lstm_neural_cache` is "LSTM + neural
-    cache".
+    `kn5` is "Kneser–Ney 5-gram (modified)". The names of derived systems follow rules: `lstm_neural_cache` is "LSTM +
+    neural cache".
     """
     return _name(key) or key
 

@@ -1,4 +1,4 @@
-"""Tables of words' nearest neighbours."""
+"""Tables of the nearest neighbours of words, by their vectors."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,14 +11,15 @@ from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.names import display_name
 from retable.reporting.results import Result, by_corpus
 
-WORDS, NEIGHBOURS = 6, 5  # number of unseen words that are shown, and of neighbours of each
-Lists = Mapping[str, Sequence[pd.Series]]  # neighbours of each word, by system
+WORDS, NEIGHBOURS = 6, 5  # Number of unseen words that are shown, and of neighbours of each.
+Lists = Mapping[str, Sequence[pd.Series]]  # Lists of the neighbours of each word, by system.
 
 
 def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """Return a table per corpus with its rows: words with their frequency ranks in the header, a panel per system.
+    """Return tables of words' nearest neighbours, one per corpus, with their rows.
 
-    The first of several seeds is shown. Systems with other words or ranks have a separate table.
+    The header of a table has the words and their frequency ranks, and each system has a panel. Only the first of
+    several seeds is shown. Systems with other words or ranks have a separate table.
     """
     tables = []
     note = (
@@ -44,9 +45,9 @@ def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFra
 
 
 def unseen_neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """Return a table per corpus with its rows, for some words that the training text lacks; a panel per system.
+    """Return tables of the neighbours of words outside the training text, one per corpus, with their rows.
 
-    The first of several seeds is shown.
+    A table shows WORDS such words, with a panel per system. Only the first of several seeds is shown.
     """
     tables = []
     for corpus, systems in by_corpus(results, "unseen_words"):
@@ -80,7 +81,10 @@ def _frames(kind: str, corpus: str, firsts: Mapping[str, Result]) -> dict[str, p
 def _table(
     name: str, title: str, words: Iterable[tuple[str, str]], lists: Lists, firsts: Mapping[str, Result], note: str
 ) -> Table:
-    """Return the table: a column per word with a second text below it, and a panel per system."""
+    """Return a table with a panel per system and a column per word.
+
+    A second text is below each word in the header.
+    """
     panels = {
         display_name(system): [
             Row([Value(str(place), runs=(firsts[system].name,)), *map(Value, line)])

@@ -1,6 +1,6 @@
-"""Notes of tables: the share of test data that also occurs in the training data.
+"""Notes of tables on the share of test data that also occurs in the training data.
 
-The stages `prepare` and `finetune` measure it, see `retable.corpora.overlap`.
+The stages `prepare` and `finetune` measure this share; see `retable.corpora.overlap`.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ NOTE = (
 
 
 def with_overlap(frame: pd.DataFrame, results: Iterable[Result]) -> pd.DataFrame:
-    """Return the aggregates with `_overlap`, the shares of each row's test data; "" if they were not measured."""
+    """Add the column `_overlap`, a text with the overlap of each row's test data; "" if it was not measured."""
     values: dict[tuple[str, str, str], dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
     for result in results:
         for key, value in result.metrics.items():
@@ -37,13 +37,13 @@ def with_overlap(frame: pd.DataFrame, results: Iterable[Result]) -> pd.DataFrame
 
 
 def overlap_note(frame: pd.DataFrame) -> list[str]:
-    """Return the note of a table of these aggregates, if they have one."""
+    """Return the note on overlap for a table of these rows, in a list; empty without overlap."""
     shares = dict.fromkeys(filter(None, frame["_overlap"])) if "_overlap" in frame else {}
     return [NOTE.format("; ".join(shares))] if shares else []
 
 
 def _shares(name: str, split: str, values: dict[str, set[float]]) -> str:
-    """Describe the shares of a task or corpus; systems with separate training examples give a range."""
+    """Describe the overlap of a task or corpus; it is a range if systems have different training examples."""
     parts = [f"{_percent(values[part])} {text}" for part, text in PARTS.items() if part in values]
     return f"{name} ({split}) {', '.join(parts)}"
 

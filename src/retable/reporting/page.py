@@ -1,7 +1,7 @@
-"""The page of a study, `report.html`: one file without network access, with sortable tables and interactive figures.
+"""The page of a study, `report.html`: one file that needs no network, with sortable tables and interactive figures.
 
-Each number opens the entries of its cells. The page belongs to one run of the study: it contains runs, commits and
-seconds. Files that depend on the numbers only are next to it, in CSV, Markdown and SVG.
+A click on a number opens the entries of the cells (runs) that it comes from. The page describes one execution of the
+study, with its MLflow runs, commits and seconds. The CSV, Markdown and SVG files next to it depend only on the numbers.
 """
 
 import json
@@ -42,20 +42,20 @@ def report_page(
     answer: str = "",
     main: Mapping[str, Figure] = MappingProxyType({}),
 ) -> str:
-    """Return the HTML of a page.
+    """Return the HTML of the page of a study, or of sweeps.
 
     Args:
-        title: of the page.
+        title: title of the page.
         about: the study's purpose.
-        facts: sentences on the runs.
-        frame: the aggregates, for verdicts and sources.
-        tables: in their order.
-        figures: by title.
-        cells: entries of cells, by group.
-        again: the command that makes everything again.
-        falling: a line per system whose validation loss was still falling at the end.
-        question, answer: of the study; they open the page.
-        main: the figures that follow the answer, by the finding that they show.
+        facts: sentences about the runs.
+        frame: averaged results (`results.aggregate`), for verdicts and sources.
+        tables: the tables, in the order of the page.
+        figures: figures by title.
+        cells: the entries of cells, by heading.
+        again: the command that repeats the whole study.
+        falling: a line per system whose validation loss was still falling at the end of training.
+        question, answer: texts of the study, shown at the top of the page.
+        main: the figures below the answer, by the finding that each of them shows.
     """
     environment = Environment(
         loader=PackageLoader("retable.reporting"), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -97,7 +97,10 @@ def failures(frame: pd.DataFrame) -> list[str]:
 
 
 def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
-    """Return each verdict with the number of its rows and its meaning; empty without judged rows."""
+    """Return each verdict with the number of its rows and its meaning.
+
+    Published rows that were not run are counted separately. If no row was judged, only their counts are returned.
+    """
     counts = Counter(frame["verdict"])
     judged = [
         (each, counts[each], meaning)
@@ -112,7 +115,7 @@ def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
 
 
 def _sources(frame: pd.DataFrame) -> Iterable[str]:
-    """Yield the published numbers of each source."""
+    """Yield a line per source with all its published numbers."""
     for source, rows in frame[frame["published"].notna()].groupby("source", sort=False):
         numbers = [
             f"{display_name(row.system)}, {row.corpus}, {row.split}: {row.published:g}"
@@ -125,8 +128,8 @@ def _sources(frame: pd.DataFrame) -> Iterable[str]:
 def _table(table: Table) -> dict[str, Any]:
     """Convert a table to the values that the page's template inserts.
 
-    Rows that were run are separated from published rows that were not, which show their missing requirements. The notes
-    of rows become footnotes.
+    Measured rows are separated from published rows that were not run, which show the requirements of a run. Notes on
+    measured rows become footnotes.
     """
     note = next((i for i, column in enumerate(table.columns) if column.title == NOTE), None)
     footnotes: dict[str, dict[str, Any]] = {}
@@ -173,7 +176,7 @@ def _shown(
     footnotes: Mapping[str, Mapping[str, Any]] | None = None,
     note: int | None = None,
 ) -> dict[str, Any]:
-    """Convert rows with the columns `kept`; leading columns have a rank, and the others are details."""
+    """Convert rows with the columns `kept`; columns without a rank are details, which are hidden at first."""
     columns = [table.columns[i] for i in kept]
     ranks = {place: rank for rank, place in enumerate(leading(columns, lead))}
     kinds = [
@@ -194,7 +197,7 @@ def _shown(
     ]
     grouped = groups(columns) if any(column.group for column in columns) else []
     over = [{"title": group, "width": n, "hint": columns[first].key or meaning(group)} for group, first, n in grouped]
-    sorts = len(rows) > 2 and all(row.values[0].text for row in rows)  # a blank means the value of the row above
+    sorts = len(rows) > 2 and all(row.values[0].text for row in rows)  # a blank repeats the row above
     return {"columns": heads, "groups": over, "rows": shown, "sorts": sorts}
 
 
@@ -203,7 +206,7 @@ def _hint(column: Column) -> str:
 
 
 def _common(rows: Sequence[Row], note: int) -> str:
-    """Return what all of these rows need to be run, if it is the same for all."""
+    """Return the note that all rows have, such as "needs a GPU"; "" if their notes differ."""
     lacking = {row.values[note].text for row in rows}
     return lacking.pop() if len(lacking) == 1 else ""
 

@@ -1,4 +1,4 @@
-"""Figures of test perplexities with their intervals."""
+"""Figures of test perplexities with their 95 % intervals."""
 
 import altair as alt
 import pandas as pd
@@ -19,15 +19,16 @@ from retable.reporting.lines import Scale, significant
 from retable.reporting.names import display_name
 from retable.reporting.results import ORACLE
 
-GAP = 7  # pixels between two names
-FAR = 2  # a worst system with more than this many times the next perplexity is in a note
-LARGE = 1000  # larger perplexities have no digit after the point
-FEW = 5  # minimum number of systems for such a note
+GAP = 7  # Pixels between two names.
+FAR = 2  # The worst system is in a note if its perplexity is more than this many times the next one.
+LARGE = 1000  # Larger perplexities are shown without decimals.
+FEW = 5  # Minimum number of systems for a note about the worst one.
 
 
 def perplexities(frame: pd.DataFrame) -> dict[str, Figure]:
-    """Return a figure per corpus of test perplexity per word: a dot per system with its 95 % interval, the oracle as a
-    line.
+    """Return a figure per corpus of test perplexity per word.
+
+    Each system is a dot with its 95 % interval, and the oracle is a vertical line.
     """
     frame = frame[(frame["task"] == "") & (frame["split"] == "test") & (frame["metric"] == "perplexity_word")]
     frame = frame[frame["n"] > 0]
@@ -46,12 +47,12 @@ def _dots(corpus: str, frame: pd.DataFrame) -> Figure:
     shown = pd.concat([systems, oracle])[["mean", "ci_low", "ci_high", "published"]]
     low, high = shown.min(axis=None), shown.max(axis=None)
     width = WIDTH - axis_width(systems["system"])
-    room = text_width("1,000.0") / width  # of the numbers to the right of the dots
+    room = text_width("1,000.0") / width  # share of the width for the numbers next to the dots
     x = Scale.over(
         "test perplexity per word, log scale", [low / 1.05, high * (high / low) ** (room / (1 - room))], is_log=True
     )
     right = systems["ci_high"].fillna(systems["mean"])
-    # a published number slightly above the measured one would cover its text
+    # A published number slightly above the measured number would cover the text of the latter.
     is_covered = (systems["published"] > right) & (systems["published"] < right * (x.high / x.low) ** (1.4 * room))
     labels = [f"{mean:.1f}" if mean < LARGE else f"{mean:,.0f}" for mean in systems["mean"]]
     systems = systems.assign(label=labels, end=right.mask(is_covered, systems["published"]))

@@ -1,4 +1,4 @@
-"""Tables and figures of pretrained models: metrics of objectives, senses of words, layers."""
+"""Tables and figures of pretrained models: metrics of objectives, word senses by layer."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,7 +11,8 @@ from retable.reporting.lines import DOTTED, Look, Scale, line_panel
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import BOUNDS
 
-# by group and title of a column: the metrics of objectives for it, and the factor of its numbers
+# Columns of the table, by group and title: the metrics that a column may show, and a factor for its numbers. A column
+# shows the first of its metrics that a system has.
 HELD_OUT: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
     ("Masked words", "nats"): (("masked_loss", "generator_loss"), 1),
     ("Masked words", "accuracy"): (("masked_accuracy",), 100),
@@ -24,7 +25,8 @@ HELD_OUT: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
     ("Targets", "nats"): (("target_loss",), 1),
     ("Targets", "accuracy"): (("accuracy",), 100),
 }
-# by the label of a row of the grammar: its metrics, by the metrics of HELD_OUT that they bound
+# Rows about the built-in grammar, by label. A row maps a metric of HELD_OUT to the (task, metric) that is shown in its
+# column.
 GRAMMAR = {
     "bound (grammar)": {"masked_loss": ("masked", "corrupted")},
     "bound, one word chosen (grammar)": {"masked_loss": ("masked", "alone_corrupted")},
@@ -41,7 +43,10 @@ GRAMMAR = {
 
 
 def held_out_table(frame: pd.DataFrame) -> Table:
-    """Return a row per system, grouped by objective, from worst to best loss; then the rows of the grammar."""
+    """Return the table of held-out metrics: a row per system, followed by the rows of GRAMMAR.
+
+    Systems are grouped by objective, and sorted from the worst to the best loss.
+    """
     columns = [Column("System", numeric=False), Column("Runs")]
     columns += [Column(title, group) for group, title in HELD_OUT]
     panels = {}
@@ -97,7 +102,7 @@ def _grammar_rows(frame: pd.DataFrame) -> list[Row]:
 
 
 def _by_kind_of_loss(cells: dict[str, pd.Series]) -> dict[str, pd.Series]:
-    """Rename `loss` after the predicted tokens, and drop a loss that is a sum of others."""
+    """Rename `loss` to `masked_loss` or `target_loss`; drop a loss that is a sum of others."""
     loss = cells.pop("loss", None)
     if loss is None or "generator_loss" in cells:
         return cells
@@ -107,7 +112,10 @@ def _by_kind_of_loss(cells: dict[str, pd.Series]) -> dict[str, pd.Series]:
 
 
 def senses_table(frame: pd.DataFrame) -> Table:
-    """Return a row per system and layer, starting with the layer without context; last the most frequent sense."""
+    """Return the table of word-sense accuracy: a row per system and layer, from layer 0 (no context).
+
+    The last row is the accuracy of the most frequent sense.
+    """
     columns = [Column("System", numeric=False), Column("Layer"), Column("Runs"), Column("Occurrences")]
     columns += [Column("nearest", "Accuracy by the"), Column("centroid", "Accuracy by the")]
     panels: dict[str, list[Row]] = {}
@@ -121,7 +129,7 @@ def senses_table(frame: pd.DataFrame) -> Table:
                 values = [mean_value(cells.get(way), 1, 100) for way in ("nearest", "centroid")]
                 rows.append(Row([*head, *values], apart=i == 0 and bool(rows)))
         majority = sorted(set(part.loc[part["metric"] == "majority", "mean"].round(6)))
-        for share in majority:  # one if all systems were tested on the same occurrences
+        for share in majority:  # a single row if all systems were tested on the same occurrences
             values = [Value("most frequent sense"), *[Value("")] * 3, *[Value(f"{100 * share:.1f}")] * 2]
             rows.append(Row(values, apart=share == majority[0]))
     notes = [
@@ -134,10 +142,10 @@ def senses_table(frame: pd.DataFrame) -> Table:
 
 
 def senses_figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """Return a figure per corpus of accuracy by layer.
+    """Return a figure per corpus of word-sense accuracy by layer.
 
-    Each system has a line by the nearest occurrence and a dotted one by the nearest mean; the dashed line is the share
-    of the most frequent sense.
+    Each system has a solid line for prediction by the nearest occurrence of the word, and a dotted line for prediction
+    by the nearest mean of a sense. The dashed line is the accuracy of the most frequent sense.
     """
     senses = frame[frame["task"] == "senses"]
     return {str(corpus): _senses_figure(str(corpus), part) for corpus, part in senses.groupby("corpus")}
@@ -166,7 +174,7 @@ def layers_scale(title: str, layers: pd.Series) -> Scale:
 
 
 def layers_of(system: pd.DataFrame) -> list[tuple[int, dict[str, pd.Series]]]:
-    """Return the layers of a system in their order, each with its cells by metric."""
+    """Return the layers of a system in ascending order, each with its rows by metric."""
     layers: dict[int, dict[str, pd.Series]] = defaultdict(dict)
     for _, cell in system[system["split"].str.startswith("layer_")].iterrows():
         layers[int(cell["split"].removeprefix("layer_"))][cell["metric"]] = cell

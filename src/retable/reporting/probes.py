@@ -1,4 +1,4 @@
-"""Table and figures of linear probes on the layers of pretrained models."""
+"""The table and figures of linear probes on the layers of pretrained models."""
 
 import pandas as pd
 
@@ -12,7 +12,10 @@ CONTROL = "_control"
 
 
 def probes_table(frame: pd.DataFrame) -> Table:
-    """Return a row per system and layer, starting with the input of the first; last the most frequent label."""
+    """Return the table of probe accuracy: a row per system and layer.
+
+    Layer 0 is the input of the first layer with context. The last row is the accuracy of the most frequent label.
+    """
     kinds = _kinds(frame)
     columns = [Column("System", numeric=False), Column("Layer"), Column("Runs")]
     columns += [Column(title, _title(kind)) for kind in kinds for title in ("accuracy", "control", "selectivity")]
@@ -46,10 +49,10 @@ def probes_table(frame: pd.DataFrame) -> Table:
 
 
 def probes_figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """Return a figure per corpus of accuracy by layer, a panel per kind of label.
+    """Return a figure per corpus of probe accuracy by layer, with a panel per kind of label.
 
-    Each system has a line and a dotted one for its control task; the dashed line is the share of the most frequent
-    label.
+    Each system has a solid line for its probe and a dotted line for the control task. The dashed line is the accuracy
+    of the most frequent label.
     """
     probes = frame[frame["task"] == "probes"]
     return {str(corpus): _figure(str(corpus), part) for corpus, part in probes.groupby("corpus")}

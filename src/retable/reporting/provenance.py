@@ -27,7 +27,7 @@ SPENT = {"seconds": "{:g} s", "peak_memory_mib": "{:,} MiB at most", "hardware":
 
 @dataclass(frozen=True)
 class Making:
-    """How a study makes a cell: command, DVC stage, and settings that differ from the recipe."""
+    """How a study makes a cell: command, DVC stage, and changes to the recipe's settings."""
 
     command: str
     address: str
@@ -36,7 +36,7 @@ class Making:
 
 @dataclass(frozen=True)
 class Entry:
-    """The facts of a cell that a page shows; unknown ones are empty."""
+    """The facts about a cell that a page shows; unknown facts are empty."""
 
     id: str
     name: str
@@ -47,7 +47,7 @@ class Entry:
     commit_url: str
     dirty: bool
     run_id: str
-    made_from: list[tuple[str, str]]  # names of cells, with their entries' ids or ""
+    made_from: list[tuple[str, str]]  # names of input cells, with the ids of their entries or ""
     cost: list[str]
     digests: list[tuple[str, str]]
     environment: str
@@ -57,7 +57,7 @@ class Entry:
 def entries(results: Iterable[Result], makings: Mapping[str, Making], remote: str | None) -> dict[str, list[Entry]]:
     """Return the entries of all cells, grouped by stage, corpus, system and task.
 
-    makings: by cell name.
+    makings: how each cell is made, by its name.
     remote: URL of the repository's git remote.
     """
     ordered = _ordered(results)
@@ -93,19 +93,19 @@ def _entry(result: Result, makings: Mapping[str, Making], names: set[str], page:
 
 
 def commit_page(remote: str | None) -> str:
-    """Return the URL of a host's commit pages, without the commit; "" for unknown forms of addresses.
+    """Return the URL of a repository's commit pages, without the commit; "" for other addresses.
 
-    https and ssh addresses of hosts such as GitHub and GitLab are known.
+    The address must be an HTTPS or SSH address of a host such as GitHub or GitLab.
     """
     match = re.fullmatch(r"(?:https://(?:[^@/]+@)?|ssh://git@|git@)([\w.-]+)[:/]([\w./-]+?)(?:\.git)?/?", remote or "")
     return f"https://{match[1]}/{match[2]}/commit" if match else ""
 
 
 def write_runs(results: Iterable[Result], present: Mapping[str, dict[str, Any]], out: Path) -> None:
-    """Write `runs.csv`, a row per cell: its MLflow run, commit, seconds, machine, and the cells that it is made from.
+    """Write `runs.csv`, a row per cell: its MLflow run, commit, seconds, machine and input cells.
 
-    present: records of the cells on this machine, by name. A cell from DVC's cache or from another machine has none,
-        and empty fields.
+    present: records of the cells that ran on this machine, by name. Cells from DVC's cache or from another machine have
+        no record here, and get empty fields.
     """
     rows = [
         {"cell": result.name}
@@ -119,7 +119,7 @@ def write_runs(results: Iterable[Result], present: Mapping[str, dict[str, Any]],
 
 
 def origins(results: Iterable[Result]) -> list[str]:
-    """Return a line per origin of a study's cells: their number, commit, requirements and machine."""
+    """Return a line with the number of cells for each combination of commit, requirements and machine."""
     counts = Counter(map(_origin, results))
     return [f"{n} cell{'s' * (n != 1)}: {origin}" for origin, n in counts.most_common()]
 
@@ -155,7 +155,7 @@ def _group(result: Result) -> tuple[str, ...]:
 
 
 def _ordered(results: Iterable[Result]) -> list[Result]:
-    """Sort by stage, in the stages' order, corpus, system and task."""
+    """Sort results by stage, in order of first appearance, then by corpus, system and task."""
     listed = list(results)
     stages = list(dict.fromkeys(result.run["stage"] for result in listed))
     return sorted(listed, key=lambda result: (stages.index(result.run["stage"]), _group(result), result.name))

@@ -1,4 +1,4 @@
-"""Additions to measured numbers: cost of training, published rows that were not run, notes, signatures."""
+"""Add published rows that were not run, training costs, notes and metric signatures to measured numbers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ import pandas as pd
 from retable.reporting.results import CELL, COLUMNS, ORACLE, Result
 from retable.reporting.verdicts import ELSEWHERE, NOT_RUN
 
-SCOREBOARD = "see docs/scoreboard.md"  # note on a row of another study
+SCOREBOARD = "see docs/scoreboard.md"  # note on a published row that only another study runs
 
 
 def complete(
@@ -18,21 +18,21 @@ def complete(
     trained: Iterable[Result],
     notes: Mapping[str, Mapping[str, str]],
 ) -> pd.DataFrame:
-    """Return the aggregates with published rows that the study did not run, notes, and the FLOPs of training.
+    """Add published rows that the study did not run, notes, and training FLOPs to averaged results.
 
-    Published rows are added if they match a measured row as `beside` in `references.yaml` defines. They have no mean
-    and no run, the published FLOPs, and a note on the reason that they were not run. Without a reason, another study
-    has run them: the scoreboard has the numbers, because no study's report depends on another study's results. The
-    FLOPs of rows that were run come from the metrics of `trained`.
+    A published row is added if it matches a measured row; `beside` in `references.yaml` defines how. An added row has
+    no mean and no runs, but the published FLOPs, and a note with the reason why it was not run. A row without a reason
+    was run in another study. Its note refers to the scoreboard, because no report depends on another study's results.
+    The FLOPs of measured rows come from the metrics of `trained`.
 
-    notes: texts by corpus and system, put before a row's other notes.
+    notes: texts by corpus and system, which precede a row's other notes.
     """
     measured = frame[frame["system"] != ORACLE]
     places = {(kind, _place(row, kind)) for kind in references["beside"].unique() for row in measured.itertuples()}
     shown = [(row.beside, _place(row, row.beside)) in places for row in references.itertuples()]
     others = references[shown]
     others = others.rename(columns={"value": "published"}).assign(n=0, runs="", protocol="")
-    partly = set(zip(frame["system"], frame["corpus"], strict=True))  # run on another split or task
+    partly = set(zip(frame["system"], frame["corpus"], strict=True))  # systems that were run on another split or task
     reasons = ["" if (row.system, row.corpus) in partly else row.not_run or SCOREBOARD for row in others.itertuples()]
     others["verdict"] = [ELSEWHERE if reason == SCOREBOARD else NOT_RUN for reason in reasons]
     others["note"] = ["; ".join(filter(None, pair)) for pair in zip(reasons, others["note"], strict=True)]
@@ -50,7 +50,7 @@ def complete(
 
 
 def signed(frame: pd.DataFrame, results: Iterable[Result]) -> pd.DataFrame:
-    """Return the aggregates with `signature`, the configuration of a metric for other tools; "" if runs have none."""
+    """Add the column `signature`: a metric's exact configuration, such as sacreBLEU's; "" if it has none."""
     signatures_of: dict[str, set[str]] = {}
     for result in results:
         for metric, signature in result.run.get("signatures", {}).items():
@@ -60,7 +60,7 @@ def signed(frame: pd.DataFrame, results: Iterable[Result]) -> pd.DataFrame:
 
 
 def _place(row: Any, kind: str) -> tuple[str, ...]:
-    """Return the facts that a published row must share with a measured one to be added."""
+    """Return the facts that a published row must share with a measured row to be added."""
     if kind == "data_set":
         return row.task.partition("_")[0], row.corpus.partition("_")[0]
     return tuple(getattr(row, name) for name in {"corpus": ["task", "corpus"], "task": ["task"], "run": CELL}[kind])

@@ -1,14 +1,15 @@
-"""Tuning of learning rates: the scores of each rate on validation, and the chosen one.
+"""Tuning of learning rates: the validation score of each rate, and the chosen rate.
 
-A study's systems may have `rates`, each of which makes a separate system. Systems without a task are chosen by their
-validation loss. Systems of a task are chosen by the metric that the study names under `chosen_by`:
+A system of a study may list several learning rates under `rates`; each rate makes a separate system. Systems without a
+task are compared by their validation loss. Systems with a task are compared by the metric under `chosen_by`:
 
-    chosen_by: {sentiment: accuracy}  # of its validation split, higher is better
+    chosen_by: {sentiment: accuracy}  # measured on the validation split; higher must be better
 
-Systems with neither, such as word vectors, are chosen by systems that start from them, one from each rate.
+Systems without a task or a validation loss, such as word vectors, are compared by the systems that start from them, one
+for each rate.
 
-The best is the lowest rate whose value is within `TIE` of the best value: seeds differ by more, so that the very best
-rate of one run would not be the best of the next.
+The chosen rate is the lowest one whose value is within `TIE` of the best value. Seeds differ by more than `TIE`, so the
+rate with the best value would often change with the seed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from retable.core.errors import UsageError
 from retable.reporting.results import Result
 
 LOSS = "loss"
-TIE = 0.005  # nats, or a share; also written in a note of conf/table/rates.yaml
+TIE = 0.005  # nats of loss, or 0.5 points of accuracy; repeated in a note of conf/table/rates.yaml
 COLUMNS = ["system", "corpus", "task", "split", "metric", "rate", "value", "best", "runs"]
 
 
@@ -32,12 +33,12 @@ def rates_rows(
     """Return one row per system, corpus, task and rate; a system with several seeds is judged by their mean.
 
     Args:
-        rates: by system, the rates of the systems that were trained for it, by their names.
-        chosen_by: metrics by task.
-        pretrained: results without a task.
-        values: other runs, rows of `results.tidy`.
+        rates: for each system, the learning rate of each variant that was trained for it, by the variant's name.
+        chosen_by: the metric that compares rates, by task.
+        pretrained: results of systems without a task.
+        values: results of systems with a task, a frame from `results.tidy`.
 
-    Raises: UsageError: the metric of a task is not named, or not measured.
+    Raises: UsageError: `chosen_by` has no metric for a task, or the metric was not measured.
     """
     if not rates:
         return pd.DataFrame()

@@ -1,7 +1,8 @@
-"""Records: the parts of a study's cells that a report needs, without weights, in files that git stores.
+"""Records: files in git with the parts of a study's cells that a report needs, without weights.
 
-`records/<stage>/<out>.json` has the settings, configuration, scores, inputs and origin of a cell: commit, versions,
-machine, seconds. `<out>.zip` next to it has its tables, such as its curve and its scores per unit.
+`records/<stage>/<out>.json` contains the settings, configuration, scores and inputs of a cell, and its origin: commit,
+versions, machine and seconds. `<out>.zip` next to it contains the cell's tables, such as its learning curve and its
+scores per test unit (document, line or example).
 """
 
 import io
@@ -21,20 +22,20 @@ from retable.core.artifacts import read_json, read_record, read_run, require, wr
 from retable.core.errors import UsageError
 from retable.reporting.results import Result, result_of, tables_in
 
-TOLERANCE = 1e-5  # relative: a report's tables have six digits
-_WHEN = (1980, 1, 1, 0, 0, 0)  # time of the files in an archive, constant so that equal tables give equal bytes
+TOLERANCE = 1e-5  # Relative tolerance for equal numbers, because a report's tables have six digits.
+_WHEN = (1980, 1, 1, 0, 0, 0)  # Time of the files in an archive, constant so that equal tables give equal bytes.
 _COMPARED = ("settings", "config", "metrics")
 
 
 def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path) -> None:
     """Write the record of a cell to `path`, and its tables next to it.
 
-    An existing record is kept, with its origin, if it has the same settings and, within TOLERANCE, the same scores and
-    tables. A study that is made again, here or elsewhere, then leaves the same bytes.
+    An existing record is kept, with its origin, if its settings are the same, and its scores and tables are equal
+    within TOLERANCE. When a study is run again, here or on another machine, the files then keep their bytes.
 
     Args:
-        cell: its folder in `outputs/`.
-        settings: the study's settings for it.
+        cell: the cell's folder in `outputs/`.
+        settings: the study's settings for the cell.
         code: fingerprint of the code that the cell depends on.
         path: the record's file.
     """
@@ -59,7 +60,7 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
         for name, folder in folders.items()
         for file, text in tables_in(folder).items()
     }
-    record = json.loads(json.dumps(record))  # converts keys to texts, as in the existing record
+    record = json.loads(json.dumps(record))  # converts keys to strings, as in an existing record
     if path.exists():
         existing = _load(path)
         same = all(_agree(existing[key], record[key]) for key in _COMPARED)
@@ -76,7 +77,7 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
                 file.writestr(zipfile.ZipInfo(name, _WHEN), text.encode(), zipfile.ZIP_DEFLATED)
         begun.replace(archive)
     write_json(begun := path.with_name(f"{path.name}.begun"), record)
-    begun.replace(path)  # atomic: after a kill, the next write compares the record with the archive again
+    begun.replace(path)  # atomic: if a kill prevents it, the next call compares record and archive again
 
 
 def read_results(path: Path) -> Iterator[Result]:
@@ -146,7 +147,7 @@ def _table_agrees(name: str, one: str, other: str) -> bool:
         return False
     for column in first:
         if first[column].dtype.kind == second[column].dtype.kind == "f":
-            # the tolerance of values near zero, such as a final loss, depends on the column's largest value
+            # For values near zero, such as a final loss, the tolerance depends on the column's largest value.
             size = float(np.abs(first[column]).max())
             if not np.allclose(first[column], second[column], rtol=TOLERANCE, atol=TOLERANCE * size, equal_nan=True):
                 return False

@@ -1,6 +1,6 @@
-"""A study's report: the page `report.html`, the same as `report.md`, and a file per table and figure.
+"""Write a study's report: the page `report.html`, its Markdown version `report.md`, and a file per table and figure.
 
-Equal records give equal bytes, except in `report.html`, which also contains facts that git does not store.
+Equal records give byte-identical files, except for `report.html`, which also contains facts that git does not store.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -87,34 +87,35 @@ def write_report(
 ) -> list[Table]:
     """Write a study's tables, figures and report into `out`, and return the tables.
 
-    Oracles come from the `prepare` stage. Scores come from tokenize (if measured), evaluate, from_scratch and finetune;
-    curves and origins come from all stages.
+    The scores of oracles come from the `prepare` stage. Other scores come from the stages evaluate, from_scratch,
+    finetune, scaling, and tokenize (if measured). Learning curves and origins come from all stages.
 
     Args:
         study: name of the study.
-        results: by stage; an evaluation has one result per benchmark.
+        results: results by stage; an evaluation has one result per benchmark.
         out: output folder.
-        specifications: table specifications by name, in the order of the tables, see `retable.reporting.tables`.
-        notes: remarks on numbers by corpus and system, such as the reason of a deviation.
+        specifications: table specifications by name, in the order of the tables; see `retable.reporting.tables`.
+        notes: notes on numbers by corpus and system, such as the reason for a deviation.
         ablations: see `retable.reporting.ablations`.
-        baseline: a system; adds a table of differences to it on GLUE's tasks.
-        elmo: names of variants with ELMo by system, see `retable.reporting.elmo`.
+        baseline: a system; if set, a table lists the differences of other systems to it on GLUE's tasks.
+        elmo: names of variants with ELMo by system; see `retable.reporting.elmo`.
         label_efficiency: see `retable.reporting.label_efficiency`.
-        lineage: see `retable.reporting.lineage`, also for `gains` and `tuned`. These tables are first.
-        gains: comparisons of pretrained systems.
-        compare: see `retable.reporting.comparison`. These tables are among the first.
-        tuned: how learning rates were found, in words.
-        rates: see `retable.reporting.rates`, also for `chosen_by`.
-        chosen_by: metrics that choose rates, by task.
-        scaling_laws: a pattern of systems, see `retable.reporting.scaling_laws`.
-        lacks: see `retable.reporting.missing_inputs`.
+        lineage: years by system; see `retable.reporting.lineage`, also for `gains` and `tuned`. The tables of
+            `lineage`, `gains` and `compare` come first.
+        gains: pairs of systems, one pretrained and one trained from scratch.
+        compare: pairs of systems; see `retable.reporting.comparison`.
+        tuned: a note on how learning rates were found.
+        rates: learning rates by system; see `retable.reporting.rates`, also for `chosen_by`.
+        chosen_by: the metric by which a rate is chosen, by task.
+        scaling_laws: a pattern of system names; see `retable.reporting.scaling_laws`.
+        lacks: parts of the study that are not run; see `retable.reporting.missing_inputs`.
         makings: how each cell is made, by name.
         remote: URL of the repository.
         about: the study's purpose.
-        question, answer: open the page, see `retable.reporting.answers`.
-        figure: the claim that a figure shows, by the name of its file, see `retable.reporting.claims`. These figures
-            follow the answer.
-        further: the seeds that come from another study, in words.
+        question, answer: texts at the top of the page; see `retable.reporting.answers`.
+        figure: the claim that a figure shows, by the name of its file; see `retable.reporting.claims`. These figures
+            are below the answer.
+        further: a sentence about seeds that come from another study.
         present: records of the cells on this machine, by name. The page shows their runs.
     """
 
@@ -187,18 +188,18 @@ def write_report(
     ):
         for key, chart in drawn.items():
             if claim := claims.pop(f"{name}-{key}", None):
-                text, drifts = claim["claim"], [line for holds, line in check_tables(out, claim["holds"]) if not holds]
+                chart, drifts = claimed(chart, claim, out)
+                text = claim["claim"]
                 unproven += [f"The numbers contradict the claim {text!r}: {line}" for line in drifts]
-                chart = chart if drifts else with_claim(chart, text)
                 pictures[f"{name}-{key}"] = text = f"{title}, {key}" if drifts else text
                 main[text] = chart
             else:
                 figures[f"{title}, {key}"] = chart
             write_figure(chart, out / f"{name}-{key}.svg")
     if claims:
-        raise UsageError(f"figure: this study draws no {', '.join(claims)}; write the name of a file in results/")
+        raise UsageError(f"figure: this study does not draw {', '.join(claims)}; name a figure in results/")
     figures |= {f"Learning curves, {name}": figure for name, figure in learning_curves(everything).items()}
-    cells = [*{result.name: result for result in everything}.values()]  # one per cell, with several benchmarks too
+    cells = [*{result.name: result for result in everything}.values()]  # one entry per cell, not per benchmark
     here = [replace(cell, record=present[cell.name]) if cell.name in present else cell for cell in cells]
     made = entries(here, makings or {}, remote)
     falling = still_falling(cells)
@@ -219,10 +220,20 @@ def write_report(
     return tables
 
 
-def figures_of_tables(folder: Path, label_efficiency: Mapping[str, Any] | None = None) -> dict[str, Figure]:
-    """Return the figures that a study's written tables determine, by the names of their files.
+def claimed(figure: Figure, claim: Mapping[str, Any], folder: Path) -> tuple[Figure, list[str]]:
+    """Give a figure its claim as the title if all rows of the tables in `folder` agree.
 
-    Studies from before records have only these tables. Figures of curves, attention and vectors are not in them.
+    Returns: the figure, and one line for each row that contradicts the claim.
+    """
+    drifts = [line for holds, line in check_tables(folder, claim["holds"]) if not holds]
+    return (figure if drifts else with_claim(figure, claim["claim"])), drifts
+
+
+def figures_of_tables(folder: Path, label_efficiency: Mapping[str, Any] | None = None) -> dict[str, Figure]:
+    """Draw the figures for which a study's CSV tables are enough, by the names of their files.
+
+    Older studies have no records, only these tables. Figures of learning curves, attention and word vectors need
+    records.
     """
     tables = {
         path.stem: pd.read_csv(path, dtype=dict.fromkeys(CELL, str)).fillna(dict.fromkeys([*CELL, "budget"], ""))
@@ -249,14 +260,15 @@ def figures_of_tables(folder: Path, label_efficiency: Mapping[str, Any] | None =
         "probes": probes_figures(frame),
         "scalar-mix": mixes_figures(tables.get("scalar-mix", pd.DataFrame())),
     }
-    return diagnostics | {f"{kind}-{key}": chart for kind, drawn in kinds.items() for key, chart in drawn.items()}
+    figures = diagnostics | {f"{kind}-{key}": chart for kind, drawn in kinds.items() for key, chart in drawn.items()}
+    return figures | {name: claimed(figures[name], claim, folder)[0] for name, claim in (figure or {}).items()}
 
 
 def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Return the headline scores of each system, means over seeds.
+    """Return the main scores of each system, as means over seeds.
 
-    They are perplexities per word and metrics of tasks, on the test split, or on validation without one. If there are
-    several corpora, the corpus is part of a metric's name.
+    These are perplexities per word and metrics of tasks, on the test split, or on validation without a test split.
+    If there are several corpora, the corpus is part of a metric's name.
     """
     means: dict[str, dict[str, float]] = {}
     several = frame["corpus"].nunique() > 1
@@ -264,7 +276,7 @@ def judged(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
     shown = shown[~shown["metric"].isin({*LIKELIHOODS} - {"perplexity_word"}) & (shown["split"] != "train")]
     tested = shown.groupby(["system", "corpus", "task"])["split"].transform(lambda splits: (splits == "test").any())
     shown = shown[~(tested & (shown["split"] == "validation"))]
-    whole = shown["split"].isin(("total", "overall"))  # of metrics measured in parts, only the total is kept
+    whole = shown["split"].isin(("total", "overall"))  # if a metric has parts, only its total is kept
     summed = whole.groupby([shown[name] for name in ("system", "corpus", "task")]).transform("any")
     shown = shown[whole | ~summed]
     for row in shown.sort_values(["system", "corpus", "task", "split", "metric"]).itertuples():
@@ -281,7 +293,7 @@ def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
 
 
 def verdict_lines(frame: pd.DataFrame) -> Iterator[str]:
-    """Yield the counts of verdicts and the failures in Markdown, if a row has a verdict."""
+    """Yield, in Markdown, the number of rows per verdict, and the list of failures, if any."""
     if counted := verdicts(frame):
         yield ", ".join(f"{count} {meaning}" for _, count, meaning in counted) + "."
     if outside := failures(frame):
@@ -289,7 +301,7 @@ def verdict_lines(frame: pd.DataFrame) -> Iterator[str]:
 
 
 def report_markdown(study: str, top: Iterable[str], facts: Iterable[str], tables: Iterable[Table]) -> str:
-    """Return the report in Markdown: the paragraphs `top`, facts on the runs below a fold, and the tables."""
+    """Return the report in Markdown: the paragraphs `top`, facts about the runs in a fold, and the tables."""
     parts = [f"## Study {markdown(study)}", *top, "<details>\n<summary>Commits, requirements and machines</summary>"]
     parts += ["\n".join(f"- {markdown(fact)}" for fact in facts), "</details>"]
     return "\n\n".join([*parts, *(markdown_table(table).rstrip() for table in tables)]) + "\n"

@@ -1,4 +1,7 @@
-"""Reading of cells and records, and aggregation: one row per system, corpus, task, split and metric."""
+"""Read the results of cells (output folders of single runs) or records, and average them over seeds.
+
+An averaged row has a system, corpus, task, split and metric.
+"""
 
 import json
 from collections import defaultdict
@@ -29,8 +32,8 @@ from retable.reporting.verdicts import COLUMN, SEEDS, judged, tolerance_of
 
 MEASURED = ("prepare", "evaluate", "from_scratch", "finetune", "scaling")  # stages whose metrics are in the tables
 SPLITS = ("train", "validation", "test")
-ORACLE = "oracle"  # the true distribution of text, labels (Bayes-optimal prediction) or hidden words
-# prefixes of metrics of the grammar itself, independent of the cell that they were computed with
+ORACLE = "oracle"  # The true distribution of text, labels (Bayes-optimal prediction) or hidden words.
+# Prefixes of metrics of the grammar itself, which do not depend on the model of the cell that computed them.
 BOUNDS = ("masked", "next_sentence", "sentence_order", "spans", "prefix", "replaced")
 DIRECTIONS = ("forward", "backward", "mean")  # directions of reading, and their mean
 CELL = ["system", "corpus", "task", "split", "metric"]
@@ -38,18 +41,19 @@ COLUMNS = [
     *CELL, "protocol", "mean", "std", "n", "ci_low", "ci_high", "p_best",
     "published", "tolerance", "verdict", "source", "runs", "flops", "note",
 ]  # fmt: skip
-# Tables of a cell or benchmark that reports show, with names (such as labels and words) or with numbers only.
+# Tables of a cell or benchmark that reports show. Those of OF_NAMES contain texts, such as labels and words; those of
+# OF_NUMBERS contain only numbers.
 OF_NAMES = ("units", "curve", "neighbours", "plane", "unseen_words", "alignments", "attention")
 OF_NUMBERS = ("phenomena", "positions", "gradients", "gradient_norms", "sampling", "scaling", "heads")
 TABLES = ("samples.jsonl", *(f"{name}.csv" for name in (*OF_NAMES, *OF_NUMBERS)))
 NAMES = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
-_MIX = "mix.csv"  # layer, share and gamma of the scalar mix in model.safetensors
-RATES = ("fertility", "compression", "unknown", "unk_in_text", "lost")  # metrics of a tokenizer on a text
+_MIX = "mix.csv"  # Table with layer, share and gamma of the scalar mix in model.safetensors.
+RATES = ("fertility", "compression", "unknown", "unk_in_text", "lost")  # Metrics of a tokenizer on a text.
 AFTERWARDS = "tolerance set after it had run"
-JUDGED = ("published", "tolerance", "verdict", "source", "note")  # columns that come with a published number
-MIX = "model.mix."  # prefix of the names of a scalar mix's weights
-OVERLAP = "overlap_"  # prefix of metrics of the overlap between test and training data
-ABSENT: Mapping[str, Any] = {  # values of the keys that a row of the references does not have
+JUDGED = ("published", "tolerance", "verdict", "source", "note")  # Columns that a published number adds.
+MIX = "model.mix."  # Prefix of the names of a scalar mix's weights.
+OVERLAP = "overlap_"  # Prefix of metrics of the overlap between test and training data.
+ABSENT: Mapping[str, Any] = {  # Values for keys that are missing in `references.yaml`.
     **{"task": "", "beside": "corpus", "averaged": 1, "afterwards": False, "memory": False, "measured": False},
     **dict.fromkeys(("tolerance", "deviation", "rounding", "items", "flops"), np.nan),
     **dict.fromkeys(("basis", "open", "other_recipe", "not_run", "relative_to", "repeats", "note"), ""),
@@ -60,19 +64,19 @@ ABSENT: Mapping[str, Any] = {  # values of the keys that a row of the references
 class Result:
     """The results of a cell `outputs/<stage>/<corpus>/<cell>/`, or of one benchmark of an evaluation."""
 
-    name: str  # the cell's name with its stage, such as evaluate/grammar/lstm-1-perplexity
-    run: dict  # run.json
-    metrics: dict[str, float]  # metrics.json
-    config: str  # config.yaml, "" if it is missing
-    tables: dict[str, pd.DataFrame]  # the existing TABLES and `mix`, by file name without the suffix
-    record: dict = field(default_factory=dict)  # the cell's record, for `provenance.write_runs` and pages
-    benchmark: str = ""  # the benchmark of an evaluation
+    name: str  # The cell's name with its stage, such as evaluate/grammar/lstm-1-perplexity.
+    run: dict  # Contents of run.json.
+    metrics: dict[str, float]  # Contents of metrics.json.
+    config: str  # Text of config.yaml; "" if it is missing.
+    tables: dict[str, pd.DataFrame]  # The existing TABLES and `mix`, by file name without suffix.
+    record: dict = field(default_factory=dict)  # How the cell was made, for `runs.csv` and pages.
+    benchmark: str = ""  # Name of the benchmark, for an evaluation.
 
     @cached_property
     def sums(self) -> dict[str, Sums]:
-        """The metrics that the scores per unit determine, by their names in `metrics.json`.
+        """The metrics that scores per test unit determine, by their names in `metrics.json`.
 
-        Raises: UsageError: `metrics.json` and the units contradict each other.
+        Raises: UsageError: `metrics.json` contradicts `units.csv`.
         """
         known: dict[str, Sums] = {}
         if "units" not in self.tables:
@@ -84,7 +88,9 @@ class Result:
                 units = measured.rows(self.tables["units"], task, split)
                 sums = measured.sums(units, metric)
             except (KeyError, ValueError) as error:
-                raise UsageError(f"{self.name}: units.csv does not give {key}: {error}; run the stage again") from None
+                raise UsageError(
+                    f"{self.name}: cannot compute {key} from units.csv: {error}; run the stage again"
+                ) from None
             if sums is None:
                 continue
             value, recomputed = self.metrics[key], sums.value()
@@ -97,8 +103,9 @@ class Result:
         return known
 
     def _measured(self, config: dict[str, Any]) -> type[Measured]:
-        """Return the class that computes the metrics from units: of the task, the benchmark, or the oracle of
-        `prepare`.
+        """Return the class that computes metrics from units.
+
+        It is the class of the task or the benchmark; the oracle of `prepare` uses `Likelihoods`.
         """
         part = config.get("task") or config.get("benchmark", {}).get(self.benchmark)
         if not part:
@@ -113,11 +120,11 @@ class Result:
         return kind
 
 
-Systems = dict[str, list[Result]]  # the runs of each system, by seed
+Systems = dict[str, list[Result]]  # results of each system, sorted by seed
 
 
 def by_corpus(results: Iterable[Result], table: str) -> Iterator[tuple[str, Systems]]:
-    """Yield each corpus for which a result has this table, with these results by system and seed."""
+    """Yield each corpus with the results that have this table, by system and sorted by seed."""
     per_corpus: dict[str, Systems] = defaultdict(lambda: defaultdict(list))
     for result in sorted(results, key=lambda result: (result.run["system"], result.run["seed"] or 0, result.name)):
         if table in result.tables:
@@ -126,9 +133,9 @@ def by_corpus(results: Iterable[Result], table: str) -> Iterator[tuple[str, Syst
 
 
 def read_result(folder: Path) -> Result:
-    """Read the result of a cell, or of a benchmark in it.
+    """Read the result of a cell, or of one benchmark of an evaluation.
 
-    folder: a cell, or the folder of a benchmark in the cell of an evaluation.
+    folder: the folder of a cell, or of a benchmark in the cell of an evaluation.
 
     Raises: UsageError: `run.json` or `metrics.json` is missing or damaged.
     """
@@ -147,12 +154,15 @@ def read_result(folder: Path) -> Result:
 
 
 def result_folders(cell: Path) -> Sequence[Path]:
-    """Return the folders of a cell with metrics: the cell itself, or one per benchmark of an evaluation."""
+    """Return the folders that contain a cell's metrics: the cell itself, or one per benchmark of an evaluation."""
     return [path.parent for path in sorted(cell.glob("*/metrics.json"))] or [cell]
 
 
 def intervals(cell: Path, names: Collection[str]) -> dict[str, tuple[float, float]]:
-    """Return the 95 % intervals of metrics of a cell that have scores per unit; NaN for too few units."""
+    """Return the 95 % intervals of the `names` among a cell's metrics that have scores per test unit.
+
+    The bounds are NaN if there are too few units.
+    """
     bounds: dict[str, tuple[float, float]] = {}
     for result in map(read_result, result_folders(cell)):
         kept = replace(result, metrics={name: result.metrics[name] for name in names if name in result.metrics})
@@ -169,11 +179,11 @@ def result_of(
     record: dict[str, Any],
     benchmark: str = "",
 ) -> Result:
-    """Build a result from the contents of its files; `tables` are texts by file name.
+    """Build a result from the contents of its files; `tables` has texts by file name.
 
     Raises: UsageError: a name in `run.json` is not suitable for file names.
     """
-    for fact in ("stage", "system", "corpus", "task"):  # parts of file names
+    for fact in ("stage", "system", "corpus", "task"):  # reports use these in file names
         if not _is_name(run.get(fact)):
             raise UsageError(f"{name}/run.json: {fact}={shown(run[fact])} is not a name; copy the cell from elsewhere")
     read = {file.partition(".")[0]: _table(file, tables[file]) for file in (*TABLES, _MIX) if file in tables}
@@ -187,14 +197,14 @@ def _table(file: str, text: str) -> pd.DataFrame:
         return pd.read_csv(StringIO(text), dtype={"share": str, "gamma": str}).astype({"share": float, "gamma": float})
     if file.removesuffix(".csv") in OF_NUMBERS:
         return pd.read_csv(StringIO(text), dtype={"value": str})
-    # labels and words are texts: "1" and "NA" are not converted
+    # labels and words stay texts, even "1" and "NA"
     return pd.read_csv(StringIO(text), dtype=dict.fromkeys(NAMES, str), keep_default_na=False)
 
 
 def tables_in(folder: Path) -> dict[str, str]:
-    """Return the tables of a result folder that reports show, as texts by file name.
+    """Return the TABLES of a result folder, as texts by file name.
 
-    For a scalar mix in the weights, `mix.csv` is added with layer, share and gamma.
+    If the weights include a scalar mix, its layers, shares and gamma are added as `mix.csv`.
 
     Raises: UsageError: a file is damaged.
     """
@@ -210,7 +220,7 @@ def _is_name(value: Any) -> bool:
 
 
 def _read_mix(folder: Path) -> pd.DataFrame | None:
-    """Return the weights of a model's `nn.scalar_mix` over `model.layers`; None without one."""
+    """Read the share of each layer in a model's `nn.scalar_mix`; None if it has no such mix."""
     if not (path := folder / "model.safetensors").exists():
         return None
     artifacts.require(path)
@@ -232,9 +242,10 @@ def read_references() -> pd.DataFrame:
 
 
 def references_of(text: str) -> pd.DataFrame:
-    """Return the published numbers of a file such as `references.yaml`.
+    """Return the published numbers of a file like `references.yaml`, a row per number.
 
-    Columns: those of CELL, the keys of the file as in ABSENT, and `given`. An absent `table` is the source.
+    The columns are those of CELL, the keys of the file, and `given` (see `with_tolerances`). A missing `table` is
+    replaced by the source, other missing keys by the values in ABSENT.
     """
     rows: list[dict[str, Any]] = []
     section: dict[str, Any] = {}
@@ -254,9 +265,10 @@ def references_of(text: str) -> pd.DataFrame:
 
 
 def with_tolerances(references: pd.DataFrame) -> pd.DataFrame:
-    """Return the published numbers with `tolerance` for SEEDS seeds; `given` is the one in the file.
+    """Compute the `tolerance` of each published number for SEEDS seeds; `given` keeps the file's tolerance.
 
-    The notes also name numbers from memory, tolerances that were set afterwards and open settings.
+    Notes are extended for numbers from memory, for tolerances that were set after the run, and for settings that the
+    source leaves open.
     """
     digits = references["value"].map(lambda value: len(str(value).partition(".")[2]) if value % 1 else 0)
     digits = digits.groupby([references[name] for name in COLUMN]).transform("max")
@@ -272,7 +284,10 @@ def _notes(row: Any) -> Sequence[str]:
 
 
 def _of(value: Any, split: str, place: int) -> Any:
-    """Return a field of a split and of the metric at this place; a field may be given by split and by metric."""
+    """Return a field for one split and for the metric at index `place`.
+
+    A field may be a mapping by split, a list by metric, or both.
+    """
     value = value[split] if isinstance(value, dict) else value
     return value[place] if isinstance(value, list) else value
 
@@ -280,22 +295,23 @@ def _of(value: Any, split: str, place: int) -> Any:
 def tidy(results: Iterable[Result]) -> pd.DataFrame:
     """Return a row per run and metric.
 
-    The columns are those of CELL, value, seed, protocol, result, and the sums over units of the value, or None.
+    The columns are those of CELL, value, seed, protocol, result and sums. `sums` contains the scores per test unit that
+    the value is computed from, or None.
 
     The names in `metrics.json` determine task, split and metric:
 
-    - `<split>/<likelihood>`: of a language model, with an empty task.
-    - `<task>/<split>/<metric>`: of a task. The split of `analogies/<section>/<metric>` is the section. Likewise the set
-      of `similarity`, the layer of `senses` and `probes`, the group of `blimp`, the sentences of `steering`, and the
-      part of `law`.
-    - `held_out/<metric>`, `senses/<metric>` and `unseen_words/<metric>`: with an empty split.
-    - `<split>/<direction>/<likelihood>`: the task is the direction.
-    - `<bound>/<metric>`: of the oracle.
-    - `vocab_size` and `<split>/<rate>`: of a tokenizer.
+    - `<split>/<likelihood>`: a metric of a language model. The task is empty.
+    - `<task>/<split>/<metric>`: a metric of a task. For some tasks, `split` is another part of the data: a section of
+      `analogies`, a set of `similarity`, a layer of `senses` and `probes`, a group of `blimp`, the sentences of
+      `steering`, or a part of `law`.
+    - `held_out/<metric>`, `senses/<metric>` and `unseen_words/<metric>`: a metric of a task. The split is empty.
+    - `<split>/<direction>/<likelihood>`: a metric of a language model. The task is the direction of reading.
+    - `<bound>/<metric>`: a metric of the oracle.
+    - `vocab_size` and `<split>/<rate>`: a metric of a tokenizer.
 
     Other metrics, such as counts, are omitted.
 
-    Raises: UsageError: two results have the same system and seed.
+    Raises: UsageError: two results have the same metric of one system and seed.
     """
     rows = []
     for result in results:
@@ -342,12 +358,12 @@ def _cell(key: str) -> tuple[str, str, str] | None:
 
 
 def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per CELL, with COLUMNS, sorted: averages over seeds, published numbers and verdicts.
+    """Average results over seeds, and compare them with published numbers; return one row per CELL, with COLUMNS.
 
     std is the sample standard deviation over the n seeds. ci_low and ci_high bound the mean's 95 % bootstrap interval
-    over the units of the split (documents, lines, examples). p_best is the paired bootstrap's p-value against the best
-    system except the oracle. Missing values are NaN, as are the last three for fewer than FEWEST blocks of units, and
-    the flops, which `published.complete` adds.
+    over the units of the split (documents, lines, examples). p_best is the p-value of a paired bootstrap against the
+    best system, not counting the oracle. Missing values are NaN. ci_low, ci_high and p_best are also NaN for fewer than
+    FEWEST blocks of units. flops is NaN here; `published.complete` adds it.
     """
     rows: list[dict] = []
     units: list[UnitSums | None] = []
@@ -367,7 +383,10 @@ def aggregate(results: Iterable[Result], references: pd.DataFrame) -> pd.DataFra
 
 
 def units_of(group: pd.DataFrame) -> UnitSums | None:
-    """Return the runs of one CELL with their units; None if a run has none. UsageError if the units differ."""
+    """Combine the runs of one CELL with their scores per test unit; None if a run has no such scores.
+
+    Raises: UsageError: the runs were measured on different units.
+    """
     runs = [run for run in group["sums"] if isinstance(run, Sums)]
     if len(runs) < len(group):
         return None
@@ -382,9 +401,10 @@ def units_of(group: pd.DataFrame) -> UnitSums | None:
 def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:
     """Compute the p-value of each row against the best system of its corpus, task, split and metric.
 
-    The oracle is excluded. A system measured on other units than the best (another segmentation, or for
-    perplexity_token another tokenizer) has no p-value, because their difference means nothing. Systems whose tokens do
-    not determine the whole text have none either, if other systems read more or less of it.
+    The oracle is excluded. A system that was measured on other units than the best system has no p-value, because their
+    difference would be meaningless. Units differ if the text is segmented differently, or for perplexity_token if the
+    tokenizers differ. A system whose tokens do not determine the whole text has no p-value either, if other systems
+    read more or less of the text.
     """
     p_best = pd.Series(np.nan, index=frame.index)
     for _, group in frame[frame["system"] != ORACLE].groupby(CELL[1:]):
@@ -404,9 +424,9 @@ def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:
 
 
 def _comparable(group: pd.DataFrame, units: list[UnitSums | None]) -> pd.DataFrame:
-    """Return the rows of a group whose systems read the same text: all of it, or the same part of it.
+    """Return the rows of a group whose systems read the same text: the whole text, or the same part.
 
-    If only one row of several qualifies, none is returned.
+    If only one of several rows qualifies, no row is returned.
     """
     read = {row: sums for row in group.index if (sums := units[row])}
     if all(sums.whole for sums in read.values()) or len({sums.text for sums in read.values()}) == 1:

@@ -1,4 +1,4 @@
-"""Tables of texts that language models write after the same beginnings."""
+"""Tables of the texts that language models generate from the same prompts."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,14 +9,14 @@ from retable.reporting.fields import system_value
 from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.results import Result
 
-BEGINNINGS, WORDS = 3, 20  # number of beginnings per corpus, and of words per continuation
+BEGINNINGS, WORDS = 3, 20  # maximum number of prompts per corpus, and of words per generated text
 
 
 def samples_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """Return the table, if there are samples, with all of them as rows: a panel per corpus, a row per system and
-    strategy.
+    """Return the table of generated texts and its rows, or an empty list without generated texts.
 
-    The table shows the first beginnings, and of several seeds or texts the first.
+    The table has a panel per corpus, and for each prompt a row per system and strategy. It shows the first prompts
+    only, and the first of several seeds or texts; the returned rows contain all texts.
     """
     frames = []
     for result in sorted(results, key=lambda result: (result.run["corpus"], result.run["seed"] or 0, result.name)):
@@ -44,6 +44,6 @@ def samples_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]
 
 
 def _beginning(text: str) -> str:
-    """Return the first words, in one line."""
+    """Return the first WORDS words of a text, in one line."""
     words = " / ".join(line.strip() for line in text.split("\n") if line.strip()).split(" ")
     return " ".join(words[:WORDS]) + " …" * (len(words) > WORDS)

@@ -1,10 +1,10 @@
 """Scaling laws: held-out loss by model size, amount of training text, and training FLOPs.
 
-A study may select systems by a pattern under `scaling_laws`, in which `*` stands for anything:
+A study may select systems by a pattern under `scaling_laws`, in which `*` matches any text:
 
     scaling_laws: gpt_*
 
-They are models of one corpus. Models with the same `budget` and different sizes form an isoFLOP curve.
+A law is fitted to the models of each corpus. Models with the same `budget` and different sizes form an isoFLOP curve.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,22 +37,23 @@ from retable.reporting.lines import DOTTED, Look, Scale, line_panel, round_ticks
 from retable.reporting.results import ORACLE, Result
 
 COLUMNS = ["system", "corpus", "seed", "budget", "N", "D", "C", "loss", "entropy", "alone", "runs"]
-KNOWN = {"entropy": "test/perplexity_word", "alone": "test/perplexity_word_alone"}  # metrics of the oracle
-BLUES = "#7fb9dd", "#003a5c"  # lightest and darkest
-# Hoffmann et al. 2022: equation 10, with the γ that follows from it; table 2, approaches 3 and 2.
+KNOWN = {"entropy": "test/perplexity_word", "alone": "test/perplexity_word_alone"}  # Metrics of the oracle.
+BLUES = "#7fb9dd", "#003a5c"  # The lightest and the darkest colour of a scale.
+# From Hoffmann et al. 2022: the law of equation 10, and the `decay` γ that follows from it; from table 2, the exponents
+# of approach 3 (`exponent`) and of approach 2 (`isoflop`).
 PUBLISHED = {**HOFFMANN._asdict(), "decay": 0.154, "exponent": 0.46, "isoflop": 0.49}
 
 
 def scaling_points(systems: str, pretrained: Sequence[Result], values: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per model, with COLUMNS.
+    """Return a row per model: size N, training tokens D, FLOPs C, and test loss (COLUMNS).
 
-    The losses are in nats per word on the test split; `entropy` and `alone` are those of the true distribution with and
-    without earlier sentences, NaN if unknown.
+    Losses are in nats per word. `entropy` and `alone` are the losses of the true distribution given all earlier
+    sentences, or only the current sentence; they are NaN if unknown.
 
     Args:
         systems: a pattern of system names.
         pretrained: results of the `pretrain` stage.
-        values: rows of `results.tidy`.
+        values: a frame from `results.tidy`.
 
     Raises: UsageError: the pattern matches too few measured systems, sizes or amounts of text.
     """
@@ -76,32 +77,34 @@ def scaling_points(systems: str, pretrained: Sequence[Result], values: pd.DataFr
     fewest = frame.groupby("corpus").size().min() if rows else 0
     if fewest < len(Law._fields):
         raise UsageError(
-            f"scaling_laws: {systems} matches {fewest} models of one corpus with a test perplexity; a law of "
-            f"{len(Law._fields)} numbers needs as many or more: name other systems, or measure their perplexity"
+            f"scaling_laws: {systems} matches {fewest} models of one corpus with a test perplexity; a law "
+            f"needs {len(Law._fields)} or more: write a pattern with more systems, or measure their perplexity"
         )
     for name, of in {"N": "sizes", "D": "amounts of text"}.items():
         if (fewest := frame.groupby("corpus")[name].nunique().min()) < FEWEST:
-            raise UsageError(f"scaling_laws: {systems} has {fewest} {of}; a law needs {FEWEST} or more: train others")
+            raise UsageError(
+                f"scaling_laws: {systems} has {fewest} {of}; a law needs {FEWEST} or more: train further models"
+            )
     return frame
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """The models of one corpus, with their law and parabolas."""
+    """The models of one corpus, with the law and the parabolas that are fitted to them."""
 
     points: pd.DataFrame
     law: Law
-    laws: list[Law]  # fitted to resamples
-    parabolas: Mapping[str, Parabola]  # by budget
+    laws: list[Law]  # Laws fitted to bootstrap resamples.
+    parabolas: Mapping[str, Parabola]  # Parabolas by budget.
 
     @property
     def vertices(self) -> dict[str, float]:
-        """The size with the lowest loss by budget, for parabolas whose vertex is within the trained sizes."""
+        """The size with the lowest loss of each budget whose parabola has its vertex within the trained sizes."""
         return {budget: curve.size for budget, curve in self.parabolas.items() if not isnan(curve.size)}
 
     @property
     def isoflop(self) -> Line | None:
-        """The exponent by which the vertices grow with the FLOPs; None for fewer than three vertices."""
+        """The power law by which the best size grows with FLOPs; None for fewer than three vertices."""
         sizes, operations = self.vertices, self.points.groupby("budget")["C"].mean()
         return fit_power([operations[budget] for budget in sizes], [*sizes.values()]) if len(sizes) >= 3 else None
 
@@ -140,7 +143,7 @@ def _numbers(corpus: str, fit: Fitted) -> Iterator[dict[str, Any]]:
 
 
 def _findings(corpus: str, fit: Fitted) -> Iterator[str]:
-    """Yield whether E agrees with the known entropy, and how many parabolas have a vertex."""
+    """Yield a sentence on E and the known entropy, and one on the vertices of the parabolas."""
     entropy, alone = fit.points[[*KNOWN]].iloc[0]
     low, high = law_interval(fit.laws, "E")
     if isnan(entropy):
@@ -159,7 +162,10 @@ def models_rows(fits: Mapping[str, Fitted]) -> pd.DataFrame:
 
 
 def _models(fit: Fitted) -> pd.DataFrame:
-    """Sort by budget, size and seed: two sizes of one budget differ in C by less than a step."""
+    """Return a row per model with the law's prediction, sorted by budget, size and seed.
+
+    Models are not sorted by C, because models of one budget differ in C by less than one training step.
+    """
     points = fit.points
     law = fit.law.loss(points["N"], points["D"])
     budgets = points.groupby("budget")["C"].transform("mean").where(points["budget"] != "", points["C"])
@@ -168,7 +174,7 @@ def _models(fit: Fitted) -> pd.DataFrame:
 
 
 def isoflop_figures(fits: Mapping[str, Fitted]) -> dict[str, Figure]:
-    """Return a figure per corpus: loss by size, one colour per budget with its parabola, the entropy dashed."""
+    """Return a figure per corpus of loss by size, with a parabola per budget and a dashed line for the entropy."""
     return {corpus: _isoflops(corpus, each) for corpus, each in fits.items() if each.parabolas}
 
 
@@ -200,9 +206,9 @@ def _isoflops(corpus: str, fit: Fitted) -> Figure:
 
 
 def compute_figures(fits: Mapping[str, Fitted]) -> dict[str, Figure]:
-    """Return a figure per corpus: loss above E by FLOPs, on log scales, with the law's lowest loss as a dotted line.
+    """Return a figure per corpus of the loss above E by FLOPs, on log scales.
 
-    Each line is a size, with means over seeds.
+    Each line is a model size, with means over seeds. The dotted line is the lowest loss that the law predicts.
     """
     return {corpus: _compute(corpus, each) for corpus, each in fits.items()}
 
@@ -235,7 +241,7 @@ def _compute(corpus: str, fit: Fitted) -> Figure:
 
 
 def _blues(number: int) -> list[str]:
-    """Return colours from light to dark blue."""
+    """Return `number` colours from light to dark blue."""
     (low, high) = (np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) for colour in BLUES)
     steps = np.linspace(low, high, number).round().astype(int)
     return ["#" + "".join(f"{part:02x}" for part in step) for step in steps]

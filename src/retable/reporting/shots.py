@@ -8,14 +8,16 @@ import pandas as pd
 from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import Look, Scale, line_panel
 
-PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # tasks answered by likelihood
-APART = 0.01  # distance of two systems, as a share of the axis
+PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # Names of tasks that are answered by likelihood.
+APART = 0.01  # Horizontal shift between two systems, as a share of the axis.
 
 
 def shots_figures(frame: pd.DataFrame) -> dict[str, Figure]:
-    """Return a figure per corpus and kind of question: a line per system, with intervals over questions.
+    """Return a figure of accuracy per corpus and kind of question: a line per system, with intervals.
 
-    Only questions with several numbers of examples have a figure. `frame` has the aggregates.
+    A kind of question has a figure only if several numbers of examples were tried. Intervals are over questions.
+
+    frame: averaged results, from `results.aggregate`.
     """
     frame = frame[(frame["metric"] == "accuracy") & (frame["n"] > 0)]
     frame = frame.join(frame["task"].str.extract(PROMPTED)).dropna(subset="shots").astype({"shots": int})

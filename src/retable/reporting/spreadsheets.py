@@ -1,4 +1,7 @@
-"""CSV files of tables for people, safe to open in spreadsheets. CSV files of cells are not changed."""
+"""Write CSV files of tables that are safe to open in spreadsheets.
+
+These tables are for people. The CSV files that stages write into cells are for programs, and are not escaped.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,7 @@ from retable.core.escaping import spreadsheet
 
 
 def write_csv(frame: pd.DataFrame, path: Path, **options: Any) -> None:
-    """Write a frame without its index, with formulas escaped; `options` are those of pandas' `to_csv`."""
+    """Write a frame without its index, with formulas escaped; `options` are passed to pandas' `to_csv`."""
     texts = {
         name: pd.Series([*map(spreadsheet, column)], column.index, column.dtype)
         for name, column in frame.select_dtypes(exclude="number").items()

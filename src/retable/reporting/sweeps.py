@@ -1,8 +1,14 @@
-"""Results of sweeps: a table of the trials, and figures of the search and of the importance of settings.
+"""Reports of sweeps: a table of the trials, and figures of the search and of the importance of settings.
 
-A sweep's trials are a frame with the columns `trial` (number), `state` (complete, pruned, failed or running), `value`
-of `metric`, `direction` (minimize or maximize), `step` at which a pruned trial ended, `seconds` and `cell`. All other
-columns are the swept settings, as on the command line.
+The trials of a sweep are a frame with a row per trial and these columns:
+
+- `trial`: number of the trial.
+- `state`: complete, pruned, failed or running.
+- `metric`, `value` and `direction`: the metric to optimise, its value, and minimize or maximize.
+- `step`: the step at which a pruned trial ended.
+- `seconds` and `cell`: duration and output folder.
+
+All other columns are the settings that the sweep varies, named as on the command line.
 """
 
 from collections.abc import Mapping
@@ -43,7 +49,10 @@ def best_of(trials: pd.DataFrame) -> pd.Series | None:
 
 
 def sweep_table(trials: pd.DataFrame, name: str = "") -> Table:
-    """Return a row per trial, the best first, those without a value last."""
+    """Return the table of a sweep, with a row per trial.
+
+    Complete trials come first, from the best to the worst, then pruned trials, then failed and running trials.
+    """
     settings, best = settings_of(trials), best_of(trials)
     placed = trials.assign(
         _last=~trials["state"].isin([COMPLETE, PRUNED]), _pruned=trials["state"] == PRUNED,
@@ -65,7 +74,7 @@ def sweep_table(trials: pd.DataFrame, name: str = "") -> Table:
 
 
 def write_sweep(title: str, sweeps: Mapping[str, pd.DataFrame], folder: Path) -> Path:
-    """Write `report.md`, its figures and the page `report.html` for one sweep or several; return the page's path."""
+    """Write `report.md`, its figures and the page `report.html` for one or several sweeps; return the page's path."""
     tables = [sweep_table(trials, name if len(sweeps) > 1 else "") for name, trials in sweeps.items()]
     figures: dict[str, Figure] = {}
     for name, trials in sweeps.items():
@@ -91,10 +100,10 @@ def write_sweep(title: str, sweeps: Mapping[str, pd.DataFrame], folder: Path) ->
 def expected_best_of(values: NDArray[np.float64], lower: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Compute the expected best of k = 1 … N draws with replacement from N values, and its standard deviation.
 
-    Dodge et al. (2019, equation 5): the k-th power of the empirical distribution is the distribution of the maximum of
-    k.
+    Dodge et al. (2019, equation 5): the distribution function of the maximum of k draws is the k-th power of the
+    empirical distribution function.
 
-    lower: smaller values are better.
+    lower: whether smaller values are better.
     """
     ordered = np.sort(-values if lower else values)
     size = np.arange(1, len(ordered) + 1)
@@ -106,7 +115,7 @@ def expected_best_of(values: NDArray[np.float64], lower: bool) -> tuple[NDArray[
 
 
 def expected_best(sweeps: Mapping[str, pd.DataFrame]) -> Figure | None:
-    """Draw the expected best value by number of trials and mean seconds, a line per sweep; None for too few trials."""
+    """Draw the expected best value by number of trials, a line per sweep; None for too few trials."""
     lines, metric = [], ""
     for name, trials in sweeps.items():
         known = _known(trials)
@@ -155,8 +164,9 @@ def history(trials: pd.DataFrame) -> Figure | None:
 
 
 def coordinates(trials: pd.DataFrame) -> Figure | None:
-    """Draw parallel coordinates: a line per trial, through its settings to its value, darker for better; None for too
-    few.
+    """Draw parallel coordinates: a line per trial, which passes its settings and ends at its value.
+
+    Better trials have darker lines. Returns None for fewer than two trials, or if no setting varies.
     """
     settings, known = _varied(trials), _known(trials)
     if len(known) < 2 or not settings:
@@ -183,9 +193,10 @@ def coordinates(trials: pd.DataFrame) -> Figure | None:
 
 
 def importances(trials: pd.DataFrame) -> dict[str, float]:
-    """Compute the share of the values' variance that each setting explains, among the better trials.
+    """Compute the share of variance that each setting explains among the better trials.
 
-    PED-ANOVA (Watanabe et al. 2023). Empty for fewer than four trials, or equal values.
+    The method is PED-ANOVA (Watanabe et al. 2023). The result is empty for fewer than four complete trials, or if all
+    values are equal.
     """
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
@@ -220,7 +231,10 @@ def _bars(weights: Mapping[str, float]) -> Figure:
 
 
 def _places(column: pd.Series) -> tuple[list[float], list[tuple[float, str]]]:
-    """Return the places of values on an axis from 0 to 1, numbers by size and texts in order; and the axis's labels."""
+    """Return the positions of values on an axis from 0 to 1, and the labels of the axis.
+
+    Numbers are placed by size, texts in alphabetical order at equal distances.
+    """
     if _is_numeric(column):
         numbers = column.astype(float)
         shown = np.log(numbers) if _is_wide(numbers.min(), numbers.max()) else numbers
@@ -233,7 +247,7 @@ def _places(column: pd.Series) -> tuple[list[float], list[tuple[float, str]]]:
 
 
 def _is_wide(low: float, high: float) -> bool:
-    """Check whether values are compared by their logarithms."""
+    """Check whether positive values span a factor of ten or more, which needs a log axis."""
     return low > 0 and high / low >= 10
 
 

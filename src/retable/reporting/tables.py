@@ -1,58 +1,64 @@
-"""Tables from specifications, such as those in `conf/table/`.
+"""Build tables from specifications, such as those in `conf/table/`.
 
-A specification selects rows of the aggregates (`results.aggregate`) for a table and defines its rows and columns. There
-is one panel per corpus.
+A specification selects averaged results (`results.aggregate`) for a table, and defines its rows and columns. There is
+one panel per corpus.
 
     title: Tagging
-    where: {task: tagging}             # columns of the aggregates: a value, a list of them, or a pattern with *;
-                                       #   {split: {having: equal}}: values with this metric; lacking: without it
-    order: [test/f1, test/accuracy]    # rows from worst to best by the first of these that a row has; -metric: lower
-                                       #   is better; mean: of all numbers
-    digits: 2                          # digits after the point (an interval has one)
-    scale: 100                         # factor of all numbers
+    where: {task: tagging}             # conditions on columns of the results: a value, a list of values, or a pattern
+                                       #   with *; {split: {having: equal}} selects the splits that have the metric
+                                       #   `equal`, and {split: {lacking: equal}} those that do not
+    order: [test/f1, test/accuracy]    # rows are sorted from worst to best by the first of these metrics that a row
+                                       #   has; in -metric, lower is better; `mean` is the mean of all numbers
+    digits: 2                          # digits after the decimal point (an interval has one)
+    scale: 100                         # all numbers are multiplied by this
     columns:
-    - runs                             # of the whole row: context, runs, flops, note; {Decoding: context}
-    - Validation: {F1: validation/f1}  # a group with titles and numbers: metric, split/metric, task/split/metric,
-    - Test:                            #   where * is any
-        F1: [test/f1, interval, published, verdict]  # further columns next to the mean
-    notes: [What the numbers are., spread, bold]     # spread and bold are the usual notes
+    - runs                             # a column about the whole row: context, runs, flops or note; to set its
+                                       #   title, write {Decoding: context}
+    - Validation: {F1: validation/f1}  # a group of columns, each with a title and a metric, written as metric,
+    - Test:                            #   split/metric or task/split/metric; * matches any name
+        F1: [test/f1, interval, published, verdict]  # further columns next to the mean of this metric
+    notes: [What the numbers are., spread, bold]     # `spread` and `bold` insert the usual notes
 
 Optional keys:
 
-    lead: [Test F1, Runs]              # the columns that a reader sees at first, by importance, at most 7 with the
-                                       #   first one; by default `markup.leading` chooses them
+    lead: [Test F1, Runs]              # the columns that are visible at first, by importance; at most 7 with the first
+                                       #   column; by default `markup.leading` chooses them
     others: true                       # only rows that are in no other table
-    prefer: {split: [test, validation]}              # the first split that a task has
+    prefer: {split: [test, validation]}              # for each task, only the first of these splits that it has
     row: Section                       # title of the first column
     rows:                              # blocks of rows; by default [{each: system}]
-    - {each: split, metric: accuracy, last: total}   # the last one under a rule
+    - {each: split, metric: accuracy, last: total}   # the row `total` is last, below a rule
     - {each: split, among: [total], metric: accuracy_mul, label: "{split}, by 3CosMul", apart: true}
-    oracle: Bayes-optimal              # label of the oracle's row; {label: …, task: ""}: place of its numbers
-    published: behind                  # a rule before systems that were not run, after those that were
+    oracle: Bayes-optimal              # label of the oracle's row; {label: …, task: ""} also selects its numbers
+    published: behind                  # systems that were not run come last, below a rule
     names: {^f1$: F1}                  # display names of values, except systems: regular expressions
     columns:
     - {each: [task, metric], "{task}": {"{metric}": [value, interval]}}   # repeated for each existing value
     - bits: {of: test/bits_per_byte, show: [published], digits: 4, bold: false, judged: true}
-    - Questions: [seen, count]         # the least and the largest value in the row
+    - Questions: [seen, count]         # `count` shows the lowest and the highest value in the row
     notes:
     - {text: "Without test labels: {task}.", when: {split: validation}}
 
-`value` is the mean; `number` is the mean, or the published number without one. A `judged` cell is empty without a
-published number. Instead of rows and columns, `_target_` may name a function from the aggregates to a `markup.Table`.
+`value` shows the mean. `number` shows the mean, or the published number without a mean. A field with
+`judged: true` is empty without a published number. Instead of rows and columns, `_target_` may name a function
+that converts the averaged results to a `markup.Table`.
 
-A specification with a `panel` instead of `where` is for rows that a module of this package computes. Title, lead, notes
-and names are as above, and names apply to every text. The note `own` inserts the lines of the column `_notes`. Fields
-are Python's format strings of a row's columns; a field is empty if one of its numbers is NaN, and {share:.1%} has no
-percent sign. The CSV leaves out columns whose names begin with an underscore.
+A specification with a `panel` instead of `where` is for rows that another module of this package computes. The keys
+title, lead, notes and names are as above, but names apply to every text. The note `own` inserts the lines of the column
+`_notes`. Each field is a Python format string with the columns of a row. It is empty if one of its numbers is NaN, and
+{share:.1%} is shown without a percent sign. The CSV leaves out columns whose names begin with an underscore.
 
     title: Gradients, {corpus}
     each: corpus                       # one table per value of this column
-    panel: {Corpus: "{corpus}"}        # kind of the panels, and the name of each; rows without a name are left out
-    rows: [corpus, task]               # rows with the same values share one line; by default each has a separate one
+    panel: {Corpus: "{corpus}"}        # the kind of the panels, and the name of each; rows with an empty name are left
+                                       #   out
+    rows: [corpus, task]               # rows with equal values in these columns share one line; by default each row has
+                                       #   a separate line
     order: [corpus, mean]              # lines are sorted by these columns
-    apart: {varied: length}            # these rows have a rule above
+    apart: {varied: length}            # rows with this value have a rule above them
     columns:
-    - {System: "{system}", PPL/word: "{mean:.2f} ± {std:.2f} ← {runs}"}  # ± spread ← cells of the number
+    - {System: "{system}", PPL/word: "{mean:.2f} ± {std:.2f} ← {runs}"}  # the spread follows ±, the cells of the
+                                                                         #   number follow ←
     - Gain: "{_bold}{difference:+.1%}" # bold if the column `_bold` is true
     - {each: layer, Share of layer: {"{layer}": "{share:.3f}"}}          # repeated for each value of the column
 """
@@ -93,26 +99,26 @@ from retable.reporting.results import CELL, ORACLE
 from retable.reporting.spreadsheets import write_csv
 
 Specification = Mapping[str, Any]
-Facts = Mapping[str, str]  # values of columns of the aggregates, such as {split: test, metric: f1}
-Cell = Mapping[str, Any]  # a row of the aggregates
+Facts = Mapping[str, str]  # Values by column of `results.aggregate`, as in {split: test, metric: f1}.
+Cell = Mapping[str, Any]  # A row of `results.aggregate`.
 
 KEYS = ("title", "where", "columns", "lead", "notes", "order", "digits", "scale", "others", "prefer", "row", "rows",
         "oracle", "published", "names", "_target_")  # fmt: skip
 ROW_KEYS = ("title", "each", "panel", "rows", "order", "columns", "lead", "notes", "names", "apart")
-WHOLE = {"context": "Context", "runs": "Runs", "flops": "FLOPs", "note": "Note"}  # columns of a whole row
+WHOLE = {"context": "Context", "runs": "Runs", "flops": "FLOPs", "note": "Note"}  # columns about a whole row
 TEXTS = ("context", "note", "verdict")
 EXTRA_COLUMNS = {"interval": "95 % interval", "published": "published", "verdict": "verdict"}
 FACTS = (*CELL, "protocol", "verdict", "source", "note", "signature")  # columns that conditions may name
 SHOWN = ("value", "number", "count", *EXTRA_COLUMNS)
 SETTINGS = {"digits": 2, "scale": 1, "bold": True, "judged": False}
 MEASURE = ("of", "show", *SETTINGS)
-SYSTEMS = ("system", "other_system", "baseline", "elmo")  # columns of systems' keys, shown by their display names
-CELLS, BOLDLY = " ← ", "{_bold}"  # markers in a template, after and before a number
+SYSTEMS = ("system", "other_system", "baseline", "elmo")  # Keys in these columns are shown as display names.
+CELLS, BOLDLY = " ← ", "{_bold}"  # Markers in a template: the first follows a number, the second precedes it.
 NOTES = {"spread": SPREAD, "bold": BOLD}
 
 
 class Shown(NamedTuple):
-    """A column of a table: the quantity, and the facts that select its cell in each row."""
+    """A column of a table: the shown quantity, and facts that select a result in each row."""
 
     what: str  # one of SHOWN or WHOLE
     facts: Facts
@@ -123,15 +129,16 @@ class Shown(NamedTuple):
 
 
 def write_tables(frame: pd.DataFrame, specifications: Mapping[str, Specification], folder: Path) -> list[Table]:
-    """Write `<table>.{csv,md}` of each table that has rows; equal frames give equal bytes.
+    """Write `<table>.csv` and `<table>.md` of each table that has measured rows.
 
-    Oracle rows are omitted for a corpus, task and metric without a system, unless the specification places the oracle
-    explicitly. Tables of published rows only are omitted. Specifications with a `panel` are skipped; see `rows_tables`.
+    Equal frames give byte-identical files. A row of the oracle is omitted if no system has its corpus, task and metric.
+    Only the corpus must match if `oracle` selects its numbers, or if the specification has a `_target_`. Specifications
+    with a `panel` are skipped; see `rows_tables`.
 
     Args:
-        frame: the aggregates.
-        specifications: by table name.
-        folder: created if missing.
+        frame: averaged results, from `results.aggregate`.
+        specifications: specifications by table name.
+        folder: output folder, created if missing.
 
     Raises: UsageError: a specification is invalid.
     """
@@ -167,7 +174,7 @@ def write_table(table: Table, frame: pd.DataFrame, folder: Path) -> Table:
     frame = frame.drop(columns=[name for name in frame if name.startswith("_")])
     if "signature" in frame and not frame["signature"].any():
         frame = frame.drop(columns="signature")
-    # six digits: further ones depend on the machine's order of summation
+    # six digits, because further digits depend on the order of summation, which differs between machines
     write_csv(frame, folder / f"{table.name}.csv", float_format="%.6g")
     (folder / f"{table.name}.md").write_text(markdown_table(table), encoding="utf-8")
     return table
@@ -187,7 +194,7 @@ def check(name: str, spec: Specification) -> None:
         if column not in WHOLE:
             raise UsageError(f"table {name}: unknown column {column!r} of a whole row; {closest(column, WHOLE)}")
     for key in (key for key in _named_columns(spec) if key not in FACTS):
-        raise UsageError(f"table {name}: unknown column {key!r} of the aggregates; {closest(key, FACTS)}")
+        raise UsageError(f"table {name}: unknown column {key!r} of the results; {closest(key, FACTS)}")
     for column, condition in (item for where in _conditions(spec) for item in where.items()):
         by_metric = isinstance(condition, Mapping) and [*condition] in (["having"], ["lacking"])
         if not (by_metric or isinstance(condition, str | list)):
@@ -209,7 +216,7 @@ def _conditions(spec: Specification) -> Iterator[Mapping[str, Any]]:
 
 
 def _named_columns(spec: Specification) -> Iterator[str]:
-    """Yield the columns of the aggregates that a specification names."""
+    """Yield the columns of `results.aggregate` that a specification names."""
     for where in _conditions(spec):
         yield from where
     yield from spec.get("prefer", {})
@@ -219,7 +226,7 @@ def _named_columns(spec: Specification) -> Iterator[str]:
 
 
 def specified_table(name: str, spec: Specification, frame: pd.DataFrame) -> Table:
-    """Return the table of these rows of the aggregates by its specification."""
+    """Build the table of these averaged results from its specification."""
     if "_target_" in spec:
         try:
             make = resolve(spec["_target_"])
@@ -230,13 +237,13 @@ def specified_table(name: str, spec: Specification, frame: pd.DataFrame) -> Tabl
 
 
 def rows_tables(name: str, spec: Specification, frame: pd.DataFrame) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """Make tables of computed rows, as a specification with a `panel` describes them; yield each with its rows.
+    """Build tables of computed rows from a specification with a `panel`; yield each table with its rows.
 
     Args:
         name: name of the table, for its files and for messages.
-        spec: keys from ROW_KEYS. With `each`, a column, there is one table per value of this column, named
+        spec: has keys from ROW_KEYS. If `each` names a column, there is one table per value of this column, named
             `<name>-<value>`; otherwise there is one table.
-        frame: the rows, with the columns that `spec` names. Without rows there is no table.
+        frame: the rows, with the columns that `spec` names. Without rows, nothing is yielded.
 
     Raises: UsageError: an unknown key, or a column that the rows do not have.
     """
@@ -249,7 +256,7 @@ def rows_tables(name: str, spec: Specification, frame: pd.DataFrame) -> Iterator
 
 
 class _Specified:
-    """A table by a specification of the aggregates."""
+    """A table of averaged results, built from a specification."""
 
     def __init__(self, name: str, spec: Specification, frame: pd.DataFrame):
         for column, values in spec.get("prefer", {}).items():
@@ -288,7 +295,7 @@ class _Specified:
                             yield Column(own, group, shown.what not in TEXTS, facts.get("system", "")), shown
 
     def _measured(self, entry: Any, facts: Facts) -> Iterator[Shown]:
-        """Yield the columns for a number, or for a column of the whole row."""
+        """Yield the columns of an entry: those of a metric, or a column about the whole row."""
         if isinstance(entry, str) and entry in WHOLE:
             yield Shown(entry, {})
             return
@@ -320,7 +327,7 @@ class _Specified:
                 yield Row([Value(label), *values], apart)
 
     def _systems(self, cells: "_Cells", columns: Sequence[Shown]) -> Iterator[Row]:
-        """Yield a row per system, from worst to best, the oracle last."""
+        """Yield a row per system, from worst to best; the oracle is last."""
 
         def block_of(system: str) -> int:
             was_run = any(cell["n"] for cell in cells.of({"system": system}))
@@ -356,7 +363,7 @@ class _Specified:
         return mean_value(cell, shown.digits, shown.scale, shown.bold)
 
     def _note(self, cells: list[Cell]) -> str:
-        """Join the notes of the first cell of each task, cells with a published number first.
+        """Join the notes of a row: one result per task, if possible with a published number.
 
         A note that does not apply to all tasks begins with the names of its tasks.
         """
@@ -370,7 +377,10 @@ class _Specified:
         return "; ".join(note if every <= {*of} else f"{', '.join(of)}: {note}" for note, of in tasks.items())
 
     def _combinations(self, frame: pd.DataFrame, each: str | Sequence[str]) -> list[Facts]:
-        """Return the values of columns of the aggregates, sorted; systems from worst to best if there is an order."""
+        """Return the existing combinations of values of some columns, sorted.
+
+        Systems are sorted from worst to best if the specification has an `order`.
+        """
         names = [each] if isinstance(each, str) else [*each]
         tuples = sorted(set(frame[names].itertuples(index=False, name=None)))
         if names == ["system"] and "order" in self._specification:
@@ -415,7 +425,7 @@ class _Specified:
 
 
 class _Rows(_Specified):
-    """A table of computed rows."""
+    """A table of rows that another module computed."""
 
     def table(self) -> Table:
         frame = self._frame.assign(_apart=_matches(self._frame, self._specification.get("apart", [])))
@@ -442,7 +452,7 @@ class _Rows(_Specified):
         return replace(table, panel=kind)
 
     def _heads(self, rows: list[dict[str, Any]]) -> Iterator[tuple[Column, tuple[str, Mapping[str, Any]]]]:
-        """Yield each column with its template, and the facts that select a row within a line."""
+        """Yield each column with its template, and the value that selects one row of a line."""
         for entry in self._specification["columns"]:
             each = entry.get("each")
             for value in [None] if each is None else sorted({row[each] for row in rows}):
@@ -478,13 +488,13 @@ class _Rows(_Specified):
         """Yield the columns that a template names, with their formats."""
         for _, name, form, _ in _FORMAT.parse(template):
             if name is not None and name not in self._frame:
-                raise UsageError(f"table {self._name}: its rows have no {name!r}; {closest(name, self._frame)}")
+                raise UsageError(f"table {self._name}: its rows have no column {name!r}; {closest(name, self._frame)}")
             if name is not None:
                 yield name, form
 
 
 class _Format(Formatter):
-    """Python's format strings, with percentages without the sign."""
+    """Python's format strings, but percentages have no percent sign."""
 
     def format_field(self, value: Any, form: str) -> str:
         text = format(value, form)
@@ -495,7 +505,7 @@ _FORMAT = _Format()
 
 
 class _Cells:
-    """Rows of the aggregates, indexed by some of their facts."""
+    """Averaged results, indexed by the values of some columns."""
 
     def __init__(self, frame: pd.DataFrame):
         self._all: list[Cell] = frame.to_dict("records")
@@ -512,10 +522,10 @@ class _Cells:
 
 
 def _ranked(cells: _Cells, order: Sequence[str]) -> list[str]:
-    """Sort systems from worst to best by the first measure, measured or published, or by later ones for systems without
-    it.
+    """Sort systems from worst to best by the measured or published values of metrics.
 
-    A system without any comes first.
+    The first metric of `order` counts; systems without it are sorted by later ones. Systems without any of these
+    metrics are first.
     """
     measures = [signed.removeprefix("-") for signed in order]
     numbers = np.full((len(cells.systems), len(order)), np.nan)
@@ -526,7 +536,7 @@ def _ranked(cells: _Cells, order: Sequence[str]) -> list[str]:
     for j, measure in enumerate(measures):
         lacks, both = np.isnan(numbers[:, 0]), ~np.isnan(numbers[:, [0, j]]).any(axis=1)
         other = numbers[:, j]
-        if measure.endswith("bits_per_byte") and both.any():  # convert bits to a perplexity
+        if measure.endswith("bits_per_byte") and both.any():  # convert bits per byte to a perplexity
             other = np.exp(other * np.median(np.log(numbers[both, 0]) / numbers[both, j]))
         numbers[lacks, 0] = other[lacks]
     signs = [-1 if signed.startswith("-") else 1 for signed in order]
@@ -535,13 +545,13 @@ def _ranked(cells: _Cells, order: Sequence[str]) -> list[str]:
 
 
 def _facts(path: str) -> dict[str, str]:
-    """Parse [task/][split/]metric; * matches anything."""
+    """Parse a path [task/][split/]metric into its parts; empty parts and * are left out."""
     parts = zip(("metric", "split", "task"), reversed(path.split("/")), strict=False)
     return {name: value for name, value in parts if value not in ("", "*")}
 
 
 def _matches(frame: pd.DataFrame, where: Any) -> pd.Series:
-    """Return a mask of the rows that at least one of the alternatives describes."""
+    """Return a mask of the rows that meet all conditions of at least one alternative."""
     rows = pd.Series(False, frame.index)
     for conditions in _alternatives(where):
         own = pd.Series(True, frame.index)
@@ -562,7 +572,7 @@ def _alternatives(where: Any) -> list[Mapping[str, Any]]:
 
 
 def _preferred(frame: pd.DataFrame, column: str, values: Sequence[str]) -> pd.DataFrame:
-    """Keep, for each task, the rows with the first of the values that it has."""
+    """Keep, for each task, only the rows with the first of `values` that the task has."""
     places = frame[column].map({value: place for place, value in enumerate(values)})
     return frame[places == places.groupby(frame["task"]).transform("min")]
 

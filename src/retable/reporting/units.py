@@ -1,4 +1,4 @@
-"""A metric of several runs on the same units."""
+"""The mean of a metric over several runs on the same test units, with its interval."""
 
 import math
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from retable.metrics.units import Sums
 
 @dataclass(frozen=True)
 class UnitSums:
-    """The sums of several runs, usually the seeds of one system, on the same units.
+    """Scores per test unit of several runs, usually the seeds of one system.
 
-    Raises ValueError if the runs were measured on different units.
+    All runs must be measured on the same units; otherwise ValueError is raised.
     """
 
     runs: Sequence[Sums]
@@ -32,7 +32,7 @@ class UnitSums:
 
     @property
     def whole(self) -> bool:
-        """Whether the system read all of each unit."""
+        """Whether the system read the whole text of each unit."""
         return self.runs[0].whole
 
     @property
@@ -46,7 +46,7 @@ class UnitSums:
 
     @cached_property
     def replicates(self) -> NDArray[np.float64]:
-        """The mean over runs in each bootstrap resample of the blocks of units, (resamples,)."""
+        """The mean over runs in each bootstrap resample of blocks of units, (resamples,)."""
         return bootstrap([run.of_blocks for run in self.runs], self.runs[0].statistic)
 
     @property
@@ -55,7 +55,7 @@ class UnitSums:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the mean over runs, for other units; NaN for fewer than FEWEST blocks."""
+        """The 95 % interval of the mean over the choice of test units; NaN for fewer than FEWEST blocks."""
         if self.n_blocks < FEWEST:
             return math.nan, math.nan
         return percentile_interval(self.replicates, n=self.n_blocks)

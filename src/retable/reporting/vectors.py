@@ -1,4 +1,4 @@
-"""Figures of word vectors: analogies by corpus size, and pairs of words in a plane."""
+"""Figures of word vectors: analogy accuracy by corpus size, and pairs of words in a plane."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,12 +15,13 @@ PLANE = "first two principal components; dotted: the pairs"
 
 
 def size_curves(frame: pd.DataFrame, words: Mapping[str, float]) -> dict[str, Figure]:
-    """Return figures of analogy accuracy by number of training words, for all questions and for regular ones.
+    """Return figures of analogy accuracy by number of training words, for all questions and for regular forms.
 
-    Each has a line per system, the mean over seeds, in a band of their standard deviation. Corpora whose names differ
-    only in a size at the end (grammar, grammar_300k, grammar_3m) are one language; a figure needs at least two.
+    Each figure has a line per system: the mean over seeds, in a band of one standard deviation. Corpora whose names
+    differ only in a size at the end (grammar, grammar_300k, grammar_3m) belong to one language. A language has figures
+    if at least two of its corpora were measured.
 
-    frame: the aggregates.
+    frame: averaged results, from `results.aggregate`.
     words: number of training words by corpus.
     """
     frame = frame[(frame["task"] == "analogies") & (frame["metric"] == "accuracy") & frame["corpus"].isin(list(words))]
@@ -45,8 +46,9 @@ def _size_curve(title: str, frame: pd.DataFrame) -> Figure:
 
 
 def planes(results: Iterable[Result]) -> dict[str, Figure]:
-    """Return a figure per corpus: a panel per system (first seed) with the pairs of a relation in the plane, joined by
-    lines.
+    """Return a figure per corpus of word pairs of one relation in a plane, joined by lines.
+
+    Each system has a panel, for its first seed.
     """
     figures = {}
     for corpus, systems in by_corpus(results, "plane"):
@@ -75,13 +77,13 @@ def _plane(system: str, points: pd.DataFrame) -> Figure:
 
 
 def _heights(words: pd.DataFrame, x: Scale, y: Scale) -> pd.Series:
-    """Return the heights of a side's words next to their points, moved upwards where words would overlap."""
+    """Return the heights of the labels of words on one side of the pairs, moved up where labels would overlap."""
     places = pd.Series(y.pixels(words["y"], DOWN), words.index).sort_values(kind="stable")
     lefts = pd.Series(x.pixels(words["x"], ACROSS), words.index)
     widths = words["word"].map(text_width)
     for i, word in enumerate(places.index):
         for other in places.index[:i]:
-            # all words of a side are on the same side of their points
+            # labels of one side of the pairs are all left, or all right, of their points
             if abs(lefts[word] - lefts[other]) < max(widths[word], widths[other]):
                 places[word] = max(places[word], places[other] + LINE)
     return pd.Series(y.values(places, DOWN), places.index)

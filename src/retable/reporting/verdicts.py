@@ -1,16 +1,21 @@
 """Verdicts: the rule that compares our numbers with published ones, column by column of a published table.
 
-T is the tolerance of d = |ours − published|, of the basis that `references.yaml` states, and n our number of seeds.
+Let d = |ours − published|, T the tolerance for d, and n our number of seeds. `references.yaml` states the basis of T.
 
-- `pass`: same recipe, d <= T, and the published number is distinct: no other published number of the column is within
-  T of it or nearer to ours.
-- `pass (group)`: same recipe, d <= T, and not distinct. All rows that the bands connect with this one are of the same
-  recipe and within T, and each published difference between them is reproduced within T.
-- `agrees`: d <= T otherwise, and for every T that was set after the run.
+- `pass`: the recipe is the same, d <= T, and the published number is distinct. A number is distinct if no other
+  published number of the column is within T of it, and none is nearer to our number.
+- `pass (group)`: the recipe is the same and d <= T, but the number is not distinct. Two numbers are in one group if one
+  is within the tolerance of the other. All rows of the group have the published recipe and d <= T, and each published
+  difference between two of them is reproduced within T.
+- `agrees`: d <= T, in all other cases, and whenever T was set after the run.
 - `pass, other recipe` and `agrees, other recipe`: as above, with a recipe that differs from the published one.
-- `undecidable`: d <= T, but the deviation of the seeds needs a T beyond the 95 % interval of the test.
-- `fail` and `outside, better`: d > T for n >= 3, or for a deterministic row. `open`: d > T for fewer seeds.
-- `not run`; `in another study`, which the scoreboard names (docs/scoreboard.md); and `n/a` without a tolerance.
+- `undecidable`: d <= T, but the standard deviation over seeds requires a T wider than the 95 % interval of the test.
+- `fail`: d > T for n >= 3, or for a deterministic row. The verdict is `outside, better` if our number is better
+  and the row is not deterministic.
+- `open`: d > T for fewer seeds.
+- `not run`: we have no run of the row.
+- `in another study`: only another study has run the row; see the scoreboard (docs/scoreboard.md).
+- `n/a`: the row has no tolerance.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +33,7 @@ PASS, GROUP, AGREES = "pass", "pass (group)", "agrees"
 PASS_OTHER, AGREES_OTHER = "pass, other recipe", "agrees, other recipe"
 FAIL, BETTER, OPEN, UNDECIDABLE = "fail", "outside, better", "open", "undecidable"
 NOT_RUN, ELSEWHERE, UNJUDGED = "not run", "in another study", "n/a"
-SAME_RECIPE = (PASS, GROUP, AGREES)  # that reproduce a number
+SAME_RECIPE = (PASS, GROUP, AGREES)  # verdicts that count as a reproduction
 MEANINGS = {
     PASS: "within the tolerance of the published number",
     GROUP: "within the tolerance, in a group of close rows whose differences are reproduced",
@@ -41,24 +46,24 @@ MEANINGS = {
     UNDECIDABLE: "within a tolerance that is wider than the interval of the test",
 }
 OUTSIDE = (FAIL, BETTER, OPEN)
-SEEDS = 3  # fewer decide no failure
-DETERMINISTIC = "deterministic"  # a basis
-COLUMN = ("table", "corpus", "task", "split", "metric")  # columns of the references that name a table's column
-DIGITS = 9  # d is rounded, so that 142.7 against 141.2 ± 1.5 passes despite binary fractions
+SEEDS = 3  # With fewer seeds, a number outside its tolerance is open, not a failure.
+DETERMINISTIC = "deterministic"  # The basis of results that do not depend on a seed.
+COLUMN = ("table", "corpus", "task", "split", "metric")  # Keys that identify a column of a published table.
+DIGITS = 9  # d is rounded, so that 142.7 against 141.2 ± 1.5 passes despite binary fractions.
 
 
 class Row(NamedTuple):
-    """A published number with its tolerance, and ours."""
+    """A published number with its tolerance, and our number."""
 
     value: float
     tolerance: float = nan
-    mean: float = nan  # ours
-    n: int = 0  # seeds; 0 if it was not run
+    mean: float = nan  # Our mean over seeds.
+    n: int = 0  # Our number of seeds; 0 if the row was not run.
     best: Best = "lowest"
     other_recipe: bool = False
     afterwards: bool = False
     deterministic: bool = False
-    undecidable: bool = False  # the deviation needs a larger tolerance than the test's interval allows
+    undecidable: bool = False  # the deviation requires a larger tolerance than the test's interval allows
 
     @property
     def agrees(self) -> bool:
@@ -66,20 +71,21 @@ class Row(NamedTuple):
 
     @property
     def reproduces(self) -> bool:
-        """Check whether the row may count as reproduced, alone or in a group."""
+        """Check whether the row may count as reproduced, by itself or in a group."""
         return self.agrees and not (self.other_recipe or self.afterwards or self.undecidable)
 
 
 def judged(frame: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
-    """Return the aggregates with `published`, `tolerance`, `verdict`, `source` and `note`.
+    """Add `published`, `tolerance`, `verdict`, `source` and `note` to averaged results.
 
-    A number with `relative_to` is judged by its difference to that system, and the note shows the difference. Without a
-    run of that system it has no verdict. Notes also list differences between our recipe and the published one.
+    If a published number has `relative_to`, its difference to the system named there is judged, and the note shows this
+    difference. If that system was not run, the number has no verdict. Notes also list differences between our recipe
+    and the published one.
 
     Args:
-        frame: a row per measured system, corpus, task, split and metric, with mean, n, ci_low and ci_high. Older
+        frame: a row per measured system, corpus, task, split and metric, with mean, n, ci_low and ci_high. Existing
             verdicts are replaced.
-        references: of `results.read_references`.
+        references: a frame from `results.read_references`.
     """
     place, cell = [*COLUMN[1:]], ["system", *COLUMN[1:]]
     near = references.merge(frame[place].drop_duplicates(), on=place)
@@ -114,7 +120,7 @@ def _judged_column(column: pd.DataFrame, ours: Mapping[tuple[str, ...], Mapping[
 
 
 def _row(record: Mapping[str, Any], ours: Mapping[tuple[str, ...], Mapping[str, Any]]) -> tuple[Row, str]:
-    """Return a published number with ours, and the row's note."""
+    """Combine a published number with our number, and return the row and its note."""
     mean, n, notes = record["mean"], int(record["n"]), [record["other_recipe"]]
     allowed = tolerance_of(record, n or SEEDS)
     limit = half_width(record["value"], record["items"], record["ci_low"], record["ci_high"])
@@ -144,11 +150,13 @@ def _row(record: Mapping[str, Any], ours: Mapping[tuple[str, ...], Mapping[str, 
 
 
 class Reproduction(NamedTuple):
-    """How much of a published table is reproduced."""
+    """Measures of how much of a published table is reproduced."""
 
-    run: float  # share of its numbers that were run by the published recipe and judged
-    agreeing: float  # share of these that pass, alone or in a group, or agree
-    correlation: float  # Spearman's, of our numbers with these: the mean over columns; NaN if none has two rows
+    run: float  # Share of the table's numbers that were run with the published recipe and judged.
+    agreeing: float  # Share of the judged numbers whose verdict is in SAME_RECIPE.
+    # Spearman's correlation of our numbers with the published ones, averaged over columns; NaN if no column has two
+    # different published numbers.
+    correlation: float
 
     @property
     def reproduced(self) -> bool:
@@ -156,7 +164,7 @@ class Reproduction(NamedTuple):
 
 
 def reproduction(table: pd.DataFrame) -> Reproduction:
-    """Return how much of a table is reproduced.
+    """Measure how much of a published table is reproduced.
 
     table: a row per published number, with the columns of the references, `mean` and `verdict`.
     """
@@ -168,7 +176,7 @@ def reproduction(table: pd.DataFrame) -> Reproduction:
 
 
 def tolerance_of(reference: Mapping[str, Any], n: int) -> float:
-    """Return the tolerance of a row of the references for n seeds."""
+    """Return the tolerance of a row of `references.yaml` for n seeds."""
     names = ("value", "basis", "deviation", "averaged", "rounding", "given")
     return tolerance(n=n, **{name: reference[name] for name in names})
 
@@ -187,8 +195,8 @@ def tolerance(
     Args:
         value: the published number.
         n: number of our seeds.
-        basis, deviation, averaged, rounding: as `references.yaml` describes them.
-        given: the tolerance that the file states, which is the least if there is a deviation as well.
+        basis, deviation, averaged, rounding: keys that the header of `references.yaml` describes.
+        given: the tolerance that the file states; if there is also a deviation, the result is at least this large.
     """
     if basis == DETERMINISTIC:
         return rounding + 0.001 * abs(value)
@@ -196,10 +204,12 @@ def tolerance(
 
 
 def half_width(value: float, items: float, low: float, high: float) -> float:
-    """Return half the width of the test's 95 % interval: of an accuracy on these items, or of our bootstrap.
+    """Return half the width of the 95 % interval over test examples.
+
+    It is the interval of an accuracy on `items` examples, otherwise our own bootstrap interval.
 
     items: number of test examples, NaN if unknown.
-    low, high: bounds of our interval, NaN if unknown; without both, the result is infinite.
+    low, high: bounds of our bootstrap interval, NaN if unknown. If `items` is unknown, too, the result is infinite.
     """
     if not isnan(items):
         return 1.96 * sqrt(value * (1 - value) / items)
@@ -234,7 +244,11 @@ def _verdict(row: Row, others: Iterable[Row], group: Sequence[Row]) -> str:
 
 
 def _groups(column: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows that the bands connect with each row: a row is connected to those in its band or the reverse."""
+    """Return the group of each row.
+
+    Two rows are connected if the published number of one is within the tolerance of the other. Rows that are connected,
+    directly or through other rows, form a group.
+    """
     group = [*range(len(column))]
     for (i, one), (j, other) in combinations(enumerate(column), 2):
         if _apart(one.value, other.value) <= np.fmax(one.tolerance, other.tolerance):
@@ -243,7 +257,7 @@ def _groups(column: Sequence[Row]) -> list[list[Row]]:
 
 
 def _is_reproduced(group: Iterable[Row]) -> bool:
-    """Check whether all rows of a group are reproduced, and all differences between them."""
+    """Check whether all rows of a group, and all differences between them, are reproduced."""
     return all(
         one.reproduces
         and other.reproduces

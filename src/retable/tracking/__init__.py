@@ -1,4 +1,7 @@
-"""Records in MLflow: one run per cell, which a resumed stage continues. The only package that imports mlflow."""
+"""Log runs to MLflow: one run per cell, which a resumed stage continues.
+
+No other package imports mlflow.
+"""
 
 import logging
 import os
@@ -6,9 +9,9 @@ import os
 # These must be set before MLflow is imported.
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # MLflow's own retries last minutes
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # by default, MLflow retries for minutes
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
 logging.getLogger("alembic").setLevel(logging.WARNING)
-for _doubling in ("mlflow.store.db.utils", "mlflow.system_metrics"):  # Run prints one line instead
+for _doubling in ("mlflow.store.db.utils", "mlflow.system_metrics"):  # `run.Run` prints one line instead
     logging.getLogger(_doubling).setLevel(logging.CRITICAL)

@@ -15,7 +15,9 @@ _NOT_IN_NAMES = re.compile(r"[/:.%\"']")
 
 
 def register(cell: Path, name: str, loader: str, example: Any, answers: Any, requirements: Iterable[str]) -> int:
-    """Copy a cell and this package into a model in MLflow, attached to the cell's run if MLflow has it.
+    """Copy a cell and this package into a registered model in MLflow.
+
+    The model is attached to the cell's run, if MLflow has this run.
 
     Args:
         cell: folder of the cell.
@@ -39,7 +41,7 @@ def register(cell: Path, name: str, loader: str, example: Any, answers: Any, req
         run_id = read_record(cell).get("mlflow_run_id")
         made_by = client.get_run(run_id) if run_id and is_known(client, run_id) else None
         logged = Model.log(
-            artifact_path=None,  # the former name of `name`; has no default
+            artifact_path=None,  # the former name of the argument `name`; it has no default
             flavor=mlflow.pyfunc,
             name=_NOT_IN_NAMES.sub("_", cell.name),
             run_id=made_by.info.run_id if made_by else None,
@@ -49,7 +51,8 @@ def register(cell: Path, name: str, loader: str, example: Any, answers: Any, req
             code_paths=[str(Path(retable.__file__).parent)],
             signature=infer_signature(example, answers),
             input_example=example,
-            pip_requirements=[f"{each}=={version(each).partition('+')[0]}" for each in requirements],  # torch's +cpu
+            # versions without suffixes such as torch's +cpu
+            pip_requirements=[f"{each}=={version(each).partition('+')[0]}" for each in requirements],
         )
         number = logged.registered_model_version
         if made_by:

@@ -30,14 +30,14 @@ from retable.tracking.store import (
     tagged,
 )
 
-WAITING = Path("work/mlflow")  # runs that MLflow has not accepted yet
-OPEN = Path("work/open")  # a mark for each run that a process has open
-OPEN_BY = "retable.open."  # prefix of a run's tag for each process that has it open; ends with the mark's name
-SCORE = "score"  # the metric for sorting a list of runs
-SCORED_BY = "retable.score"  # the tag with the name of the metric that SCORE copies
-_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # characters that tasks' columns ("#1 String") and metrics may contain
-_VALUE_LIMIT = 6000  # MLflow's limit of a parameter, in characters
-_DIGEST_LIMIT = 36  # MLflow's limit of a data set's digest, in characters
+WAITING = Path("work/mlflow")  # Folder with the runs that MLflow has not accepted yet.
+OPEN = Path("work/open")  # Folder with a locked file (`_Mark`) for each run that a process has open.
+OPEN_BY = "retable.open."  # A run has a tag for each process that has it open: this prefix and the mark's name.
+SCORE = "score"  # Name of the metric for sorting a list of runs.
+SCORED_BY = "retable.score"  # The tag with the name of the metric that SCORE copies.
+_NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")  # Characters that MLflow rejects in names.
+_VALUE_LIMIT = 6000  # MLflow's limit for the value of a parameter, in characters.
+_DIGEST_LIMIT = 36  # MLflow's limit for the digest of a data set, in characters.
 
 
 class DataSet(NamedTuple):
@@ -54,7 +54,7 @@ class DataSet(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A parent run, such as a study's; its first child creates it."""
+    """A parent run, such as the run of a study; the first child run creates it."""
 
     name: str
     key: str
@@ -62,14 +62,14 @@ class Group(NamedTuple):
 
 
 class RunSpec(NamedTuple):
-    """All that is needed to open a run; can be stored as JSON until MLflow answers.
+    """All facts that are needed to open a run; storable as JSON until MLflow answers.
 
     Attributes:
         key: identifies a cell's configuration, inputs and code. The same key means the same numbers, so a repeated or
             resumed cell is recorded once.
-        upstream: the cells that it was made from; their runs are listed in a tag.
-        measures: its name as a child of the first upstream cell's run, which gets its scores as well. If that cell has
-            no run, the parent is `group` and the name is `name`.
+        upstream: the cells from which this cell was made; a tag lists their runs.
+        measures: for an evaluation, the run's name as a child of the first upstream cell's run, which also gets the
+            scores. If that cell has no run, the parent is `group`, and the run's name is `name`.
         parent: id of the parent run; takes precedence over `measures` and `group`.
         monitored: whether to log MLflow's system metrics, such as the CPU load every ten seconds, if
             MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING is true.
@@ -99,8 +99,9 @@ class Ending(NamedTuple):
 class Run:
     """A run in MLflow. If MLflow does not answer, training continues without waiting.
 
-    Points that MLflow did not accept are sent again after some minutes and at the end; after that the run waits in
-    `work/mlflow` for `send_waiting`. Points that MLflow already has are not sent.
+    Logged points that MLflow did not accept are sent again after some minutes, and at the end of the run. If MLflow
+    still does not answer, the run is stored in `work/mlflow` until `send_waiting` sends it. Points that MLflow already
+    has are not sent again.
 
     Attributes:
         id: the run's id in MLflow; None until MLflow answers.
@@ -126,7 +127,7 @@ class Run:
         """Close the run as FINISHED.
 
         Args:
-            metrics: final metrics; those with logged points are skipped.
+            metrics: final metrics; metrics that already have points are skipped.
             files: small files to store with the run.
             score: name of the metric for sorting a list of runs.
         """
@@ -165,7 +166,7 @@ class Run:
             end_killed()
 
     def _send(self, ending: "Ending | None" = None) -> bool:
-        """Send pending points, and the ending; return whether MLflow accepted them."""
+        """Send pending points, and the ending if given; return whether MLflow accepted them."""
         began = time.monotonic()
         try:
             client, experiment = open_store()
@@ -188,7 +189,7 @@ class Run:
         return True
 
     def _begin_again(self) -> None:
-        """Forget the run's id and log all points again, after the store was removed and created again."""
+        """Prepare to log all points to a new run, after the store was removed and created again."""
         if self._monitor is not None:
             self._monitor.finish()
         self.id, self._logged, self._points, self._taken = None, {}, self._taken + self._points, []
@@ -232,7 +233,8 @@ class Run:
 class _Mark:
     """A file that this process keeps locked while it has a run open; the kernel unlocks it if the process dies.
 
-    Its unique name is a tag of the run, since other processes, also on other machines, may have the same run open.
+    The file's unique name is part of a tag of the run, because several processes, also on different machines, may have
+    the same run open.
     """
 
     def __init__(self, key: str):
@@ -242,7 +244,7 @@ class _Mark:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
                 fcntl.flock(self._file, fcntl.LOCK_EX)
-                if self.path.exists():  # otherwise `end_killed` of another process removed it
+                if self.path.exists():  # `end_killed` of another process may have removed it
                     self._write(key)
                     break
                 os.close(self._file)
@@ -263,7 +265,7 @@ class _Mark:
 
 
 def start(opening: RunSpec) -> Run:
-    """Open a run. A waiting run of the same key is discarded, since this run logs its points again."""
+    """Open a run, and discard a waiting run with the same key, because all points are logged again."""
     _waiting(opening.key).unlink(missing_ok=True)
     run = Run(opening, mark=_Mark(opening.key))
     run.log([])
@@ -311,7 +313,9 @@ def _written(path: Path) -> int:
 
 
 def send_waiting() -> int:
-    """Send waiting runs to MLflow, oldest first, until it does not accept one, and update their cells' records.
+    """Send waiting runs to MLflow, oldest first, and update the records of their cells.
+
+    Sending stops at the first run that MLflow does not accept.
 
     Returns: the number of runs sent.
     """
@@ -321,7 +325,7 @@ def send_waiting() -> int:
     with (folder / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another process is sending them
+        except OSError:  # another process is sending the runs
             return sent
         for path in sorted(folder.glob("*.json"), key=_written):
             try:
@@ -356,7 +360,7 @@ def _wait(opening: RunSpec, points: Sequence[tuple[int, str, float]], ending: En
         write_json(begun, {"opening": facts, "points": points, "ending": ending._asdict(), "id": id})
         begun.replace(path)
     finally:
-        begun.unlink(missing_ok=True)  # left over if the disk is full
+        begun.unlink(missing_ok=True)  # remains only if an error occurred, such as a full disk
 
 
 def _waiting(key: str) -> Path:
@@ -369,14 +373,14 @@ def _opening_of(facts: Mapping[str, Any]) -> RunSpec:
 
 
 def _open(client: MlflowClient, experiment: str, opening: RunSpec, by: dict[str, str]) -> tuple[str, str | None]:
-    """Open the run of this key again, or create it.
+    """Reopen the run with this key, or create it.
 
     Args:
         client, experiment: the store and the id of its experiment.
-        opening: the run.
-        by: the tag of the process that has it open.
+        opening: describes the run.
+        by: the tag that marks this process as having the run open.
 
-    Returns: the id of the run, and the id of the run of the system that it measures, or None.
+    Returns: the id of the run; and, for an evaluation, the id of the run that trained the system, otherwise None.
     """
     upstream = [read_record(Path(cell)).get("mlflow_run_id") for cell in opening.upstream]
     runs = [run for run in upstream if run is not None]
@@ -400,14 +404,14 @@ def _open(client: MlflowClient, experiment: str, opening: RunSpec, by: dict[str,
 
 
 def _terminate(client: MlflowClient, run_id: str, status: str) -> None:
-    """End a run now, but not before its start, in case the clock was set back."""
+    """End a run with the current time, or with its start time if the clock was set back."""
     client.set_terminated(run_id, status, max(int(time.time() * 1000), client.get_run(run_id).info.start_time))
 
 
 def _score(client: MlflowClient, run_id: str, ending: Ending) -> None:
-    """Log an evaluation's scores to the run that trained the system, so that settings and scores can be plotted.
+    """Log an evaluation's scores to the run that trained the system, so that MLflow can plot scores by setting.
 
-    The score of the run is a perplexity if one was measured, otherwise the score of the first evaluation.
+    SCORE of that run is a perplexity if one was measured, otherwise the score of the first evaluation.
     """
     run, now = client.get_run(run_id), int(time.time() * 1000)
     there, of = run.data.metrics, {tag: value for tag, value in ending.tags.items() if tag == SCORED_BY}
@@ -422,9 +426,9 @@ def _score(client: MlflowClient, run_id: str, ending: Ending) -> None:
 
 
 def _group(client: MlflowClient, experiment: str, group: Group) -> str:
-    """Return the id of a group's run; create it if needed.
+    """Return the id of a group's parent run; create the run if needed.
 
-    If machines created several at the same moment, the first is kept and gets the children of the others.
+    If several machines created the run at the same moment, the first run is kept, and gets the children of the others.
     """
     with exclusive():
         if not begun(client, experiment, group.key):
@@ -439,9 +443,9 @@ def _group(client: MlflowClient, experiment: str, group: Group) -> str:
 
 
 def describe_group(key: str, note: str, metrics: Mapping[str, float], page: Path) -> None:
-    """Add a note, metrics and a page to a group's run, if MLflow has the run; the note ends with a link to the page.
+    """Add a note, metrics and a page to a group's run, if MLflow has the run.
 
-    If the store does not answer, one line is printed.
+    The note ends with a link to the page. If the store does not answer, one line is printed.
     """
     try:
         client, experiment = open_store()

@@ -1,4 +1,4 @@
-"""The project's MLflow store: create it once, and find its runs by key."""
+"""The project's MLflow store: create it if needed, open it, and find runs by key."""
 
 import contextlib
 import fcntl
@@ -22,15 +22,16 @@ from retable.core.artifacts import root
 from retable.core.errors import UsageError
 
 EXPERIMENT = "retable"
-ARTIFACTS = "MLFLOW_DEFAULT_ARTIFACT_ROOT"  # the name used by MLflow's server; a remote server has its own
-# Errors of the store, its database and tables, the network, the disk, or a missing database driver. None of them may
-# end a training.
+# An environment variable of MLflow's server; a remote server has a separate setting.
+ARTIFACTS = "MLFLOW_DEFAULT_ARTIFACT_ROOT"
+# Errors of the store, its database and tables, the network or the disk, and errors for a missing database driver. A
+# training run must continue after any of these errors.
 NO_ANSWER = (MlflowException, SQLAlchemyError, CommandError, OSError, ImportError)
 _NOT_FOUND = (
     ErrorCode.Name(RESOURCE_DOES_NOT_EXIST),
     ErrorCode.Name(INVALID_PARAMETER_VALUE),
-)  # not an id, or an unknown run
-_SECRET = re.compile(r"(?<=://)\S+(?=@)|(?<=password=)[^\s&]+")  # user and password in an address
+)  # Errors for an unknown run, and for a text that is not an id.
+_SECRET = re.compile(r"(?<=://)\S+(?=@)|(?<=password=)[^\s&]+")  # User and password in an address.
 
 
 def open_store() -> tuple[MlflowClient, str]:
@@ -44,7 +45,10 @@ def concealed(message: str) -> str:
 
 
 def begun(client: MlflowClient, experiment: str, key: str) -> list[str]:
-    """Return the ids of the runs with this key, oldest first; several if machines created them at the same moment."""
+    """Return the ids of the runs with this key, oldest first.
+
+    There are several runs if several machines created them at the same moment.
+    """
     return tagged(client, experiment, "retable.key", key)
 
 
@@ -61,7 +65,10 @@ def create(client: MlflowClient, experiment: str, name: str, key: str, tags: Map
 
 
 def is_known(client: MlflowClient, run_id: str) -> bool:
-    """Return whether the store has a run. A cell's run may be in another machine's store, or in a removed one."""
+    """Check whether the store has a run.
+
+    A cell's run may be in the store of another machine, or in a store that was removed.
+    """
     try:
         return client.get_run(run_id).info.lifecycle_stage == "active"
     except MlflowException as error:
@@ -72,12 +79,13 @@ def is_known(client: MlflowClient, run_id: str) -> bool:
 
 @contextlib.contextmanager
 def exclusive() -> Iterator[None]:
-    """Let one process at a time open the store: of two that create the tables of a new store, one would fail.
+    """Let only one process at a time open the store.
 
-    The lock is next to the SQLite database, which projects and users may share; otherwise in the project's folder.
+    If two processes created the tables of a new store, one of them would fail. The lock is next to an SQLite database,
+    which projects and users may share. For any other store, the lock is in the project's folder.
     """
     database = _database(_address()) or root() / "mlflow.db"
-    # Read-only: enough to lock another user's file.
+    # Read-only access is enough to lock a file that another user owns.
     file = os.open(f"{database}.lock", os.O_RDONLY | os.O_CREAT, 0o666)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -91,7 +99,7 @@ def _address() -> str:
 
 
 def _database(uri: str) -> Path | None:
-    """Return the file of an SQLite store, None for any other address."""
+    """Return the file of an SQLite store; None for any other address."""
     with contextlib.suppress(ArgumentError, ValueError):
         url = make_url(uri)
         if url.drivername.startswith("sqlite") and url.database:
@@ -108,7 +116,7 @@ def _client() -> MlflowClient:
         )
     try:
         url = make_url(uri)
-    except (ArgumentError, ValueError):  # its message may quote a password
+    except (ArgumentError, ValueError):  # the message of this exception may contain a password
         raise UsageError(
             "MLFLOW_TRACKING_URI is not an address; write https://host, or postgresql://user@host:5432/database"
         ) from None
@@ -128,24 +136,25 @@ def _client() -> MlflowClient:
 
 
 def _make(database: Path) -> None:
-    """Create an SQLite store with all its tables, or nothing, if it does not exist.
+    """Create an SQLite store with all its tables, unless it exists.
 
-    MLflow cannot use a store that lacks tables, as a full disk or a kill would leave it. Call within `exclusive`.
+    MLflow cannot use a store in which some tables are missing. If a full disk or a kill interrupts this function, it
+    leaves no store at all. Call it within `exclusive`.
     """
     if database.exists():
         return
     prefix = f".{database.name}-"
     for left in database.parent.glob(f"{prefix}*"):
         shutil.rmtree(left)
-    # A new folder for each try: within a process MLflow creates tables only once per address.
+    # Each try needs a new folder, because within a process MLflow creates tables only once per address.
     with TemporaryDirectory(prefix=prefix, dir=database.parent) as folder:
         begun = Path(folder, database.name)
         MlflowClient(f"sqlite:///{begun}").search_experiments(max_results=1)
         try:
             os.link(begun, database)
-        except FileExistsError:  # created by a process without this lock; keep its runs
+        except FileExistsError:  # a process without this lock created it; keep its runs
             pass
-        except OSError:  # the file system has no links
+        except OSError:  # the file system does not support hard links
             begun.replace(database)
 
 
@@ -159,7 +168,7 @@ def _experiment(client: MlflowClient) -> str:
         location = None
     try:
         return client.create_experiment(EXPERIMENT, artifact_location=location)
-    except MlflowException:  # another process made it in the meantime
+    except MlflowException:  # another process created it in the meantime
         experiment = client.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
             raise
@@ -168,7 +177,7 @@ def _experiment(client: MlflowClient) -> str:
 
 @contextlib.contextmanager
 def answering() -> Iterator[None]:
-    """Convert errors of a store that does not answer into UsageError, for commands that need it."""
+    """Convert errors of a store that does not answer into UsageError, for commands that need the store."""
     try:
         yield
     except (MlflowException, SQLAlchemyError, CommandError) as error:
@@ -179,7 +188,7 @@ def answering() -> Iterator[None]:
 def cell_of(run_id: str) -> Path:
     """Return the folder of the cell that a run made.
 
-    Raises: UsageError: the run does not exist or made no cell.
+    Raises: UsageError: the run does not exist, or it did not make a cell.
     """
     with answering():
         try:
@@ -189,14 +198,14 @@ def cell_of(run_id: str) -> Path:
                 raise
             raise UsageError(f"runs:/{run_id} does not exist in this MLflow: {concealed(error.message)}") from None
     if "retable.cell" not in tags:
-        raise UsageError(f"runs:/{run_id} made no cell; write the id of a stage's run")
+        raise UsageError(f"runs:/{run_id} did not make a cell; write the id of the run of a stage")
     return place_of(tags, f"runs:/{run_id}")
 
 
 def place_of(tags: Mapping[str, str], run: str) -> Path:
-    """Return the folder of the cell that a run's tags name; `run` is the run's name, for messages.
+    """Return the folder of the cell that a run's tags name; `run` names the run in messages.
 
-    Raises: UsageError: the folder is outside the project; tags may come from elsewhere.
+    Raises: UsageError: the folder is outside the project, which is possible because tags may come from elsewhere.
     """
     folder, cell = Path(tags.get("retable.folder", ".")), Path(tags["retable.cell"])
     if any(path.is_absolute() or ".." in path.parts for path in (folder, cell)):
