@@ -51,7 +51,8 @@ def render(study: Study, adhoc_results: dict[str, list[Result]] | None = None) -
     out = Path("work/report") if adhoc_results else Path(f"{files_of_study()}results")
     refuse_all_but_a_report(out)
     if not adhoc_results and not Path(f"{files_of_study()}records").exists() and (out / "report.md").exists():
-        for name, figure in figures_of_tables(out, study.reported.get("label_efficiency")).items():
+        claims = {key: study.reported.get(key) for key in ("label_efficiency", "figure")}
+        for name, figure in figures_of_tables(out, **claims).items():
             write_figure(figure, out / f"{name}.svg")
         return out
     with replace(out, WORK / "report.begun", WORK / "report.replaced") as begun:

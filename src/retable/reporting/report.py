@@ -229,8 +229,14 @@ def claimed(figure: Figure, claim: Mapping[str, Any], folder: Path) -> tuple[Fig
     return (figure if drifts else with_claim(figure, claim["claim"])), drifts
 
 
-def figures_of_tables(folder: Path, label_efficiency: Mapping[str, Any] | None = None) -> dict[str, Figure]:
+def figures_of_tables(
+    folder: Path,
+    label_efficiency: Mapping[str, Any] | None = None,
+    figure: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Figure]:
     """Draw the figures for which a study's CSV tables are enough, by the names of their files.
+
+    `label_efficiency` and `figure` are as for `write_report`.
 
     Older studies have no records, only these tables. Figures of learning curves, attention and word vectors need
     records.
