@@ -36,7 +36,7 @@ class MaskedLanguage(Protocol):
     def posteriors(
         self, tokens: Sequence[str], hidden: Sequence[int], sweeps: int, uniform: Any
     ) -> Sequence[Mapping[str, float]]:
-        """Estimate the probability of each word at several hidden places, given the visible tokens.
+        """Estimate the probability of each word at several hidden places, from the visible tokens.
 
         The estimate has too little entropy on average.
         """
@@ -46,7 +46,8 @@ class MaskedLanguage(Protocol):
 class PairsLanguage(Protocol):
     """The methods of the grammar that `SentencePairsBound` uses.
 
-    They return the log-odds that `second` follows `first`, and that the two are in their true order.
+    They return the log-odds that `second` follows `first` (and is not from another document), and that two neighbours
+    are in this order (and not reversed).
     """
 
     def log_odds_next(self, first: Sequence[str], second: Sequence[str]) -> float: ...

@@ -61,7 +61,7 @@ class _Scorer:
 
 
 class Carried(_Scorer):
-    """Scores a stream in `rows` parallel parts, with recurrent state carried through each part.
+    """Scores a stream in `rows` parallel parts; recurrent state is carried through each part.
 
     With rows=1, every token is scored given all tokens before it. The model reads `segment` tokens at a time. This
     affects the scores only if the model's memory is bounded. Processes share the rows, because each segment needs the

@@ -116,10 +116,10 @@ class MinimalPairs(Labelled):
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
-        """Return the number of each pair's block for the bootstrap; the pairs of a paradigm form a block.
+        """Return the block number of each pair for the bootstrap: one block per paradigm.
 
-        They are generated from one template, so they are not independent. With a single paradigm the result is None:
-        every pair is a block.
+        The pairs of a paradigm are generated from one template, so they are not independent. With a single paradigm the
+        result is None: every pair is a block.
         """
         numbers, paradigms = pd.factorize(units["paradigm"])
         return numbers if len(paradigms) > 1 else None
