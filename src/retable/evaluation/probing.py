@@ -235,7 +235,7 @@ def fit_probe(states: Tensor, targets: Tensor, n_labels: int) -> nn.Linear:
 
 
 def readable(model: Model) -> Layered:
-    """Return an object whose `layers` are the model's: the model itself, or a view of its blocks.
+    """Return an object with the model's layers: the model itself, or a view of its blocks.
 
     Raises: UsageError: the model's layers are not accessible.
     """

@@ -166,7 +166,7 @@ class Prompted(Labelled):
 
 
 def _best(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the index of the choice with the highest score of each question; on ties, the first.
+    """Return, per question, the index of the choice with the best score; on ties, the first.
 
     Args:
         scores: scores of all choices of all questions.

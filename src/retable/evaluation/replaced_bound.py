@@ -40,7 +40,7 @@ class MaskedLanguage(Protocol):
 
 
 class ReplacedBound:
-    """A benchmark of the best possible detector of the tokens that an ELECTRA generator replaced.
+    """A benchmark of the best possible detector of tokens that an ELECTRA generator replaced.
 
     Args:
         tokens: a folder of tokens that are the grammar's words, with BERT's marks.

@@ -39,7 +39,7 @@ class Layer(NamedTuple):
 
 
 class CausalConvolution(nn.Conv1d):
-    """A convolution over (B, T, D) that reads a position and the `width` − 1 positions before it."""
+    """A convolution over (B, T, D) that reads a position and the `width` − 1 before it."""
 
     def __init__(self, d_model: int, width: int):
         super().__init__(d_model, d_model, width)

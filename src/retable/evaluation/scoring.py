@@ -103,7 +103,7 @@ class Scorer:
         ordered = sorted({tuple(text) for text in texts})
         shared = [_n_shared(text, before) for before, text in pairwise([(), *ordered])]
         systems = self._system.systems if isinstance(self._system, MixedSystem) else [self._system]
-        if any(map(_text_to_text, systems)):  # these read a context as input, so the beginning of a text cannot be passed as context
+        if any(map(_text_to_text, systems)):  # they read a context as input, not as the text's beginning
             shared = [0] * len(ordered)
         split = [(text[:n], text[n:]) for text, n in zip(ordered, shared, strict=True)]
         new = self._token_log_probs(self._system, [context for context, _ in split], [rest for _, rest in split])

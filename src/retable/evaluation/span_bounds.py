@@ -121,7 +121,7 @@ class SpansBound:
     def _spans(
         self, text: Sequence[str], starts: np.ndarray, nats: np.ndarray, folder: Path
     ) -> list[tuple[float, float]]:
-        """Return the mean loss of the spans and its standard error, estimated from below and above."""
+        """Return the spans' mean loss and its standard error, estimated from below and above."""
         window = self.corruption.window(self.length - 1)
         n_hidden, n_spans = self.corruption.counts(window)
         n_targets = n_hidden + n_spans + 2  # a sentinel before each span, one after the last, and the end mark

@@ -39,7 +39,9 @@ class Judged(Protocol):
 
 
 class UnlabelledAcceptability(Measured):
-    """A benchmark of acceptability without labels. A unit is a sentence; its end counts as a token.
+    """A benchmark of acceptability without labels.
+
+    A unit is a sentence, whose end counts as a token.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -102,7 +104,7 @@ def area(scores: pd.Series, labels: pd.Series, text: tuple) -> Sums:
     for group in (good, ~good):
         own[group] = rankdata(scores[group])
     others = np.where(good, (~good).sum(), good.sum())
-    below = (ranks - own) / np.maximum(others, 1)  # share of units of the other label with lower scores; ties count half
+    below = (ranks - own) / np.maximum(others, 1)  # share of lower units of the other label; ties count half
     placed = np.where(good, below, 1 - below)
     whole = placed[good].mean() if good.any() and (~good).any() else 0.5
     sums = [placed * good, good, placed * ~good, ~good, np.full(len(scores), whole)]

@@ -49,7 +49,10 @@ class WordVectors:
         return self if n is None else WordVectors(self.words[:n], self.vectors[:n], self.compose)
 
     def lowercased(self) -> "WordVectors":
-        """Return the words in lower case. If two words become equal, the more frequent one is kept."""
+        """Return the words in lower case.
+
+        If two words become equal, the more frequent one is kept.
+        """
         rows: dict[str, int] = {}
         for row, word in enumerate(self.words):
             rows.setdefault(word.lower(), row)
