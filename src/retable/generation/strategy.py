@@ -1,6 +1,8 @@
 """Base class of decoding strategies: batches of prompts, limits, and the repetition penalty.
 
-Names and meanings follow Hugging Face's `generate`. Dimensions: B rows, T tokens, V vocabulary.
+Names and meanings of settings follow Hugging Face's `generate`.
+
+Dimensions: B rows, T tokens, V vocabulary.
 """
 
 from collections import defaultdict

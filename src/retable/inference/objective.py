@@ -16,7 +16,7 @@ FILES = ("config.yaml", "tokenizer.json", "model.safetensors")  # files of a cel
 
 
 def load_objective(cell: Path) -> tuple[Task[Any, Any], Tokenizer, Objective]:
-    """Load the task, the tokenizer and the trained objective of a cell whose model reads tokens."""
+    """Load the task, tokenizer and trained objective of a cell whose model reads tokens."""
     config = read_config(cell)
     task = settings.build(config["task"], "task", Task)
     tokenizer = Tokenizer.load(require(cell / "tokenizer.json"))

@@ -1,4 +1,4 @@
-"""Loading of trained systems from their cells, as each cell's `config.yaml` describes them.
+"""Loading of trained systems from their cells, as described by each cell's `config.yaml`.
 
 A cell contains all files of its system, including the tokenizer, so it can be moved. Only systems that measure an
 objective on held-out text read that text from the outputs of the `tokenize` stage.
@@ -20,7 +20,7 @@ from retable.core.systems import LanguageModel, System
 from retable.inference.build import Settings, build_batches, build_counted, build_model, build_objective
 from retable.tokenizers.tokenizer import Tokenizer
 
-SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")  # files that `load_system` reads
+SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")  # files to load a system
 
 
 def read_config(cell: Path) -> Settings:

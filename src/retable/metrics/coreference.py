@@ -1,11 +1,12 @@
 """Coreference metrics: MUC, B³, CEAF_φ4 and their mean, the CoNLL average.
 
-Papers: Vilain et al. 1995, Bagga and Baldwin 1998, Luo 2005. Mentions that only key or response has count as errors of
-that side, as in the reference scorer (Pradhan et al. 2014).
+Papers: Vilain et al. 1995, Bagga and Baldwin 1998, Luo 2005. The key is the set of correct clusters, and the response
+the set of predicted ones. A mention that is only in the key is an error of recall, and a mention that is only in the
+response is an error of precision, as in the reference scorer (Pradhan et al. 2014).
 
 Each metric has a precision and a recall. Over several documents, numerators and denominators are summed first.
 
-K clusters of the key, R of the response.
+Dimensions: K clusters of the key, R clusters of the response.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -20,16 +21,18 @@ from retable.metrics.intervals import Statistic
 Clusters = Sequence[Collection[Hashable]]
 
 METRICS = ("muc", "b_cubed", "ceaf")
-# Counts of a document for each metric.
+# The counts of a document for each metric.
 PARTS = ("recall_numerator", "recall_denominator", "precision_numerator", "precision_denominator")
 COLUMNS = tuple(f"{metric}_{part}" for metric in METRICS for part in PARTS)
 
 
 def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]:
-    """Compute the COLUMNS of a document, (12,). A repeated mention of the response counts at its first occurrence.
+    """Compute the COLUMNS of a document, (12,).
+
+    If a mention is repeated, only its first occurrence counts.
 
     Args:
-        key: the right clusters of mentions.
+        key: the correct clusters of mentions.
         response: the predicted clusters.
 
     Returns: numerators and denominators of recall and precision by MUC, B³ and CEAF φ4.
@@ -42,9 +45,10 @@ def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]
             if mention in place:
                 shared[i, place[mention]] += 1
     in_key, in_response = (np.array([len(c) for c in clusters], dtype=np.float64) for clusters in (key, response))
-    # MUC: a cluster of n mentions has n − 1 links; the correct ones are those within clusters of the other side.
+    # MUC: a cluster of n mentions has n − 1 links. A link is correct if one cluster of the other side contains both
+    # mentions.
     links = np.maximum(shared - 1, 0).sum()
-    # B³: for each mention, the share of its cluster that shares its cluster on the other side.
+    # B³: for each mention, the share of its cluster's mentions that are also in its cluster on the other side.
     recalled, precise = (shared**2 / in_key[:, None]).sum(), (shared**2 / in_response).sum()
     # CEAF: the best one-to-one alignment of clusters by the similarity φ4.
     similarity = 2 * shared / (in_key[:, None] + in_response)

@@ -1,4 +1,7 @@
-"""Contributions of single units (documents, sentences, questions) to a metric, for values, intervals and tests."""
+"""Contributions of single units (documents, sentences, questions) to a metric.
+
+The metric's value, its intervals and its tests are computed from these contributions.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +21,9 @@ class Sums(NamedTuple):
 
     sums: NDArray[np.float64]  # (n_units, K)
     statistic: Statistic  # (..., K) to (...)
-    text: tuple  # identifies the units for pairing, the same for all systems: counts or labels
+    text: tuple  # identifies the units for paired tests: counts or labels, the same for all systems
     best: Best = "highest"
-    compared: Statistic | None = None  # transforms values before tests: log for perplexities
+    compared: Statistic | None = None  # transforms values before tests, such as log for perplexities
     whole: bool = True  # whether the system read every unit completely
     blocks: NDArray[np.int64] | None = None  # (n_units,), 0 to G − 1, see `Measured.blocks`; None: one block per unit
 
@@ -38,16 +41,18 @@ class Sums(NamedTuple):
 
 
 class Measured(Protocol):
-    """A class whose runs write `units.csv`, one row per unit, and that defines how units add up to metrics.
+    """A task or benchmark that writes `units.csv` and defines how its rows add up to metrics.
 
-    A metric named like a column is its mean over units; subclasses add others. All methods are class methods, as the
-    report has no instance, only the class that a cell's `_target_` names.
+    Each row of `units.csv` is one unit.
+
+    A metric named like a column is its mean over units; subclasses add others. All methods are class methods, because
+    the report has no instance. It only has the class that a cell's `_target_` names.
     """
 
     statistics: ClassVar[
         Mapping[str, tuple[Sequence[str], Statistic]]
-    ] = {}  # by metric: columns, and a function of their sums
-    best: ClassVar[Mapping[str, Best]] = {}  # by metric; `highest` by default
+    ] = {}  # maps a metric to its columns and a function of their sums
+    best: ClassVar[Mapping[str, Best]] = {}  # per metric; `highest` by default
     in_order: ClassVar[bool] = False  # whether adjacent units may be similar, as lines of a text
 
     @classmethod
@@ -65,7 +70,9 @@ class Measured(Protocol):
 
     @classmethod
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
-        """Return the units of the metrics `<task>/<split>/<name>`; for `<split>/<name>` the task is empty.
+        """Return the units from which the metrics `<task>/<split>/<name>` are computed.
+
+        For metrics called `<split>/<name>`, the task is empty.
 
         Args:
             units: all rows of `units.csv`, with column `split`.
@@ -94,7 +101,7 @@ class Measured(Protocol):
 
     @classmethod
     def values(cls, units: pd.DataFrame, metrics: Iterable[str]) -> dict[str, float]:
-        """Return those of the metrics that the units determine.
+        """Return the values of those metrics whose columns the units have.
 
         Args:
             units: a row per unit of one split.
@@ -109,7 +116,7 @@ def neighbours(n: int) -> NDArray[np.int64]:
 
 
 def mean(values: ArrayLike, text: tuple, best: Best = "highest") -> Sums:
-    """Return the sums of a mean of one number per unit, (n_units,).
+    """Return the `Sums` of a metric that is the mean of one number per unit, (n_units,).
 
     Args:
         text: identity of the measured text; equal texts can be compared in pairs.
@@ -120,7 +127,10 @@ def mean(values: ArrayLike, text: tuple, best: Best = "highest") -> Sums:
 
 
 def share(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divide the first of two numbers by the second, 0 if that is 0; (..., 2) to (...)."""
+    """Divide the first of two numbers by the second; (..., 2) to (...).
+
+    The result is 0 if the second number is 0.
+    """
     return sums[..., 0] / np.where(sums[..., 1], sums[..., 1], 1)
 
 
