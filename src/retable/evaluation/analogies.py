@@ -82,11 +82,15 @@ def read_analogies(path: str | PathLike[str]) -> dict[str, list[Question]]:
                 case [first, *_] if first.startswith(":"):
                     questions = sections.setdefault(line.strip()[1:].strip(), [])
                 case _ if questions is None:
-                    raise UsageError(f"{path}, line {number}: a question before any `: section` line; add a line such as `: capitals`")
+                    raise UsageError(
+                        f"{path}, line {number}: a question before any `: section` line; add such a line before it"
+                    )
                 case [a, b, c, d]:
                     questions.append((a, b, c, d))
                 case words:
-                    raise UsageError(f"{path}, line {number}: {len(words)} words; write the four words a b c d of a question")
+                    raise UsageError(
+                        f"{path}, line {number}: {len(words)} words; write the four words a b c d of a question"
+                    )
     return sections
 
 

@@ -105,7 +105,9 @@ class AttentionMaps:
         tokenizer, sentences = Tokenizer.load(self._tokenizer), self._text.sentences()
         distances = Counter(verb - head for sentence in sentences for verb, head in sentence.subjects.items())
         if not any(distance >= FAR for distance in distances):
-            raise UsageError("every verb of the text follows its subject directly; raise benchmark.attention.text.words")
+            raise UsageError(
+                "every verb of the text follows its subject directly; raise benchmark.attention.text.words"
+            )
         batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
         parts = mapped(lambda batch: self._of_batch(model, tokenizer, batch), batches)
         sums, equal, shown = (list(chain(*column)) for column in zip(*parts, strict=True))

@@ -106,7 +106,8 @@ class Gradients:
         reached = np.flatnonzero(mean[1:]) + 1  # the norm is 0 beyond a model's window
         if len(reached) < 3:
             raise UsageError(
-                f"{type(objective.model).__name__} sees {len(reached)} words before the last; use a model that sees 3 or more"
+                f"{type(objective.model).__name__} sees {len(reached)} words before the last; "
+                "use a model that sees 3 or more"
             )
         line = fit_line(reached, np.log(mean[reached]))
         batches = self.batches(read_tokens(self.folder / "train.bin", vocab_size))

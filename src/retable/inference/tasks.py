@@ -241,7 +241,9 @@ class Tagger(TaskSystem):
         Raises: UsageError: the system labels semantic roles, whose tags depend on a predicate.
         """
         if self.config["task"].get("roles"):
-            raise UsageError(f"{self.folder} labels roles of a predicate and can't tag plain sentences; use a tagger")
+            raise UsageError(
+                f"{self.folder} labels the semantic roles of a given predicate and can't tag plain sentences; use a tagger"
+            )
         rows = [each.split() if isinstance(each, str) else list(each) for each in listed(sentences)]
         examples = [TaggedSentence(words, ["" for _ in words]) for words in rows if words]
         named = iter(self.task.named(examples, self._predict(examples)) if examples else [])
@@ -384,4 +386,6 @@ def load_task(folder: Path) -> TaskSystem:
     for kind, loaded in _KINDS:
         if isinstance(task, kind):
             return loaded(folder, task)
-    raise UsageError(f"{folder} is a cell of {type(task).__name__}, which cannot be used on single texts; use another")
+    raise UsageError(
+        f"{folder} is a cell of {type(task).__name__}, which cannot be used on single texts; use another cell"
+    )
