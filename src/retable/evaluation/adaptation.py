@@ -24,7 +24,7 @@ class Fitted(NamedTuple):
     Attributes:
         tried: one mapping per combination of settings: the values by name, and `loss`, the mean nats per validation
             token.
-        measured: arrays by name that the adaptation needs in addition to its settings, such as gradient statistics.
+        measured: arrays by name that the adaptation needs in addition to its settings, such as statistics of gradients.
     """
 
     tried: Sequence[Mapping[str, float]]
@@ -63,15 +63,15 @@ class Adaptation(Protocol):
 
 
 class Step(NamedTuple):
-    batch: TokenBatch  # one row, (1, T)
-    scored: slice  # the positions of this batch that no earlier step has scored
+    batch: TokenBatch  # One row of tokens, (1, T).
+    scored: slice  # The positions in the batch that no earlier step has scored.
 
 
 def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:
     """Yield a token stream piece by piece, in order, with the positions to score in each piece.
 
-    A piece has `segment` tokens if the model carries recurrent state. Otherwise it is one of the windows in which the
-    model's scorer reads the text.
+    A piece has `segment` tokens if the model carries recurrent state. If the model's scorer reads a text in windows, a
+    piece is one window.
 
     Args:
         tokens: ids of the stream, (N,).

@@ -1,7 +1,7 @@
 """Word analogies by 3CosAdd (Mikolov et al. 2013c) and 3CosMul (Levy and Goldberg 2014, equation 4).
 
-Mikolov et al.: "Linguistic Regularities in Continuous Space Word Representations". Levy and Goldberg: "Linguistic
-Regularities in Sparse and Explicit Word Representations".
+Their papers are "Linguistic Regularities in Continuous Space Word Representations" and "Linguistic Regularities in
+Sparse and Explicit Word Representations".
 
 The answer to a question a : b :: c : d is the word with the highest
 
@@ -27,8 +27,8 @@ from retable.evaluation.word_vectors import WordVectors, unit
 
 Question = tuple[str, str, str, str]
 
-METHODS = {"3cosadd": "accuracy", "3cosmul": "accuracy_mul"}  # maps each method to its metric
-SCORES = 10_000_000  # scores in memory at a time, 40 to 200 MB, such as of 333 questions with 30,000 candidates
+METHODS = {"3cosadd": "accuracy", "3cosmul": "accuracy_mul"}  # Maps each method to its metric.
+SCORES = 10_000_000  # Scores in memory at a time, 40 to 200 MB: 333 questions with 30,000 candidates, for example.
 
 # Mikolov et al. 2013a, Table 1, call these sections of questions-words.txt semantic. The syntactic sections are gram1
 # to gram9.
@@ -107,8 +107,8 @@ def analogy_accuracy(
     Args:
         vectors: (V, D), one row per word, in the order of `words`.
         words: the word of each vector, most frequent first.
-        restrict_vocab: use only this many of the most frequent words, in questions and as answers (Google's figures use
-            30,000). If None, all are used.
+        restrict_vocab: number of most frequent words to use, in questions and as answers (Google's figures use 30,000);
+            None uses all words.
         lowercase: convert words and questions to lower case. If two words become equal, the more frequent one is kept.
         methods: some or all of METHODS.
 
@@ -132,7 +132,7 @@ def analogy_accuracy(
         }
     normed = unit(known.vectors)
 
-    tallies: dict[str, np.ndarray] = {}  # per section: number of questions, of seen ones, of correct ones
+    tallies: dict[str, np.ndarray] = {}  # per section: numbers of questions, seen questions, right answers
     for section, questions in sections.items():
         seen = [question for question in questions if all(word in known.rows for word in question)]
         ids = np.array([[known.rows[word] for word in question] for question in seen], dtype=np.int64).reshape(-1, 4)
@@ -198,7 +198,7 @@ def _add(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
 
 def _mul(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """Compute the scores of 3CosMul, (Q, V)."""
-    words, places = np.unique(asked, return_inverse=True)  # many questions share words, so U is small
+    words, places = np.unique(asked, return_inverse=True)  # Many questions share words, so U is small.
     cosines = (normed[words] @ normed.T + 1) / 2  # (U, V)
     a, b, c = places.reshape(asked.shape).T
     scores = cosines[b]

@@ -66,8 +66,8 @@ class AttentionMaps:
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
         text: sentences with the subjects of their verbs.
-        shown: number of sentences whose maps are written. They are the first sentences with at most `longest` words and
-            a verb at least FAR words after the head word of its subject.
+        shown: number of sentences whose maps are written. The first sentences are written that have at most `longest`
+            words, and a verb at least FAR words after the head word of its subject.
         longest: maximum length of a shown sentence, in words.
         batch_size: number of sentences per batch.
     """
@@ -172,7 +172,7 @@ def maps_of(model: Model, tokenizer: Tokenizer, batch: Sequence[Any]) -> Iterato
 class Heads(NamedTuple):
     """Means over words or verbs, and their standard errors over sentences.
 
-    Both have the shape (L, H, len(SHARES)).
+    Means and errors have the shape (L, H, len(SHARES)).
     """
 
     means: NDArray
@@ -222,7 +222,7 @@ def attention_weights(model: Model, input_ids: Tensor, lengths: Tensor) -> list[
 def weights_of(attention: Any, hidden: Tensor, *arguments: Any, **named: Any) -> Tensor:
     """Compute the attention weights of a call of `attention`, (B, H, T, T); rows sum to 1.
 
-    The other arguments are those of the call.
+    The arguments after `attention` are those of the call.
     """
     read = _encoder_scores if isinstance(attention, Attention) else _causal_scores
     scores, seen = read(attention, hidden, *arguments, **named)
@@ -280,8 +280,8 @@ def shares(maps: NDArray, subjects: dict[int, int]) -> tuple[NDArray, NDArray]:
 
     Args:
         maps: attention between words and marks, (L, H, W, W); the first and the last are marks.
-        subjects: maps the position of each verb to that of its subject's head word. Positions count words from 0,
-            without the marks.
+        subjects: maps the position of each verb to that of its subject's head word. Positions are numbers of words from
+            0; marks are not counted.
 
     Returns: the sums, (L, H, len(SHARES)), and the numbers of words or verbs in each sum, (len(SHARES),).
     """

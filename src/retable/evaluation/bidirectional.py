@@ -1,7 +1,8 @@
 """ELMo's forward and backward directions as two language models.
 
-Peters et al. (2018, section 3.4) average the two. In each direction, the product of the tokens' probabilities is a
-probability of the whole text. The entropy of the text is therefore a lower bound of both losses.
+ELMo's paper reports the average of both perplexities (Peters et al. 2018, section 3.4). In each direction, the product
+of the tokens' probabilities is a probability of the whole text. The entropy of the text is therefore a lower bound of
+both losses.
 """
 
 import csv
@@ -27,8 +28,8 @@ class BothDirections(ContextualVectors):
     boundary token precedes the stream in both directions.
 
     Args:
-        rows: number of parallel parts of the stream. With 1, every token is scored given all tokens before it, or after
-            it in the backward direction.
+        rows: number of parallel parts of the stream; with one part, every token is scored given all tokens before it
+            (in the backward direction, after it).
     """
 
     def __init__(self, objective: TwoWayLikelihood, tokenizer: Tokenizer, rows: int = 1):

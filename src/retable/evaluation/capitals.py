@@ -23,7 +23,7 @@ class Capitals:
     Args:
         questions: a file of analogies; the first two words of a question are a pair.
         section: name of a section of that file.
-        pairs: maximum number of pairs. The first pairs whose words both have vectors are used.
+        pairs: maximum number of pairs; the first pairs whose words both have vectors are used.
         lowercase: convert words and questions to lower case. If two words become equal, the more frequent one is kept.
 
     `inputs` lists the files that the scores depend on.
@@ -52,7 +52,8 @@ class Capitals:
         pairs = [(a, b) for a, b in asked if a in known.rows and b in known.rows][: self.pairs]
         if len(pairs) < 2:
             raise UsageError(
-                f"{len(pairs)} pairs of {self.section} in {self.inputs[0]} are in the vocabulary; choose a larger one"
+                f"{len(pairs)} pairs of {self.section} in {self.inputs[0]} are in the vocabulary, "
+                "but a plane needs two; choose another section"
             )
         words = [word for pair in pairs for word in pair]
         points, variance = plane(known.lookup(words)[0])
@@ -79,7 +80,7 @@ def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     centred = centred - centred.mean(axis=0)
     left, scales, _ = np.linalg.svd(centred, full_matrices=False)
     points = (left * scales)[:, :2]
-    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # vectors of size 1 have one component
+    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # vectors of size 1 have only one component
     x, y = points.T
     points = points * [_sign(x[::2].mean() - x[1::2].mean()), _sign(y[np.abs(y).argmax()])]
     total = (scales**2).sum()

@@ -28,8 +28,8 @@ from retable.evaluation.word_vectors import WordVectors, unit
 from retable.models.base import BothDirections
 from retable.tokenizers.tokenizer import Tokenizer
 
-AHEAD = 16  # batches in memory at a time
-TIE = 1e-5  # cosines that differ by less count as equal; in a layer without context, all occurrences tie
+AHEAD = 16  # Batches in memory at a time.
+TIE = 1e-5  # Cosines that differ by less count as equal. In a layer without context, all occurrences tie.
 SENSE_COLUMNS = ["word", "sentence", "position", "sense"]
 
 
@@ -156,8 +156,8 @@ class UnseenWords:
 
     Args:
         text: the folder of a prepared corpus.
-        words: the unseen words to look up. If None, they are made from the lexicon, see `unseen_forms`.
-        lexicon: contains the stem and the form of words. Without a lexicon, the neighbours are written to the table but
+        words: the unseen words to look up; None uses forms of words in the lexicon, see `unseen_forms`.
+        lexicon: contains the stem and the form of words; without a lexicon, the neighbours are written to the table but
             not scored.
         neighbours: number of neighbours per word.
         restrict_vocab: only this many of the text's most frequent words can be neighbours.
@@ -189,7 +189,7 @@ class UnseenWords:
     def __call__(self, system: Contextual, folder: Path) -> dict[str, float]:
         """Write `unseen_words.csv`, and score the nearest neighbours if there is a lexicon.
 
-        The table has one row per neighbour of an unseen word. Its columns contain the word, its stem and form (if
+        The table has one row per neighbour of an unseen word. The columns contain the word, its stem and form (if
         known), the neighbour's rank from 1, the neighbour, its cosine, its stem and its form.
 
         Returns: `unseen_words/words`, the number of scored words, and the shares of them whose nearest neighbour has
@@ -197,7 +197,7 @@ class UnseenWords:
             - `unseen_words/form`: the same form.
             - `unseen_words/stem_or_form`: the same stem or the same form.
             The result is empty if the lexicon contains none of the words. Similar spelling explains much of these
-            shares, so compare them with those of an untrained model.
+            shares, so compare the shares with those of an untrained model.
         Raises: UsageError: a word of `words` occurs in the training text, or the text contains all forms of the
             lexicon.
         """
@@ -206,7 +206,7 @@ class UnseenWords:
         forms = {} if self.lexicon is None else forms_of(self.lexicon)
         unseen = {word: forms.get(word) for word in self.words} if self.words else unseen_forms(forms, set(seen))
         if known := [word for word in unseen if word in seen]:
-            raise UsageError(f"{self.inputs[0]} contains the words {', '.join(known)}; choose words that it lacks")
+            raise UsageError(f"{self.inputs[0]} contains the words {', '.join(known)}; choose words that are not in it")
         if not unseen:
             raise UsageError(
                 f"{self.inputs[0]} contains all forms of the lexicon; write benchmark.unseen_words.words=[some,words]"
@@ -248,8 +248,8 @@ def forms_of(lexicon: Lexicon) -> dict[str, Form]:
 def unseen_forms(forms: Mapping[str, Form], seen: set[str]) -> dict[str, Form]:
     """Return words that are not in `seen`, although their stems are.
 
-    The result contains words of the lexicon. It also contains regularised forms of irregular words, such as "goed",
-    which are made with the most frequent ending of the form.
+    The result contains words of the lexicon. Regularised forms of irregular words, such as "goed", are added; they have
+    the most frequent ending of the form.
 
     Args:
         forms: stem and form of each word of the lexicon.
@@ -280,8 +280,8 @@ class Senses:
 
     Args:
         senses: a tab-separated file with the columns `word`, `sentence` (words separated by spaces), `position` (index
-            of the word in the sentence, from 0) and `sense`. Senses that occur only once are ignored, and then words
-            with a single sense.
+            of the word in the sentence, from 0) and `sense`. Senses that occur only once are ignored, and so are words
+            with fewer than two remaining senses.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -349,7 +349,7 @@ def read_senses(path: Path) -> dict[str, list[Occurrence]]:
     with reading(path, UnicodeError, csv.Error), path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         if (header := next(reader, [])) != SENSE_COLUMNS:
-            raise UsageError(f"{path} has the columns {header}; write {SENSE_COLUMNS}")
+            raise UsageError(f"{path} has the columns {header}; rename them to {SENSE_COLUMNS}")
         for number, row in enumerate(reader, 2):
             word, sentence, position, sense = row if len(row) == len(SENSE_COLUMNS) else ("", "", "", "")
             tokens = sentence.split(" ")
@@ -386,8 +386,8 @@ def by_centroid(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
     Nearness is measured by cosine. The mean of a vector's own sense excludes the vector itself. Each sense must occur
     at least twice.
 
-    Shapes: vectors (n, D), senses (n,), result (n,). The result is 0 or 1 unless several means are equally near. Then
-        it is the share of them that belong to the vector's sense.
+    Shapes: vectors (n, D), senses (n,), result (n,). The result is 0 or 1, unless several means are equally near and
+        one is that of the vector's sense: then it is 1 divided by their number.
     """
     names, of = np.unique(senses, return_inverse=True)
     sums = np.zeros((len(names), vectors.shape[1]))
@@ -406,7 +406,7 @@ def _share_of_nearest(cosines: np.ndarray, right: np.ndarray) -> np.ndarray:
 def principal_plane(vectors: np.ndarray) -> np.ndarray:
     """Project vectors (n, D) to their two principal components (n, 2).
 
-    The sign of a component is arbitrary; here its coordinate with the largest absolute value is positive.
+    The sign of a component is arbitrary; here the coordinate with the largest absolute value is positive.
     """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)

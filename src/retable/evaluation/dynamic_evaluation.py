@@ -1,18 +1,17 @@
 """Dynamic evaluation: a trained model keeps learning from the text that it scores.
 
-T. Mikolov, M. Karafiát, L. Burget, J. Černocký and S. Khudanpur, "Recurrent neural network based language model"
-(Interspeech 2010) use gradient descent with a fixed rate. B. Krause, E. Kahembwe, I. Murray and S. Renals, "Dynamic
-Evaluation of Neural Sequence Models" (2018, arXiv 1709.07432) score each segment before the model learns from it. They
-divide gradients by their root mean square over the training text, and let the weights decay towards the trained
-weights.
+Mikolov, Karafiát, Burget, Černocký and Khudanpur, "Recurrent neural network based language model" (Interspeech 2010)
+use gradient descent with a fixed rate. Krause, Kahembwe, Murray and Renals, "Dynamic Evaluation of Neural Sequence
+Models" (2018, arXiv 1709.07432) score each segment before the model learns from it. Krause et al. divide gradients by
+their root mean square over the training text, and let the weights decay towards the trained weights.
 
 A segment with a mean loss of L nats per token changes the weights w to
 
     w − η ∇L / (R + ε) + min(λ R / R̄, 1) (w₀ − w)    in `RMSDynamicEvaluation`,
 
 and to w − η ∇L + λ (w₀ − w) in `DynamicEvaluation`. Here w₀ are the trained weights, R is the root mean square of ∇L
-over batches of the training text, and R̄ is the mean of R. As in the authors' code, R is first averaged within each
-weight matrix or vector, and then over these. The argument `rate` is η, and `decay` is λ.
+over batches of the training text, and R̄ is the mean of R. As in the code of Krause et al., R is averaged first within
+each weight matrix or vector, and then over all of them. The argument `rate` is η, and `decay` is λ.
 
 Gradients do not flow into earlier segments: the state at the start of a segment is a constant. A model that reads
 windows learns after each window, from the tokens that no earlier window has scored.

@@ -1,17 +1,17 @@
 """Probability of a text with gaps under the built-in grammar, by sequential Monte Carlo.
 
 The probability is a sum over all word sequences that may fill the gaps. Particles read the text from left to right. At
-a gap, each particle draws words as the grammar's program draws them. Its weight is the probability of the text after
-the gap, up to the next gap. Particles are then resampled by weight (the bootstrap filter: Gordon, Salmond and Smith
-1993). Drawing at a gap continues until a given number of particles fit the text after the gap. The last of these
-particles is not counted (Del Moral, Jasra, Lee, Yau and Zhang 2015).
+a gap, each particle draws words as the grammar's program draws them. The weight of a particle is the probability of the
+text after the gap, up to the next gap. Particles are then resampled by weight (the bootstrap filter: Gordon, Salmond
+and Smith 1993). Drawing at a gap continues until a given number of particles fit the text after the gap; the last of
+them is not counted (Del Moral, Jasra, Lee, Yau and Zhang 2015).
 
-The product of the mean weights is an unbiased estimate of the sum. Its expected logarithm is therefore at most the
-logarithm of the sum (an estimate from below). This holds for any proposal distribution, so the true words of a gap may
-guide some of the particles. In the estimate from above, one particle keeps the true words, which are a sample from the
-posterior, and the other particles do not use the true words. The logarithm of this estimate, averaged over texts, is at
-least the logarithm of the sum (Grosse, Ghahramani and Adams 2015, arXiv 1511.02543). The difference between the two
-estimates shows their error.
+The product of the mean weights is an unbiased estimate of the sum. The expected logarithm of this product is therefore
+at most the logarithm of the sum, so it is an estimate from below. The estimate from below is valid for any proposal
+distribution, so the true words of a gap may guide some of the particles. In the estimate from above, one particle keeps
+the true words, which are a sample from the posterior, and the other particles do not use the true words. The logarithm
+of the estimate from above, averaged over texts, is at least the logarithm of the sum (Grosse, Ghahramani and Adams
+2015, arXiv 1511.02543). The difference between the estimates from below and above shows their error.
 
 K is the number of latent classes of a document (its topic and mood).
 """
@@ -29,8 +29,8 @@ from scipy.special import logsumexp
 
 from retable.core.settings import PositiveInt
 
-LED, CHOICES = 0.25, 0.9  # share of particles that the true words guide; share of their choices that follow them
-RELATED = 0.2  # share of draws that are restricted to words related to the text after the gap
+LED, CHOICES = 0.25, 0.9  # Share of particles that true words guide; share of their choices that follow these words.
+RELATED = 0.2  # Share of draws that are restricted to words related to the text after the gap.
 # Maps a word to the words that may have to occur before it, such as an opening bracket.
 OPENED_BY = {")": ["("], "]": ["["], "}": ["{"], "then": ["if"], "and": ["both"], "?": ["does", "do", "did"]}
 
@@ -48,21 +48,21 @@ class Paused(Exception):
 class State(NamedTuple):
     """The position of a reader in a stream of documents."""
 
-    before: Any  # the `Discourse` after the document's complete sentences; None at the document's beginning
-    n_sentences: int  # number of complete sentences of the document
-    sentence: Sequence[str]  # the words read of the next, incomplete sentence
-    log_latents: np.ndarray  # (K,), log p(latent | the document so far)
+    before: Any  # The `Discourse` after the document's complete sentences; None at the document's beginning.
+    n_sentences: int  # The number of complete sentences of the document.
+    sentence: Sequence[str]  # The words read of the next, incomplete sentence.
+    log_latents: np.ndarray  # The log-probabilities p(latent | the document so far), (K,).
 
 
 class GappedText:
-    """Estimates the probability that a stream of documents begins with a text with gaps.
+    """Estimates the probability that a stream of documents begins with a text that has gaps.
 
     Args:
         grammar: `retable.grammar.language.Grammar`.
         program: `retable.grammar.discourse.Discourse`, which runs a document's program on an interpreter.
-        particles: stop drawing at a gap when this many particles (at least 2) fit the text after the gap. The last one
-            is not counted, so one particle less continues.
-        tries: stop after this many draws in any case. Then all particles that fit continue.
+        particles: number of draws that must fit the text after a gap, at least 2; the last of them is not counted, so
+            one fewer continues.
+        tries: maximum number of draws at a gap; if it is reached, all particles that fit continue.
     """
 
     def __init__(self, grammar: Any, program: Callable[[Any, Any], Any], particles: PositiveInt, tries: PositiveInt):
@@ -90,8 +90,9 @@ class GappedText:
         Args:
             visible: the pieces of visible text: before the first gap, between the first and the second gap, …, after
                 the last gap.
-            gaps: the true words of each gap. The sum covers contents with the same total number of words. Each gap has
-                at least one word, and all ways to divide the total among the gaps are equally likely.
+            gaps: the true words of each gap. The sum covers all contents of the gaps with the same total number of
+                words. Each gap has at least one word, and all ways to divide the total among the gaps are equally
+                likely.
             uniform: returns random numbers from [0, 1).
             above: estimate from above instead of from below.
         """
@@ -178,7 +179,7 @@ class GappedText:
     def _governing(self, words: Iterable[str]) -> set[str]:
         """Return the words that make one of `words` more likely.
 
-        These are its other forms, its associates, and words that have to precede it.
+        Such words are its other forms, its associates, and words that have to precede it.
         """
         governors: set[str] = set()
         for word in set(words):
@@ -328,7 +329,7 @@ class Reader:
         return self._log_branches + log_all - log_proposal, log_joint - log_all
 
     def _next(self, fill: str | None = None) -> str | None:
-        """Return the next word. If it is hidden and not drawn yet, set it to `fill` first."""
+        """Return the next word. If the word is hidden and not drawn yet, set it to `fill` first."""
         if self.n_read == self._end:
             raise Paused
         if self._text[self.n_read] is None:

@@ -76,11 +76,11 @@ class Gradients:
         `gradient_norms.csv` has one row per batch: the norm of the whole gradient, before and after clipping.
 
         Returns:
-            - `gradients/factor`: the factor by which the norm changes per token of distance. It comes from a line
-              fitted to the log norm at all distances from 1 with a non-zero norm. `_low` and `_high` are the ends of
-              its 95 % interval, and `gradients/r2` is the fit's R².
+            - `gradients/factor`: the factor by which the norm changes per token of distance, from a line fitted to the
+              log norm at all distances from 1 with a non-zero norm. `gradients/factor_low` and `_high` are the ends of
+              the factor's 95 % interval, and `gradients/r2` is the fit's R².
             - `gradients/reach`: number of words that the gradient reaches, including the last word, at most `distances`
-              + 1. For convolutions and windows this is the receptive field.
+              + 1. For convolutions and windows, the reach is the receptive field.
             - `gradients/norm_median`, `norm_90`, `norm_max`: median, 90 % quantile and maximum of the norm over
               batches; `gradients/clipped`: share of batches whose gradient is clipped.
         Raises: UsageError: the system is not a left-to-right language model, the split is shorter than `length`, or the

@@ -46,8 +46,8 @@ class MaskedLanguage(Protocol):
 class PairsLanguage(Protocol):
     """The methods of the grammar that `SentencePairsBound` uses.
 
-    They return the log-odds that `second` follows `first` (and is not from another document), and that two neighbours
-    are in this order (and not reversed).
+    `log_odds_next` returns the log-odds that `second` follows `first` and is not from another document.
+    `log_odds_order` returns the log-odds that the two segments are in this order and not reversed.
     """
 
     def log_odds_next(self, first: Sequence[str], second: Sequence[str]) -> float: ...
@@ -95,10 +95,10 @@ class MaskedBound:
         The table has one row per word that was hidden by itself, with the columns unit, place, word, nats and entropy.
 
         Returns: bounds in nats per predicted word, each with its `_standard_error`:
-            - `masked/alone`: the entropy of one hidden word when all other words of its document are visible. It is
-              exact except for the sampling of words.
-            - `masked/alone_corrupted`: the entropy of one word that is masked, replaced or kept as in BERT. It is exact
-              except for the sampling of words.
+            - `masked/alone`: the entropy of one hidden word when all other words of its document are visible. This
+              entropy is exact except for the sampling of words.
+            - `masked/alone_corrupted`: the entropy of one word that is masked, replaced or kept as in BERT. This
+              entropy is exact except for the sampling of words.
             - `masked/corrupted`: the entropy of a chosen word when 15 % of all words are corrupted as in BERT. This
               estimate is below the true bound, because it assumes that replaced words are known, and because the
               estimated posteriors have too little entropy.
@@ -157,8 +157,8 @@ class MaskedBound:
 class SentencePairsBound:
     """A benchmark of the accuracy on pretraining's sentence pairs that the grammar reaches.
 
-    A judge that knows the grammar decides whether a pair is in its true form. Its accuracy is close to that of the best
-    possible predictor and, except for sampling error, not higher.
+    A judge that knows the grammar decides whether a pair is in its true form. The judge's accuracy is close to that of
+    the best possible predictor and, except for sampling error, not higher.
 
     Args:
         tokens: a folder of tokens that are the grammar's words, with BERT's marks.

@@ -1,6 +1,6 @@
 """Metrics of the training objective on held-out text.
 
-They evaluate models that assign no probability to a whole text, such as BERT.
+Such metrics evaluate models that assign no probability to a whole text, for example BERT.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ class MeanMetrics:
 
     Every measurement uses the same random numbers, and restores torch's generators afterwards. Processes share the rows
     of each batch, as in training, because a batch may depend on the state after the previous one. The mean over
-    processes is unweighted. A metric that training does not weight either, such as recall, is therefore the plain mean
-    of the processes' values.
+    processes is unweighted. Recall, for example, which training does not weight either, is the plain mean of the
+    processes' recalls.
     """
 
     def __init__(self, batches: Batches):

@@ -63,8 +63,8 @@ class _Scorer:
 class Carried(_Scorer):
     """Scores a stream in `rows` parallel parts; recurrent state is carried through each part.
 
-    With rows=1, every token is scored given all tokens before it. The model reads `segment` tokens at a time. This
-    affects the scores only if the model's memory is bounded. Processes share the rows, because each segment needs the
+    With rows=1, every token is scored given all tokens before it. The model reads `segment` tokens at a time, which
+    changes the scores only of models with bounded memory. Processes share the rows, because each segment needs the
     state after the previous one; with one row, the first process scores everything.
 
     Args:

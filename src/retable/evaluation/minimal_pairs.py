@@ -2,10 +2,10 @@
 
 The probabilities of whole sentences are compared (the paper's "simple LM method"). As in the authors' scoring, the
 acceptable sentence must be strictly more probable, so a tie is wrong. Two sentences tie if they have the same tokens,
-because the vocabulary lacks the words in which they differ. `equal` is the share of such pairs. `accuracy_known` covers
-only pairs whose words are all known, as BabyLM filters BLiMP. Sentences also tie if their log-probabilities differ by
-at most TIE nats. For example, a unigram model sums the same numbers in another order if both sentences have the same
-words.
+because the vocabulary lacks the words in which they differ. `equal` is the share of pairs with equal tokens.
+`accuracy_known` covers only pairs whose words are all known, as BabyLM filters BLiMP. Sentences also tie if their
+log-probabilities differ by at most TIE nats. For example, a unigram model sums the same numbers in another order if
+both sentences have the same words.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ from retable.metrics.units import Sums, columns, share
 from retable.tokenizers.tokenizer import Tokenizer
 
 OVERALL = "overall"
-METRICS = ("accuracy", "equal", "known", "accuracy_known")  # only the first is computed per paradigm
-TIE = 1e-9  # nats
+METRICS = ("accuracy", "equal", "known", "accuracy_known")  # Only the first is computed per paradigm.
+TIE = 1e-9  # In nats.
 
 
 class Pair(Protocol):
@@ -72,7 +72,7 @@ class MinimalPairs(Labelled):
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
         """Write `units.csv`, and return the metrics.
 
-        The table has one row per pair. Its columns contain the phenomenon (as `split`), the paradigm, the pair's
+        The table has one row per pair. The columns contain the phenomenon (as `split`), the paradigm, the pair's
         number, the more probable sentence (`good`, `bad` or `neither`), and both log-probabilities. Two more columns
         mark pairs whose words are all known, and pairs of sentences with equal tokens.
 

@@ -1,8 +1,8 @@
 """Mixtures of language models: averages of their probabilities, with fitted or equal weights.
 
-F. Jelinek and R. L. Mercer fit such weights in "Interpolated Estimation of Markov Source Parameters from Sparse Data"
-(1980). T. Mikolov mixes a Kneser-Ney 5-gram, a cache and RNNs in this way (PhD thesis "Statistical Language Models
-Based on Neural Networks", 2012, Table 4.1). With equal weights, a mixture is an ensemble of similar systems.
+Jelinek and Mercer fit such weights in "Interpolated Estimation of Markov Source Parameters from Sparse Data" (1980).
+Mikolov mixes a Kneser-Ney 5-gram, a cache and RNNs in this way (PhD thesis "Statistical Language Models Based on Neural
+Networks", 2012, Table 4.1). With equal weights, a mixture is an ensemble of similar systems.
 
 Dimensions: S systems, N tokens.
 

@@ -24,7 +24,7 @@ class Neighbours:
     The neighbours depend on no other files, so `inputs` is empty.
 
     Args:
-        words: the words to look up. If None, a sample from frequent to rare words is used, see `spread`.
+        words: the words to look up; None uses a sample from frequent to rare words, see `spread`.
         neighbours: number of neighbours per word.
     """
 

@@ -1,13 +1,13 @@
 """The neural cache: a trained model with a memory of the words that followed similar states.
 
-The cache was proposed by E. Grave, A. Joulin and N. Usunier, "Improving Neural Language Models with a Continuous Cache"
-(2017, arXiv 1612.04426). S. Merity, N. S. Keskar and R. Socher, "Regularizing and Optimizing LSTM Language Models"
-(2018, arXiv 1708.02182), use it with AWD-LSTM and call it a continuous cache pointer.
+Grave, Joulin and Usunier proposed the cache in "Improving Neural Language Models with a Continuous Cache" (2017, arXiv
+1612.04426). Merity, Keskar and Socher, "Regularizing and Optimizing LSTM Language Models" (2018, arXiv 1708.02182), use
+the cache with AWD-LSTM and call it a continuous cache pointer.
 
 The model predicts x_{t+1} from the state h_t. The cache contains the most recent states h_i, each with the word x_{i+1}
-that followed it. Its distribution is p_cache(w) ∝ Σ_i 1[w = x_{i+1}] exp(θ h_t · h_i), and the mixture with the model
-is p(w) = (1 − λ) p_model(w) + λ p_cache(w). The argument `weight` is λ. Before the first token the cache is empty, so
-the model predicts that token by itself.
+that followed it. The cache's distribution is p_cache(w) ∝ Σ_i 1[w = x_{i+1}] exp(θ h_t · h_i), and the mixture with the
+model is p(w) = (1 − λ) p_model(w) + λ p_cache(w). The argument `weight` is λ. Before the first token the cache is
+empty, so the model predicts that token by itself.
 
 Dimensions: N tokens, D d_model, n tokens that are compared with m earlier ones.
 
@@ -29,8 +29,8 @@ from retable.evaluation.adaptation import Fitted, steps
 from retable.evaluation.likelihood import NeuralLM
 from retable.evaluation.mixture import log_average
 
-SEGMENT = 256  # tokens read at a time if state is carried; does not change results
-BLOCK = 256  # states compared with the cache at a time
+SEGMENT = 256  # Tokens read at a time if state is carried; the number does not change results.
+BLOCK = 256  # States compared with the cache at a time.
 
 
 class NeuralCache:
@@ -59,7 +59,7 @@ class NeuralCache:
     def fit(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> Fitted:
         """Find the θ and λ with the lowest loss.
 
-        Cost: the model reads the text once, independent of the number of settings. Memory: N · D.
+        Cost: the model reads the text once, independent of the number of settings. Memory: the states, N · D numbers.
         """
         tried = once(lambda: self._tried(model, texts["validation"]))
         return Fitted(tried, {})
@@ -90,7 +90,10 @@ class CachedLM:
         self.protocol = f"{model.protocol}, cache of {size}"
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the log-probability of each token of a stream (N,), in nats, float64 (N,). Memory: N · D."""
+        """Return the log-probability of each token of a stream (N,), in nats, float64 (N,).
+
+        Memory: the states, N · D numbers.
+        """
         return once(lambda: self._log_prob(tokens))
 
     def _log_prob(self, tokens: np.ndarray) -> np.ndarray:
@@ -158,7 +161,7 @@ def interpolated(log_probs: np.ndarray, cached: np.ndarray, weight: float) -> np
 
     Args:
         log_probs: log-probabilities of the tokens under the model, in nats, (N,).
-        cached: their log-probabilities under the cache, in nats, (N,).
+        cached: log-probabilities of the tokens under the cache, in nats, (N,).
         weight: weight of the cache, λ.
     """
     both = log_average(np.stack([log_probs, cached]), np.array([1 - weight, weight]))

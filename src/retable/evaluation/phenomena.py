@@ -3,9 +3,9 @@
 The grammar reads the text and names for each token the phenomenon that determined it (`PHENOMENA` in
 `retable.grammar.interpreters`): neighbouring words, agreement, nesting, or repetition. The excess of a token is its
 nats under the model minus its nats under the grammar. Over a long text, the mean excess is the relative entropy, which
-cannot be negative. The mean excess of a single phenomenon can be negative, because the token itself determines its
-phenomenon. For example, a model that expects too many repetitions scores better on repetitions, and worse on the words
-that occur instead.
+cannot be negative. The mean excess of a single phenomenon can be negative, because the phenomenon of a token is not
+known before the token. For example, a model that expects too many repetitions scores better on repetitions, and worse
+on the words that occur instead.
 """
 
 import csv

@@ -28,8 +28,8 @@ from retable.models.base import BothDirections, EncoderDecoder, MarkedEncoder, M
 from retable.objectives.states import states_of
 from retable.tokenizers.tokenizer import Tokenizer
 
-PENALTY = 1e-3  # L2 penalty: this factor times half the squared weights is added to the mean loss per word
-ITERATIONS = 100  # maximum number of L-BFGS iterations
+PENALTY = 1e-3  # L2 penalty: this factor times half the squared weights is added to the mean loss per word.
+ITERATIONS = 100  # Maximum number of L-BFGS iterations.
 
 
 class Labelled(Protocol):
@@ -80,8 +80,8 @@ class Probes:
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
         text: sentences with labels; the probes are trained on split `train` and scored on `test`.
-        by_word: train a separate probe for each word type, as word senses need. Then there is no control task, because
-            the word type is constant. Test words that are not in train count as wrong.
+        by_word: train a separate probe for each word type, as word senses need, and no control task, because the word
+            type is constant. Test words that are not in train count as wrong.
         seed: seed of the control tasks.
 
     `inputs` lists the files that the scores depend on.
@@ -178,7 +178,7 @@ def most_frequent(labels: np.ndarray) -> str:
 def control_labels(words: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
     """Draw a random label per word type, with the label frequencies of `labels`.
 
-    The label depends on the word, the seed and these frequencies only.
+    A word's random label depends only on the word, the seed and the label frequencies.
 
     Args:
         words: (n,).

@@ -52,8 +52,8 @@ class PromptedWriting(Measured):
         tokens: the folder with the tokenizer that the system was trained with.
         template: the prompt, with {text} for the input. The model continues greedily after a space, up to the end of
             the line.
-        shots: number of training examples with references before each input, one per line. For each text they are drawn
-            with a generator seeded by (seed, number of the text).
+        shots: number of training examples with references before each input, one per line; a generator seeded by (seed,
+            number of the text) draws them.
         max_new_tokens: write at most this many tokens.
         convention: as in `Scorer`, applied to the whole prompt.
 
@@ -85,7 +85,7 @@ class PromptedWriting(Measured):
 
         Columns: split, unit, the written text, and its contributions to the metrics.
 
-        Returns: `written_<kind>_<shots>/<split>/<metric>` for the metrics of the kind.
+        Returns: `written_<kind>_<shots>/<split>/<metric>` for each metric of the texts.
         """
         texts = self._texts.read(self._split)
         tokenizer = Tokenizer.load(self.inputs[0])
@@ -110,7 +110,9 @@ class PromptedWriting(Measured):
         """Return, for each text, the lines of its examples, and the prompt with the text itself."""
         pool = self._texts.read("train") if self._shots else []
         if len(pool) < self._shots:
-            raise UsageError(f"shots={self._shots}, but {len(pool)} training texts; write shots={len(pool)} or fewer")
+            raise UsageError(
+                f"shots={self._shots}, but there are {len(pool)} training texts; write shots={len(pool)} or fewer"
+            )
         prompts = []
         for number, (text, _) in enumerate(texts):
             drawn = np.random.default_rng((self._seed, number)).choice(len(pool), self._shots, replace=False)

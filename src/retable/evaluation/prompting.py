@@ -36,12 +36,13 @@ class Prompted(Labelled):
     Args:
         name: name of the task.
         tokens: the folder with the tokenizer that the system was trained with.
-        template: text of a question, with {name} for the value of each of its fields. A space and a choice follow it.
-        shots: number of examples before each question. They are drawn from `examples` with a generator seeded by (seed,
-            number of the question).
+        template: text of a question, with {name} for the value of each of its fields; a space and a choice follow the
+            question.
+        shots: number of examples before each question; a generator seeded by (seed, number of the question) draws them
+            from `examples`.
         description: text before the examples.
         separator: text between description, examples and question.
-        by: "likelihood" chooses the most probable choice. "generation" chooses the longest choice with which the greedy
+        by: "likelihood" for the most probable choice, or "generation" for the longest choice with which the greedy
             continuation begins, if any.
         convention, sentinels: as in `Scorer`; the convention is applied to the whole prompt.
 
@@ -138,8 +139,8 @@ class Prompted(Labelled):
         empty = [i for i in strange if {*answers[i]} == {scorer.unknown}]
         if len({*places[empty]}) == n_questions:
             raise UsageError(
-                f"{lacks}, and so an answer to each question of {self.questions.inputs[0]}; write other words, or take "
-                "a model that knows these"
+                f"{lacks}, so each question of {self.questions.inputs[0]} has an answer of unknown words; write "
+                "other words, or use a model that knows these"
             )
         touched = len({*places[strange]})
         return f"{self.task}: {lacks}, or a word of it, for {touched} of {n_questions} questions"
@@ -162,7 +163,7 @@ class Prompted(Labelled):
             return self.template.format(**question.fields)
         except (LookupError, AttributeError, ValueError) as error:
             fields, path = ", ".join(f"{{{name}}}" for name in question.fields), self.questions.inputs[0]
-            raise UsageError(f"the template needs {error}; questions of {path} have {fields}") from None
+            raise UsageError(f"the template needs {error}, but questions of {path} have {fields}") from None
 
 
 def _best(scores: np.ndarray, places: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The best possible accuracy in detecting replaced tokens on the built-in grammar's text.
 
-p is the true distribution of a word given the rest of its document. q is the distribution from which the generator
-draws the word, given the row with all masks.
+Below, p is the true distribution of a word given the rest of its document, and q is the distribution from which the
+generator draws the word, given the row with all masks.
 """
 
 import csv
@@ -79,13 +79,13 @@ class ReplacedBound:
         Returns: accuracies over all tokens (including special tokens and unmasked words, as in the objective's
             accuracy), each with its `_standard_error`:
             - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. By
-              Bayes' rule, it also knows the probability that a word was replaced. If all other words are original, the
-              value is exact except for sampling. A discriminator sees other replaced words instead of the original
-              ones, and nothing outside the row, so its best accuracy is lower. In principle a discriminator could gain
-              a little, because the other replaced words reveal something about the number of masks and about the
-              generator's input.
-            - `replaced/accuracy_told`: the accuracy of a judge that also knows which places were masked. It is an upper
-              bound on the expected accuracy of any discriminator, exact except for sampling.
+              Bayes' rule, such a judge also knows the probability that a word was replaced. `replaced/accuracy` is
+              exact except for sampling if all other words are original. A discriminator sees other replaced words
+              instead of the original ones, and nothing outside the row, so its best accuracy is lower. In principle a
+              discriminator could gain a little, because the other replaced words reveal something about the number of
+              masks and about the generator's input.
+            - `replaced/accuracy_told`: the accuracy of a judge that also knows which places were masked. No
+              discriminator has a higher expected accuracy; the value is exact except for sampling.
             - `replaced/baseline`: the accuracy of calling every token original, exact except for sampling.
         Raises: UsageError: the system has no generator, or its tokens are not the grammar's words.
         """

@@ -1,7 +1,7 @@
 """Quality and diversity of sampled texts, which the built-in grammar can judge.
 
-Following Caccia et al. (2020, arXiv 1811.02549), models are compared over a range of temperatures instead of at a
-single one. Low temperatures and small nuclei (top_p) give better texts with less diversity. The grammar measures
+Models are compared over a range of temperatures instead of at a single one, following Caccia et al. 2020, arXiv
+1811.02549. Low temperatures and small nuclei (top_p) give better texts with less diversity. The grammar measures
 quality; comparisons among the samples measure diversity. The row `text` contains the same scores for the held-out text.
 """
 
@@ -36,8 +36,8 @@ class Samples:
     """A benchmark of the quality and diversity of texts sampled from a language model.
 
     Args:
-        temperatures, top_p: values to sample with, one at a time. Meanwhile the other of the two settings is 1.
-        samples: number of texts per setting. Each ends with its document, or after `length` tokens.
+        temperatures, top_p: values to sample with, one setting at a time, with the other setting at 1.
+        samples: number of texts per setting, each up to its document's end or `length` tokens.
 
     `inputs` lists the files that the scores depend on.
     """

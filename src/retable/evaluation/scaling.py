@@ -1,9 +1,9 @@
 """Time and memory of one layer by sequence length n and width d, with fitted exponents.
 
-Vaswani et al. (2017, Table 1) count the operations of a layer: n·d² for a recurrent layer, k·n·d² for a convolution of
-width k, and n²·d for self-attention, whose projections add n·d². Such a sum of two powers has no single exponent.
-Therefore each measured exponent is reported next to an exponent that is fitted to the operation counts at the same
-sizes.
+Table 1 of Vaswani et al. 2017 counts the operations of a layer: n·d² for a recurrent layer, k·n·d² for a convolution of
+width k, and n²·d for self-attention, whose projections add n·d². A sum of two powers, as for self-attention, has no
+single exponent. Therefore each measured exponent is reported next to an exponent that is fitted to the operation counts
+at the same sizes.
 
 Dimensions: B batch, T time (n), D d_model (d).
 """

@@ -1,7 +1,7 @@
 """Batched log-probabilities of texts and continuations, under any kind of language model.
 
-Counted models, trained models and their mixtures are supported. So are encoder-decoders and prefix LMs, which read the
-context as input and write the continuation. Processes share the batches of all neural models.
+Counted models, trained models and their mixtures are supported. Encoder-decoders and prefix LMs are supported, too;
+they read the context as input and write the continuation. Processes share the batches of all neural models.
 
 Dimensions: n texts, N scored tokens, B batch, T time.
 """
@@ -97,13 +97,13 @@ class Scorer:
         """Return the log-probability of each text, float64 (n,), in nats. Equal texts get equal numbers.
 
         The texts are sorted. If a text begins with the same tokens as the previous one, the model reads these tokens
-        again, but their softmax, which is most of the work, is computed only once. In this order, 31 % of BLiMP's words
-        are in shared beginnings.
+        again, but their softmax, which is most of the work, is computed only once. In sorted order, 31 % of BLiMP's
+        words are in beginnings shared with the previous text.
         """
         ordered = sorted({tuple(text) for text in texts})
         shared = [_n_shared(text, before) for before, text in pairwise([(), *ordered])]
         systems = self._system.systems if isinstance(self._system, MixedSystem) else [self._system]
-        if any(map(_text_to_text, systems)):  # they read a context as input, not as the text's beginning
+        if any(map(_text_to_text, systems)):  # these systems read a context as input, not as a text's beginning
             shared = [0] * len(ordered)
         split = [(text[:n], text[n:]) for text, n in zip(ordered, shared, strict=True)]
         new = self._token_log_probs(self._system, [context for context, _ in split], [rest for _, rest in split])
@@ -222,7 +222,7 @@ def _log_prob_where(objective: Likelihood, input_ids: Tensor, labels: Tensor, ma
 def _of_sentences(system: LanguageModel, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
     """Score continuations with a model that uses no context before the last boundary token.
 
-    Therefore all texts can be joined to one stream.
+    For such a model, all texts are joined to one stream, separated by boundary tokens.
     """
     texts = [[*a, *b, boundary] for a, b in zip(contexts, continuations, strict=True)]
     stream = np.fromiter((token for text in texts for token in text), np.int64)

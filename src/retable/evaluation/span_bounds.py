@@ -48,7 +48,7 @@ class GappedLanguage(Protocol):
 
 
 class SpansBound:
-    """A benchmark of lower bounds on the loss of T5's random spans and of its prefix LM.
+    """A benchmark of lower bounds on the losses of T5's objectives, random spans and prefix LM.
 
     Args:
         tokens: a folder of tokens that are the grammar's words.
@@ -85,22 +85,23 @@ class SpansBound:
     def __call__(self, model: System, folder: Path) -> dict[str, float]:
         """Write `spans.csv`, one row per window of the stream, and return the bounds.
 
-        Columns: `start`, the position of the window's first token; `below` and `above`, estimates of the nats of its
-        targets from below and from above. `left_to_right` contains the nats of its hidden words when the whole text is
-        read from left to right.
+        Columns: `start`, the position of the window's first token; `below` and `above`, estimates of the nats of the
+        window's targets from below and from above. `left_to_right` contains the nats of the window's hidden words when
+        the whole text is read from left to right.
 
         Returns: losses in nats per target token (including sentinels and end marks, as in the objective), each with its
             `_standard_error`:
-            - `spans/loss`: −log p(targets | inputs) under the grammar, which also has to guess where spans end. It is a
-              lower bound on the expected loss of any model for two reasons. The grammar also sees the beginning of the
-              window's first document, and the sum over the contents of the spans is estimated from below.
-            - `spans/loss_above`: the same loss, estimated from above. Its distance to `spans/loss` shows the error of
-              the estimates. It does not bound the loss of a model.
+            - `spans/loss`: −log p(targets | inputs) under the grammar, which also has to guess where spans end.
+              `spans/loss` is a lower bound on the expected loss of any model for two reasons. The grammar also sees the
+              beginning of the window's first document, and the sum over the contents of the spans is estimated from
+              below.
+            - `spans/loss_above`: the same loss, estimated from above. The distance between the two estimates shows
+              their error. The estimate from above does not bound the loss of a model.
             - `prefix/loss`: the loss of the second part of a window that is cut at a random place. The grammar sees as
-              much as the model, so the value is exact except for sampling. It is the mean over the targets of all
-              windows and cuts. The objective instead reports the mean of its batches' means. There the end marks, which
-              cost nothing, have slightly more weight: with 16 rows of 64 tokens, the grammar's loss would be 0.07 %
-              lower.
+              much as the model, so the value is exact except for sampling. `prefix/loss` is the mean over the targets
+              of all windows and cuts. The objective instead reports the mean of its batches' means. In a mean of means,
+              the end marks, which cost nothing, have slightly more weight: with 16 rows of 64 tokens, the grammar's
+              loss would be 0.07 % lower.
         Raises: UsageError: the tokens are not the grammar's words, or the text is too short or not in the language.
         """
         words = words_of(Tokenizer.load(self.inputs[0]))
@@ -108,7 +109,7 @@ class SpansBound:
         text, documents = [words[token] for token in tokens], list(spans(units))
         nats = -np.concatenate([self.language.grammar.score_tokens(text[span]) for span in documents])
         if not np.isfinite(nats).all():
-            raise UsageError(f"{self.inputs[1]} has documents outside the grammar's language; take corpus=grammar")
+            raise UsageError(f"{self.inputs[1]} has documents outside the grammar's language; use corpus=grammar")
         mean, error = clustered_mean(np.add.reduceat(nats, [span.start for span in documents]), units[:, 0])
         metrics: dict[str, float] = {}
         below, above = self._spans(text, np.array([span.start for span in documents]), nats, folder)

@@ -4,7 +4,7 @@ The grammar gives the exact label and probability of any sentence. Three sets of
 
 - `sampled`: drawn from the model.
 - `steered`: drawn by `FUDGE`.
-- `kept`: the sampled sentences that have the label. They are samples from the model's exact distribution given the
+- `kept`: the sampled sentences that have the label, which are samples from the model's exact distribution given the
   label.
 
 With a perfect discriminator, FUDGE would sample from the distribution of `kept`, with the same likelihoods. On average,
@@ -55,8 +55,8 @@ class Judge(Protocol):
 
 class Sentence(NamedTuple):
     begun: list[str]
-    written: list[str]  # with the line end if the sentence is complete
-    log_prob: float  # of `written` under the model without the discriminator, in nats
+    written: list[str]  # With the line end, if the sentence is complete.
+    log_prob: float  # The log-probability of `written` under the model without the discriminator, in nats.
 
     @property
     def text(self) -> str:
@@ -69,7 +69,7 @@ class Steering:
     Args:
         label: the requested label, which must be one of the discriminator's labels.
         beginnings: beginnings of the sentences.
-        samples: number of sentences per beginning. Each ends by itself, or after `length` tokens.
+        samples: number of sentences per beginning, each up to its end or `length` tokens.
         top_k: see FUDGE.
 
     `inputs` lists the files that the scores depend on.
@@ -149,8 +149,8 @@ class Steering:
               the language.
             - `length`: mean tokens per sentence; `distinct_2`: diversity, see `retable.metrics.diversity`.
             - `nats_sentence`, `nats_token`: nats of the written part under the model, per sentence and per token.
-            - `true_nats_sentence`, `true_nats_token`: the same under the true distribution, for sentences in the
-              language.
+            - `true_nats_sentence`, `true_nats_token`: nats of the written part under the true distribution, for
+              sentences in the language.
         """
         tokens = sum(len(each.written) for each in sentences)
         nats = -sum(each.log_prob for each in sentences)

@@ -1,8 +1,8 @@
 """Acceptability from likelihood without labels, corrected for length and word frequency.
 
-The measures are those of J. H. Lau, A. Clark and S. Lappin, "Grammaticality, Acceptability, and Probability", Cognitive
-Science 41, 2017, table 3. For a sentence of n tokens with log-probability log p under the model and log u under the
-token frequencies of the training text:
+The measures are those of Lau, Clark and Lappin, "Grammaticality, Acceptability, and Probability", Cognitive Science 41,
+2017, table 3. For a sentence of n tokens with log-probability log p under the model and log u under the token
+frequencies of the training text:
 
     log_prob   log p                        div    −log p / log u
     mean       log p / n                    sub    log p − log u

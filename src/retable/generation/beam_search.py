@@ -26,7 +26,7 @@ class Hypothesis(NamedTuple):
 class BeamSearch(Strategy):
     """Beam search with `num_beams` beams, scored by log-probability / length^`length_penalty`.
 
-    It returns the best `num_return_sequences` texts, the best first.
+    The search returns the best `num_return_sequences` texts, the best first.
 
     Args:
         early_stopping: when to stop the search for a prompt with `num_beams` finished texts. True stops at once. False
@@ -106,8 +106,8 @@ class BeamSearch(Strategy):
         """Check whether the search for a prompt can stop.
 
         Args:
-            finished: its finished texts, the best first.
-            leader: the log-probability of its best beginning.
+            finished: the finished texts of the prompt, the best first.
+            leader: the log-probability of the prompt's best beginning.
             length: the number of tokens of this beginning.
         """
         if leader == -torch.inf:

@@ -21,7 +21,7 @@ from retable.objectives.causal_lm import CausalLM
 
 
 class ContrastiveSearch(Greedy):
-    """Contrastive search: choose the token with the best contrastive score of the `top_k` best.
+    """Contrastive search: of the `top_k` most probable tokens, choose the one with the best score.
 
     The score of token v is (1 − α) p(v) − α max cos(h_v, h_j), where α is `penalty_alpha` and h_v is the hidden state
     after v. The h_j are the hidden states of the tokens before v in the model's window.

@@ -16,13 +16,13 @@ from retable.generation.strategy import Completion, check
 class ExactSearch:
     """Best-first search: extend the beginning with the highest bound until a complete text is best.
 
-    A text ends with the end mark or after `max_new_tokens` tokens. Its score is log-probability /
+    A text ends with the end mark or after `max_new_tokens` tokens. The score of a text is log-probability /
     length^`length_penalty`. The bound of a beginning is the score that it would have if all further tokens had
     probability 1. Therefore the first complete text with the highest bound is optimal. Time and memory grow with the
     number of beginnings whose bound is above the best score, so the search is feasible only for tiny models and short
     texts.
 
-    Raises: UsageError, when called: more than `max_visits` beginnings have such a bound.
+    Raises: UsageError, when called: the search visits `max_visits` beginnings without finding the best text.
     """
 
     def __init__(self, max_new_tokens: PositiveInt, length_penalty: float = 0.0, max_visits: PositiveInt = 100_000):
@@ -41,8 +41,8 @@ class ExactSearch:
         return mapped(lambda prompt: [self._search(model, list(prompt), eos)], prompts)
 
     def _search(self, model: NextToken, prompt: list[int], eos: int | None) -> Completion:
-        order = count()  # breaks ties in the heap, so that it does not compare states
-        best = -torch.inf  # score of the best complete text so far
+        order = count()  # Breaks ties in the heap, which would otherwise compare states.
+        best = -torch.inf  # The score of the best complete text so far.
         heap = [(0.0, next(order), 0.0, list[int](), prompt, model.start(1))]
         for _ in range(self.max_visits):
             _, _, log_prob, ids, fed, before = heapq.heappop(heap)

@@ -48,9 +48,9 @@ class NextToken(Protocol):
     def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
         """Return the state of `rows`, (R,), in this order; a row may repeat.
 
-        `last` promises that each row differs from the row that it replaces in at most the last `last` tokens, so that
-        the other tokens need not be copied. Then `state`, and the states from which it was extended, must not be used
-        afterwards.
+        With `last`, each row must differ from the row that it replaces in at most the last `last` tokens; the other
+        tokens are not copied. After a call with `last`, `state` and the states from which it was extended must not be
+        used.
 
         Args:
             rows: indices of rows, (R,).
@@ -87,7 +87,7 @@ class Trained:
     def _scores(self, ids: Tensor, before: Any) -> tuple[Tensor, Any]:
         kind = type(self.objective)
         if (kind.next_log_prob, kind.log_softmax) != (CausalLM.next_log_prob, CausalLM.log_softmax):
-            return self.objective.next_log_prob(ids, before)  # such an objective may have no logits
+            return self.objective.next_log_prob(ids, before)  # this objective may have no logits
         hidden, after = self.objective.model(ids, before)
         return self.objective.head(self.objective.projection(hidden[:, -1])).float(), after
 

@@ -166,8 +166,8 @@ def keep_top_p(scores: Tensor, p: float) -> Tensor:
 def keep_typical(scores: Tensor, mass: float) -> Tensor:
     """Set scores, (R, V), outside the typical set to −∞; ties with the last kept token are kept.
 
-    The typical set contains the tokens whose surprisal is nearest to the distribution's entropy: the fewest that
-    together reach the probability `mass` (Meister, Pimentel, Wiher and Cotterell 2022, arXiv 2202.00666, section 4).
+    The typical set contains the tokens whose surprisal is nearest to the distribution's entropy, as few as have the
+    total probability `mass` (Meister, Pimentel, Wiher and Cotterell 2022, arXiv 2202.00666, section 4).
 
     Returns: scores, (R, V); at least one token per row is kept.
     """

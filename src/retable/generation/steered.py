@@ -19,7 +19,7 @@ from retable.objectives.prefix_classification import PrefixClassification
 class Discriminator(Trained):
     """A classifier that predicts the label of a text from its beginning, with the decoding interface.
 
-    Its `extend` returns log-probabilities of labels, (R, L), instead of next-token scores.
+    The method `extend` returns log-probabilities of labels, (R, L), instead of next-token scores.
 
     Args:
         labels: names of the labels.

@@ -26,8 +26,8 @@ Result = TypeVar("Result")
 class Completion(NamedTuple):
     """A generated continuation of a prompt."""
 
-    ids: list[int]  # with the end mark, if the text ended
-    log_prob: float  # of all ids, in nats, under the model itself, before the strategy changes scores
+    ids: list[int]  # With the end mark, if the text ended.
+    log_prob: float  # Of all ids, in nats, under the model itself, before the strategy changes scores.
 
 
 class Strategy:

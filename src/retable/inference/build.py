@@ -83,7 +83,7 @@ def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str,
 
     Args:
         folder: the cell of the `tokenize` stage, with `<split>.bin` and `<split>.units.npy`.
-        seed: seed of the order and of corruption.
+        seed: seed of the order of the batches and of their corruption.
 
     Raises: UsageError: a file is missing or a setting does not fit the class.
     """

@@ -34,8 +34,8 @@ class CellLM(LM):
     cell: name or path, as for `retable.load`.
     convention: converts a text to the form of the training corpus, such as `retable.corpora.conventions.text8`. A token
         that spans context and continuation belongs to the continuation, as in Retable's own benchmarks.
-    settings: settings of the harness, such as batch_size. They have no effect, because texts are batched by their
-        number of tokens.
+    settings: settings of the harness, such as batch_size, which have no effect: texts are batched by their number of
+        tokens.
     """
 
     def __init__(self, cell: str, device: str = "cpu", convention: Callable[[str], str] | None = None, **settings: Any):

@@ -94,11 +94,11 @@ class Language(Loaded):
 
         Returns: `nats`, the counts of `tokens`, `words` and `bytes`, and `perplexity_token`, `perplexity_word` and
             `bits_per_byte`. A line's end counts as a word and a byte. If the tokens do not determine the whole text,
-            `bytes_lost`, a share, replaces `bits_per_byte`.
+            `bytes_lost` (the share of lost bytes) replaces `bits_per_byte`.
         """
         system = self._probabilities()
         if not (texts := listed(texts)):
-            raise UsageError("perplexity needs a text; give one or more")
+            raise UsageError("perplexity needs a text; pass one or more")
         documents = self.config["corpus"]["unit"] == "document"
         lines = [lines_of(text) for text in texts]
         warn_of_unknown(self.tokenizer, chain.from_iterable(lines))
@@ -114,7 +114,7 @@ class Language(Loaded):
         Args:
             texts: one or more texts, which are scored independently.
             context: text before each of the texts; it is not scored.
-            end: also score the end of the line, as a token that belongs to the last word. Only allowed without
+            end: also score the end of the line, as a token that belongs to the last word; only allowed without
                 `context`.
         """
         if not (texts := listed(texts)):
@@ -122,7 +122,7 @@ class Language(Loaded):
         if end and context:
             raise UsageError("end=True needs texts without context; leave context= out, or write end=False")
         if end and not all(text.split() for text in texts):
-            raise UsageError("one of the texts is empty, and end=True needs a line of words; remove it")
+            raise UsageError("one of the texts is empty, and end=True needs a line of words; remove the empty text")
         warn_of_unknown(self.tokenizer, [context, *texts])
         befores, ids = self._scorer.encode([context] * len(texts), texts)
         ids = self._scorer.encode_lines(texts, end=True) if end else ids
@@ -137,7 +137,7 @@ class Language(Loaded):
         Raises: UsageError: `endings` is empty.
         """
         if not endings:
-            raise UsageError("choose needs an ending; give one or more")
+            raise UsageError("choose needs an ending; pass one or more")
         warn_of_unknown(self.tokenizer, [context, *endings])
         return int(np.argmax(self._scorer.log_prob(*self._scorer.encode([context] * len(endings), endings))))
 
@@ -235,7 +235,7 @@ class Language(Loaded):
         for token in chosen.stream(writer.model, begun, writer.end):
             written.append(token)
             text = writer.whole(begun, written)
-            if not text.endswith("\ufffd"):  # which marks an incomplete character
+            if not text.endswith("\ufffd"):  # this character marks an incomplete one
                 if text != shown:
                     yield text[len(shown) :]
                 shown = text
@@ -383,7 +383,7 @@ def _strategy(name: str, max_new_tokens: int, *, seed: int = 1, **settings: Any)
     settings = {"max_new_tokens": max_new_tokens, **_DEFAULTS.get(name, {}), **settings}
     require(seed, Seed, "seed")
     strategy: Strategy | None = None
-    with contextlib.suppress(TypeError):  # from a text instead of a number, which `require` reports below
+    with contextlib.suppress(TypeError):  # raised for a text instead of a number, which `require` reports below
         strategy = Sampling(seeded(seed), **settings) if name == "sample" else _STRATEGIES[name](**settings)
     for setting, value in settings.items():
         require(value, known[setting], setting)

@@ -77,5 +77,5 @@ def warn_of_cut(n_cut: int, n_texts: int, limit: str) -> None:
 
 
 def listed(value: Any) -> list[Any]:
-    """Return a single text, or several, as a list."""
+    """Return one text, or several texts, as a list."""
     return [value] if isinstance(value, str) else list(value)

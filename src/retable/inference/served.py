@@ -18,8 +18,8 @@ from retable.inference.tasks import Chooser, Classifier, Reader, Resolver, Summa
 from retable.inference.vectors import Vectors
 from retable.tracking import registry
 
-PAIR = ("text", "text_pair")  # columns of a classifier; most tasks have only the first
-SHOWN = 3  # number of rows in a model's input example
+PAIR = ("text", "text_pair")  # Columns of a classifier; most tasks have only the first.
+SHOWN = 3  # Number of rows in a model's input example.
 # Packages in the environment of a served model; Retable itself is stored with the model.
 REQUIREMENTS = (
     *("annotated-types", "numba", "numpy", "pandas", "pydantic", "pyyaml", "sacrebleu", "safetensors", "scipy"),
@@ -55,7 +55,7 @@ def answers(system: Language | Vectors | TaskSystem, table: pd.DataFrame) -> pd.
             `context` and `endings`, or `sentences`.
 
     Returns: one row per row of the table: scores in nats, vectors, labels, tags or texts.
-    Raises: UsageError: the system needs more than texts.
+    Raises: UsageError: the system has no result for a text.
     """
     match system:
         case Language() if "score" in system.can:
@@ -123,7 +123,7 @@ def register(system: Language | Vectors | TaskSystem, name: str) -> int:
     The model has a signature, an example and requirements, and is linked to the run that made the cell, if MLflow
     contains this run.
 
-    Raises: UsageError: the system needs more than texts, the example's text is missing, or MLflow refuses the name.
+    Raises: UsageError: the system has no result for a text, the example's text is missing, or MLflow refuses the name.
     """
     table = examples(system)
     return registry.register(system.folder, name, __name__, table, answers(system, table), REQUIREMENTS)

@@ -59,7 +59,7 @@ class TaskSystem(Loaded):
     Models that read the spelling of words also accept words that were not in training.
     """
 
-    task: Any  # of the kind that the subclass supports
+    task: Any  # a task of the kind that the subclass supports
     _module: Objective
 
     def __init__(self, folder: Path, task: Task[Any, Any]):
@@ -92,7 +92,9 @@ class TaskSystem(Loaded):
         try:
             json.dumps(examples, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise UsageError("the text contains a lone surrogate, half a character; read it as UTF-8") from None
+            raise UsageError(
+                "the text contains a lone surrogate, half of a character; read the text as UTF-8"
+            ) from None
         if isinstance(self._text, Vocabulary) and not isinstance(self._module.model, Estimated):
             self._learn_to_spell(word for sentence in self.task.words(examples) for word in sentence)
         return self.task.predict(self._module, self._encoded(examples)) if examples else []
@@ -169,8 +171,8 @@ class Classifier(TaskSystem):
         The format follows from the file's suffix: delimited text, JSON lines or parquet. A file without a header is
         read like the task's test set.
 
-        Returns: the file's columns and `predicted`, the label or score. If the head computes probabilities, also
-            `probability`, which is that of the predicted label, and `p(NAME)` for each class.
+        Returns: the file's columns and `predicted`, the label or score. A head that computes probabilities adds the
+            columns `probability`, of the predicted label, and `p(NAME)`, of each class.
 
         Raises: UsageError: the file is missing, damaged, empty, lacks a column, or has a column named like a
             prediction.
@@ -236,13 +238,13 @@ class Tagger(TaskSystem):
     def tag(self, sentences: str | Sequence[str] | Sequence[Sequence[str]]) -> list[list[tuple[str, str]]]:
         """Return the words of each sentence with their tags.
 
-        sentences: one or more sentences. Each is a string of words separated by spaces, or a list of words.
+        sentences: one or more sentences, each a string of words separated by spaces or a list of words.
 
         Raises: UsageError: the system labels semantic roles, whose tags depend on a predicate.
         """
         if self.config["task"].get("roles"):
             raise UsageError(
-                f"{self.folder} labels the semantic roles of a given predicate and can't tag plain sentences; use a tagger"
+                f"{self.folder} labels roles of a given predicate and can't tag plain sentences; use a tagger"
             )
         rows = [each.split() if isinstance(each, str) else list(each) for each in listed(sentences)]
         examples = [TaggedSentence(words, ["" for _ in words]) for words in rows if words]
@@ -287,7 +289,7 @@ class Chooser(TaskSystem):
         Raises: UsageError: `endings` is empty.
         """
         if not endings:
-            raise UsageError("choose needs an ending; give one or more")
+            raise UsageError("choose needs an ending; pass one or more")
         return int(self._predict([Choice(context, list(endings), 0)])[0])
 
 
@@ -297,7 +299,7 @@ class Resolver(TaskSystem):
     def resolve(self, sentences: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
         """Return the mentions of each cluster in the order of the text.
 
-        sentences: one or more sentences. Each is a string of words separated by spaces, or a list of words.
+        sentences: one or more sentences, each a string of words separated by spaces or a list of words.
         """
         rows = [each.split() if isinstance(each, str) else list(each) for each in listed(sentences)]
         if not any(rows):
@@ -311,9 +313,9 @@ class Attended(NamedTuple):
     """A translation with its attention to the source."""
 
     text: str
-    source: list[str]  # tokens with the end mark
-    written: list[str]  # tokens with the end mark
-    weights: np.ndarray  # attention of each written token to each source token, (written, source); rows sum to 1
+    source: list[str]  # Tokens of the source, with the end mark.
+    written: list[str]  # Tokens of the translation, with the end mark.
+    weights: np.ndarray  # Attention of each written token to each source token, (written, source); rows sum to 1.
 
 
 class Translator(TaskSystem):

@@ -47,7 +47,7 @@ class Vectors:
         vectors, known = self.system.lookup(words)
         if not known.all():
             missing = [word for word, is_known in zip(words, known, strict=True) if not is_known]
-            raise UsageError(f"{self.folder} has no vector of {', '.join(missing)}; write words of its text")
+            raise UsageError(f"{self.folder} has no vector of {', '.join(missing)}; choose words of its training text")
         return vectors
 
     def similarity(self, one: str, other: str) -> float:

@@ -26,7 +26,7 @@ class Writer:
     continues_prompt: whether the written text continues the prompt.
     end: the token that ends the text; None if `stop` is false.
 
-    stop: whether the end token ends a text. If not, texts end at the maximum length.
+    stop: whether the end token ends a text; otherwise texts end at the maximum length.
     """
 
     def __init__(self, system: System, tokenizer: Tokenizer, stop: bool = True):

@@ -1,7 +1,7 @@
 """Exact match and F1 of answers as in SQuAD v1.1 (Rajpurkar et al. 2016, section 6.1; evaluate-v1.1.py).
 
-Both metrics compare lower-case words without punctuation and articles. Both use the best value over the reference
-answers of a question.
+Both metrics compare lower-case words without punctuation and articles, and use the best of a question's reference
+answers.
 """
 
 import re

@@ -7,8 +7,8 @@ independent sources of error, whose variances add up:
   that is a mean over units, this variance equals that of the paired t-test.
 - choice of seeds: the variance s²/n of each system's mean over n seeds, as in Welch's t-test (1947).
 
-The interval is Student's. Its degrees of freedom are those of a sum of variances (Satterthwaite 1946). The interaction
-of seeds and units is included in both variances, so the interval is slightly too wide.
+The interval is Student's. The degrees of freedom of the interval are those of a sum of variances (Satterthwaite 1946).
+The interaction of seeds and units is included in both variances, so the interval is slightly too wide.
 """
 
 from collections.abc import Sequence
@@ -21,26 +21,26 @@ from scipy.special import stdtr, stdtrit
 
 from retable.metrics.units import Best, Sums
 
-FEWEST = 5  # minimum number of blocks for an interval; two documents have only three resamples
-ALPHA = 0.05  # significance level
-POWER = 0.8  # probability that `seeds_needed` seeds give a significant difference
-MOST_SEEDS = 1000  # largest number of seeds that `seeds_needed` tries
+FEWEST = 5  # Minimum number of blocks for an interval; two documents have only three resamples.
+ALPHA = 0.05  # Significance level.
+POWER = 0.8  # Probability that `seeds_needed` seeds give a significant difference.
+MOST_SEEDS = 1000  # Largest number of seeds that `seeds_needed` tries.
 
 
 class Comparison(NamedTuple):
     """The difference between two systems (the first minus the second), with its uncertainty."""
 
-    difference: float  # of the means over seeds, on the scale of the test (nats for perplexities)
-    low: float  # lower end of the 95 % interval; NaN without units if a system has one seed
+    difference: float  # Of the means over seeds, on the scale of the test (nats for perplexities).
+    low: float  # Lower end of the 95 % interval; NaN without units if a system has one seed.
     high: float
-    p: float  # two-sided p-value
+    p: float  # Two-sided p-value.
     best: Best
     seeds: tuple[int, int]
-    n_blocks: int  # blocks of test units; 0 if the interval is over seeds only
-    over_seeds: bool  # False if a system has one seed; then the interval covers the choice of units only
-    better: int  # number of pairs of runs, one per system, in which the first system is better
-    pairs: int  # number of all such pairs
-    seeds_needed: int | None  # seeds per system for a significant difference; None: more than MOST_SEEDS
+    n_blocks: int  # Blocks of test units; 0 if the interval is over seeds only.
+    over_seeds: bool  # False if a system has one seed; then the interval covers the choice of units only.
+    better: int  # Number of pairs of runs, one per system, in which the first system is better.
+    pairs: int  # Number of all pairs of runs, one per system.
+    seeds_needed: int | None  # Seeds per system for a significant difference; None: more than MOST_SEEDS.
 
     def verdict(self, p: float | None = None) -> str:
         """Return whether the first system is better, worse or undecided, as a phrase for tables.
@@ -132,9 +132,9 @@ def interval(difference: float, errors: Sequence[tuple[float, int]]) -> tuple[fl
 
 
 def _seeds_needed(size: float, of_units: float, freedom_of_units: int, spread: float, fewest: int) -> int | None:
-    """Return the smallest number of seeds per system that detects a difference of this size.
+    """Return the fewest seeds per system that detect a difference with probability POWER.
 
-    Its probability of detection is POWER. The search begins at `fewest` seeds. None means more than MOST_SEEDS.
+    The difference has the size `size`. The search begins at `fewest` seeds. None means more than MOST_SEEDS.
     """
     n = np.arange(fewest, MOST_SEEDS + 1)
     of_seeds = spread / n

@@ -1,8 +1,8 @@
 """Coreference metrics: MUC, B³, CEAF_φ4 and their mean, the CoNLL average.
 
-Papers: Vilain et al. 1995, Bagga and Baldwin 1998, Luo 2005. The key is the set of correct clusters, and the response
-the set of predicted ones. A mention that is only in the key is an error of recall, and a mention that is only in the
-response is an error of precision, as in the reference scorer (Pradhan et al. 2014).
+Vilain et al. 1995, Bagga and Baldwin 1998, and Luo 2005 define the three metrics. The key is the set of correct
+clusters, and the response the set of predicted ones. A mention that is only in the key is an error of recall, and a
+mention that is only in the response is an error of precision, as in the reference scorer (Pradhan et al. 2014).
 
 Each metric has a precision and a recall. Over several documents, numerators and denominators are summed first.
 
@@ -63,7 +63,7 @@ def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]
 
 
 def recall(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute the recall, from 0 to 1, (...), from counts summed over documents. It is 0 if the key is empty.
+    """Compute the recall, from 0 to 1, (...), from counts summed over documents. Recall is 0 if the key is empty.
 
     Args:
         counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.
@@ -74,7 +74,8 @@ def recall(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
 
 
 def precision(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute the precision, from 0 to 1, (...), from counts summed over documents. It is 0 if the response is empty.
+    """Compute the precision, from 0 to 1, (...), from counts summed over documents. Precision is 0 if the response is
+    empty.
 
     Args:
         counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.
@@ -85,7 +86,7 @@ def precision(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
 
 
 def f1(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute the harmonic mean of recall and precision, from 0 to 1, (...). It is 0 if both are 0.
+    """Compute the harmonic mean of recall and precision, from 0 to 1, (...). F1 is 0 if both are 0.
 
     Args:
         counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.

@@ -31,8 +31,8 @@ def mean_std(values: ArrayLike) -> tuple[float, float]:
 def clustered_mean(sums: ArrayLike, sizes: ArrayLike) -> tuple[float, float]:
     """Compute the mean of values that come in clusters, and its standard error.
 
-    The values of a cluster may be similar, so the error is that of a ratio (Cochran 1977, chapter 6). It is NaN for a
-    single cluster.
+    The values of a cluster may be similar, so the error is that of a ratio (Cochran 1977, chapter 6). The error of a
+    single cluster is NaN.
 
     Args:
         sums: sum of the values of each cluster, (n,).
@@ -57,8 +57,8 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float]
 def difference_interval(values: ArrayLike, others: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Compute Welch's interval of the mean of 1-D `values` minus the mean of `others` (Welch 1947).
 
-    The interval assumes neither paired values nor equal variances. It is NaN if `values` or `others` is a single value.
-    For paired values, use `mean_interval` of the differences.
+    The interval assumes neither paired values nor equal variances. The ends are NaN if `values` or `others` is a single
+    value. For paired values, use `mean_interval` of the differences.
 
     Returns: both ends.
     """
@@ -89,7 +89,7 @@ def bootstrap_sums(units: ArrayLike, resamples: int = 1000, seed: int = 0) -> ND
     sums = np.empty((resamples, units.shape[1]))
     rows = max(1, CHUNK // n)
     for start in range(0, resamples, rows):
-        # Counts of drawn indices are multinomial. This is seven times as fast as Generator.multinomial.
+        # Counts of drawn indices are multinomial. Counting is seven times as fast as Generator.multinomial.
         weights = np.stack(
             [
                 np.bincount(generator.integers(n, size=n, dtype=np.int32), minlength=n)
@@ -109,7 +109,7 @@ def bootstrap(
     """Compute the mean of a statistic over systems in each resample of their units, (resamples,).
 
     Each system, (n_units, K), is usually one seed of a recipe. All systems must have the same units in the same order.
-    They share the resampled units, as do all calls with the same seed and number of units.
+    All systems share the resampled units, as do all calls with the same seed and number of units.
 
     Args:
         statistic: computes a metric, (...), from sums, (..., K).
@@ -122,9 +122,10 @@ def bootstrap(
 def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = math.inf) -> tuple[float, float]:
     """Compute the percentile interval of bootstrap replicates (Efron and Tibshirani 1993, chapter 13).
 
-    If `n` is given, the result is the expanded interval (Hesterberg 2015, section 5.2). It is wider for two reasons: it
-    uses Student's t with n − 1 degrees of freedom, and it corrects the variance of resamples, which is too small by the
-    factor (n − 1) / n. Without `n`, an interval from twenty units contains the true value less often than `level`.
+    If `n` is given, the result is the expanded interval (Hesterberg 2015, section 5.2). The expanded interval is wider
+    for two reasons: it uses Student's t with n − 1 degrees of freedom, and it corrects the variance of resamples, which
+    is too small by the factor (n − 1) / n. Without `n`, an interval from twenty units contains the true value less
+    often than `level`.
 
     Args:
         replicates: values of the statistic, (resamples,).
@@ -144,9 +145,9 @@ def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = m
 def paired_test(difference: float, replicates: ArrayLike) -> float:
     """Compute the two-sided p-value of a difference on the same units (Berg-Kirkpatrick et al. 2012, figure 1).
 
-    p is the share of resamples that deviate from the observed difference by at least its size. The observed sample
-    counts as one, so p is at least 1 / (resamples + 1). Replicates that are NaN, because the statistic is undefined,
-    are ignored.
+    The p-value is the share of resamples that deviate from the observed difference by at least its size. The observed
+    sample counts as one, so p is at least 1 / (resamples + 1). Replicates that are NaN, because the statistic is
+    undefined, are ignored.
 
     Args:
         replicates: the difference in each resample: `bootstrap` of one system minus `bootstrap` of the other system.

@@ -10,7 +10,7 @@ from retable.metrics.classification import matthews_of_sums
 from retable.metrics.correlation import moments, pearson_of_sums, ranks
 from retable.metrics.units import Measured, Sums, mean
 
-OF_CLASSES = ("accuracy", "matthews", "f1")  # f1 is for class 1 of the classes 0 and 1
+OF_CLASSES = ("accuracy", "matthews", "f1")  # The f1 is that of class 1, of the classes 0 and 1.
 # Ranks are computed once among all units, not per resample.
 OF_SCORES: dict[str, Callable[[ArrayLike], NDArray]] = {"pearson": np.asarray, "spearman": ranks}
 
@@ -48,8 +48,8 @@ class Labelled(Measured):
             true, positive = (np.isin(each, ("1", "1.0")) for each in (labels, predictions))
             cells = np.stack([true & positive, true, positive], axis=-1)
             return Sums(cells.astype(np.float64), _f1, cls.text(units))
-        # Here 1 + 2C columns suffice. For hundreds of classes, the C² columns of a confusion matrix would not fit in
-        # memory.
+        # For C classes, 1 + 2C columns suffice. For hundreds of classes, the C² columns of a confusion matrix would not
+        # fit in memory.
         classes = np.union1d(labels, predictions)
         counted = [labels == predictions, *(each == name for each in (labels, predictions) for name in classes)]
         return Sums(np.stack(counted, axis=-1).astype(np.float64), _matthews, cls.text(units))

@@ -1,7 +1,7 @@
 """Perplexities and bits per byte, from summed nats and counts of the same text.
 
-All of them divide the same likelihood by different counts. Only metrics per word and per byte can compare models with
-different tokenizers, and only if the tokens of both models determine the whole text. Tokens may not determine an
+All these metrics divide the same likelihood by different counts. Only metrics per word and per byte can compare models
+with different tokenizers, and only if the tokens of both models determine the whole text. Tokens may not determine an
 unknown word or the case of a letter; the bytes of such words and letters are counted as lost.
 """
 
@@ -32,7 +32,7 @@ def bits_per_byte(nats: ArrayLike, bytes: ArrayLike) -> NDArray[np.float64]:
     return np.divide(nats, np.multiply(bytes, np.log(2)))
 
 
-BYTES_LOST = "bytes_lost"  # the share of bytes that the tokens do not determine
+BYTES_LOST = "bytes_lost"  # The share of bytes that the tokens do not determine.
 # The count column of each metric, and its function of nats and this count.
 LIKELIHOODS = {
     "perplexity_token": ("tokens", perplexity),
@@ -42,7 +42,7 @@ LIKELIHOODS = {
 
 
 class Likelihoods(Measured):
-    """The metrics of units of text with the columns `nats`, `tokens`, `words`, `bytes` and `lost`.
+    """Metrics of units of text with the columns `nats`, `tokens`, `words`, `bytes` and `lost`.
 
     The column `lost` counts lost bytes. Units with different numbers of lost bytes are different units, so no test
     compares models that read different parts of a text.

@@ -1,6 +1,6 @@
 """Scaling laws: the loss of language models as a function of model size and training tokens.
 
-Kaplan et al. 2020, arXiv 2001.08361; Hoffmann et al. 2022, arXiv 2203.15556.
+The laws are those of Kaplan et al. 2020 (arXiv 2001.08361) and Hoffmann et al. 2022 (arXiv 2203.15556).
 
 Symbols: n models, N weights used per token, D training tokens, C = 6ND floating-point operations.
 """
@@ -16,11 +16,11 @@ from scipy.special import logsumexp, softmax
 
 from retable.metrics.intervals import percentile_interval
 
-DELTA = 1e-3  # δ of the Huber loss (Hoffmann et al. 2022, section 3.3)
+DELTA = 1e-3  # The δ of the Huber loss (Hoffmann et al. 2022, section 3.3).
 # Starting points of the search (appendix D.3): a grid of log A, log B, log E, α and β.
 STARTS = np.array([*product(*[range(0, 30, 5)] * 2, np.arange(-1, 1.5, 0.5), *[np.arange(0, 2.5, 0.5)] * 2)])
-BEST = 40  # number of starting points, those with the lowest loss, from which the search runs
-FEWEST = 3  # minimum number of different model sizes, and of amounts of text, for a fit
+BEST = 40  # Number of starting points, those with the lowest loss, from which the search runs.
+FEWEST = 3  # Minimum number of different model sizes, and of amounts of text, for a fit.
 
 
 class Law(NamedTuple):
@@ -58,8 +58,8 @@ class Law(NamedTuple):
         return scale * (np.asarray(C, np.float64) / 6) ** self.exponent
 
 
-HOFFMANN = Law(E=1.69, A=406.4, B=410.7, alpha=0.34, beta=0.28)  # appendix D.3, equation 10
-NUMBERS = (*Law._fields, "decay", "exponent")  # the law's parameters, and the exponents that follow from them
+HOFFMANN = Law(E=1.69, A=406.4, B=410.7, alpha=0.34, beta=0.28)  # From appendix D.3, equation 10.
+NUMBERS = (*Law._fields, "decay", "exponent")  # The law's parameters, and the exponents that follow from them.
 
 
 def fit_law(N: ArrayLike, D: ArrayLike, losses: ArrayLike, starts: NDArray[np.float64] = STARTS) -> Law:

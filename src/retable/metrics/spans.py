@@ -1,8 +1,8 @@
 """Chunks of tagged sequences, with precision, recall and F1 as in conlleval.
 
-conlleval is the Perl script of CoNLL 2000, 2002 and 2003. A tag is O, or one of the letters B, I, E and S with a hyphen
-and a type. The letters L, U, M and W of other schemes mean E, S, I and S. The letter must come first: `PER-B`, or a
-type without a letter, is an error.
+The Perl script conlleval is the scorer of CoNLL 2000, 2002 and 2003. A tag is O, or one of the letters B, I, E and S
+with a hyphen and a type. The letters L, U, M and W of other schemes mean E, S, I and S. The letter must come first:
+`PER-B`, or a type without a letter, is an error.
 
 One rule covers IOB1, IOB2, IOBES and malformed sequences: a tag continues a chunk only if it has the same type, so an I
 after O or after another type begins a chunk. For B, I, O and E, this is the rule of the Perl script. The script does
@@ -27,7 +27,7 @@ OF_OTHER_SCHEMES = {"L": "E", "U": "S", "M": "I", "W": "S"}
 
 
 class Chunk(NamedTuple):
-    """A typed span of words."""
+    """A span of words with a type."""
 
     type: str
     start: int
@@ -154,7 +154,7 @@ SHARES = {"precision": span_precision, "recall": span_recall, "f1": span_f1}
 def span_metrics(labels: Sequence[Tags], predictions: Sequence[Tags]) -> dict[str, float]:
     """Compute `precision`, `recall` and `f1` over all chunks of all sequences, as shares.
 
-    These are the numbers in the first line of conlleval.
+    The first line of conlleval's output contains the same numbers.
 
     Args:
         labels, predictions: tags of the words, a sequence per sentence; both of equal lengths.

@@ -21,10 +21,10 @@ class Sums(NamedTuple):
 
     sums: NDArray[np.float64]  # (n_units, K)
     statistic: Statistic  # (..., K) to (...)
-    text: tuple  # identifies the units for paired tests: counts or labels, the same for all systems
+    text: tuple  # Identifies the units for paired tests: counts or labels, the same for all systems.
     best: Best = "highest"
-    compared: Statistic | None = None  # transforms values before tests, such as log for perplexities
-    whole: bool = True  # whether the system read every unit completely
+    compared: Statistic | None = None  # Transforms values before tests, such as log for perplexities.
+    whole: bool = True  # Whether the system read every unit completely.
     blocks: NDArray[np.int64] | None = None  # (n_units,), 0 to G − 1, see `Measured.blocks`; None: one block per unit
 
     def value(self) -> float:
@@ -45,15 +45,15 @@ class Measured(Protocol):
 
     Each row of `units.csv` is one unit.
 
-    A metric named like a column is its mean over units; subclasses add others. All methods are class methods, because
-    the report has no instance. It only has the class that a cell's `_target_` names.
+    A metric with the name of a column is the column's mean over units. Subclasses add other metrics. All methods are
+    class methods, because the report has no instance of the class, which a cell's `_target_` names.
     """
 
     statistics: ClassVar[
         Mapping[str, tuple[Sequence[str], Statistic]]
-    ] = {}  # maps a metric to its columns and a function of their sums
-    best: ClassVar[Mapping[str, Best]] = {}  # per metric; `highest` by default
-    in_order: ClassVar[bool] = False  # whether adjacent units may be similar, as lines of a text
+    ] = {}  # Maps a metric to its columns and a function of their sums.
+    best: ClassVar[Mapping[str, Best]] = {}  # Per metric; `highest` by default.
+    in_order: ClassVar[bool] = False  # Whether adjacent units may be similar, as lines of a text.
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
@@ -86,7 +86,7 @@ class Measured(Protocol):
 
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        """Return the contributions of the units to a metric; None if they lack its columns.
+        """Return the contributions of the units to a metric; None if the units lack its columns.
 
         Args:
             units: a row per unit of one split.
