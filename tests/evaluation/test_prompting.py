@@ -160,5 +160,5 @@ def test_answers_that_the_vocabulary_lacks_are_named(tokens, model, capsys):
     Prompted("x", tokens, QUESTIONS, "{text} :")(model, Path(tokens))
     assert not capsys.readouterr().err
     many = Questions("asked", Question({"text": "film"}, tuple(f"w{i}" for i in range(7)), 0))
-    with pytest.raises(UsageError, match="lacks 'w0', 'w1', 'w2', 'w3', 'w4' and 2 more, and so"):
+    with pytest.raises(UsageError, match="lacks 'w0', 'w1', 'w2', 'w3', 'w4' and 2 more, so each"):
         Prompted("x", tokens, many, "{text} :")(model, Path(tokens))

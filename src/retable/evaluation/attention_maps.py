@@ -34,10 +34,11 @@ from retable.nn.transformer import Block, CausalSelfAttention, rotate
 from retable.nn.transformer_encoder import EncoderBlock
 from retable.tokenizers.tokenizer import Tokenizer
 
-# Measures of an attention head: its attention from a word to itself, to the previous word, to the next word and to the
-# marks around the sentence, and from a verb to the head word of its subject. Names in `_first` measure the share of
-# verbs whose most attended other word is that head word. Names in `far_` cover only verbs at least FAR words after the
-# head word, which an attention head that always attends to the previous word misses.
+# Measures of an attention head. The first four are the attention from a word to itself, to the previous word, to the
+# next word, and to the marks around the sentence. `subject` is the attention from a verb to the head word of its
+# subject. Names that end in `_first` measure the share of verbs whose most attended other word is that head word. Names
+# that begin with `far_` cover only verbs at least FAR words after the head word, because attention to the previous word
+# would find the others.
 SHARES = ("itself", "previous", "next", "marks", "subject", "subject_first", "far_subject", "far_subject_first")
 FAR = 2  # smallest distance in words from the subject's head word to a `far` verb
 MAP_COLUMNS = ("sentence", "layer", "head", "target_place", "target", "source_place", "source", "weight", "subject")
@@ -66,8 +67,8 @@ class AttentionMaps:
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
         text: sentences with the subjects of their verbs.
-        shown: number of sentences whose maps are written. The first sentences are written that have at most `longest`
-            words, and a verb at least FAR words after the head word of its subject.
+        shown: number of sentences whose maps are written. A sentence can be shown if it has at most `longest` words,
+            and a verb at least FAR words after the head word of its subject.
         longest: maximum length of a shown sentence, in words.
         batch_size: number of sentences per batch.
     """

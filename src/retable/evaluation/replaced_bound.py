@@ -78,10 +78,10 @@ class ReplacedBound:
 
         Returns: accuracies over all tokens (including special tokens and unmasked words, as in the objective's
             accuracy), each with its `_standard_error`:
-            - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. By
-              Bayes' rule, such a judge also knows the probability that a word was replaced. `replaced/accuracy` is
-              exact except for sampling if all other words are original. A discriminator sees other replaced words
-              instead of the original ones, and nothing outside the row, so its best accuracy is lower. In principle a
+            - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. Such a
+              judge also knows the probability that a word was replaced, by Bayes' rule. `replaced/accuracy` is exact
+              except for sampling if all other words are original. A discriminator sees other replaced words instead of
+              the original ones, and nothing outside the row, so its best accuracy is lower. In principle a
               discriminator could gain a little, because the other replaced words reveal something about the number of
               masks and about the generator's input.
             - `replaced/accuracy_told`: the accuracy of a judge that also knows which places were masked. No

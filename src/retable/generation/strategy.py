@@ -27,7 +27,7 @@ class Completion(NamedTuple):
     """A generated continuation of a prompt."""
 
     ids: list[int]  # With the end mark, if the text ended.
-    log_prob: float  # Of all ids, in nats, under the model itself, before the strategy changes scores.
+    log_prob: float  # The sum over all ids in nats, under the model itself, before the strategy changes scores.
 
 
 class Strategy:

@@ -1,6 +1,7 @@
 """A cell's system as a model of MLflow, which maps a table of texts to a table of results.
 
-docs/howto/mlflow.md, "Serve a cell as a registered model", lists the input and answer columns of each kind of system.
+The page docs/howto/mlflow.md, "Serve a cell as a registered model", lists the input and answer columns of each kind of
+system.
 """
 
 from itertools import islice

@@ -30,7 +30,7 @@ MOST_SEEDS = 1000  # Largest number of seeds that `seeds_needed` tries.
 class Comparison(NamedTuple):
     """The difference between two systems (the first minus the second), with its uncertainty."""
 
-    difference: float  # Of the means over seeds, on the scale of the test (nats for perplexities).
+    difference: float  # The difference of means over seeds, on the scale of the test (nats for perplexities).
     low: float  # Lower end of the 95 % interval; NaN without units if a system has one seed.
     high: float
     p: float  # Two-sided p-value.

@@ -122,10 +122,10 @@ def bootstrap(
 def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = math.inf) -> tuple[float, float]:
     """Compute the percentile interval of bootstrap replicates (Efron and Tibshirani 1993, chapter 13).
 
-    If `n` is given, the result is the expanded interval (Hesterberg 2015, section 5.2). The expanded interval is wider
-    for two reasons: it uses Student's t with n − 1 degrees of freedom, and it corrects the variance of resamples, which
-    is too small by the factor (n − 1) / n. Without `n`, an interval from twenty units contains the true value less
-    often than `level`.
+    If `n` is given, the result is the expanded interval (Hesterberg 2015, section 5.2). The expanded interval is wider,
+    because it uses Student's t with n − 1 degrees of freedom. It also corrects the variance of resamples, which is too
+    small by the factor (n − 1) / n. Without `n`, an interval from twenty units contains the true value less often than
+    `level`.
 
     Args:
         replicates: values of the statistic, (resamples,).
