@@ -1,6 +1,6 @@
 """Word analogies by 3CosAdd (Mikolov et al. 2013c) and 3CosMul (Levy and Goldberg 2014, equation 4).
 
-Their papers are "Linguistic Regularities in Continuous Space Word Representations" and "Linguistic Regularities in
+The two papers are "Linguistic Regularities in Continuous Space Word Representations" and "Linguistic Regularities in
 Sparse and Explicit Word Representations".
 
 The answer to a question a : b :: c : d is the word with the highest
@@ -109,7 +109,8 @@ def analogy_accuracy(
         words: the word of each vector, most frequent first.
         restrict_vocab: number of most frequent words to use, in questions and as answers (Google's figures use 30,000);
             None uses all words.
-        lowercase: convert words and questions to lower case. If two words become equal, the more frequent one is kept.
+        lowercase: convert words and questions to lower case. If two words become equal in lower case, the more frequent
+            one is kept.
         methods: some or all of METHODS.
 
     Returns: metrics of each section and of the groups `total`, `semantic`, `syntactic` and `regular` (see

@@ -3,8 +3,8 @@
 The benchmark measures how much a word attends to itself and to its neighbours, and a verb to its subject (Clark,
 Khandelwal, Levy and Manning 2019, arXiv 1906.04341, sections 3 and 4).
 
-The models use fused attention, which returns no weights. Therefore this module computes the weights again from the
-inputs of each attention layer.
+The models use fused attention, which returns no weights. This module therefore computes the attention weights again
+from the inputs of each attention layer.
 
 Dimensions: B batch, T tokens, W words and marks (tokens such as [CLS] around the sentence), D d_model, H heads, K head
 size, L layers.
@@ -34,8 +34,8 @@ from retable.nn.transformer import Block, CausalSelfAttention, rotate
 from retable.nn.transformer_encoder import EncoderBlock
 from retable.tokenizers.tokenizer import Tokenizer
 
-# Measures of an attention head. The first four are the attention from a word to itself, to the previous word, to the
-# next word, and to the marks around the sentence. `subject` is the attention from a verb to the head word of its
+# Measures of an attention head. The first four measures are the attention from a word to itself, to the previous word,
+# to the next word, and to the marks around the sentence. `subject` is the attention from a verb to the head word of its
 # subject. Names that end in `_first` measure the share of verbs whose most attended other word is that head word. Names
 # that begin with `far_` cover only verbs at least FAR words after the head word, because attention to the previous word
 # would find the others.
@@ -280,7 +280,7 @@ def shares(maps: NDArray, subjects: dict[int, int]) -> tuple[NDArray, NDArray]:
     """Sum each of SHARES over the words or verbs of a sentence.
 
     Args:
-        maps: attention between words and marks, (L, H, W, W); the first and the last are marks.
+        maps: attention between words and marks, (L, H, W, W); the first and the last of the W are marks.
         subjects: maps the position of each verb to that of its subject's head word. Positions are numbers of words from
             0; marks are not counted.
 

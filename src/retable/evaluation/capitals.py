@@ -24,7 +24,8 @@ class Capitals:
         questions: a file of analogies; the first two words of a question are a pair.
         section: name of a section of that file.
         pairs: maximum number of pairs; the first pairs whose words both have vectors are used.
-        lowercase: convert words and questions to lower case. If two words become equal, the more frequent one is kept.
+        lowercase: convert words and questions to lower case. If two words become equal in lower case, the more frequent
+            one is kept.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -68,9 +69,9 @@ class Capitals:
 def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     """Project the vectors of word pairs to their first two principal components.
 
-    The sign of a principal component is arbitrary. Here the first words of the pairs have a larger mean x than the
-    second words, so that countries are left of their capitals, as in the paper. The point with the largest |y| has a
-    positive y.
+    The sign of a principal component is arbitrary. Here the sign of x is such that countries are left of their
+    capitals, as in the paper: the mean x of the pairs' first words is larger than that of their second words. The point
+    with the largest |y| has a positive y.
 
     Args:
         vectors: (n, D); rows alternate between the first and the second word of a pair.

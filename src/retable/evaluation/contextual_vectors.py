@@ -1,9 +1,9 @@
 """Benchmarks of the word vectors in a model's layers: unseen words, and word senses.
 
-A model that reads the spelling of words also has vectors for words that are not in its training text. Such a vector
-should be near words with the same stem or the same inflection (Jozefowicz et al. 2016 list such neighbours in Table 2).
-The sense of a word in context is predicted from the senses of the nearest other occurrences of the word (Peters et al.
-2018, section 5.3).
+A model that reads the spelling of words also has vectors for words that are not in its training text. The vector of an
+unseen word should be near words with the same stem or the same inflection (Jozefowicz et al. 2016 list such neighbours
+in Table 2). The sense of a word in context is predicted from the senses of the nearest other occurrences of the word
+(Peters et al. 2018, section 5.3).
 
 Dimensions: B batch, D vector size, K layers, T words of a sentence, n occurrences of a word, S senses.
 """
@@ -196,8 +196,8 @@ class UnseenWords:
             - `unseen_words/stem`: the same stem, or a stem derived from it (actor, actress).
             - `unseen_words/form`: the same form.
             - `unseen_words/stem_or_form`: the same stem or the same form.
-            The result is empty if the lexicon contains none of the words. Similar spelling explains much of these
-            shares, so compare the shares with those of an untrained model.
+            The result is empty if the lexicon contains none of the words. Similar spelling explains much of the shares,
+            so compare them with the shares of an untrained model.
         Raises: UsageError: a word of `words` occurs in the training text, or the text contains all forms of the
             lexicon.
         """
@@ -341,7 +341,7 @@ class Senses:
 def read_senses(path: Path) -> dict[str, list[Occurrence]]:
     """Read the occurrences of each word in a file of senses, in the file's order; see `Senses`.
 
-    Only senses with at least two occurrences, and words with at least two such senses, are kept.
+    Senses with a single occurrence are dropped, and so are words with fewer than two remaining senses.
 
     Raises: UsageError: the file has another form, or no word is left.
     """
@@ -381,13 +381,13 @@ def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
 
 
 def by_centroid(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
-    """Check, for each vector, whether the nearest mean vector of a sense is that of its sense.
+    """Check, for each vector, whether the nearest mean vector of a sense is that of its own.
 
     Nearness is measured by cosine. The mean of a vector's own sense excludes the vector itself. Each sense must occur
     at least twice.
 
-    Shapes: vectors (n, D), senses (n,), result (n,). The result is 0 or 1, unless several means are equally near and
-        one is that of the vector's sense: then it is 1 divided by their number.
+    Shapes: vectors (n, D), senses (n,), result (n,). The result is 1 or 0. If the right mean and others are equally
+        near, the result is 1 divided by the number of these means.
     """
     names, of = np.unique(senses, return_inverse=True)
     sums = np.zeros((len(names), vectors.shape[1]))

@@ -48,7 +48,7 @@ class Paused(Exception):
 class State(NamedTuple):
     """The position of a reader in a stream of documents."""
 
-    before: Any  # The `Discourse` after the document's complete sentences; None at the document's beginning.
+    before: Any  # The `Discourse` (state of a document) after its complete sentences; None at its beginning.
     n_sentences: int  # The number of complete sentences of the document.
     sentence: Sequence[str]  # The words read of the next, incomplete sentence.
     log_latents: np.ndarray  # The log-probabilities p(latent | the document so far), (K,).
@@ -99,7 +99,7 @@ class GappedText:
         log_sum, _, state = self._read(self._start, [], visible[0], Related(()), uniform)
         particles, cumulative = [(state, sum(map(len, gaps)))], np.ones(1)
         for gap, (truth, seen) in enumerate(zip(gaps, visible[1:], strict=True)):
-            if not seen:  # the sum over the contents of a gap at the text's end is 1
+            if not seen:  # for a gap at the end of the text, the sum over its contents is 1
                 break
             related = self._governing(word for piece in visible[gap + 1 :] for word in piece)
             likely = Related(related if above else related.union(truth))
@@ -179,7 +179,7 @@ class GappedText:
     def _governing(self, words: Iterable[str]) -> set[str]:
         """Return the words that make one of `words` more likely.
 
-        Such words are its other forms, its associates, and words that have to precede it.
+        The words that make a word more likely are its other forms, its associates, and words that have to precede it.
         """
         governors: set[str] = set()
         for word in set(words):
@@ -251,8 +251,8 @@ class Reader:
         )  # fmt: skip
         self._log_branches = 0.0
         # Each list has one entry (row, recalled, fresh) per draw: p(word | latent) = recalled + fresh ×
-        # probabilities[row], where fresh is a number or has the shape (K,). The second list describes the distributions
-        # from which hidden words are drawn.
+        # probabilities[row], where fresh is a number or has the shape (K,). The list `_proposals` describes the
+        # distributions from which hidden words are drawn.
         self._draws: list[tuple[int, float, np.ndarray | float]] = []
         self._proposals: list[tuple[int, float, np.ndarray | float]] = []
         if done < seen:

@@ -29,7 +29,7 @@ from retable.metrics.regression import fit_line
 from retable.objectives.causal_lm import CausalLM
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
-BATCH_SIZE = 32  # windows differentiated at a time
+BATCH_SIZE = 32  # number of windows per backward pass
 
 
 class Gradients:

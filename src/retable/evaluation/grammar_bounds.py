@@ -99,9 +99,9 @@ class MaskedBound:
               entropy is exact except for the sampling of words.
             - `masked/alone_corrupted`: the entropy of one word that is masked, replaced or kept as in BERT. This
               entropy is exact except for the sampling of words.
-            - `masked/corrupted`: the entropy of a chosen word when 15 % of all words are corrupted as in BERT. This
-              estimate is below the true bound, because it assumes that replaced words are known, and because the
-              estimated posteriors have too little entropy.
+            - `masked/corrupted`: the entropy of a chosen word when 15 % of all words are corrupted as in BERT.
+              `masked/corrupted` is below the true bound, because replaced words are assumed to be known, and because
+              the estimated posteriors have too little entropy.
             The expected loss of any masked model under BERT's corruption is at least `masked/corrupted`, which is at
             least `masked/alone_corrupted`. `masked/accuracy` is the accuracy of the best guess of a word that is hidden
             by itself.
@@ -227,7 +227,7 @@ def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
         posterior: probability of each word at the place, given the surroundings.
     """
     p = np.array([value for value in posterior.values() if value > 0])
-    kept = (1 - MASKED - RANDOM) / (1 - MASKED)  # share of unmasked chosen words that are kept
+    kept = (1 - MASKED - RANDOM) / (1 - MASKED)  # share of kept words among chosen words that are not masked
     other = (1 - kept) / drawable
     shown = kept * p + other  # the probability that each word of the posterior is the visible token
     same, different, elsewhere = p * (kept + other), p * other, drawable - len(p)

@@ -1,6 +1,6 @@
 """Metrics of the training objective on held-out text.
 
-Such metrics evaluate models that assign no probability to a whole text, for example BERT.
+The benchmark is for models that assign no probability to a whole text, such as BERT.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from retable.data.batches import Batches, LazyBatches, measured
 from retable.data.bucketed import on_device
 from retable.objectives.base import Objective
 
-SEED = 0  # seed of the corruption, the same for all systems, independent of their training seeds
+SEED = 0  # seed of the corruption; the same for all systems, whatever their training seeds
 
 
 class MeanMetrics:
@@ -22,8 +22,7 @@ class MeanMetrics:
 
     Every measurement uses the same random numbers, and restores torch's generators afterwards. Processes share the rows
     of each batch, as in training, because a batch may depend on the state after the previous one. The mean over
-    processes is unweighted. Recall, for example, which training does not weight either, is the plain mean of the
-    processes' recalls.
+    processes is unweighted. Recall, for example, is therefore the plain mean of the processes' recalls.
     """
 
     def __init__(self, batches: Batches):

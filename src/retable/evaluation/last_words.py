@@ -59,8 +59,8 @@ class LastWords(Labelled):
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
         """Write `units.csv`, and return the metrics.
 
-        Columns: split, unit, label (the word), prediction (the greedy continuation), nats, and unknown, 1 if the
-        vocabulary lacks the word.
+        Columns: split, unit, label (the word), prediction (the greedy continuation), nats, and unknown (1 if the
+        vocabulary lacks the word).
 
         Returns: `prompted_lambada/<split>/<metric>`: accuracy, perplexity, the number of `questions`, and the share of
             `unknown` words.

@@ -1,7 +1,7 @@
 """Log-likelihood of a token stream under a neural language model.
 
 A scoring protocol defines the context from which each token is predicted: recurrent state that is carried through the
-stream, or a sliding window. Every token of the stream is scored. The boundary token precedes the first one.
+stream, or a sliding window. Every token of the stream is scored. The boundary token precedes the first token.
 
 Dimensions: B batch, T time, N tokens of a stream.
 """
@@ -21,7 +21,7 @@ from retable.objectives.base import LanguageModelling
 
 
 class OneDirection(Protocol):
-    """An objective, or one direction of a two-way objective, that scores labels."""
+    """An objective that scores labels, or one direction of a two-way objective."""
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 

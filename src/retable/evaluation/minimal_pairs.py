@@ -23,8 +23,8 @@ from retable.metrics.units import Sums, columns, share
 from retable.tokenizers.tokenizer import Tokenizer
 
 OVERALL = "overall"
-METRICS = ("accuracy", "equal", "known", "accuracy_known")  # Only the first is computed per paradigm.
-TIE = 1e-9  # In nats.
+METRICS = ("accuracy", "equal", "known", "accuracy_known")  # Per paradigm, only accuracy is computed.
+TIE = 1e-9  # Largest difference, in nats, that counts as a tie.
 
 
 class Pair(Protocol):

@@ -24,7 +24,7 @@ class Mixture:
 
     The systems must have the same tokens with the same ids.
 
-    Raises: ValueError: a weight is negative, the weights do not sum to 1, or there is not one per system.
+    Raises: ValueError: a weight is negative, the weights do not sum to 1, or their number is not that of the systems.
     """
 
     def __init__(self, systems: Sequence[LanguageModel], weights: Sequence[float] | np.ndarray):
@@ -52,8 +52,8 @@ def fit_weights(log_probs: np.ndarray, tolerance: float = 1e-7) -> np.ndarray:
 
     Tokens to which all systems assign probability 0 are ignored. The likelihood is concave in the weights, so the fit
     is a global optimum: the steepest slope bounds the gain of any other weights. Nearly equal systems may need more
-    than `MOST_PASSES` passes. Then the fit ends within ln S / `MOST_PASSES` nats of the optimum, because EM is within
-    ln S / n nats after n passes.
+    than `MOST_PASSES` passes. After `MOST_PASSES` passes, the fit ends within ln S / `MOST_PASSES` nats of the optimum,
+    because EM is within ln S / n nats after n passes.
 
     Args:
         log_probs: log-probability of each token under each system, (S, N), in nats.

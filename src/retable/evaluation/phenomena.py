@@ -31,7 +31,7 @@ class Language(Protocol):
 
 
 class Phenomena:
-    """A benchmark of the loss above the grammar's, by phenomenon, on one split.
+    """A benchmark of the excess over the grammar's own loss, by phenomenon, on one split.
 
     `inputs` lists the files that the scores depend on.
 

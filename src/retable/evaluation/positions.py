@@ -1,7 +1,7 @@
 """Loss by position: in the sentence, in the unit of text (a document or a line), and in a window.
 
-The loss by position in a window shows how much a neural model gains from longer context. For this, the text is scored
-in consecutive windows, and each window is read without the context before it.
+The loss by position in a window shows how much a neural model gains from longer context. To measure it, the text is
+scored in consecutive windows, and each window is read without the context before it.
 """
 
 import csv

@@ -78,8 +78,8 @@ class ReplacedBound:
 
         Returns: accuracies over all tokens (including special tokens and unmasked words, as in the objective's
             accuracy), each with its `_standard_error`:
-            - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. Such a
-              judge also knows the probability that a word was replaced, by Bayes' rule. `replaced/accuracy` is exact
+            - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. From
+              these, Bayes' rule gives the judge the probability that a word was replaced. `replaced/accuracy` is exact
               except for sampling if all other words are original. A discriminator sees other replaced words instead of
               the original ones, and nothing outside the row, so its best accuracy is lower. In principle a
               discriminator could gain a little, because the other replaced words reveal something about the number of

@@ -120,5 +120,5 @@ class BeamSearch(Strategy):
 
 
 def n_apart(before: Tensor, after: Tensor) -> int:
-    """Count the columns from the first one in which `before` and `after`, (R, T), differ, to the end."""
+    """Count the columns from the first one that differs between `before` and `after`, (R, T)."""
     return int((before != after).any(dim=0).cumsum(dim=0).count_nonzero())

@@ -61,8 +61,9 @@ class NextToken(Protocol):
 class Trained:
     """A trained objective; the state is its model's recurrent state or cache of keys and values.
 
-    When the text exceeds the model's `max_length`, the model reads the last half of the window again, without the rest.
-    Each token is thus predicted from at least max_length / 2 tokens, at the cost of one pass per max_length / 2 tokens.
+    When the text exceeds the model's `max_length`, the model reads the last half of its window again, without the
+    earlier tokens. Each token is thus predicted from at least max_length / 2 tokens, at the cost of one pass per
+    max_length / 2 tokens.
     """
 
     def __init__(self, objective: CausalLM):

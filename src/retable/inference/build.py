@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from retable.objectives.base import Objective
     from retable.tasks.base import Text
 
-Settings = Mapping[str, Any]  # resolved settings of a cell
+Settings = Mapping[str, Any]  # the resolved settings of a cell
 
 # Maps parameters of constructors that come from the tokenizer, and not from the configuration, to the tokenizer's
 # attributes.

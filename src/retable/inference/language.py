@@ -235,7 +235,7 @@ class Language(Loaded):
         for token in chosen.stream(writer.model, begun, writer.end):
             written.append(token)
             text = writer.whole(begun, written)
-            if not text.endswith("\ufffd"):  # this character marks an incomplete one
+            if not text.endswith("\ufffd"):  # U+FFFD marks an incomplete character
                 if text != shown:
                     yield text[len(shown) :]
                 shown = text

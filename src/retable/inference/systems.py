@@ -20,7 +20,7 @@ from retable.core.systems import LanguageModel, System
 from retable.inference.build import Settings, build_batches, build_counted, build_model, build_objective
 from retable.tokenizers.tokenizer import Tokenizer
 
-SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")  # files to load a system
+SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")  # read by `load_system`
 
 
 def read_config(cell: Path) -> Settings:

@@ -36,7 +36,7 @@ class Writer:
         self.model: NextToken
         if not isinstance(objective, Writing):
             self.model, self._mark = next_token(system), boundary
-        elif objective.start_id is None:  # the decoder begins with its end mark
+        elif objective.start_id is None:  # the decoder's input begins with the end mark
             self.model, self._mark = Conditioned(objective, boundary), boundary
         else:
             self.model = Conditioned(objective, objective.start_id)

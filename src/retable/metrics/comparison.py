@@ -37,7 +37,7 @@ class Comparison(NamedTuple):
     best: Best
     seeds: tuple[int, int]
     n_blocks: int  # Blocks of test units; 0 if the interval is over seeds only.
-    over_seeds: bool  # False if a system has one seed; then the interval covers the choice of units only.
+    over_seeds: bool  # False if a system has one seed, so that the interval covers the choice of units only.
     better: int  # Number of pairs of runs, one per system, in which the first system is better.
     pairs: int  # Number of all pairs of runs, one per system.
     seeds_needed: int | None  # Seeds per system for a significant difference; None: more than MOST_SEEDS.
@@ -46,7 +46,7 @@ class Comparison(NamedTuple):
         """Return whether the first system is better, worse or undecided, as a phrase for tables.
 
         An undecided verdict also contains the number of seeds that would decide, or "only more test units". A verdict
-        from one seed is marked as such.
+        that is based on one seed is marked.
 
         Args:
             p: p-value adjusted for several comparisons; by default the comparison's own.

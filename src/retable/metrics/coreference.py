@@ -5,7 +5,8 @@ clusters, and the response the set of predicted ones. A mention that is only in 
 that is only in the response is an error of precision. The reference scorer counts mentions in the same way (Pradhan et
 al. 2014).
 
-Each metric has a precision and a recall. Over several documents, numerators and denominators are summed first.
+Each metric has a precision and a recall. For several documents, numerators and denominators are summed before the
+division.
 
 Dimensions: K clusters of the key, R clusters of the response.
 """
@@ -46,10 +47,11 @@ def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]
             if mention in place:
                 shared[i, place[mention]] += 1
     in_key, in_response = (np.array([len(c) for c in clusters], dtype=np.float64) for clusters in (key, response))
-    # MUC: a cluster of n mentions has n − 1 links. A link is correct if one cluster of the other side contains both
-    # mentions.
+    # MUC: a cluster of n mentions has n − 1 links. A link is correct if the key and the response both have its two
+    # mentions in one cluster.
     links = np.maximum(shared - 1, 0).sum()
-    # B³: for each mention, the share of its cluster's mentions that are also in its cluster on the other side.
+    # B³: for each mention, the share of the mentions in its key cluster that are also in its response cluster, and vice
+    # versa.
     recalled, precise = (shared**2 / in_key[:, None]).sum(), (shared**2 / in_response).sum()
     # CEAF: the best one-to-one alignment of clusters by the similarity φ4.
     similarity = 2 * shared / (in_key[:, None] + in_response)

@@ -36,7 +36,8 @@ def repetition(samples: Samples, n: int = 4) -> float:
 
 
 def zipf_exponent(samples: Samples) -> float:
-    """Fit s of Zipf's law, frequency ∝ rank^−s, on logarithms over all ranks (Holtzman et al. 2020, section 5.2).
+    """Fit the exponent s of Zipf's law, frequency ∝ rank^−s, to logarithms of all ranks (Holtzman et al. 2020, section
+    5.2).
 
     The result is NaN for fewer than three different words.
     """

@@ -123,9 +123,9 @@ def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = m
     """Compute the percentile interval of bootstrap replicates (Efron and Tibshirani 1993, chapter 13).
 
     If `n` is given, the result is the expanded interval (Hesterberg 2015, section 5.2). The expanded interval is wider,
-    because it uses Student's t with n − 1 degrees of freedom. It also corrects the variance of resamples, which is too
-    small by the factor (n − 1) / n. Without `n`, an interval from twenty units contains the true value less often than
-    `level`.
+    because it uses Student's t with n − 1 degrees of freedom. The expanded interval also corrects the variance of
+    resamples, which is too small by the factor (n − 1) / n. Without `n`, an interval from twenty units contains the
+    true value less often than `level`.
 
     Args:
         replicates: values of the statistic, (resamples,).
@@ -146,8 +146,8 @@ def paired_test(difference: float, replicates: ArrayLike) -> float:
     """Compute the two-sided p-value of a difference on the same units (Berg-Kirkpatrick et al. 2012, figure 1).
 
     The p-value is the share of resamples that deviate from the observed difference by at least its size. The observed
-    sample counts as one, so p is at least 1 / (resamples + 1). Replicates that are NaN, because the statistic is
-    undefined, are ignored.
+    sample counts as one of the resamples, so p is at least 1 / (resamples + 1). Replicates that are NaN, because the
+    statistic is undefined, are ignored.
 
     Args:
         replicates: the difference in each resample: `bootstrap` of one system minus `bootstrap` of the other system.

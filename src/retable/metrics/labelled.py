@@ -10,7 +10,7 @@ from retable.metrics.classification import matthews_of_sums
 from retable.metrics.correlation import moments, pearson_of_sums, ranks
 from retable.metrics.units import Measured, Sums, mean
 
-OF_CLASSES = ("accuracy", "matthews", "f1")  # The f1 is that of class 1, of the classes 0 and 1.
+OF_CLASSES = ("accuracy", "matthews", "f1")  # F1 is that of class 1; the classes are 0 and 1.
 # Ranks are computed once among all units, not per resample.
 OF_SCORES: dict[str, Callable[[ArrayLike], NDArray]] = {"pearson": np.asarray, "spearman": ranks}
 

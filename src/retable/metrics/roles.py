@@ -3,9 +3,9 @@
 srl-eval.pl is the official script of the CoNLL shared tasks of 2004 and 2005 (Carreras and Màrquez 2005, section 2.2).
 The script is also used on OntoNotes with the data of the shared task of 2012.
 
-A chunk C-A1 continues the last A1 before it. The two chunks are one argument, which is correct only if all its parts
-are correct. Without an A1 before it, a C-A1 is a separate argument. V is not counted, because the predicate is part of
-the input.
+A chunk C-A1 continues the last A1 before it. The chunks A1 and C-A1 are one argument, which is correct only if all its
+parts are correct. Without an A1 before it, a C-A1 is a separate argument. V is not counted, because the predicate is
+part of the input.
 """
 
 from collections.abc import Sequence

@@ -68,8 +68,9 @@ def fit_law(N: ArrayLike, D: ArrayLike, losses: ArrayLike, starts: NDArray[np.fl
     The fit minimises the sum of the Huber losses of the errors in log L. L-BFGS runs from the `BEST` points of
     `starts`, (k, 5).
 
-    Departures: the paper searches from all starts, and minimises the mean of the Huber losses. This mean is so small
-    that L-BFGS stops too early (Besiroglu et al. 2024, arXiv 2404.10102). Here the sum, in units of δ², is minimised.
+    Departures: the paper searches from all starts, and minimises the mean of the Huber losses. The mean of the Huber
+    losses is so small that L-BFGS stops too early (Besiroglu et al. 2024, arXiv 2404.10102). Here their sum, in units
+    of δ², is minimised.
 
     Raises: ValueError: there are fewer models than parameters of the law.
     """

@@ -6,8 +6,8 @@ with a hyphen and a type. The letters L, U, M and W of other schemes mean E, S, 
 
 One rule covers IOB1, IOB2, IOBES and malformed sequences: a tag continues a chunk only if it has the same type, so an I
 after O or after another type begins a chunk. For B, I, O and E, this is the rule of the Perl script. The script does
-not know S, and would join neighbouring chunks of one type in IOBES. Here a chunk ends after E and S, and S begins a
-chunk, as in the script's ports.
+not know S, and would join neighbouring chunks of one type in IOBES. In this module, a chunk ends after E and S, and S
+begins a chunk, as in the script's ports.
 """
 
 from collections import defaultdict

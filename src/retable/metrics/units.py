@@ -19,13 +19,13 @@ Best = Literal["highest", "lowest"] | None  # which values of a metric are bette
 class Sums(NamedTuple):
     """The contributions of units to a metric of one run; the metric is `statistic` of their sum."""
 
-    sums: NDArray[np.float64]  # (n_units, K)
-    statistic: Statistic  # (..., K) to (...)
+    sums: NDArray[np.float64]  # One row per unit, (n_units, K).
+    statistic: Statistic  # A function of sums, (..., K) to (...).
     text: tuple  # Identifies the units for paired tests: counts or labels, the same for all systems.
     best: Best = "highest"
     compared: Statistic | None = None  # Transforms values before tests, such as log for perplexities.
     whole: bool = True  # Whether the system read every unit completely.
-    blocks: NDArray[np.int64] | None = None  # (n_units,), 0 to G − 1, see `Measured.blocks`; None: one block per unit
+    blocks: NDArray[np.int64] | None = None  # Block of each unit, 0 to G − 1, (n_units,); None: one block per unit.
 
     def value(self) -> float:
         return float(self.statistic(self.sums.sum(axis=0)))
@@ -57,10 +57,11 @@ class Measured(Protocol):
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
-        """Number the blocks of units that may be similar, (n_units,); None if all units are independent.
+        """Return the block number of each unit, (n_units,); None if all units are independent.
 
-        Units `in_order` form ⌈√n⌉ blocks of neighbours of nearly equal size. Both the size and the number of blocks
-        grow with the text (the rule of batch means, Flegal and Jones 2010).
+        The units of a block may be similar. Units that are `in_order` form ⌈√n⌉ blocks of neighbours of nearly equal
+        size. Both the size and the number of blocks grow with the text (the rule of batch means, Flegal and Jones
+        2010).
 
         Args:
             units: rows of one split.
@@ -111,7 +112,7 @@ class Measured(Protocol):
 
 
 def neighbours(n: int) -> NDArray[np.int64]:
-    """Number ⌈√n⌉ blocks of consecutive units, (n,)."""
+    """Return the block number of each of n units, (n,), in ⌈√n⌉ blocks of consecutive units."""
     return np.arange(n) * math.ceil(math.sqrt(n)) // n
 
 
