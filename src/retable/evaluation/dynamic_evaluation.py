@@ -9,9 +9,9 @@ A segment with a mean loss of L nats per token changes the weights w to
 
     w − η ∇L / (R + ε) + min(λ R / R̄, 1) (w₀ − w)    in `RMSDynamicEvaluation`,
 
-and to w − η ∇L + λ (w₀ − w) in `DynamicEvaluation`. Here w₀ are the trained weights, R is the root mean square of ∇L
-over batches of the training text, and R̄ is the mean of R. As in the code of Krause et al., R is averaged first within
-each weight matrix or vector, and then over all of them. The argument `rate` is η, and `decay` is λ.
+and to w − η ∇L + λ (w₀ − w) in `DynamicEvaluation`. In these formulas, w₀ are the trained weights, R is the root mean
+square of ∇L over batches of the training text, and R̄ is the mean of R. As in the code of Krause et al., R is averaged
+first within each weight matrix or vector, and then over all of them. The argument `rate` is η, and `decay` is λ.
 
 Gradients do not flow into earlier segments: the state at the start of a segment is a constant. A model that reads
 windows learns after each window, from the tokens that no earlier window has scored.

@@ -250,7 +250,7 @@ def readable(model: Model) -> Layered:
 
 
 class BlockStates:
-    """Reads the layers of a model that does not return them: GPT, T5's encoder, or a one-stack T5.
+    """Reads the layers of a model that has no `layers` itself: GPT, T5's encoder, or a one-stack T5.
 
     Layer 0 is the input of the first block. The last layer is the model's output, after its final norm.
     """

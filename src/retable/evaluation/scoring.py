@@ -236,7 +236,7 @@ def _of_text(system: LanguageModel, context: Sequence[int], continuation: Sequen
 
 
 def _by_length(lengths: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """Return batches of indices of texts, the shortest first."""
+    """Return batches of text indices, the shortest texts first."""
     if not len(lengths):
         return []
     lengths = np.asarray(lengths)

@@ -116,7 +116,7 @@ class SpansBound:
         for name, (value, spread) in {"loss": below, "loss_above": above}.items():
             metrics |= {f"spans/{name}": value, f"spans/{name}_standard_error": spread}
         window = Prefix().window(self.length - 1)
-        share = window / 2 / (window / 2 + 1)  # half the window is target on average; the end mark is certain
+        share = window / 2 / (window / 2 + 1)  # on average, half of the window is the target; its end mark is certain
         return metrics | {"prefix/loss": share * mean, "prefix/loss_standard_error": share * error}
 
     def _spans(

@@ -162,5 +162,7 @@ def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[
         return None
     model = settings.build(cfg["model"], "model", VectorModel, words=words)
     owner, name, _ = next(key for key in read_weights(weights) if "model." in key).partition("model.")
-    load_weights(model, weights, prefix=owner + name)  # The owner is the objective, or its word-by-word trainer.
+    load_weights(
+        model, weights, prefix=owner + name
+    )  # `owner` is the objective, or the trainer that trains it word by word.
     return model.vector if len(model.units) > len(words) else None  # Without n-grams, each word is one unit.

@@ -44,8 +44,8 @@ LIKELIHOODS = {
 class Likelihoods(Measured):
     """Metrics of units of text with the columns `nats`, `tokens`, `words`, `bytes` and `lost`.
 
-    The column `lost` counts lost bytes. Units with different numbers of lost bytes are different units, so no test
-    compares models that read different parts of a text.
+    The column `lost` counts the bytes that the tokens do not determine. Units with different numbers of lost bytes are
+    different units, so no test compares models that read different parts of a text.
     """
 
     in_order = True
