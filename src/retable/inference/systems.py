@@ -162,7 +162,5 @@ def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[
         return None
     model = settings.build(cfg["model"], "model", VectorModel, words=words)
     owner, name, _ = next(key for key in read_weights(weights) if "model." in key).partition("model.")
-    load_weights(
-        model, weights, prefix=owner + name
-    )  # `owner` is the objective, or the trainer that trains it word by word.
+    load_weights(model, weights, prefix=owner + name)  # `owner` is the objective, or its word-by-word trainer.
     return model.vector if len(model.units) > len(words) else None  # Without n-grams, each word is one unit.
