@@ -109,7 +109,7 @@ def test_hooks_are_removed_and_models_without_layers_refused():
     assert not any(block._forward_pre_hooks for block in model.blocks)
     model = Recurrent.__new__(Recurrent)
     torch.nn.Module.__init__(model)
-    with pytest.raises(UsageError, match="the layers of Recurrent are not accessible; take a cell of recipe=elmo/elmo"):
+    with pytest.raises(UsageError, match="the layers of Recurrent are not accessible; use a cell of recipe=elmo/elmo"):
         readable(model)
 
 

@@ -110,7 +110,7 @@ def test_summaries_have_the_rouge_of_each_document(folder, model):
 def test_what_cannot_be_is_refused(folder, model):
     with pytest.raises(UsageError, match=r"^template='translate:' does not contain the input; write \{text\} in it"):
         PromptedWriting(str(folder), Translations(str(folder)), "translate:")
-    with pytest.raises(UsageError, match=r"^shots=5, but 4 training texts; write shots=4 or fewer$"):
+    with pytest.raises(UsageError, match=r"^shots=5, but there are 4 training texts; write shots=4 or fewer$"):
         prompted(folder, shots=5)(model, folder)
     (folder / "test.source.txt").unlink()
     with pytest.raises(UsageError, match="has no pairs of sentences for test"):

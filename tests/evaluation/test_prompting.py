@@ -134,7 +134,7 @@ def test_examples_are_drawn_evenly(tokens):
     ({"by": "chance"}, "by=chance is unknown; write by=likelihood or by=generation"),
     ({"shots": 2}, "shots=2 needs examples"),
     ({"shots": 8, "examples": POOL}, "pool has 7 examples; write shots=7 or fewer"),
-    ({"template": "{sentence}"}, r"the template needs 'sentence'; questions of asked have \{text\}"),
+    ({"template": "{sentence}"}, r"the template needs 'sentence', but questions of asked have \{text\}"),
     ({"questions": Questions("asked")}, "asked has no questions; write one per row"),
 ])  # fmt: skip
 def test_mistakes_of_use(tokens, model, settings, said):
@@ -148,7 +148,7 @@ def test_answers_that_the_vocabulary_lacks_are_named(tokens, model, capsys):
         Question({"text": "good film"}, ("great", "terrible"), 0),
         Question({"text": "bad film"}, ("superb", "terrible"), 1),
     )
-    told = "the model's vocabulary lacks 'terrible', 'superb', and so an answer to each question of asked; write other"
+    told = "the model's vocabulary lacks 'terrible', 'superb', so each question of asked has an answer of"
     with pytest.raises(UsageError, match=told):
         Prompted("x", tokens, asked, "{text} :")(model, Path(tokens))
     known = Questions("asked", *asked.questions, QUESTIONS.questions[0])  # one of which can be answered
@@ -160,5 +160,5 @@ def test_answers_that_the_vocabulary_lacks_are_named(tokens, model, capsys):
     Prompted("x", tokens, QUESTIONS, "{text} :")(model, Path(tokens))
     assert not capsys.readouterr().err
     many = Questions("asked", Question({"text": "film"}, tuple(f"w{i}" for i in range(7)), 0))
-    with pytest.raises(UsageError, match="lacks 'w0', 'w1', 'w2', 'w3', 'w4' and 2 more, and so"):
+    with pytest.raises(UsageError, match="lacks 'w0', 'w1', 'w2', 'w3', 'w4' and 2 more, so each"):
         Prompted("x", tokens, many, "{text} :")(model, Path(tokens))

@@ -58,7 +58,7 @@ def test_answers_that_the_model_does_not_know(tmp_path):
         def read(self):
             return [Question({"text": line}, ("cat", "splendid"), 0) for line in kinds.LINES]
 
-    with pytest.raises(UsageError, match=r"vocabulary lacks 'splendid', and so an answer to each question of"):
+    with pytest.raises(UsageError, match=r"vocabulary lacks 'splendid', so each question of"):
         Prompted("own", kinds.tokens(), Asked(), "{text} :")(kinds.counted(), tmp_path)
 
 

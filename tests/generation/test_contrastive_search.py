@@ -124,5 +124,5 @@ def test_the_end_is_held_back_where_every_token_is_a_candidate(small):
     objective = small.trained("lstm")
     found = ContrastiveSearch(5, 13, 0.9, min_new_tokens=5)(Trained(objective), PROMPTS, small.eos)
     assert all(small.eos not in completion.ids and len(completion.ids) == 5 for (completion,) in found)
-    with pytest.raises(UsageError, match=r"contrastive search compares hidden states.*take another decoding"):
+    with pytest.raises(UsageError, match=r"contrastive search compares hidden states.*use another decoding"):
         ContrastiveSearch(3, K, ALPHA)(small.tree(3, 0), [[1]], 0)

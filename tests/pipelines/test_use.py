@@ -175,7 +175,7 @@ def test_word_vectors(moved):
         between @ each / np.linalg.norm(between) / np.linalg.norm(each) for each in system.vectors(system.words[3:])
     ), abs=1e-6)  # fmt: skip
     assert best not in system.words[:3]
-    with pytest.raises(UsageError, match=r"skipgram-1 has no vector of nowhere; write words of its text"):
+    with pytest.raises(UsageError, match=r"skipgram-1 has no vector of nowhere; choose words of its training text"):
         system.vectors("nowhere")
     of_file = retable.load(moved / "embed/grammar_tiny/skipgram-1/vectors.bin")
     assert of_file.neighbours(word) == system.neighbours(word)
@@ -275,11 +275,11 @@ def test_of_no_text_nothing_is_said(moved):
     language = retable.load(moved / TINY / "kn3-1")
     assert language.score([]) == []
     for ask in (language.perplexity, language.likelihood):
-        with pytest.raises(UsageError, match=r"^perplexity needs a text; give one or more$"):
+        with pytest.raises(UsageError, match=r"^perplexity needs a text; pass one or more$"):
             ask([])
     chooser = retable.load(moved / CHOOSER)
     for system in (language, chooser):
-        with pytest.raises(UsageError, match=r"^choose needs an ending; give one or more$"):
+        with pytest.raises(UsageError, match=r"^choose needs an ending; pass one or more$"):
             system.choose("a", [])
     classifier = retable.load(moved / CLASSIFIER)
     assert classifier.classify([]) == [] and classifier.probabilities([]).shape == (0, len(classifier.labels))

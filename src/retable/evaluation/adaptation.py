@@ -1,8 +1,8 @@
-"""Adaptation of trained language models while they read a text: fitting, and the order of reading.
+"""The interface of methods that adapt a trained language model to the text that it reads.
 
 Dynamic evaluation and the neural cache implement `Adaptation`.
 
-B batch, T time, N tokens of a stream.
+Dimensions: B batch, T time, N tokens of a stream.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +19,12 @@ from retable.evaluation.likelihood import Carried, NeuralLM, SlidingWindow
 
 
 class Fitted(NamedTuple):
-    """The results of fitting an adaptation to a model.
+    """The settings that were tried in fitting an adaptation to a model, with their losses.
 
     Attributes:
-        tried: one mapping per setting, with its values by name and its `loss`, the mean nats per validation token.
-        measured: arrays that the adaptation needs in addition to a setting, by name.
+        tried: one mapping per combination of settings: the values by name, and `loss`, the mean nats per validation
+            token.
+        measured: arrays by name that the adaptation needs in addition to its settings, such as statistics of gradients.
     """
 
     tried: Sequence[Mapping[str, float]]
@@ -31,12 +32,12 @@ class Fitted(NamedTuple):
 
     @property
     def best(self) -> Mapping[str, float]:
-        """Return the setting with the lowest loss, the first of equal ones. NaN counts as infinite."""
+        """Return the settings with the lowest loss; on ties, the first. NaN counts as infinite."""
         return min(self.tried, key=lambda each: inf if isnan(each["loss"]) else each["loss"])
 
 
 class Adaptation(Protocol):
-    """A method by which a trained model adapts to the text that it reads.
+    """A method that adapts a trained model to the text that it reads.
 
     Attributes:
         splits: names of the splits that `fit` needs.
@@ -48,28 +49,29 @@ class Adaptation(Protocol):
         """Find the best settings for `model`.
 
         Args:
-            texts: token ids (N,) of each of `splits`, by name.
+            texts: maps the name of each split in `splits` to its token ids, (N,).
         """
         ...
 
     def adapted(self, model: NeuralLM, fitted: Mapping[str, Tensor]) -> AdaptedSystem:
-        """Return `model` adapted by the results of `fit`.
+        """Return `model` with the adaptation that `fit` found.
 
         Args:
-            fitted: the values of the best setting and the measured arrays, by name.
+            fitted: the values of the best settings and the measured arrays, by name.
         """
         ...
 
 
 class Step(NamedTuple):
-    batch: TokenBatch  # one row, (1, T)
-    scored: slice  # the positions in T that no earlier step has scored
+    batch: TokenBatch  # One row of tokens, (1, T).
+    scored: slice  # The positions in the batch that no earlier step has scored.
 
 
 def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:
     """Yield a token stream piece by piece, in order, with the positions to score in each piece.
 
-    A piece has `segment` tokens if the model carries state, otherwise it is one window of the model's sliding window.
+    A piece has `segment` tokens if the model carries recurrent state. If the model's scorer reads a text in windows, a
+    piece is one window.
 
     Args:
         tokens: ids of the stream, (N,).
@@ -82,12 +84,12 @@ def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:
         scorer = Carried(rows=1, segment=segment)
     else:
         raise UsageError(
-            f"scorer.rows={scorer.rows} reads parts of a text in parallel; take a cell trained with scorer.rows=1"
+            f"scorer.rows={scorer.rows} reads parts of a text in parallel; use a cell trained with scorer.rows=1"
         )
     left = len(tokens)
     for number, batch in enumerate(scorer.batches(tokens, model.boundary, rank=0, world=1)):
         first = known if number else 0
-        last = min(batch.labels.shape[1], first + left)  # the last window may be longer than the text
+        last = min(batch.labels.shape[1], first + left)  # the last window may extend beyond the end of the text
         yield Step(batch, slice(first, last))
         left -= last - first
 

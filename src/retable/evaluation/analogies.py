@@ -1,7 +1,7 @@
 """Word analogies by 3CosAdd (Mikolov et al. 2013c) and 3CosMul (Levy and Goldberg 2014, equation 4).
 
-Mikolov et al.: "Linguistic Regularities in Continuous Space Word Representations". Levy and Goldberg: "Linguistic
-Regularities in Sparse and Explicit Word Representations".
+The two papers are "Linguistic Regularities in Continuous Space Word Representations" and "Linguistic Regularities in
+Sparse and Explicit Word Representations".
 
 The answer to a question a : b :: c : d is the word with the highest
 
@@ -9,10 +9,10 @@ The answer to a question a : b :: c : d is the word with the highest
     3cosmul   cos'(d, b) · cos'(d, c) / (cos'(d, a) + 0.001),   cos' = (cos + 1) / 2
 
 The words a, b, c of the question are never the answer. Only questions whose four words all have a vector are scored, as
-in gensim. Words that are not in the training text have none here (see `WordVectors`), even if fastText could compose
-one.
+in gensim. Words that are not in the training text count as words without a vector (see `WordVectors`), even if fastText
+could compose their vectors from n-grams.
 
-V words, D dimensions, Q questions, U distinct words in the questions.
+Dimensions: V words, D vector size, Q questions, U distinct words in the questions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,16 +27,16 @@ from retable.evaluation.word_vectors import WordVectors, unit
 
 Question = tuple[str, str, str, str]
 
-METHODS = {"3cosadd": "accuracy", "3cosmul": "accuracy_mul"}  # method: its metric
-SCORES = 10_000_000  # scores in memory at a time: 40 to 200 MB; 333 questions with 30,000 candidate words
+METHODS = {"3cosadd": "accuracy", "3cosmul": "accuracy_mul"}  # Maps each method to its metric.
+SCORES = 10_000_000  # Scores in memory at a time, 40 to 200 MB: 333 questions with 30,000 candidates, for example.
 
-# The sections of questions-words.txt that Mikolov et al. 2013a, Table 1, call semantic. The syntactic sections are
-# gram1 to gram9.
+# Mikolov et al. 2013a, Table 1, call these sections of questions-words.txt semantic. The syntactic sections are gram1
+# to gram9.
 SEMANTIC = {"capital-common-countries", "capital-world", "currency", "city-in-state", "family"}
 
 
 class Analogies:
-    """The analogy benchmark.
+    """A benchmark of word vectors: the accuracy in answering word analogies.
 
     Args:
         questions: a file in the format of word2vec's questions-words.txt.
@@ -82,11 +82,15 @@ def read_analogies(path: str | PathLike[str]) -> dict[str, list[Question]]:
                 case [first, *_] if first.startswith(":"):
                     questions = sections.setdefault(line.strip()[1:].strip(), [])
                 case _ if questions is None:
-                    raise UsageError(f"{path}, line {number}: a question before any `: section` line; add such a line")
+                    raise UsageError(
+                        f"{path}, line {number}: a question before any `: section` line; add such a line before it"
+                    )
                 case [a, b, c, d]:
                     questions.append((a, b, c, d))
                 case words:
-                    raise UsageError(f"{path}, line {number}: {len(words)} words; a question has four, a b c d")
+                    raise UsageError(
+                        f"{path}, line {number}: {len(words)} words; write the four words a b c d of a question"
+                    )
     return sections
 
 
@@ -102,19 +106,20 @@ def analogy_accuracy(
 
     Args:
         vectors: (V, D), one row per word, in the order of `words`.
-        words: in order of falling frequency.
-        restrict_vocab: use only this many of the most frequent words, in questions and as answers (Google's figures use
-            30,000). If None, all are used.
-        lowercase: lower-case words and questions. If words become equal, the most frequent is kept.
-        methods: a selection of METHODS.
+        words: the word of each vector, most frequent first.
+        restrict_vocab: number of most frequent words to use, in questions and as answers (Google's figures use 30,000);
+            None uses all words.
+        lowercase: convert words and questions to lower case. If two words become equal in lower case, the more frequent
+            one is kept.
+        methods: some or all of METHODS.
 
     Returns: metrics of each section and of the groups `total`, `semantic`, `syntactic` and `regular` (see
         `is_regular`):
         - `analogies/<section>/questions`: the number of questions.
         - `analogies/<section>/seen`: the number of questions whose four words are all in the vocabulary.
-        - `analogies/<section>/accuracy` and `/accuracy_mul`: the share of the latter that 3CosAdd and 3CosMul answer
-          correctly. Missing if `seen` is 0.
-    Raises: UsageError: an unknown method.
+        - `analogies/<section>/accuracy` and `/accuracy_mul`: the shares of the seen questions that 3CosAdd and 3CosMul
+          answer correctly; missing if `seen` is 0.
+    Raises: UsageError: a method is unknown.
     """
     methods = list(methods)
     if unknown := set(methods) - set(METHODS):
@@ -128,7 +133,7 @@ def analogy_accuracy(
         }
     normed = unit(known.vectors)
 
-    tallies: dict[str, np.ndarray] = {}  # section: n questions, n seen, n correct by each method
+    tallies: dict[str, np.ndarray] = {}  # per section: numbers of questions, seen questions, right answers
     for section, questions in sections.items():
         seen = [question for question in questions if all(word in known.rows for word in question)]
         ids = np.array([[known.rows[word] for word in question] for question in seen], dtype=np.int64).reshape(-1, 4)
@@ -154,10 +159,10 @@ def analogy_accuracy(
 
 
 def is_regular(section: str, question: Question) -> bool:
-    """Check whether both pairs of a syntactic question add the same ending.
+    """Check whether both word pairs of a syntactic question add the same ending.
 
-    walk walks jump jumps is regular, foot feet hand hands is not. Nationality adjectives are excluded because they are
-    names.
+    For example, "walk walks jump jumps" is regular, but "foot feet hand hands" is not. Nationality adjectives are
+    excluded because they are names.
 
     Args:
         section: name of the section in the file, such as `gram8-plural`.
@@ -169,7 +174,12 @@ def is_regular(section: str, question: Question) -> bool:
 
 
 def _answers(normed: np.ndarray, abc: np.ndarray, methods: Sequence[str]) -> np.ndarray:
-    """Return the ids of the answers, (methods, Q), to questions (Q, 3), from unit vectors (V, D)."""
+    """Return the word ids of the answers, (methods, Q).
+
+    Args:
+        normed: vectors of length 1, (V, D).
+        abc: word ids of the questions, (Q, 3).
+    """
     answers = np.empty((len(methods), len(abc)), dtype=np.int64)
     chunk = max(1, SCORES // max(1, len(normed)))
     for start in range(0, len(abc), chunk):
@@ -189,7 +199,7 @@ def _add(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
 
 def _mul(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """Compute the scores of 3CosMul, (Q, V)."""
-    words, places = np.unique(asked, return_inverse=True)  # many questions share words, so U is small
+    words, places = np.unique(asked, return_inverse=True)  # Many questions share words, so U is small.
     cosines = (normed[words] @ normed.T + 1) / 2  # (U, V)
     a, b, c = places.reshape(asked.shape).T
     scores = cosines[b]

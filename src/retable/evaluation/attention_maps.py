@@ -1,12 +1,13 @@
 """Attention maps of Transformer heads, and how much each head attends to certain words.
 
-Measures the attention from a word to itself, to its neighbours and, from a verb, to its subject (Clark, Khandelwal,
-Levy and Manning 2019, arXiv 1906.04341, sections 3 and 4).
+The benchmark measures how much a word attends to itself and to its neighbours, and a verb to its subject (Clark,
+Khandelwal, Levy and Manning 2019, arXiv 1906.04341, sections 3 and 4).
 
-The models use fused attention, which returns no weights. The weights are therefore computed again from the inputs of
-each attention.
+The models use fused attention, which returns no weights. This module therefore computes the attention weights again
+from the inputs of each attention layer.
 
-B batch, T tokens, W words with the marks around the sentence, D d_model, H heads, K head size, L layers.
+Dimensions: B batch, T tokens, W words and marks (tokens such as [CLS] around the sentence), D d_model, H heads, K head
+size, L layers.
 """
 
 import csv
@@ -33,21 +34,23 @@ from retable.nn.transformer import Block, CausalSelfAttention, rotate
 from retable.nn.transformer_encoder import EncoderBlock
 from retable.tokenizers.tokenizer import Tokenizer
 
-# A head's attention from a word to itself, to the previous word, the next word and the marks around the sentence, and
-# from a verb to the head of its subject. `_first`: the share of verbs for which that is the most attended other word.
-# `far_`: only verbs at least FAR words after the subject's head; a head that attends to the previous word misses these.
+# Measures of an attention head. The first four measures are the attention from a word to itself, to the previous word,
+# to the next word, and to the marks around the sentence. `subject` is the attention from a verb to the head word of its
+# subject. Names that end in `_first` measure the share of verbs whose most attended other word is that head word. Names
+# that begin with `far_` cover only verbs at least FAR words after the head word, because attention to the previous word
+# would find the others.
 SHARES = ("itself", "previous", "next", "marks", "subject", "subject_first", "far_subject", "far_subject_first")
-FAR = 2  # smallest distance in words from the subject's head to a `far` verb
+FAR = 2  # smallest distance in words from the subject's head word to a `far` verb
 MAP_COLUMNS = ("sentence", "layer", "head", "target_place", "target", "source_place", "source", "weight", "subject")
 
 
 class Agreeing(Protocol):
     words: list[str]
-    subjects: dict[int, int]  # position of a verb: position of its subject's head
+    subjects: dict[int, int]  # maps the position of a verb to that of its subject's head word
 
 
 class AgreeingText(Protocol):
-    """A source of sentences; `inputs` are the files that they depend on."""
+    """A source of sentences; `inputs` lists the files that the sentences depend on."""
 
     inputs: list[Path]
 
@@ -55,18 +58,19 @@ class AgreeingText(Protocol):
 
 
 class AttentionMaps:
-    """The attention benchmark, for models with self-attention blocks: BERT, ELECTRA or GPT.
+    """A benchmark of the attention in models with self-attention blocks: BERT, ELECTRA or GPT.
 
-    A sentence is read between [CLS] and [SEP], or between boundary tokens, without masks. Attention to a word is the
-    sum over its tokens; attention from a word is the mean over its tokens (Clark et al. 2019, section 4.1).
+    The model reads each sentence between [CLS] and [SEP], or between boundary tokens. No token is masked. Attention to
+    a word is the sum over its tokens; attention from a word is the mean over its tokens (Clark et al. 2019, section
+    4.1).
 
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
         text: sentences with the subjects of their verbs.
-        shown: number of sentences whose maps are written: the first that have at most `longest` words and a verb whose
-            subject's head is not the word before it.
-        longest: words.
-        batch_size: sentences.
+        shown: number of sentences whose maps are written. A sentence can be shown if it has at most `longest` words,
+            and a verb at least FAR words after the head word of its subject.
+        longest: maximum length of a shown sentence, in words.
+        batch_size: number of sentences per batch.
     """
 
     requires = TrainedSystem
@@ -86,22 +90,25 @@ class AttentionMaps:
     def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
         """Write `attention.csv` and `heads.csv`, and return the metrics.
 
-        `attention.csv` has one row per shown sentence, layer, head and pair of words: `target` attends to `source`;
-        `subject` is 1 if the source is the head of the target's subject. `heads.csv` has one row per layer, head and
-        member of SHARES, with mean and standard error. Layers and heads count from 1.
+        `attention.csv` has one row per shown sentence, layer, head and pair of words. The word `target` attends to the
+        word `source`. `subject` is 1 if `target` is a verb and `source` is the head word of its subject. `heads.csv`
+        has one row per layer, head and member of SHARES, with mean and standard error. Layers and heads are numbered
+        from 1.
 
         Returns:
             - `attention/words`, `attention/verbs`, `attention/far_verbs`: counts.
             - `attention/equal/<share>`: the share if attention is uniform over all visible positions.
-            - `attention/offset/<share>`: the share of verbs whose subject's head is at the most frequent distance.
-            - `attention/best/<share>`: the largest share of any head.
-        Raises: UsageError: no verb is FAR words after its subject, or the model has no readable attention.
+            - `attention/offset/<share>`: the share of verbs whose subject's head word is at the most frequent distance.
+            - `attention/best/<share>`: the largest share of any attention head.
+        Raises: UsageError: no verb is FAR or more words after its subject, or the model's attention cannot be read.
         """
         model = system.objective.model
         tokenizer, sentences = Tokenizer.load(self._tokenizer), self._text.sentences()
         distances = Counter(verb - head for sentence in sentences for verb, head in sentence.subjects.items())
         if not any(distance >= FAR for distance in distances):
-            raise UsageError("every verb of the text follows its subject directly; ask for more words")
+            raise UsageError(
+                "every verb of the text follows its subject directly; raise benchmark.attention.text.words"
+            )
         batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
         parts = mapped(lambda batch: self._of_batch(model, tokenizer, batch), batches)
         sums, equal, shown = (list(chain(*column)) for column in zip(*parts, strict=True))
@@ -109,7 +116,7 @@ class AttentionMaps:
         heads = summed(sums)
         _write_heads(folder / "heads.csv", heads)
         even = dict(zip(SHARES, summed(equal).means[0, 0], strict=True))
-        # uniform attention has no most attended word
+        # in uniform attention, no word is attended to most
         metrics = {f"equal/{name}": share for name, share in even.items() if not name.endswith("first")}
         metrics |= {f"best/{name}": heads.means[:, :, i].max() for i, name in enumerate(SHARES)}
         for kind, least in (("", 1), ("far_", FAR)):
@@ -123,7 +130,10 @@ class AttentionMaps:
         return far and len(sentence.words) <= self._longest
 
     def _of_batch(self, model: Model, tokenizer: Tokenizer, sentences: Sequence[Any]) -> tuple[list, list, list]:
-        """Return per sentence the shares of its maps, the shares of uniform attention, and the maps to show."""
+        """Return, per sentence, the `shares` of its maps and of uniform attention.
+
+        The third list contains the sentences whose maps are shown.
+        """
         sums, equal = [], []
         shown: list[tuple[Agreeing, list[str], NDArray]] = []
         for sentence, (labels, maps) in zip(sentences, maps_of(model, tokenizer, sentences), strict=True):
@@ -138,7 +148,7 @@ class AttentionMaps:
 
 @torch.inference_mode()
 def maps_of(model: Model, tokenizer: Tokenizer, batch: Sequence[Any]) -> Iterator[tuple[list[str], NDArray]]:
-    """Yield for each sentence its words and marks (W), and the attention between them (L, H, W, W).
+    """Yield the W words and marks of each sentence, and the attention between them, (L, H, W, W).
 
     Args:
         batch: sentences with `words`.
@@ -153,7 +163,7 @@ def maps_of(model: Model, tokenizer: Tokenizer, batch: Sequence[Any]) -> Iterato
     weights = torch.stack(layers, dim=1).float().cpu().numpy()  # (B, L, H, T, T)
     for sentence, row, own in zip(batch, tokens, weights, strict=True):
         ends = np.cumsum([len(word.encode()) + 1 for word in sentence.words]) - 1
-        # A token belongs to the word that contains its last byte, a space to the word after it.
+        # A token belongs to the word that contains its last byte. A space belongs to the next word.
         owners = 1 + np.searchsorted(ends, [token.end - 1 for token in row], side="right")
         owners = np.concatenate([[0], owners, [len(sentence.words) + 1]])
         labels = [tokenizer.words[first], *sentence.words, tokenizer.words[last]]
@@ -161,19 +171,25 @@ def maps_of(model: Model, tokenizer: Tokenizer, batch: Sequence[Any]) -> Iterato
 
 
 class Heads(NamedTuple):
-    """Means over words or verbs, and their standard errors over sentences, each (L, H, SHARES)."""
+    """Means over words or verbs, and their standard errors over sentences.
+
+    Means and errors have the shape (L, H, len(SHARES)).
+    """
 
     means: NDArray
     errors: NDArray
 
 
 def attending(model: Model) -> list[Attention | CausalSelfAttention]:
-    """Return the self-attention of each block. Raises UsageError for a model without such blocks."""
+    """Return the self-attention layer of each block.
+
+    Raises: UsageError: the model has no blocks, or blocks without self-attention.
+    """
     blocks = blocks_of(model)
     attentions = [block.attention for block in blocks if isinstance(block, Block | EncoderBlock)]
     if not attentions or len(attentions) < len(blocks):
         raise UsageError(
-            f"{type(model).__name__} has no blocks whose attention can be read; take a cell of recipe=bert/bert or "
+            f"{type(model).__name__} has no blocks whose attention can be read; use a cell of recipe=bert/bert or "
             "transformer/gpt"
         )
     return attentions
@@ -185,7 +201,7 @@ def attention_weights(model: Model, input_ids: Tensor, lengths: Tensor) -> list[
     Args:
         input_ids: (B, T), padded after each row's length.
         lengths: (B,).
-    Raises: UsageError: the model has no readable attention.
+    Raises: UsageError: the model's attention cannot be read.
     """
     weights: list[Tensor] = []
 
@@ -205,7 +221,10 @@ def attention_weights(model: Model, input_ids: Tensor, lengths: Tensor) -> list[
 
 
 def weights_of(attention: Any, hidden: Tensor, *arguments: Any, **named: Any) -> Tensor:
-    """Compute the weights of an `attention` call, (B, H, T, T). Rows sum to 1; arguments as of the call."""
+    """Compute the attention weights of a call of `attention`, (B, H, T, T); rows sum to 1.
+
+    The arguments after `attention` are those of the call.
+    """
     read = _encoder_scores if isinstance(attention, Attention) else _causal_scores
     scores, seen = read(attention, hidden, *arguments, **named)
     if seen is not None:
@@ -220,7 +239,7 @@ def _encoder_scores(
     mask: Tensor | None = None,
     rotation: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the scores, and the mask of visible positions, boolean in an encoder's self-attention."""
+    """Return the scores before the softmax, and a boolean mask of visible positions, if any."""
     keys, _ = attention.keys_and_values(hidden if memory is None else memory)
     queries = attention.query(hidden).unflatten(2, (attention.n_heads, -1)).transpose(1, 2)
     if rotation is not None:
@@ -248,7 +267,7 @@ def _causal_scores(
 def of_words(weights: NDArray, owners: NDArray, n: int) -> NDArray:
     """Convert attention between tokens, (L, H, T, T), to attention between n words, (L, H, n, n).
 
-    Sums over the tokens of the attended word and averages over those of the attending word.
+    The attention is summed over the tokens of the attended word, and averaged over the tokens of the attending word.
 
     Args:
         owners: index of the word of each token, (T,).
@@ -261,10 +280,11 @@ def shares(maps: NDArray, subjects: dict[int, int]) -> tuple[NDArray, NDArray]:
     """Sum each of SHARES over the words or verbs of a sentence.
 
     Args:
-        maps: attention between words and marks, (L, H, W, W); the first and the last are marks.
-        subjects: position of each verb: position of its subject's head, from 0 without the marks.
+        maps: attention between words and marks, (L, H, W, W); the first and the last of the W are marks.
+        subjects: maps the position of each verb to that of its subject's head word. Positions are numbers of words from
+            0; marks are not counted.
 
-    Returns: sums (L, H, SHARES), and the numbers of words or verbs (SHARES,).
+    Returns: the sums, (L, H, len(SHARES)), and the numbers of words or verbs in each sum, (len(SHARES),).
     """
     words = maps[:, :, 1:-1, 1:-1]
     n = words.shape[2]

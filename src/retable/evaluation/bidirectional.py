@@ -1,7 +1,8 @@
-"""The two directions of ELMo as language models (Peters et al. 2018, section 3.4, average them).
+"""ELMo's forward and backward directions as two language models.
 
-The probability of a text is the product of its tokens' probabilities in either direction, so the text's entropy is a
-lower bound for both.
+ELMo's paper reports the average of both perplexities (Peters et al. 2018, section 3.4). In each direction, the product
+of the tokens' probabilities is a probability of the whole text. The entropy of the text is therefore a lower bound of
+both losses.
 """
 
 import csv
@@ -21,13 +22,14 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class BothDirections(ContextualVectors):
-    """A trained two-way objective with its layers and a language model per direction.
+    """A trained model such as ELMo, with its layers and one language model per direction.
 
-    State is carried over the whole stream, cut into `rows` parallel parts, as in `Carried`. The boundary token precedes
-    the stream in either direction.
+    Recurrent state is carried through the whole stream, which is cut into `rows` parallel parts as in `Carried`. The
+    boundary token precedes the stream in both directions.
 
     Args:
-        rows: parallel parts of the stream; 1 scores every token with all tokens of its side.
+        rows: number of parallel parts of the stream; with one part, every token is scored given all tokens before it
+            (in the backward direction, after it).
     """
 
     def __init__(self, objective: TwoWayLikelihood, tokenizer: Tokenizer, rows: int = 1):
@@ -36,11 +38,11 @@ class BothDirections(ContextualVectors):
         self.protocol = self._scorer.protocol
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the log-probability of each token given all before it, in nats, float64 (N,), from ids (N,)."""
+        """Return the log-probability of each token given all tokens before it, in nats, float64 (N,), from ids (N,)."""
         return self._log_prob(tokens, backward=False)
 
     def log_prob_backward(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the log-probability of each token given all after it, in nats, float64 (N,), from ids (N,)."""
+        """Return the log-probability of each token given all tokens after it, in nats, float64 (N,), from ids (N,)."""
         return self._log_prob(tokens[::-1], backward=True)[::-1]
 
     def _log_prob(self, tokens: np.ndarray, backward: bool) -> np.ndarray:
@@ -62,7 +64,7 @@ class _Direction:
 
 @runtime_checkable
 class TwoWayLanguageModel(Protocol):
-    """A model that gives each token of a stream (N,) a log-probability from either side, float64 (N,)."""
+    """A model that scores each token of a stream, (N,), given the text before it or after it."""
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray: ...
 
@@ -70,9 +72,9 @@ class TwoWayLanguageModel(Protocol):
 
 
 class Directions:
-    """The benchmark of perplexity per direction on whole splits.
+    """A benchmark of ELMo: the perplexity of each direction on whole splits.
 
-    `inputs` are the files that the scores depend on.
+    `inputs` lists the files that the scores depend on.
 
     Args:
         tokens: folder that the `tokenize` stage wrote.
@@ -89,8 +91,8 @@ class Directions:
     def __call__(self, model: TwoWayLanguageModel, folder: Path) -> dict[str, float]:
         """Write `directions.csv`, the summed nats of each unit of text, and return the metrics.
 
-        Returns: `<split>/<direction>/<metric>`; direction is forward, backward, or mean, the mean of their
-            log-probabilities.
+        Returns: metrics `<split>/<direction>/<metric>`. The direction is `forward`, `backward`, or `mean`, for which
+            the log-probabilities of both are averaged.
         """
         vocab_size = Tokenizer.load(self.inputs[0]).vocab_size
         metrics: dict[str, float] = {}

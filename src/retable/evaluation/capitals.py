@@ -1,9 +1,9 @@
-"""Pairs of words such as countries and capitals in a plane (Mikolov et al. 2013b, Figure 2).
+"""Projection of word pairs, such as countries and their capitals, to a plane.
 
-The paper is "Distributed Representations of Words and Phrases and their Compositionality". Any section of an analogy
-file can be drawn.
+The projection follows Figure 2 of Mikolov et al. 2013b, "Distributed Representations of Words and Phrases and their
+Compositionality". Any section of an analogy file can be projected.
 
-n words, D dimensions.
+Dimensions: n words, D vector size.
 """
 
 import csv
@@ -18,13 +18,14 @@ from retable.evaluation.word_vectors import WordVectors
 
 
 class Capitals:
-    """The benchmark that writes `plane.csv`, the coordinates of the word pairs of a section.
+    """A benchmark that writes the projected word pairs of a section to `plane.csv`.
 
     Args:
         questions: a file of analogies; the first two words of a question are a pair.
-        section: the section of that file.
-        pairs: use at most this many pairs, the first whose two words have vectors.
-        lowercase: lower-case words and questions. If words become equal, the most frequent is kept.
+        section: name of a section of that file.
+        pairs: maximum number of pairs; the first pairs whose words both have vectors are used.
+        lowercase: convert words and questions to lower case. If two words become equal in lower case, the more frequent
+            one is kept.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -38,7 +39,8 @@ class Capitals:
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
         """Write one row per word: the number of its pair, its side (0 or 1), the word, x and y.
 
-        Returns: `capitals/<section>/pairs`, and `capitals/<section>/variance`, the share of variance in the plane.
+        Returns: `capitals/<section>/pairs`, the number of pairs, and `capitals/<section>/variance`, the share of the
+            vectors' variance that the plane preserves.
         Raises: UsageError: the section is unknown, or fewer than two of its pairs have vectors.
         """
         sections = read_analogies(self.inputs[0])
@@ -51,7 +53,8 @@ class Capitals:
         pairs = [(a, b) for a, b in asked if a in known.rows and b in known.rows][: self.pairs]
         if len(pairs) < 2:
             raise UsageError(
-                f"{len(pairs)} pairs of {self.section} in {self.inputs[0]} are in the vocabulary; a plane needs two"
+                f"{len(pairs)} pairs of {self.section} in {self.inputs[0]} are in the vocabulary, "
+                "but a plane needs two; choose another section"
             )
         words = [word for pair in pairs for word in pair]
         points, variance = plane(known.lookup(words)[0])
@@ -66,18 +69,19 @@ class Capitals:
 def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     """Project the vectors of word pairs to their first two principal components.
 
-    The sign of a component is arbitrary. x grows from the second side to the first, so that countries are left of
-    capitals as in the paper; y grows towards the point farthest from the centre.
+    The sign of a principal component is arbitrary. Here the sign of x is such that countries are left of their
+    capitals, as in the paper: the mean x of the pairs' first words is larger than that of their second words. The point
+    with the largest |y| has a positive y.
 
     Args:
-        vectors: (n, D), the first and the second word of each pair in turn.
-    Returns: points (n, 2), and the share of variance that they keep.
+        vectors: (n, D); rows alternate between the first and the second word of a pair.
+    Returns: points, (n, 2), and the share of variance that they preserve.
     """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)
     left, scales, _ = np.linalg.svd(centred, full_matrices=False)
     points = (left * scales)[:, :2]
-    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # vectors of one dimension have one component
+    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # vectors of size 1 have only one component
     x, y = points.T
     points = points * [_sign(x[::2].mean() - x[1::2].mean()), _sign(y[np.abs(y).argmax()])]
     total = (scales**2).sum()

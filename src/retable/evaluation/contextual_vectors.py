@@ -1,10 +1,11 @@
-"""Vectors of words from the layers of a model: neighbours of unseen words, and word senses in context.
+"""Benchmarks of the word vectors in a model's layers: unseen words, and word senses.
 
-A model that reads spelling has vectors for words that the training text lacks. They should be near words of the same
-stem or the same form (Jozefowicz et al. 2016, Table 2, list such neighbours). The sense of an occurrence is predicted
-from the senses of the nearest other occurrences (Peters et al. 2018, section 5.3).
+A model that reads the spelling of words also has vectors for words that are not in its training text. The vector of an
+unseen word should be near words with the same stem or the same inflection (Jozefowicz et al. 2016 list such neighbours
+in Table 2). The sense of a word in context is predicted from the senses of the nearest other occurrences of the word
+(Peters et al. 2018, section 5.3).
 
-B batch, D dimensions, K layers, T words of a sentence, n occurrences of a word, S senses.
+Dimensions: B batch, D vector size, K layers, T words of a sentence, n occurrences of a word, S senses.
 """
 
 import csv
@@ -27,14 +28,14 @@ from retable.evaluation.word_vectors import WordVectors, unit
 from retable.models.base import BothDirections
 from retable.tokenizers.tokenizer import Tokenizer
 
-AHEAD = 16  # batches in memory at a time
-TIE = 1e-5  # cosines this close count as equal and share the prediction; in a layer without context all tie
+AHEAD = 16  # Batches in memory at a time.
+TIE = 1e-5  # Cosines that differ by less count as equal. In a layer without context, all occurrences tie.
 SENSE_COLUMNS = ["word", "sentence", "position", "sense"]
 
 
 @runtime_checkable
 class Contextual(Protocol):
-    """A system that gives the words of a sentence one vector per layer."""
+    """A system that returns one vector per layer for each word of a sentence."""
 
     def layers(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
         """Yield the vectors of each sentence's words, (K, T, D), the layer without context first."""
@@ -42,7 +43,10 @@ class Contextual(Protocol):
 
 
 class Layered(Protocol):
-    """A model with accessible layers. `max_length` is its longest input in tokens, None if unlimited."""
+    """A model that returns the states of all its layers.
+
+    `max_length` is its longest input in tokens, None if unlimited.
+    """
 
     @property
     def max_length(self) -> int | None: ...
@@ -50,19 +54,22 @@ class Layered(Protocol):
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return K layers (B, T, D), the one without context first, from ids (B, T) padded after `lengths`."""
+        """Return K layers, (B, T, D) each, from ids (B, T) that are padded after `lengths`.
+
+        The first layer is the one without context.
+        """
         ...
 
 
 class ContextualVectors:
-    """A trained model with its tokenizer, which gives vectors of words in sentences.
+    """A trained model with its tokenizer, which returns vectors of the words in sentences.
 
-    A model that reads spelling gives vectors of words directly. For other models a word's vector is the mean of its
-    tokens' vectors. A sentence is read between [CLS] and [SEP], or between boundary tokens. A sentence with more tokens
+    A model that reads spelling has one vector per word. For other models, a word's vector is the mean of its tokens'
+    vectors. The model reads a sentence between [CLS] and [SEP], or between boundary tokens. A sentence with more tokens
     than the model can read is cut at the end.
 
     Args:
-        batch_size: sentences that are read at once.
+        batch_size: number of sentences per batch.
     """
 
     def __init__(self, model: Layered, tokenizer: Tokenizer, batch_size: int = 64):
@@ -75,7 +82,7 @@ class ContextualVectors:
     def layers(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
         """Yield the vectors of each sentence's words, float32 (K, T, D), the layer without context first.
 
-        For a sentence that is cut, T is the number of words that are left.
+        For a sentence that is cut, T is the number of words that remain.
         """
         batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
         for some in (batches[i : i + AHEAD] for i in range(0, len(batches), AHEAD)):
@@ -89,7 +96,7 @@ class ContextualVectors:
 
     @property
     def _room(self) -> int | None:
-        """Return the largest number of tokens that fit between the two marks, None if unlimited."""
+        """Return the largest number of tokens between the first and last mark, None if unlimited."""
         return None if self._spelling or self._model.max_length is None else self._model.max_length - 2
 
     @torch.inference_mode()
@@ -108,7 +115,7 @@ class ContextualVectors:
             whole = self._tokenizer.encode_with_offsets(" ".join(sentence))
             tokens = whole[: self._room]
             ends = np.cumsum([len(word.encode()) + 1 for word in sentence]) - 1
-            # A token belongs to the word that contains its last byte, a space to the word after it.
+            # A token belongs to the word that contains its last byte. A space belongs to the next word.
             owners.append(np.searchsorted(ends, [token.end - 1 for token in tokens], side="right"))
             n_words.append(len(sentence) if len(tokens) == len(whole) else int(owners[-1][-1]) + 1)
             rows.append(torch.tensor([self._first, *(token.id for token in tokens), self._last]))
@@ -127,9 +134,9 @@ def _stack(layers: Sequence[Tensor]) -> np.ndarray:
 
 
 class Lexicon(Protocol):
-    """The grammar's lexicon.
+    """The lexicon of the built-in grammar.
 
-    Lexemes are named tuples; their fields begin with `forms`, of which the first is the stem.
+    Lexemes are named tuples, whose first fields are the inflected forms. `forms` lists these forms, the stem first.
     """
 
     nouns: Mapping[str, Sequence[Any]]
@@ -139,18 +146,19 @@ class Lexicon(Protocol):
 
 class Form(NamedTuple):
     stem: str
-    form: str  # as in "verb past"
+    form: str  # word class and inflection, such as "verb past"
 
 
 class UnseenWords:
-    """The benchmark of the neighbours of unseen words, at the layer without context.
+    """A benchmark of unseen words: their nearest neighbours in the layer without context.
 
-    Unseen words are those that the training text lacks.
+    A word is unseen if it is not in the training text.
 
     Args:
         text: the folder of a prepared corpus.
-        words: the words to look up. If None, forms of the lexicon are used, see `unseen_forms`.
-        lexicon: gives the stem and the form of words. Without it the neighbours are written but not scored.
+        words: the unseen words to look up; None uses forms of words in the lexicon, see `unseen_forms`.
+        lexicon: contains the stem and the form of words; without a lexicon, the neighbours are written to the table but
+            not scored.
         neighbours: number of neighbours per word.
         restrict_vocab: only this many of the text's most frequent words can be neighbours.
 
@@ -181,23 +189,24 @@ class UnseenWords:
     def __call__(self, system: Contextual, folder: Path) -> dict[str, float]:
         """Write `unseen_words.csv`, and score the nearest neighbours if there is a lexicon.
 
-        The table has one row per neighbour: the word, its stem and form if known, the neighbour's rank from 1, the
-        neighbour, its cosine, its stem and form.
+        The table has one row per neighbour of an unseen word. The columns contain the word, its stem and form (if
+        known), the neighbour's rank from 1, the neighbour, its cosine, its stem and its form.
 
         Returns: `unseen_words/words`, the number of scored words, and the shares of them whose nearest neighbour has
             - `unseen_words/stem`: the same stem, or a stem derived from it (actor, actress).
             - `unseen_words/form`: the same form.
-            - `unseen_words/stem_or_form`: either.
-            Empty if the lexicon contains none of the words. Spelling by itself explains much of these shares: compare
-                an untrained model.
-        Raises: UsageError: a word occurs in the text, or no form of the lexicon is missing from it.
+            - `unseen_words/stem_or_form`: the same stem or the same form.
+            The result is empty if the lexicon contains none of the words. Similar spelling explains much of the shares,
+            so compare them with the shares of an untrained model.
+        Raises: UsageError: a word of `words` occurs in the training text, or the text contains all forms of the
+            lexicon.
         """
         with self.inputs[0].open(encoding="utf-8") as file:
             seen = Counter(chain.from_iterable(map(str.split, file)))
         forms = {} if self.lexicon is None else forms_of(self.lexicon)
         unseen = {word: forms.get(word) for word in self.words} if self.words else unseen_forms(forms, set(seen))
         if known := [word for word in unseen if word in seen]:
-            raise UsageError(f"{self.inputs[0]} contains the words {', '.join(known)}; choose words that it lacks")
+            raise UsageError(f"{self.inputs[0]} contains the words {', '.join(known)}; choose words that are not in it")
         if not unseen:
             raise UsageError(
                 f"{self.inputs[0]} contains all forms of the lexicon; write benchmark.unseen_words.words=[some,words]"
@@ -237,10 +246,10 @@ def forms_of(lexicon: Lexicon) -> dict[str, Form]:
 
 
 def unseen_forms(forms: Mapping[str, Form], seen: set[str]) -> dict[str, Form]:
-    """Return words that `seen` lacks although it contains their stems.
+    """Return words that are not in `seen`, although their stems are.
 
-    These are words of the lexicon, and regularised forms of irregular lexemes, such as "goed", made with the most
-    frequent ending of the form.
+    The result contains words of the lexicon. Regularised forms of irregular words, such as "goed", are added; they have
+    the most frequent ending of the form.
 
     Args:
         forms: stem and form of each word of the lexicon.
@@ -267,12 +276,12 @@ class Occurrence(NamedTuple):
 
 
 class Senses:
-    """The benchmark of telling the senses of words apart, by layer.
+    """A benchmark of how well the vectors of each layer tell the senses of a word apart.
 
     Args:
-        senses: a tab-separated file with the columns word, sentence (its words, separated by spaces), position (of the
-            word in it, from 0) and sense. Senses that occur once, and words with a single remaining sense, are left
-            out.
+        senses: a tab-separated file with the columns `word`, `sentence` (words separated by spaces), `position` (index
+            of the word in the sentence, from 0) and `sense`. Senses that occur only once are ignored, and so are words
+            with fewer than two remaining senses.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -289,12 +298,14 @@ class Senses:
         `sense_plane.csv` has one row per occurrence and layer: word, layer, sense, and its coordinates x and y on the
         first two principal components of the word's vectors.
 
-        Layer 0 is without context. If several are nearest, they share the prediction.
+        Layer 0 sees no context. If several occurrences (or means) are equally near, the accuracy is the share of them
+        with the correct sense.
 
         Returns:
-            - `senses/layer_<k>/nearest`: accuracy by the nearest other occurrence of the word.
-            - `senses/layer_<k>/centroid`: accuracy by the nearest mean of the other occurrences of a sense.
-            - `senses/majority`: accuracy of the word's most frequent sense.
+            - `senses/layer_<k>/nearest`: accuracy of predicting the sense of the nearest other occurrence of the word.
+            - `senses/layer_<k>/centroid`: accuracy of predicting the sense whose other occurrences have the nearest
+              mean.
+            - `senses/majority`: accuracy of always predicting the word's most frequent sense.
             - `senses/occurrences`: the number of occurrences.
         """
         words = read_senses(self.inputs[0])
@@ -330,7 +341,7 @@ class Senses:
 def read_senses(path: Path) -> dict[str, list[Occurrence]]:
     """Read the occurrences of each word in a file of senses, in the file's order; see `Senses`.
 
-    Only senses with at least two occurrences, and words with at least two such senses, are kept.
+    Senses with a single occurrence are dropped, and so are words with fewer than two remaining senses.
 
     Raises: UsageError: the file has another form, or no word is left.
     """
@@ -338,7 +349,7 @@ def read_senses(path: Path) -> dict[str, list[Occurrence]]:
     with reading(path, UnicodeError, csv.Error), path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         if (header := next(reader, [])) != SENSE_COLUMNS:
-            raise UsageError(f"{path} has the columns {header}; write {SENSE_COLUMNS}")
+            raise UsageError(f"{path} has the columns {header}; rename them to {SENSE_COLUMNS}")
         for number, row in enumerate(reader, 2):
             word, sentence, position, sense = row if len(row) == len(SENSE_COLUMNS) else ("", "", "", "")
             tokens = sentence.split(" ")
@@ -357,9 +368,11 @@ def read_senses(path: Path) -> dict[str, list[Occurrence]]:
 
 
 def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
-    """Return for each vector the share of its nearest other vectors, by cosine, that have its sense.
+    """Return, for each vector, the share of its nearest other vectors that have its sense.
 
-    Shapes: vectors (n, D), senses (n,), result (n,). The share is 0 or 1 unless several are equally near.
+    Nearness is measured by cosine.
+
+    Shapes: vectors (n, D), senses (n,), result (n,). The share is 0 or 1 unless several vectors are equally near.
     """
     directions = unit(vectors)
     cosines = directions @ directions.T
@@ -368,12 +381,13 @@ def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
 
 
 def by_centroid(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
-    """Check for each vector whether the nearest mean of a sense, by cosine, is that of the vector's sense.
+    """Check, for each vector, whether the nearest mean vector of a sense is that of its own.
 
-    The vector itself is left out of that mean. Each sense must occur at least twice.
+    Nearness is measured by cosine. The mean of a vector's own sense excludes the vector itself. Each sense must occur
+    at least twice.
 
-    Shapes: vectors (n, D), senses (n,), result (n,). The result is 0 or 1 unless several means are equally near, which
-        share it.
+    Shapes: vectors (n, D), senses (n,), result (n,). The result is 1 or 0. If the right mean and others are equally
+        near, the result is 1 divided by the number of these means.
     """
     names, of = np.unique(senses, return_inverse=True)
     sums = np.zeros((len(names), vectors.shape[1]))
@@ -392,7 +406,7 @@ def _share_of_nearest(cosines: np.ndarray, right: np.ndarray) -> np.ndarray:
 def principal_plane(vectors: np.ndarray) -> np.ndarray:
     """Project vectors (n, D) to their two principal components (n, 2).
 
-    The farthest point of each component is positive.
+    The sign of a component is arbitrary; here the coordinate with the largest absolute value is positive.
     """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)

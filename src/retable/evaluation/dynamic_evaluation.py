@@ -1,23 +1,24 @@
-"""C15: dynamic evaluation: a trained model keeps learning from a text, after each segment is scored.
+"""Dynamic evaluation: a trained model keeps learning from the text that it scores.
 
-T. Mikolov, M. Karafiát, L. Burget, J. Černocký and S. Khudanpur, "Recurrent neural network based language model"
-(Interspeech 2010) use gradient descent with a fixed rate. B. Krause, E. Kahembwe, I. Murray and S. Renals, "Dynamic
-Evaluation of Neural Sequence Models" (2018, arXiv 1709.07432) score each segment before the model learns from it. They
-divide gradients by the root of their mean square over the training text, and let the weights decay towards the trained
-ones.
+Mikolov, Karafiát, Burget, Černocký and Khudanpur, "Recurrent neural network based language model" (Interspeech 2010)
+use gradient descent with a fixed rate. Krause, Kahembwe, Murray and Renals, "Dynamic Evaluation of Neural Sequence
+Models" (2018, arXiv 1709.07432) score each segment before the model learns from it. Krause et al. divide gradients by
+their root mean square over the training text, and let the weights decay towards the trained weights.
 
-After a segment with L mean nats per token, the weights w become
+A segment with a mean loss of L nats per token changes the weights w to
 
-    w − η ∇L / (R + ε) + min(λ R / R̄, 1) (w₀ − w),        by plain gradient descent  w − η ∇L + λ (w₀ − w),
+    w − η ∇L / (R + ε) + min(λ R / R̄, 1) (w₀ − w)    in `RMSDynamicEvaluation`,
 
-where w₀ are the trained weights, R is the root of the mean of (∇L)² over batches of the training text, and R̄ is the
-mean of R. As in the authors' code, R̄ is the mean over the means of the model's matrices and vectors. η is called
-`rate`, λ `decay`.
+and to w − η ∇L + λ (w₀ − w) in `DynamicEvaluation`. In these formulas, w₀ are the trained weights, R is the root mean
+square of ∇L over batches of the training text, and R̄ is the mean of R. As in the code of Krause et al., R is averaged
+first within each weight matrix or vector, and then over all of them. The argument `rate` is η, and `decay` is λ.
 
 Gradients do not flow into earlier segments: the state at the start of a segment is a constant. A model that reads
-windows learns after each window, from the tokens that it had not seen before.
+windows learns after each window, from the tokens that no earlier window has scored.
 
-N tokens of a stream.
+N is the number of tokens of a stream.
+
+System C15 of docs/systems.yaml.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,12 +44,12 @@ Decays = Annotated[Sequence[Share], MinLen(1)]
 
 
 class DynamicEvaluation:
-    """Gradient descent after each `segment` tokens, with a rate and a decay fitted to the validation text.
+    """Dynamic evaluation by plain gradient descent; rate and decay are fitted to validation text.
 
     Args:
-        segment: tokens between two steps.
-        rates, decays: the values to try, all combinations.
-        tokens: fit on this many of the first tokens of the validation text; if None, on all.
+        segment: number of tokens between two updates.
+        rates, decays: values to try; all combinations are tried.
+        tokens: number of tokens at the beginning of the validation text to fit on; None uses all.
     """
 
     requires = NeuralLM
@@ -67,7 +68,7 @@ class DynamicEvaluation:
     def fit(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> Fitted:
         """Find the rate and decay with the lowest loss.
 
-        Cost: reads and learns from the validation text once per setting.
+        Cost: one pass of reading and learning over the validation text per combination of rate and decay.
         """
         measured, text = self.measured(model, texts), texts["validation"][: self.tokens]
         tensors = {name: torch.from_numpy(array) for name, array in measured.items()}
@@ -89,13 +90,14 @@ class DynamicEvaluation:
 
 
 class RMSDynamicEvaluation(DynamicEvaluation):
-    """Dynamic evaluation with normalised gradients.
+    """Dynamic evaluation with gradients that are divided by their root mean square, R.
 
     Args:
-        rows: segments per batch of the training text from which R is computed.
+        rows: number of segments per batch of training text, when R is computed.
         epsilon: ε, added to R.
 
-    The array `rms/<name>` is R of the weight of that name. The other arguments are those of `DynamicEvaluation`.
+    The fitted array `rms/<name>` is R of the weight called <name>. The other arguments are those of
+    `DynamicEvaluation`.
     """
 
     splits = ("train", "validation")
@@ -122,13 +124,13 @@ class RMSDynamicEvaluation(DynamicEvaluation):
 
 
 class LearningLM:
-    """A trained model that learns while it is scored.
+    """A trained language model that is updated while it scores a text.
 
-    `roots` are R of each weight, by name; None for plain gradient descent. Each stream starts from the trained weights,
-    which are restored afterwards.
+    `roots` maps the name of each weight to its R; None means plain gradient descent. Each stream starts from the
+    trained weights, which are restored afterwards.
 
     Args:
-        segment: tokens between two updates.
+        segment: number of tokens between two updates.
         rate: learning rate.
         decay: λ, the strength of the pull towards the trained weights.
         epsilon: ε, added to the roots.
@@ -176,7 +178,7 @@ class LearningLM:
         return torch.cat(scores).double().cpu().numpy()
 
     def _scales_and_pulls(self, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the divisor of each weight's gradient, and its share of the way back to the trained weight."""
+        """Return, per weight, the divisor of its gradient and the rate of decay to its trained value."""
         if self.roots is None:
             return {name: weight.new_ones(()) for name, weight in weights.items()}, dict.fromkeys(weights, self.decay)
         roots = {name: self.roots[name].to(weight) for name, weight in weights.items()}
@@ -188,8 +190,8 @@ class LearningLM:
 def gradient_roots(model: NeuralLM, tokens: np.ndarray, rows: int, segment: int) -> dict[str, Tensor]:
     """Compute the root mean square of each weight's gradients over batches of a text.
 
-    A batch has `rows` parallel rows of `segment` tokens with carried state. For a model that reads windows it has as
-    many windows as fit into that number of tokens.
+    A batch has `rows` parallel rows of `segment` tokens, and recurrent state is carried from batch to batch. For a
+    model that reads windows, a batch has as many windows as fit into `rows` × `segment` tokens.
 
     Args:
         tokens: ids of the text, (N,).
@@ -223,7 +225,10 @@ def learnt(objective: LanguageModelling) -> list[tuple[str, nn.Parameter]]:
 
 
 def _read(objective: LanguageModelling, batch: TokenBatch, state: Any) -> tuple[Tensor, Any]:
-    """Return the log-probabilities of a batch's labels, with graph, and the detached state after it."""
+    """Return the log-probabilities of a batch's labels, with autograd graph, and the next state.
+
+    The state is detached from the graph.
+    """
     input_ids, labels, *_ = on_device(next(objective.parameters()).device, batch)
     with torch.backends.cudnn.flags(enabled=False):  # cuDNN's recurrent layers have no backward pass in eval mode
         log_probs, state = objective.log_prob(input_ids, labels, None if batch.fresh else state)

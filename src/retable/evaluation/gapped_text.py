@@ -1,18 +1,19 @@
 """Probability of a text with gaps under the built-in grammar, by sequential Monte Carlo.
 
-The probability is a sum over all words that may fill the gaps. Particles read the text from left to right. At a gap,
-each particle draws words as the grammar's program draws them. Its weight is the probability of the text after the gap,
-up to the next gap. Particles are then resampled by weight (the bootstrap filter: Gordon, Salmond and Smith 1993).
-Drawing at a gap continues until a given number of particles fit the text after it; the last of these is not counted
-(Del Moral, Jasra, Lee, Yau and Zhang 2015).
+The probability is a sum over all word sequences that may fill the gaps. Particles read the text from left to right. At
+a gap, each particle draws words as the grammar's program draws them. The weight of a particle is the probability of the
+text after the gap, up to the next gap. Particles are then resampled by weight (the bootstrap filter: Gordon, Salmond
+and Smith 1993). Drawing at a gap continues until a given number of particles fit the text after the gap; the last of
+them is not counted (Del Moral, Jasra, Lee, Yau and Zhang 2015).
 
-The product of the mean weights is an unbiased estimate of the sum, so on average its logarithm is at most that of the
-sum. This holds for any proposal, so some particles are guided by the true words of the gap. For the estimate from
-above, one particle keeps the true words, which are a draw from the posterior, and the others do not use them. On
-average over texts, its logarithm is at least that of the sum (Grosse, Ghahramani and Adams 2015, arXiv 1511.02543). The
-distance between the two estimates shows their error.
+The product of the mean weights is an unbiased estimate of the sum. The expected logarithm of this product is therefore
+at most the logarithm of the sum, so it is an estimate from below. The estimate from below is valid for any proposal
+distribution, so the true words of a gap may guide some of the particles. In the estimate from above, one particle keeps
+the true words, which are a sample from the posterior, and the other particles do not use the true words. The logarithm
+of the estimate from above, averaged over texts, is at least the logarithm of the sum (Grosse, Ghahramani and Adams
+2015, arXiv 1511.02543). The difference between the estimates from below and above shows their error.
 
-K latent classes of a document.
+K is the number of latent classes of a document (its topic and mood).
 """
 
 from bisect import bisect
@@ -28,40 +29,40 @@ from scipy.special import logsumexp
 
 from retable.core.settings import PositiveInt
 
-LED, CHOICES = 0.25, 0.9  # share of particles that the true words guide; share of their choices that follow these
-RELATED = 0.2  # share of words and continuations that are drawn from those related to the text after the gap
-# Words that may have to precede a word.
+LED, CHOICES = 0.25, 0.9  # Share of particles that true words guide; share of their choices that follow these words.
+RELATED = 0.2  # Share of draws that are restricted to words related to the text after the gap.
+# Maps a word to the words that may have to occur before it, such as an opening bracket.
 OPENED_BY = {")": ["("], "]": ["["], "}": ["{"], "then": ["if"], "and": ["both"], "?": ["does", "do", "did"]}
 
 Uniform = Callable[[], float]
 
 
 class Rejected(Exception):
-    """The language contains no text that begins with these words."""
+    """Raised when the language contains no text that begins with the words read so far."""
 
 
 class Paused(Exception):
-    """The reader has read all words."""
+    """Raised when the reader has read all words of its text."""
 
 
 class State(NamedTuple):
     """The position of a reader in a stream of documents."""
 
-    before: Any  # the `Discourse` after the document's complete sentences; None at the document's beginning
-    n_sentences: int  # complete sentences of the document
-    sentence: Sequence[str]  # the words of the next sentence that have been read
-    log_latents: np.ndarray  # (K,), log p(latent | the document so far)
+    before: Any  # The `Discourse` (state of a document) after its complete sentences; None at its beginning.
+    n_sentences: int  # The number of complete sentences of the document.
+    sentence: Sequence[str]  # The words read of the next, incomplete sentence.
+    log_latents: np.ndarray  # The log-probabilities p(latent | the document so far), (K,).
 
 
 class GappedText:
-    """Estimates probabilities of the beginnings of streams of documents, with gaps.
+    """Estimates the probability that a stream of documents begins with a text that has gaps.
 
     Args:
         grammar: `retable.grammar.language.Grammar`.
         program: `retable.grammar.discourse.Discourse`, which runs a document's program on an interpreter.
-        particles: stop drawing at a gap after this many draws that fit the text after it, at least 2. The last is not
-            counted, so one less continue.
-        tries: stop after this many draws in any case; then all that fit continue.
+        particles: number of draws that must fit the text after a gap, at least 2; the last of them is not counted, so
+            one fewer continues.
+        tries: maximum number of draws at a gap; if it is reached, all particles that fit continue.
     """
 
     def __init__(self, grammar: Any, program: Callable[[Any, Any], Any], particles: PositiveInt, tries: PositiveInt):
@@ -69,13 +70,13 @@ class GappedText:
         self._tables, self._n, self._attempts = grammar.tables, particles, tries
         n_latents = self._tables.probabilities.shape[1]
         self._start = State(None, 0, (), np.full(n_latents, -np.log(n_latents)))
-        self._governors = defaultdict[str, set[str]](set)  # word: the words that make it likely
+        self._governors = defaultdict[str, set[str]](set)  # maps a word to the words that make it likely
         for governor, words in self._tables.associates.items():
             for word in words:
                 self._governors[word].add(governor)
 
     def log_probability(self, text: Sequence[str]) -> float:
-        """Return log p(text) in nats, −inf outside the language."""
+        """Return log p(text) in nats, −inf for a text outside the language."""
         try:
             return self._read(self._start, [], text, Related(()), iter(()).__next__)[0]
         except Rejected:
@@ -87,16 +88,18 @@ class GappedText:
         """Estimate log Σ p(sizes of the gaps) p(text) over all contents of the gaps, in nats.
 
         Args:
-            visible: the visible text: before the first gap, between the first two, …, after the last.
-            gaps: the true words of each gap. The sum is over contents with the same total number of words, of which
-                each gap has at least one; all ways to share them among the gaps are equally likely.
+            visible: the pieces of visible text: before the first gap, between the first and the second gap, …, after
+                the last gap.
+            gaps: the true words of each gap. The sum covers all contents of the gaps with the same total number of
+                words. Each gap has at least one word, and all ways to divide the total among the gaps are equally
+                likely.
             uniform: returns random numbers from [0, 1).
             above: estimate from above instead of from below.
         """
         log_sum, _, state = self._read(self._start, [], visible[0], Related(()), uniform)
         particles, cumulative = [(state, sum(map(len, gaps)))], np.ones(1)
         for gap, (truth, seen) in enumerate(zip(gaps, visible[1:], strict=True)):
-            if not seen:  # a gap at the end of the text: the sum over its contents is 1
+            if not seen:  # for a gap at the end of the text, the sum over its contents is 1
                 break
             related = self._governing(word for piece in visible[gap + 1 :] for word in piece)
             likely = Related(related if above else related.union(truth))
@@ -141,10 +144,10 @@ class GappedText:
     ) -> tuple[float, float, State]:
         """Read a gap and the visible text after it.
 
-        Where `hidden` is None, a word is drawn. If `led`, the draws are guided by `truth`.
+        Words of `hidden` that are None are drawn. If `led`, `truth` guides the draws.
 
-        Returns: log p(both) / q(contents of the gap), where q is the proposal without guidance, the log-ratio of the
-            guided proposal to q, and the new state.
+        Returns: three values: log [p(gap and visible text) / q(gap)], where q is the proposal without guidance; the
+            log-ratio of the guided proposal to q; and the new state.
         """
         before, n_sentences, replayed, log_latents = state
         text: list[Any] = [*replayed, *hidden, *seen]
@@ -174,7 +177,10 @@ class GappedText:
             log_latents = self._start.log_latents
 
     def _governing(self, words: Iterable[str]) -> set[str]:
-        """Return words that make one of these more likely: other forms, associates, and opening words."""
+        """Return the words that make one of `words` more likely.
+
+        The words that make a word more likely are its other forms, its associates, and words that have to precede it.
+        """
         governors: set[str] = set()
         for word in set(words):
             governors |= self._governors.get(word, set())
@@ -189,19 +195,19 @@ class GappedText:
 
 
 class Related:
-    """The words that a hidden word is likely to be, given the visible text after it."""
+    """Likely candidates for a hidden word, given the visible text after the gap."""
 
     def __init__(self, words: Iterable[str]):
         self._words, self._by_table, self._by_branch = sorted(words), dict[int, list[str]](), dict[int, list[str]]()
 
     def of(self, table: Any) -> list[str]:
-        """Return the words that the table contains."""
+        """Return the candidates that the table contains."""
         if id(table) not in self._by_table:
             self._by_table[id(table)] = [word for word in self._words if word in table.rows]
         return self._by_table[id(table)]
 
     def options(self, branch: Any) -> list[str]:
-        """Return the continuations that begin with one of the words."""
+        """Return the names of the branch's continuations that begin with one of the candidates."""
         if id(branch) not in self._by_branch:
             names = {branch.outcomes[word][0] for word in self._words if word in branch.outcomes}
             self._by_branch[id(branch)] = sorted(names)
@@ -212,17 +218,17 @@ class Reader:
     """An interpreter of the grammar's program that reads visible words and draws hidden ones.
 
     Args:
-        text: words of one or more documents; None where a word is to be drawn, which is a hidden place.
+        text: words of one or more documents; None at the places where a word is to be drawn.
         done, seen: places before `done` are read for a second time; places from `done` up to `seen` are hidden.
-        probabilities: (rows, K), the rows of all tables.
-        log_latents: (K,), log p(latent | text before).
-        related: words that the hidden ones are likely to be.
+        probabilities: (rows, K), the probabilities of words by latent class, of all tables.
+        log_latents: (K,), log p(latent | earlier text).
+        related: likely candidates for the hidden words.
         uniform: returns random numbers from [0, 1).
         truth: the true words from `done` on, which guide the choices if `led`.
 
     Attributes:
-        n_read: words read, including drawn ones.
-        log_ratio: log q(choices) if guided, minus log q(choices) if not.
+        n_read: number of words read, including drawn words.
+        log_ratio: log q(choices) with guidance, minus log q(choices) without guidance.
     """
 
     def __init__(
@@ -244,8 +250,9 @@ class Reader:
             probabilities, log_latents, related, uniform,
         )  # fmt: skip
         self._log_branches = 0.0
-        # An entry (row, recalled, fresh) per draw: p(word | latent) = recalled + fresh × probabilities[row], with a
-        # number or (K,) for fresh. The second list has the same for the distributions that hidden words are drawn from.
+        # Each list has one entry (row, recalled, fresh) per draw: p(word | latent) = recalled + fresh ×
+        # probabilities[row], where fresh is a number or has the shape (K,). The list `_proposals` describes the
+        # distributions from which hidden words are drawn.
         self._draws: list[tuple[int, float, np.ndarray | float]] = []
         self._proposals: list[tuple[int, float, np.ndarray | float]] = []
         if done < seen:
@@ -312,14 +319,17 @@ class Reader:
         """Ignore the phenomenon of a word."""
 
     def weigh(self) -> tuple[float, np.ndarray]:
-        """Return log p(new words) / q(drawn words), q without guidance, and log p(latent | all), (K,)."""
+        """Return log [p(new words) / q(drawn words)], and log p(latent | all words), (K,).
+
+        q is the proposal distribution without guidance.
+        """
         log_joint = self._log_latents + self._log_draws(self._draws)
         log_all = float(logsumexp(log_joint))
         log_proposal = float(logsumexp(self._log_latents + self._log_draws(self._proposals)))
         return self._log_branches + log_all - log_proposal, log_joint - log_all
 
     def _next(self, fill: str | None = None) -> str | None:
-        """Return the next word. If it is to be drawn, set it to `fill`."""
+        """Return the next word. If the word is hidden and not drawn yet, set it to `fill` first."""
         if self.n_read == self._end:
             raise Paused
         if self._text[self.n_read] is None:
@@ -345,9 +355,9 @@ class Reader:
 
 
 def draw_size(left: int, n_after: int, uniform: Uniform) -> int:
-    """Draw the size of a gap, if it and `n_after` later gaps share `left` words.
+    """Draw the number of words of a gap that shares `left` words with `n_after` later gaps.
 
-    All ways to share them are equally likely.
+    All ways to divide the words among the gaps are equally likely.
     """
     if not n_after:
         return left
@@ -356,5 +366,5 @@ def draw_size(left: int, n_after: int, uniform: Uniform) -> int:
 
 
 def share_of_size(size: int, left: int, n_after: int) -> float:
-    """Return the probability with which `draw_size` draws this size."""
+    """Return the probability that `draw_size` draws this size."""
     return comb(left - size - 1, n_after - 1) / comb(left - 1, n_after) if n_after else 1.0

@@ -1,10 +1,11 @@
 """Gradient norms by distance and by batch: vanishing and exploding gradients.
 
-After Bengio, Simard and Frasconi (1994) and Pascanu, Mikolov and Bengio (2013, arXiv 1211.5063). The loss at time t is
-differentiated with respect to the embedding of the token k before, and the norm is plotted against k. A norm that falls
-as c · r^k vanishes before it reaches the beginning of a sentence. Section 3.2 clips gradients whose norm is too large.
+The measurements follow Bengio, Simard and Frasconi (1994) and Pascanu, Mikolov and Bengio (2013, arXiv 1211.5063). The
+loss at time t is differentiated with respect to the embedding of the token k positions earlier, and the norm is plotted
+against k. A gradient whose norm falls as c · r^k vanishes before it reaches the beginning of a sentence. Section 3.2 of
+the 2013 paper clips gradients whose norm is too large.
 
-B windows, K distances, D dimensions, T time.
+Dimensions: B windows, K distances, D embedding size, T time.
 """
 
 import csv
@@ -28,20 +29,21 @@ from retable.metrics.regression import fit_line
 from retable.objectives.causal_lm import CausalLM
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
-BATCH_SIZE = 32  # windows differentiated at a time
+BATCH_SIZE = 32  # number of windows per backward pass
 
 
 class Gradients:
-    """The benchmark of a trained objective's gradients.
+    """A benchmark of the gradient norms of a trained language model.
 
     Args:
         tokens: the folder of a tokenized corpus.
-        batches: returns the batches of training from tokens (N,).
-        distances: the largest k.
-        length: tokens before the loss, at least `distances` + 1; a recurrent state warms up on the first of them.
-        windows: number of losses to average over, at even steps through the split.
+        batches: a function that returns the training batches of a token stream, (N,).
+        distances: the largest distance k.
+        length: number of tokens before the loss, at least `distances` + 1. A recurrent state warms up on the first
+            tokens.
+        windows: number of losses to average over, evenly spaced in the split.
         n_batches: number of training batches whose gradient norm is measured.
-        clip_norm: norms above it are clipped.
+        clip_norm: gradients with a larger norm are clipped to this norm.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -74,19 +76,20 @@ class Gradients:
         `gradient_norms.csv` has one row per batch: the norm of the whole gradient, before and after clipping.
 
         Returns:
-            - `gradients/factor`: factor by which the norm changes per step, from a line fitted to its logarithm at the
-              distances from 1 that it reaches, with the 95 % interval `_low`, `_high`, and `gradients/r2`.
-            - `gradients/reach`: number of words that the gradient reaches, including the last, at most `distances` + 1;
-              for convolutions and windows this is the receptive field.
-            - `gradients/norm_median`, `norm_90`, `norm_max`: quantiles over batches; `gradients/clipped`: share of
-              clipped ones.
+            - `gradients/factor`: the factor by which the norm changes per token of distance, from a line fitted to the
+              log norm at all distances from 1 with a non-zero norm. `gradients/factor_low` and `_high` are the ends of
+              the factor's 95 % interval, and `gradients/r2` is the fit's R².
+            - `gradients/reach`: number of words that the gradient reaches, including the last word, at most `distances`
+              + 1. For convolutions and windows, the reach is the receptive field.
+            - `gradients/norm_median`, `norm_90`, `norm_max`: median, 90 % quantile and maximum of the norm over
+              batches; `gradients/clipped`: share of batches whose gradient is clipped.
         Raises: UsageError: the system is not a left-to-right language model, the split is shorter than `length`, or the
             model sees fewer than three words.
         """
         objective, vocab_size = system.objective, Tokenizer.load(self.inputs[0]).vocab_size
         if not isinstance(objective, CausalLM):
             raise UsageError(
-                f"{type(objective).__name__} is not a left-to-right language model; take a cell of one, such as "
+                f"{type(objective).__name__} is not a left-to-right language model; use a cell of one, such as "
                 "recipe=recurrent/lstm or transformer/gpt"
             )
         tokens, _ = read_split(self.folder, self.split, vocab_size)
@@ -103,7 +106,8 @@ class Gradients:
         reached = np.flatnonzero(mean[1:]) + 1  # the norm is 0 beyond a model's window
         if len(reached) < 3:
             raise UsageError(
-                f"{type(objective.model).__name__} sees {len(reached)} words before the last; a fit needs 3 or more"
+                f"{type(objective.model).__name__} sees {len(reached)} words before the last; "
+                "use a model that sees 3 or more"
             )
         line = fit_line(reached, np.log(mean[reached]))
         batches = self.batches(read_tokens(self.folder / "train.bin", vocab_size))
@@ -127,7 +131,7 @@ class Gradients:
 
 
 def by_distance(objective: CausalLM, windows: Tensor, distances: int) -> np.ndarray:
-    """Compute ‖∂ loss of the last token / ∂ embedding of the input k before it‖ for each window.
+    """Compute ‖∂ loss of the last token / ∂ embedding of the input at distance k‖ per window.
 
     Distance 0 is the input from which the last token is predicted.
 
@@ -139,7 +143,7 @@ def by_distance(objective: CausalLM, windows: Tensor, distances: int) -> np.ndar
     """
     if (embedding := objective.model.input_embedding) is None:
         raise UsageError(
-            f"{type(objective.model).__name__} has no layer of word vectors; take a cell of recipe=recurrent/lstm"
+            f"{type(objective.model).__name__} has no layer of word vectors; use a cell of recipe=recurrent/lstm"
         )
     leaves: list[Tensor] = []
 
@@ -160,9 +164,9 @@ def by_distance(objective: CausalLM, windows: Tensor, distances: int) -> np.ndar
 
 
 def total_norms(objective: CausalLM, batches: list[TokenBatch]) -> np.ndarray:
-    """Compute the norm of the loss's gradient by all weights for each batch, (batches,).
+    """Compute, for each batch, the norm of the loss's gradient for all weights, (batches,).
 
-    State is carried as in training. Dropout is off, so that its noise does not count.
+    State is carried as in training. Dropout is off, so that its noise does not affect the norms.
 
     Args:
         batches: batches in the order of the stream.

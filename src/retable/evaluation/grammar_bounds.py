@@ -1,6 +1,7 @@
-"""Bounds on pretraining losses and accuracies on the built-in grammar's text, computed by the grammar.
+"""Bounds on the losses and accuracies of pretraining on the built-in grammar's text.
 
-The bounds depend on the language only. The benchmarks accept any cell, so that the bounds appear next to its scores.
+The grammar computes the bounds, which do not depend on a model. The benchmarks accept any cell, so that the bounds
+appear next to the cell's scores.
 """
 
 import csv
@@ -20,13 +21,13 @@ from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
-RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT's shares of chosen words; of these masked, replaced (the rest is kept)
+RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT's share of chosen words; of these masked, replaced (others kept)
 SENTENCE_ENDS = (".", "?")
 BATCH_SIZE = 8
 
 
 class MaskedLanguage(Protocol):
-    """The grammar, as the bound of masked words uses it."""
+    """The methods of the grammar that `MaskedBound` uses."""
 
     def posterior(self, tokens: Sequence[str], place: int) -> Mapping[str, float]:
         """Return the probability of each word at a place of a document, given all other tokens."""
@@ -35,7 +36,7 @@ class MaskedLanguage(Protocol):
     def posteriors(
         self, tokens: Sequence[str], hidden: Sequence[int], sweeps: int, uniform: Any
     ) -> Sequence[Mapping[str, float]]:
-        """Estimate the same for several hidden places, given only the visible tokens.
+        """Estimate the probability of each word at several hidden places, from the visible tokens.
 
         The estimate has too little entropy on average.
         """
@@ -43,7 +44,11 @@ class MaskedLanguage(Protocol):
 
 
 class PairsLanguage(Protocol):
-    """The grammar, as the bound of sentence pairs uses it: log-odds that a pair is in its true form."""
+    """The methods of the grammar that `SentencePairsBound` uses.
+
+    `log_odds_next` returns the log-odds that `second` follows `first` and is not from another document.
+    `log_odds_order` returns the log-odds that the two segments are in this order and not reversed.
+    """
 
     def log_odds_next(self, first: Sequence[str], second: Sequence[str]) -> float: ...
 
@@ -51,16 +56,16 @@ class PairsLanguage(Protocol):
 
 
 class MaskedBound:
-    """The benchmark of lower bounds on a masked language model's loss per predicted word.
+    """A benchmark that computes lower bounds on a masked LM's loss per predicted word.
 
-    Line ends and marks are never predicted.
+    Line ends and special tokens are never predicted.
 
     Args:
         tokens: a folder of tokens that are the grammar's words.
         language: `retable.grammar.masked.MaskedWords`.
         words: number of words of the split that are hidden, one at a time.
         documents: number of documents that are corrupted as a whole.
-        sweeps: sweeps of Gibbs sampling over each of these documents.
+        sweeps: number of sweeps of Gibbs sampling over each of these documents.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -87,17 +92,19 @@ class MaskedBound:
     def __call__(self, model: System, folder: Path) -> dict[str, float]:
         """Write `masked_words.csv`, and return the bounds with standard errors.
 
-        The table has one row per word that was hidden by itself: unit, place, word, nats, entropy.
+        The table has one row per word that was hidden by itself, with the columns unit, place, word, nats and entropy.
 
         Returns: bounds in nats per predicted word, each with its `_standard_error`:
-            - `masked/alone`: one word is hidden, all others of its document are visible. Exact except for sampling.
-            - `masked/alone_corrupted`: one word is chosen, and masked, replaced or kept as in BERT. Exact except for
-              sampling.
-            - `masked/corrupted`: 15 % of the words are chosen in this way. This estimates the true bound from below: it
-              assumes that replaced words are known, and the estimated posteriors have too little entropy.
-            The expected loss of any masked model under BERT's corruption is at least `corrupted`, which is at least
-            `alone_corrupted`. `masked/accuracy` is the share of words hidden by themselves that the best guess gets
-            right.
+            - `masked/alone`: the entropy of one hidden word when all other words of its document are visible. This
+              entropy is exact except for the sampling of words.
+            - `masked/alone_corrupted`: the entropy of one word that is masked, replaced or kept as in BERT. This
+              entropy is exact except for the sampling of words.
+            - `masked/corrupted`: the entropy of a chosen word when 15 % of all words are corrupted as in BERT.
+              `masked/corrupted` is below the true bound, because replaced words are assumed to be known, and because
+              the estimated posteriors have too little entropy.
+            The expected loss of any masked model under BERT's corruption is at least `masked/corrupted`, which is at
+            least `masked/alone_corrupted`. `masked/accuracy` is the accuracy of the best guess of a word that is hidden
+            by itself.
         Raises: UsageError: the split has too few words or documents.
         """
         tokenizer = Tokenizer.load(self.inputs[0])
@@ -130,7 +137,10 @@ class MaskedBound:
         return metrics | {f"{name}_standard_error": float(e) for name, e in zip(names, values[1], strict=True)}
 
     def _gap(self, texts: Sequence[list[str]], drawable: int, generator: np.random.Generator) -> tuple[float, float]:
-        """Estimate the entropy that hiding the other words adds to a chosen word, with its standard error."""
+        """Estimate how much entropy a chosen word gains when other words are hidden, too.
+
+        Returns: the mean gain in nats, and its standard error.
+        """
         sums = []
         for unit in generator.permutation(len(texts))[: self.documents]:
             text = texts[unit]
@@ -145,15 +155,16 @@ class MaskedBound:
 
 
 class SentencePairsBound:
-    """The benchmark of a judge that knows the grammar, on pairs of segments as in pretraining.
+    """A benchmark of the accuracy on pretraining's sentence pairs that the grammar reaches.
 
-    The judge's accuracy is close to that of the best predictor, and except for sampling not above it.
+    A judge that knows the grammar decides whether a pair is in its true form. The judge's accuracy is close to that of
+    the best possible predictor and, except for sampling error, not higher.
 
     Args:
         tokens: a folder of tokens that are the grammar's words, with BERT's marks.
         language: `retable.grammar.sentence_pairs.SentencePairs`.
-        length: tokens per row, as in the model's batches.
-        pairs: judge at least this many of each kind, in whole batches.
+        length: number of tokens per row, as in the model's batches.
+        pairs: minimum number of pairs of each kind; whole batches are judged.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -178,7 +189,7 @@ class SentencePairsBound:
         tokenizer = Tokenizer.load(self.inputs[0])
         words, marks = words_of(tokenizer), tokenizer.special_ids
         if missing := [mark for mark in ("[CLS]", "[SEP]") if mark not in marks]:
-            raise UsageError(f"the tokenizer has no mark {', '.join(missing)}; write tokenizer=word_marked")
+            raise UsageError(f"the tokenizer has no special token {', '.join(missing)}; write tokenizer=word_marked")
         tokens, units = read_split(self.folder, self.split, len(words))
         cls, sep = marks["[CLS]"], marks["[SEP]"]
         documents = Documents(tokens, units, tokenizer.boundary)
@@ -209,16 +220,16 @@ def entropy(posterior: Mapping[str, float]) -> float:
 def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
     """Compute the entropy in nats of a chosen word under BERT's corruption, given its posterior.
 
-    The word is masked (8 of 10), replaced by any of `drawable` words (1 of 10) or kept (1 of 10). The entropy is given
-    the visible token at its place and the posterior from its surroundings.
+    The word is masked (8 of 10), replaced by any of `drawable` words (1 of 10) or kept (1 of 10). The entropy is
+    conditional on the visible token at the word's place and on its surroundings.
 
     Args:
         posterior: probability of each word at the place, given the surroundings.
     """
     p = np.array([value for value in posterior.values() if value > 0])
-    kept = (1 - MASKED - RANDOM) / (1 - MASKED)  # share of unmasked chosen words
+    kept = (1 - MASKED - RANDOM) / (1 - MASKED)  # share of kept words among chosen words that are not masked
     other = (1 - kept) / drawable
-    shown = kept * p + other  # the probability that a word of the posterior is the visible one
+    shown = kept * p + other  # the probability that each word of the posterior is the visible token
     same, different, elsewhere = p * (kept + other), p * other, drawable - len(p)
     joint = -(same * np.log(same)).sum() - (drawable - 1) * (different * np.log(different)).sum()
     seen = -(shown * np.log(shown)).sum() - elsewhere * other * np.log(other)
@@ -226,6 +237,6 @@ def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
 
 
 def sentences_of(words: Sequence[str]) -> list[str]:
-    """Split a text of the grammar without line ends into sentences. An incomplete last one is dropped."""
+    """Split a text of the grammar without line ends into sentences. An incomplete last sentence is dropped."""
     ends = [i + 1 for i, word in enumerate(words) if word in SENTENCE_ENDS]
     return [" ".join(words[start:end]) for start, end in pairwise([0, *ends])]

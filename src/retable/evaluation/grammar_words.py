@@ -1,4 +1,4 @@
-"""A tokenized text as words of the built-in grammar, for benchmarks that use the grammar."""
+"""Conversion of a tokenized text to words of the built-in grammar, for benchmarks."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,10 @@ LINE_END = "\n"  # the grammar's token for a line's end
 
 
 def words_of(tokenizer: Tokenizer) -> list[str]:
-    """Return the grammar's word for each id. Raises UsageError if the tokenizer's tokens are not words."""
+    """Return the grammar's word for each token id.
+
+    Raises: UsageError: the tokenizer's tokens are not words.
+    """
     if tokenizer.words[tokenizer.boundary] != END_OF_LINE:
         raise UsageError("this system's tokens are not words, which the grammar needs; train it with tokenizer=word")
     return [LINE_END if word == END_OF_LINE else word for word in tokenizer.words]

@@ -1,4 +1,7 @@
-"""An objective's own metrics on held-out text, for models without a likelihood of texts, such as BERT."""
+"""Metrics of the training objective on held-out text.
+
+The benchmark is for models that assign no probability to a whole text, such as BERT.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -11,16 +14,15 @@ from retable.data.batches import Batches, LazyBatches, measured
 from retable.data.bucketed import on_device
 from retable.objectives.base import Objective
 
-SEED = 0  # seed of the corruption, the same for all systems, independent of their training seeds
+SEED = 0  # seed of the corruption; the same for all systems, whatever their training seeds
 
 
 class MeanMetrics:
     """Averages the metrics of `objective.loss` over the batches of one epoch; `loss` is one of them.
 
-    The random numbers are the same in each call, and torch's generators are restored afterwards. Processes share the
-    rows of each batch, as in training, because a batch may depend on the state after the previous one. The mean over
-    processes is unweighted, so a metric that training does not weight, such as recall, is the mean of the processes'
-    values.
+    Every measurement uses the same random numbers, and restores torch's generators afterwards. Processes share the rows
+    of each batch, as in training, because a batch may depend on the state after the previous one. The mean over
+    processes is unweighted. Recall, for example, is therefore the plain mean of the processes' recalls.
     """
 
     def __init__(self, batches: Batches):
@@ -61,9 +63,11 @@ class MeanMetrics:
 
 
 def mean_metrics(objective: Objective, batches: Batches) -> dict[str, float]:
-    """Measure MeanMetrics without dropout, and restore the objective's mode.
+    """Compute the mean metrics of an objective on held-out batches, without dropout.
 
-    Returns: means over the items of all batches, by metric.
+    The objective's training mode is restored afterwards.
+
+    Returns: means over all batches, by metric.
     """
     training = objective.training
     objective.eval()
@@ -76,7 +80,7 @@ class PretrainedObjective:
     """A trained objective with the batches of each split, corrupted as in training.
 
     Args:
-        batches: returns the batches of a split, by its name.
+        batches: a function that returns the batches of the split with a given name.
     """
 
     protocol = "corrupted as in training"
@@ -89,7 +93,7 @@ class PretrainedObjective:
 
 
 class HeldOut:
-    """The benchmark: the objective's metrics on a split.
+    """A benchmark of the training objective's own metrics on one split.
 
     `inputs` lists the files that the scores depend on.
 

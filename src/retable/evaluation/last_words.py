@@ -1,10 +1,10 @@
-"""LAMBADA (Paperno et al. 2016): the last word of a passage, which needs more than its last sentence.
+"""LAMBADA (Paperno et al. 2016): predict the last word of a passage from the whole passage.
 
-accuracy: the greedy continuation of the passage is the word: each of its tokens is the most likely one at its place. A
-word that the vocabulary lacks is always wrong, even if the model expects <unk>.
-perplexity: exp of the mean nats per word, summed over the word's tokens.
+Two metrics are computed, as in the Language Model Evaluation Harness:
 
-Both are defined as in the Language Model Evaluation Harness.
+- accuracy: the share of passages whose greedy continuation is the last word. Each token of the word must be the most
+  probable one at its place. A word outside the vocabulary is always wrong, even if the model predicts <unk>.
+- perplexity: exp of the mean nats per word. The nats of a word are the sum over its tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class Passages(Protocol):
-    """A source of passages."""
+    """A source of LAMBADA passages."""
 
     inputs: list[Path]
 
     def read(self) -> Sequence[tuple[str, str]]:
-        """Return the text before the last word, and the word, of each passage."""
+        """Return, for each passage, the text before its last word, and that word."""
         ...
 
 
@@ -43,7 +43,7 @@ class LastWords(Labelled):
     """
 
     best: ClassVar = {"unknown": None}
-    requires = System  # any system: `Scorer` rejects those that are not language models
+    requires = System  # `Scorer` rejects systems that are not language models
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class LastWords(Labelled):
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
         """Write `units.csv`, and return the metrics.
 
-        Columns: split, unit, label (the word), prediction (the greedy continuation), nats, and unknown, 1 if the
-        vocabulary lacks the word.
+        Columns: split, unit, label (the word), prediction (the greedy continuation), nats, and unknown (1 if the
+        vocabulary lacks the word).
 
         Returns: `prompted_lambada/<split>/<metric>`: accuracy, perplexity, the number of `questions`, and the share of
             `unknown` words.
@@ -74,7 +74,7 @@ class LastWords(Labelled):
         unknown = np.array([scorer.unknown in target for target in targets])
         right = ~unknown & [ids == target for ids, target in zip(greedy, targets, strict=True)]
         written = zip(words, right, scorer.decode(greedy), strict=True)
-        # the same letters in other tokens are wrong, as in the harness
+        # a continuation with the same letters but other tokens is wrong, as in the harness
         predictions = [word if hit else "" if text == word else text for word, hit, text in written]
         units = pd.DataFrame({"split": self.split, "unit": range(len(words)), "label": words})
         units = units.assign(prediction=predictions, nats=nats, unknown=unknown.astype(int))

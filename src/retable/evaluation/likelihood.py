@@ -1,8 +1,9 @@
-"""Log-likelihood of a token stream under a neural language model, by a named context protocol.
+"""Log-likelihood of a token stream under a neural language model.
 
-Each token of the stream is predicted and counted. The boundary token precedes the first.
+A scoring protocol defines the context from which each token is predicted: recurrent state that is carried through the
+stream, or a sliding window. Every token of the stream is scored. The boundary token precedes the first token.
 
-B batch, T time, N tokens of a stream.
+Dimensions: B batch, T time, N tokens of a stream.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from retable.objectives.base import LanguageModelling
 
 
 class OneDirection(Protocol):
-    """An objective, or one direction of it, that gives labels log-probabilities."""
+    """An objective that scores labels, or one direction of a two-way objective."""
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
@@ -30,7 +31,7 @@ class OneDirection(Protocol):
 
 
 class Scorer(Protocol):
-    """A protocol for scoring a stream, in batches that can be divided among processes."""
+    """A method of scoring a stream in batches that can be divided among processes."""
 
     protocol: str
 
@@ -39,7 +40,10 @@ class Scorer(Protocol):
         ...
 
     def step(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
-        """Return a function that scores the batches of a process in order, each to float64 (B, T)."""
+        """Return a function that scores a batch, to float64 (B, T).
+
+        The function must be called on the batches of a process in order.
+        """
         ...
 
     def joined(self, measured: Sequence[Sequence[np.ndarray]], n_tokens: int) -> np.ndarray:
@@ -49,7 +53,7 @@ class Scorer(Protocol):
 
 class _Scorer:
     def log_prob(self: Scorer, objective: OneDirection, tokens: np.ndarray, boundary: int) -> np.ndarray:
-        """Return the log-probability of each token, float64 (N,), given the context of the protocol.
+        """Return the log-probability of each token, float64 (N,), given the context that the protocol defines.
 
         Processes share the batches.
         """
@@ -57,14 +61,14 @@ class _Scorer:
 
 
 class Carried(_Scorer):
-    """Scores a stream with recurrent state carried through it, cut into `rows` parallel parts.
+    """Scores a stream in `rows` parallel parts; recurrent state is carried through each part.
 
-    With rows=1 every token is scored given all before it. `segment` tokens are read at a time, which only affects
-    models of bounded memory. Processes share the rows, because each segment needs the state after the previous one;
-    with one row, the first process scores everything.
+    With rows=1, every token is scored given all tokens before it. The model reads `segment` tokens at a time, which
+    changes the scores only of models with bounded memory. Processes share the rows, because each segment needs the
+    state after the previous one; with one row, the first process scores everything.
 
     Args:
-        rows: parallel parts of the stream, each with its state.
+        rows: number of parallel parts of the stream, each with a separate state.
     """
 
     def __init__(self, rows: PositiveInt, segment: PositiveInt = 256):
@@ -108,14 +112,14 @@ class Carried(_Scorer):
 
 
 class SlidingWindow(_Scorer):
-    """Scores windows of `length` tokens that move by `stride`, by default half a window.
+    """Scores a stream in windows of `length` tokens that move by `stride` tokens.
 
-    Each token is scored in the window that shows most of its context.
+    Each token is scored in the window that contains most of the context before it. The default stride is half a window.
 
     Args:
-        batch_size: windows that are read at once.
+        batch_size: number of windows per batch.
 
-    Raises: UsageError: the stride is longer than the window.
+    Raises: ValueError: the stride is longer than the window.
     """
 
     def __init__(self, length: PositiveInt, stride: PositiveInt | None, batch_size: PositiveInt):
@@ -164,7 +168,7 @@ class StreamLoss:
     """Measures the mean nats per token of held-out text during training, as `scorer` scores it.
 
     Args:
-        tokens: ids, (N,), also memory-mapped.
+        tokens: ids, (N,); may be memory-mapped.
         boundary: the id before the stream's first token.
     """
 
@@ -182,7 +186,7 @@ class StreamLoss:
 
 
 class NeuralLM:
-    """A trained objective and the protocol by which it is scored: a `LanguageModel` for benchmarks.
+    """A trained objective with a scoring protocol, as a `LanguageModel` for benchmarks.
 
     Args:
         boundary: the id before a stream's first token.

@@ -1,10 +1,11 @@
 """BLiMP (Warstadt et al. 2020): whether a language model prefers the acceptable sentence of a pair.
 
-Whole sentences are compared (the paper's "simple LM method"). As in the authors' scoring, the acceptable sentence must
-be strictly more likely: a tie is wrong. Sentences tie if they have the same tokens because the vocabulary lacks the
-words in which they differ; `equal` is the share of such pairs. `accuracy_known` is over the pairs of known words only,
-as BabyLM filters BLiMP. Sentences also tie if their log-probabilities differ by at most TIE nats: a unigram model sums
-the same numbers in another order for the same words.
+The probabilities of whole sentences are compared (the paper's "simple LM method"). As in the authors' scoring, the
+acceptable sentence must be strictly more probable, so a tie is wrong. Two sentences tie if they have the same tokens,
+because the vocabulary lacks the words in which they differ. `equal` is the share of pairs with equal tokens.
+`accuracy_known` covers only pairs whose words are all known, as BabyLM filters BLiMP. Sentences also tie if their
+log-probabilities differ by at most TIE nats. For example, a unigram model sums the same numbers in another order if
+both sentences have the same words.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,12 +23,12 @@ from retable.metrics.units import Sums, columns, share
 from retable.tokenizers.tokenizer import Tokenizer
 
 OVERALL = "overall"
-METRICS = ("accuracy", "equal", "known", "accuracy_known")  # a paradigm has the first only
-TIE = 1e-9  # nats
+METRICS = ("accuracy", "equal", "known", "accuracy_known")  # Per paradigm, only accuracy is computed.
+TIE = 1e-9  # Largest difference, in nats, that counts as a tie.
 
 
 class Pair(Protocol):
-    """Two sentences that differ in what makes one of them unacceptable."""
+    """An acceptable sentence and a minimally different unacceptable one."""
 
     paradigm: str
     phenomenon: str
@@ -36,7 +37,7 @@ class Pair(Protocol):
 
 
 class Pairs(Protocol):
-    """A source of pairs."""
+    """A source of minimal pairs."""
 
     inputs: list[Path]
 
@@ -44,18 +45,18 @@ class Pairs(Protocol):
 
 
 class MinimalPairs(Labelled):
-    """The benchmark of minimal pairs. A unit is a pair.
+    """A benchmark of minimal pairs. A unit is a pair.
 
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
-        end: count the sentence's end as a token, as at the end of a line of text.
+        end: also score the end of each sentence, as a line end of the training text.
         convention, sentinels: as in `Scorer`.
 
     `inputs` lists the files that the scores depend on.
     """
 
     best: ClassVar = {"equal": None, "known": None}
-    requires = System  # any system: `Scorer` rejects those that are not language models
+    requires = System  # `Scorer` rejects systems that are not language models
 
     def __init__(
         self,
@@ -71,9 +72,9 @@ class MinimalPairs(Labelled):
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
         """Write `units.csv`, and return the metrics.
 
-        The table has one row per pair: its phenomenon as `split`, its paradigm and number, the more likely sentence
-        (`good`, `bad` or `neither`), both log-probabilities, whether all words are known, and whether both sentences
-        have the same tokens.
+        The table has one row per pair. The columns contain the phenomenon (as `split`), the paradigm, the pair's
+        number, the more probable sentence (`good`, `bad` or `neither`), and both log-probabilities. Two more columns
+        mark pairs whose words are all known, and pairs of sentences with equal tokens.
 
         Returns: `blimp/<paradigm>/accuracy`, and for each phenomenon and `overall` (all pairs)
             `blimp/<group>/<metric>`: `accuracy`, the shares of `equal` and of `known` pairs, and `accuracy_known`.
@@ -115,9 +116,10 @@ class MinimalPairs(Labelled):
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
-        """Group the pairs of a paradigm, which one template makes, into a block for the bootstrap.
+        """Return the block number of each pair for the bootstrap: one block per paradigm.
 
-        Returns None, every pair by itself, if there is a single paradigm.
+        The pairs of a paradigm are generated from one template, so they are not independent. With a single paradigm the
+        result is None: every pair is a block.
         """
         numbers, paradigms = pd.factorize(units["paradigm"])
         return numbers if len(paradigms) > 1 else None
@@ -127,7 +129,7 @@ class MinimalPairs(Labelled):
         if metric == "accuracy_known":
             known = columns(units, ["known"])
             right = (units["label"] == units["prediction"]).to_numpy()[:, None]
-            # systems with other vocabularies know other pairs, so their scores are not comparable
+            # systems with different vocabularies know different pairs, so their scores are not comparable
             text = (*cls.text(units), *units["known"])
             return Sums(np.hstack([known * right, known]), share, text) if known.any() else None
         return super().sums(units, metric)

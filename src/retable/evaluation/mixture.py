@@ -1,10 +1,12 @@
-"""C9: mixtures of language models: averages of their probabilities, with fitted or equal weights.
+"""Mixtures of language models: averages of their probabilities, with fitted or equal weights.
 
-F. Jelinek and R. L. Mercer, "Interpolated Estimation of Markov Source Parameters from Sparse Data" (1980). T. Mikolov,
-"Statistical Language Models Based on Neural Networks", PhD thesis (2012), Table 4.1, mixes KN5, cache and RNNs in this
-way. Equal weights make an ensemble of similar systems.
+Jelinek and Mercer fit such weights in "Interpolated Estimation of Markov Source Parameters from Sparse Data" (1980).
+Mikolov mixes a Kneser-Ney 5-gram, a cache and RNNs in this way (PhD thesis "Statistical Language Models Based on Neural
+Networks", 2012, Table 4.1). With equal weights, a mixture is an ensemble of similar systems.
 
-S systems, N tokens.
+Dimensions: S systems, N tokens.
+
+System C9 of docs/systems.yaml.
 """
 
 from collections.abc import Sequence
@@ -14,7 +16,7 @@ from scipy.special import logsumexp
 
 from retable.core.systems import LanguageModel
 
-MOST_PASSES = 10_000  # passes of EM, at most
+MOST_PASSES = 10_000  # maximum number of EM passes
 
 
 class Mixture:
@@ -22,7 +24,7 @@ class Mixture:
 
     The systems must have the same tokens with the same ids.
 
-    Raises: UsageError: the weights are negative, do not sum to 1, or are not one per system.
+    Raises: ValueError: a weight is negative, the weights do not sum to 1, or their number is not that of the systems.
     """
 
     def __init__(self, systems: Sequence[LanguageModel], weights: Sequence[float] | np.ndarray):
@@ -48,9 +50,10 @@ def log_average(log_probs: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def fit_weights(log_probs: np.ndarray, tolerance: float = 1e-7) -> np.ndarray:
     """Fit mixture weights by EM on held-out text.
 
-    Tokens to which no system gives a probability above 0 are ignored. The likelihood is concave, so the fit is global:
-    no weights can gain more than the steepest slope. Nearly equal systems may need more than `MOST_PASSES`; then the
-    fit ends within ln S / `MOST_PASSES` nats of the optimum, as EM is within ln S / n after n passes.
+    Tokens to which all systems assign probability 0 are ignored. The likelihood is concave in the weights, so the fit
+    is a global optimum: the steepest slope bounds the gain of any other weights. Nearly equal systems may need more
+    than `MOST_PASSES` passes. After `MOST_PASSES` passes, the fit ends within ln S / `MOST_PASSES` nats of the optimum,
+    because EM is within ln S / n nats after n passes.
 
     Args:
         log_probs: log-probability of each token under each system, (S, N), in nats.

@@ -2,7 +2,7 @@
 
 The paper is "Natural Language Processing (Almost) from Scratch".
 
-V words, D dimensions, n query words, K neighbours of each.
+Dimensions: V words, D vector size, n query words, K neighbours per query word.
 """
 
 import csv
@@ -15,14 +15,16 @@ from retable.core.errors import UsageError
 from retable.core.settings import PositiveInt
 from retable.evaluation.word_vectors import WordVectors, unit
 
-COLUMNS = 6  # words in the paper's table, and in the default table
+COLUMNS = 6  # query words in the paper's table and in the default table
 
 
 class Neighbours:
-    """The benchmark that writes `neighbours.csv`. It depends on no files: `inputs` is empty.
+    """A benchmark that writes the nearest neighbours of words to `neighbours.csv`.
+
+    The neighbours depend on no other files, so `inputs` is empty.
 
     Args:
-        words: the words to look up. If None, a sample from frequent to rare words is used, see `spread`.
+        words: the words to look up; None uses a sample from frequent to rare words, see `spread`.
         neighbours: number of neighbours per word.
     """
 
@@ -53,7 +55,9 @@ class Neighbours:
 
 
 def spread(words: Sequence[str]) -> list[str]:
-    """Choose six words at equal steps of log rank, from rank √V on, below the function words.
+    """Choose six words at equal steps of the logarithm of the frequency rank, from rank √V on.
+
+    Most function words have ranks before √V.
 
     The paper chose words of ranks 454 to 87,025 of 100,000.
     """
@@ -65,7 +69,7 @@ def spread(words: Sequence[str]) -> list[str]:
 def nearest(system: WordVectors, words: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
     """Return the `k` nearest other words to each of `words`, by cosine, nearest first.
 
-    Ties are in order of frequency.
+    Equally near words are in order of frequency.
 
     Raises: UsageError: a word has no vector.
     """

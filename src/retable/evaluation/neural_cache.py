@@ -1,14 +1,17 @@
-"""C14: the neural cache: a trained model with a memory of the words that followed similar states.
+"""The neural cache: a trained model with a memory of the words that followed similar states.
 
-E. Grave, A. Joulin and N. Usunier, "Improving Neural Language Models with a Continuous Cache" (2017, arXiv 1612.04426).
-S. Merity, N. S. Keskar and R. Socher, "Regularizing and Optimizing LSTM Language Models" (2018, arXiv 1708.02182), use
-it with AWD-LSTM and call it a continuous cache pointer.
+Grave, Joulin and Usunier proposed the cache in "Improving Neural Language Models with a Continuous Cache" (2017, arXiv
+1612.04426). Merity, Keskar and Socher, "Regularizing and Optimizing LSTM Language Models" (2018, arXiv 1708.02182), use
+the cache with AWD-LSTM and call it a continuous cache pointer.
 
-From the state h_t the model predicts x_{t+1}. The cache holds the last states, each with the word that followed it:
-p_cache(w) ∝ Σ_i 1[w = x_{i+1}] exp(θ h_t · h_i), and p(w) = (1 − λ) p_model(w) + λ p_cache(w). λ is called `weight`.
-The cache is empty before the first token, which the model predicts without it.
+The model predicts x_{t+1} from the state h_t. The cache contains the most recent states h_i, each with the word x_{i+1}
+that followed it. The cache's distribution is p_cache(w) ∝ Σ_i 1[w = x_{i+1}] exp(θ h_t · h_i), and the mixture with the
+model is p(w) = (1 − λ) p_model(w) + λ p_cache(w). The argument `weight` is λ. Before the first token the cache is
+empty, so the model predicts that token by itself.
 
-N tokens, D d_model, n and m tokens that are compared with each other.
+Dimensions: N tokens, D d_model, n tokens that are compared with m earlier ones.
+
+System C14 of docs/systems.yaml.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,14 +29,14 @@ from retable.evaluation.adaptation import Fitted, steps
 from retable.evaluation.likelihood import NeuralLM
 from retable.evaluation.mixture import log_average
 
-SEGMENT = 256  # tokens read at a time if state is carried; does not change results
-BLOCK = 256  # states compared with the cache at a time
+SEGMENT = 256  # Tokens read at a time if state is carried; the number does not change results.
+BLOCK = 256  # States compared with the cache at a time.
 
 
 class NeuralCache:
     """A cache of the last `size` states, with θ and λ fitted to the validation text.
 
-    All combinations of `thetas` and `weights` are tried. The cache is kept across ends of documents and of windows,
+    All combinations of `thetas` and `weights` are tried. The cache is not cleared at the ends of documents and windows,
     where the model's own context ends.
 
     Args:
@@ -56,7 +59,7 @@ class NeuralCache:
     def fit(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> Fitted:
         """Find the θ and λ with the lowest loss.
 
-        Cost: the model reads the text once, independent of the number of settings. Memory: N · D.
+        Cost: the model reads the text once, independent of the number of settings. Memory: the states, N · D numbers.
         """
         tried = once(lambda: self._tried(model, texts["validation"]))
         return Fitted(tried, {})
@@ -75,7 +78,7 @@ class NeuralCache:
 
 
 class CachedLM:
-    """A trained model with a cache.
+    """A trained language model whose predictions are mixed with those of a neural cache.
 
     Args:
         size: number of cached states.
@@ -87,7 +90,10 @@ class CachedLM:
         self.protocol = f"{model.protocol}, cache of {size}"
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the log-probability of each token of a stream (N,), in nats, float64 (N,). Memory: N · D."""
+        """Return the log-probability of each token of a stream (N,), in nats, float64 (N,).
+
+        Memory: the states, N · D numbers.
+        """
         return once(lambda: self._log_prob(tokens))
 
     def _log_prob(self, tokens: np.ndarray) -> np.ndarray:
@@ -100,11 +106,11 @@ class CachedLM:
 def read(model: NeuralLM, tokens: np.ndarray) -> tuple[Tensor, np.ndarray]:
     """Return the states from which tokens are predicted, (N, D), and the tokens' log-probabilities, (N,).
 
-    The log-probabilities are the model's own, float64, in nats.
+    The log-probabilities are those of the model without the cache, float64, in nats.
 
     Args:
         tokens: ids of the stream, (N,).
-    Raises: UsageError: as `steps`.
+    Raises: UsageError: see `steps`.
     """
     objective, state = model.objective, None
     device = next(objective.parameters()).device
@@ -126,7 +132,7 @@ def read(model: NeuralLM, tokens: np.ndarray) -> tuple[Tensor, np.ndarray]:
 def cache_log_probs(states: Tensor, words: Tensor, size: int, thetas: Sequence[float]) -> np.ndarray:
     """Compute the log-probabilities of words under the cache, for each θ.
 
-    Cost: N · size products of states, and as many exponentials per θ.
+    Cost: N · size dot products of states, and as many exponentials per θ.
 
     Args:
         states: (N, D).
@@ -151,10 +157,12 @@ def cache_log_probs(states: Tensor, words: Tensor, size: int, thetas: Sequence[f
 
 
 def interpolated(log_probs: np.ndarray, cached: np.ndarray, weight: float) -> np.ndarray:
-    """Return the log-probabilities of model and cache together, (N,); `weight` is the cache's.
+    """Return the log-probabilities of the tokens under the mixture of model and cache, (N,).
 
     Args:
-        log_probs, cached: log-probabilities of the tokens in nats, (N,).
+        log_probs: log-probabilities of the tokens under the model, in nats, (N,).
+        cached: log-probabilities of the tokens under the cache, in nats, (N,).
+        weight: weight of the cache, λ.
     """
     both = log_average(np.stack([log_probs, cached]), np.array([1 - weight, weight]))
     both[:1] = log_probs[:1]

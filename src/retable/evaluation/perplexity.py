@@ -1,4 +1,4 @@
-"""The perplexity benchmark: likelihood of held-out text under a language model, with all sums kept."""
+"""The perplexity benchmark: the likelihood of held-out text under a language model."""
 
 import csv
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ MEASURED = COUNTED[:4]  # tokens, words, bytes, lost bytes
 
 
 class Perplexity(Likelihoods):
-    """The benchmark of whole splits.
+    """A benchmark of the perplexity on whole splits.
 
     `inputs` lists the files that the scores depend on.
 
@@ -36,7 +36,7 @@ class Perplexity(Likelihoods):
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
         """Write `units.csv`, the summed nats of each unit of text, to `folder`. Return the metrics by split.
 
-        Returns: `<split>/perplexity_word`, `bits_per_byte` and others.
+        Returns: `<split>/perplexity_word`, `<split>/bits_per_byte` and others, see `likelihood_metrics`.
         """
         vocab_size = Tokenizer.load(self.folder / "tokenizer.json").vocab_size
         metrics: dict[str, float] = {}

@@ -2,9 +2,10 @@
 
 The grammar reads the text and names for each token the phenomenon that determined it (`PHENOMENA` in
 `retable.grammar.interpreters`): neighbouring words, agreement, nesting, or repetition. The excess of a token is its
-nats under the model minus its nats under the grammar. Its mean over a long text is the relative entropy and cannot be
-below 0. The mean of one phenomenon can: a token's phenomenon is known only once the token is, so a model that expects,
-for example, too many repetitions scores better on repetitions and worse on the words that come instead.
+nats under the model minus its nats under the grammar. Over a long text, the mean excess is the relative entropy, which
+cannot be negative. The mean excess of a single phenomenon can be negative, because the phenomenon of a token is not
+known before the token. For example, a model that expects too many repetitions scores better on repetitions, and worse
+on the words that occur instead.
 """
 
 import csv
@@ -22,7 +23,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class Language(Protocol):
-    """The grammar, as the benchmark uses it."""
+    """The methods of the grammar that this benchmark uses."""
 
     def read(self, tokens: Sequence[str]) -> tuple[np.ndarray, list[str]]:
         """Return the log-probability of each token of a document, and the phenomenon that determined it."""
@@ -30,13 +31,13 @@ class Language(Protocol):
 
 
 class Phenomena:
-    """The benchmark of one split.
+    """A benchmark of the excess over the grammar's own loss, by phenomenon, on one split.
 
     `inputs` lists the files that the scores depend on.
 
     Args:
         tokens: folder that the `tokenize` stage wrote.
-        language: gives the true probability and the phenomenon of each token.
+        language: the grammar, which computes the true probability and the phenomenon of each token.
     """
 
     requires = LanguageModel
@@ -50,8 +51,8 @@ class Phenomena:
 
         Columns: unit, phenomenon, tokens, nats, true_nats.
 
-        Returns: `phenomena/<phenomenon>/<metric>`, also for `total`: `excess` and `entropy` (the grammar's own), in
-            nats per token, and the `share` of tokens.
+        Returns: `phenomena/<phenomenon>/<metric>`, where the phenomenon `total` covers all tokens. The metrics are
+            `excess` and `entropy` (the loss of the grammar itself), in nats per token, and the `share` of tokens.
         Raises: UsageError: the tokens are not the grammar's words, or a document is not in the language.
         """
         words = words_of(Tokenizer.load(self.inputs[0]))
@@ -65,7 +66,7 @@ class Phenomena:
                 log_probs, phenomena = self.language.read([words[token] for token in tokens[span]])
                 if not np.isfinite(log_probs).all():
                     raise UsageError(
-                        f"document {unit} of {self.inputs[1]} is not in the grammar's language; take corpus=grammar"
+                        f"document {unit} of {self.inputs[1]} is not in the grammar's language; use corpus=grammar"
                     )
                 table = np.column_stack([np.ones(len(log_probs)), nats[span], -log_probs])
                 for name in sorted(set(phenomena)):

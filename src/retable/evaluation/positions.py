@@ -1,7 +1,7 @@
 """Loss by position: in the sentence, in the unit of text (a document or a line), and in a window.
 
-The last shows how much a neural model gains from longer context: the text is scored in consecutive windows, each
-without the context before it.
+The loss by position in a window shows how much a neural model gains from longer context. To measure it, the text is
+scored in consecutive windows, and each window is read without the context before it.
 """
 
 import csv
@@ -20,7 +20,7 @@ BATCH_SIZE = 16  # windows scored at a time
 
 
 class Positions:
-    """The benchmark of one split, with windows of `window` tokens.
+    """A benchmark of the loss by position on one split, with windows of `window` tokens.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -34,8 +34,9 @@ class Positions:
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
         """Write `positions.csv`, one row per bin of positions, and return no metrics.
 
-        Columns: where (sentence, unit or window), the first and the last position from 1, tokens, and their mean nats.
-        Sentences are included if a token ends each line, windows if the model is a neural one.
+        Columns: where (sentence, unit or window), the first and the last position of the bin (from 1), the number of
+        tokens, and their mean nats. Rows for sentences are written if a token ends each line, and rows for windows if
+        the model is neural.
         """
         tokenizer = Tokenizer.load(self.inputs[0])
         tokens, units = read_split(self.folder, self.split, tokenizer.vocab_size)
@@ -57,7 +58,7 @@ class Positions:
 
 
 def positions(lengths: np.ndarray) -> np.ndarray:
-    """Return the position, from 1, of each token in its part, for a stream of parts of these lengths."""
+    """Return the position of each token in its part, from 1, for parts of these lengths."""
     starts = np.cumsum(lengths) - lengths
     return np.arange(lengths.sum()) - np.repeat(starts, lengths) + 1
 

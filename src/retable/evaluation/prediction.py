@@ -14,7 +14,7 @@ from retable.data.buckets import by_length
 from retable.generation.packed import prepack
 from retable.objectives.base import Objective
 
-Piece = tuple[np.ndarray, Any]  # indices of examples, and their batch
+Piece = tuple[np.ndarray, Any]  # the indices of a batch's examples, and the batch
 
 
 def predict(objective: Objective, encoded: Encoded, batch_size: int = 256) -> list[Any]:
@@ -29,7 +29,7 @@ def predict(objective: Objective, encoded: Encoded, batch_size: int = 256) -> li
 
 
 def predicting(objective: Objective) -> Callable[[Piece], list[tuple[int, Any]]]:
-    """Return a function that predicts the examples of a batch, each with its index."""
+    """Return a function that maps a batch to pairs of each example's index and prediction."""
     objective = prepack(objective)
     device = next((weights.device for weights in objective.parameters()), torch.device("cpu"))
 
@@ -46,7 +46,7 @@ def predicting(objective: Objective) -> Callable[[Piece], list[tuple[int, Any]]]
 class Predictions:
     """Scores an objective's predictions of examples during training.
 
-    `score` gets the indices of the examples and their predictions, and returns metrics.
+    `score` is called with the indices of the examples and their predictions, and returns metrics.
     """
 
     def __init__(self, encoded: Encoded, batch_size: int, score: Callable[[list[int], list[Any]], dict[str, float]]):

@@ -1,11 +1,11 @@
 """Linear probes of a model's frozen states, layer by layer, with control tasks.
 
-(Belinkov et al. 2017; Peters et al. 2018, section 5.3.) A probe reads the state of a word in a sentence and predicts
-its label: its part of speech, the number of the subject with which a verb agrees, or its sense. The control task
-(Hewitt and Liang 2019) gives each word type a random label, which can only be memorised. The probe's selectivity is its
-accuracy on the labels minus its accuracy on the control task.
+A probe reads the state of a word in a sentence and predicts the word's label (Belinkov et al. 2017; Peters et al. 2018,
+section 5.3). The label is a part of speech, the number of the subject with which a verb agrees, or a word sense. The
+control task (Hewitt and Liang 2019) assigns each word type a random label, which can only be memorised. The probe's
+selectivity is its accuracy on the true labels minus its accuracy on the control task.
 
-n words with a label, D dimensions, C labels, K layers.
+Dimensions: n words with a label, D state size, C labels, K layers.
 """
 
 import hashlib
@@ -28,19 +28,22 @@ from retable.models.base import BothDirections, EncoderDecoder, MarkedEncoder, M
 from retable.objectives.states import states_of
 from retable.tokenizers.tokenizer import Tokenizer
 
-PENALTY = 1e-3  # factor of half the squared weights, added to the mean loss per word
-ITERATIONS = 100  # iterations of L-BFGS, at most
+PENALTY = 1e-3  # L2 penalty: this factor times half the squared weights is added to the mean loss per word.
+ITERATIONS = 100  # Maximum number of L-BFGS iterations.
 
 
 class Labelled(Protocol):
-    """A sentence with labels of its words by kind; "" if a word has none."""
+    """A sentence with one or more kinds of word labels; "" marks a word without a label."""
 
     words: list[str]
     labels: dict[str, list[str]]
 
 
 class LabelledText(Protocol):
-    """A source of sentences of the splits train and test; `inputs` are the files that they depend on."""
+    """A source of labelled sentences for the splits train and test.
+
+    `inputs` lists the files that the sentences depend on.
+    """
 
     inputs: list[Path]
 
@@ -55,7 +58,7 @@ class LabelledWords(NamedTuple):
 class SenseLabels:
     """The sentences of a file of senses (see `contextual_vectors.Senses`) with the label `sense`.
 
-    A hash of each sentence's words assigns it to train or test, half to each.
+    A hash of a sentence's words assigns the sentence to train or test, about half to each.
     """
 
     def __init__(self, senses: str):
@@ -77,8 +80,8 @@ class Probes:
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
         text: sentences with labels; the probes are trained on split `train` and scored on `test`.
-        by_word: train a probe per word type, for word senses. There is no control task then, because the word type is
-            constant. Words that are not in train count as wrong.
+        by_word: train a separate probe for each word type, as word senses need, and no control task, because the word
+            type is constant. Test words that are not in train count as wrong.
         seed: seed of the control tasks.
 
     `inputs` lists the files that the scores depend on.
@@ -94,14 +97,15 @@ class Probes:
     def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
         """Train and score the probes, and return their accuracies on test.
 
-        Layer 0 is the input of the first layer with context. Words after the model's longest input are left out.
+        Layer 0 is the input of the first layer with context. Words beyond the model's maximum input length are ignored.
 
         Returns, for each kind of label:
             - `probes/layer_<k>/<kind>`: accuracy, and `probes/layer_<k>/<kind>_control`: accuracy on the control task.
-            - `probes/majority/<kind>`: accuracy of the most frequent label in train (of each word if `by_word`).
-            - `probes/words/<kind>`: number of words of test that have a label.
+            - `probes/majority/<kind>`: accuracy of always predicting the most frequent label in train (of each word if
+              `by_word`).
+            - `probes/words/<kind>`: number of test words that have a label.
             `probes/shortened` is the number of sentences that were cut, if any.
-        Raises: UsageError: too few sentences, a kind without labels, or a model whose layers are not accessible.
+        Raises: UsageError: there are too few sentences, a kind has no labels, or the model's layers are not accessible.
         """
         reader = ContextualVectors(readable(system.objective.model), Tokenizer.load(self._tokenizer))
         sentences = {split: self._text.sentences(split) for split in ("train", "test")}
@@ -116,12 +120,12 @@ class Probes:
         for kind in sentences["train"][0].labels:
             train, test = (_labelled(sentences[split], states[split], kind) for split in ("train", "test"))
             if not (len(train.labels) and len(test.labels)):
-                raise UsageError(f"no word has a label of kind {kind} in train or in test; ask for more words")
+                raise UsageError(f"no word has a label of kind {kind} in train or in test; use more text")
             metrics |= {f"probes/{name}": value for name, value in self._probed(kind, train, test)}
         return metrics
 
     def _probed(self, kind: str, train: "Words", test: "Words") -> Iterator[tuple[str, float]]:
-        """Yield the metrics of a kind of label."""
+        """Yield the metrics of one kind of label, by name."""
         n = len(test.labels)
         groups: list[Any] = [(slice(None), slice(None))]
         tasks = {kind: (train.labels, test.labels)}
@@ -148,7 +152,11 @@ class Words(NamedTuple):
 
 
 def _labelled(sentences: Sequence[Any], states: Sequence[np.ndarray], kind: str) -> Words:
-    """Collect the labelled words that have states. `states` has (K, T, D) per sentence."""
+    """Collect the labelled words that have states.
+
+    Args:
+        states: the states of each sentence, (K, T, D). T is smaller than the sentence if the sentence was cut.
+    """
     pairs = [(sentence, each.shape[1]) for sentence, each in zip(sentences, states, strict=True)]
     words = np.array([word for sentence, n in pairs for word in sentence.words[:n]])
     labels = np.array([label for sentence, n in pairs for label in sentence.labels[kind][:n]])
@@ -162,7 +170,7 @@ def _places_by_word(train: np.ndarray, test: np.ndarray) -> list[Any]:
 
 
 def most_frequent(labels: np.ndarray) -> str:
-    """Return the most frequent label; of equally frequent ones the first in alphabetical order."""
+    """Return the most frequent label; on ties, the first in alphabetical order."""
     names, counts = np.unique(labels, return_counts=True)
     return str(names[counts.argmax()])
 
@@ -170,11 +178,11 @@ def most_frequent(labels: np.ndarray) -> str:
 def control_labels(words: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
     """Draw a random label per word type, with the label frequencies of `labels`.
 
-    The label depends on the word, the seed and these frequencies only.
+    A word's random label depends only on the word, the seed and the label frequencies.
 
     Args:
         words: (n,).
-        labels: (m,), any number of labels.
+        labels: labels whose frequencies are used, (m,).
     Returns: the label of each of `words`, (n,).
     """
     names, counts = np.unique(labels, return_counts=True)
@@ -185,9 +193,10 @@ def control_labels(words: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarr
 
 
 def probe_hits(train: Tensor, labels: np.ndarray, test: Tensor, test_labels: np.ndarray) -> int:
-    """Count the words of `test` that a linear softmax fitted to `train` labels correctly.
+    """Fit a linear softmax classifier to `train`, and count its correct predictions on `test`.
 
-    Labels that are not in train count as wrong. States are standardised by the mean and deviation of `train`.
+    Test words whose label is not in train count as wrong. States are standardised by the mean and standard deviation of
+    `train`.
 
     Args:
         train, test: states, (n, D).
@@ -226,7 +235,7 @@ def fit_probe(states: Tensor, targets: Tensor, n_labels: int) -> nn.Linear:
 
 
 def readable(model: Model) -> Layered:
-    """Return an object with the model's `layers`: the model, or a view of its blocks.
+    """Return an object with the model's layers: the model itself, or a view of its blocks.
 
     Raises: UsageError: the model's layers are not accessible.
     """
@@ -235,15 +244,15 @@ def readable(model: Model) -> Layered:
     if blocks := blocks_of(model.encoder if isinstance(model, EncoderDecoder) else model):
         return BlockStates(model, blocks)
     raise UsageError(
-        f"the layers of {type(model).__name__} are not accessible; take a cell of recipe=elmo/elmo, bert/bert, "
+        f"the layers of {type(model).__name__} are not accessible; use a cell of recipe=elmo/elmo, bert/bert, "
         "transformer/gpt or t5/t5"
     )
 
 
 class BlockStates:
-    """The layers of a model that does not return them: GPT, T5's encoder, or T5 with one stack.
+    """Reads the layers of a model that has no `layers` itself: GPT, T5's encoder, or a one-stack T5.
 
-    Layer 0 is the input of the first block. The last is the model's output, after its final norm.
+    Layer 0 is the input of the first block. The last layer is the model's output, after its final norm.
     """
 
     def __init__(self, model: Model, blocks: Sequence[nn.Module]):

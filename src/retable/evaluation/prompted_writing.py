@@ -1,6 +1,8 @@
-"""H1: translations ("… =") and summaries ("… TL;DR:") that a language model writes after a prompt.
+"""Translations ("… =") and summaries ("… TL;DR:") that a language model writes after a prompt.
 
-Radford et al. 2019, sections 3.6 and 3.7.
+The method is that of Radford et al. 2019, sections 3.6 and 3.7.
+
+System H1 of docs/systems.yaml.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +26,7 @@ Written = Sequence[tuple[str, str]]  # input texts and references
 
 
 class Texts(Protocol):
-    """A source of texts with references.
+    """A source of input texts with references, such as translations or summaries.
 
     Attributes:
         kind: the name of the task in the tables.
@@ -39,25 +41,26 @@ class Texts(Protocol):
     def read(self, split: str) -> Written: ...
 
     def scores(self, written: Sequence[str], right: Sequence[str]) -> Mapping[str, NDArray]:
-        """Return each text's contributions to the metrics, by column."""
+        """Return each text's contributions to the metrics, such as n-gram counts, by column."""
         ...
 
 
 class PromptedWriting(Measured):
-    """The benchmark of texts written after a prompt. A unit is a text.
+    """A benchmark of texts that a language model writes after a prompt. A unit is a text.
 
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
-        template: the prompt, with {text} for the input. The model continues after a space, greedily, to the line's end.
-        shots: number of training examples with references before each input, one per line. They are drawn for each text
-            by (seed, its number).
+        template: the prompt, with {text} for the input. The model continues greedily after a space, up to the end of
+            the line.
+        shots: number of training examples with references before each input, one per line; a generator seeded by (seed,
+            number of the text) draws them.
         max_new_tokens: write at most this many tokens.
         convention: as in `Scorer`, applied to the whole prompt.
 
     `inputs` lists the files that the scores depend on.
     """
 
-    requires = System  # any system: `Scorer` rejects those that are not language models
+    requires = System  # `Scorer` rejects systems that are not language models
     statistics: ClassVar = STATISTICS
 
     def __init__(
@@ -82,7 +85,7 @@ class PromptedWriting(Measured):
 
         Columns: split, unit, the written text, and its contributions to the metrics.
 
-        Returns: `written_<kind>_<shots>/<split>/<metric>` for the metrics of the kind.
+        Returns: `written_<kind>_<shots>/<split>/<metric>` for each metric of the texts.
         """
         texts = self._texts.read(self._split)
         tokenizer = Tokenizer.load(self.inputs[0])
@@ -104,10 +107,12 @@ class PromptedWriting(Measured):
         }
 
     def prompts(self, texts: Written) -> list[tuple[list[str], str]]:
-        """Return for each text the lines of its examples, and its own prompt."""
+        """Return, for each text, the lines of its examples, and the prompt with the text itself."""
         pool = self._texts.read("train") if self._shots else []
         if len(pool) < self._shots:
-            raise UsageError(f"shots={self._shots}, but {len(pool)} training texts; write shots={len(pool)} or fewer")
+            raise UsageError(
+                f"shots={self._shots}, but there are {len(pool)} training texts; write shots={len(pool)} or fewer"
+            )
         prompts = []
         for number, (text, _) in enumerate(texts):
             drawn = np.random.default_rng((self._seed, number)).choice(len(pool), self._shots, replace=False)
@@ -121,5 +126,5 @@ class PromptedWriting(Measured):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """Return the lengths of the references for translations."""
+        """Return values that identify the texts; for translations, the lengths of the references."""
         return tuple(units["bleu_reference"]) if "bleu_reference" in units else super().text(units)

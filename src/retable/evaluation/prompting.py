@@ -1,7 +1,7 @@
 """Zero-shot, one-shot and few-shot questions to a language model (Brown et al. 2020).
 
-A prompt consists of examples with answers and the question, all in one template. The answer is the most likely choice,
-or the one that greedy generation writes.
+A prompt consists of examples with answers and the question, all in one template. The model's answer is the most
+probable choice, or the choice that greedy generation writes.
 """
 
 import sys
@@ -19,7 +19,7 @@ from retable.evaluation.scoring import Scorer
 from retable.metrics.labelled import Labelled
 from retable.tokenizers.tokenizer import Tokenizer
 
-MANY = 5  # answers listed in a message
+MANY = 5  # maximum number of answers listed in a message
 
 
 class Questions(Protocol):
@@ -31,22 +31,25 @@ class Questions(Protocol):
 
 
 class Prompted(Labelled):
-    """The benchmark of prompted questions. A unit is a question.
+    """A benchmark of prompted questions. A unit is a question.
 
     Args:
         name: name of the task.
         tokens: the folder with the tokenizer that the system was trained with.
-        template: the question, with {field} for its fields. A space and the choice follow it.
-        shots: number of examples before each question, drawn from `examples` for each question by (seed, its number).
+        template: text of a question, with {name} for the value of each of its fields; a space and a choice follow the
+            question.
+        shots: number of examples before each question; a generator seeded by (seed, number of the question) draws them
+            from `examples`.
         description: text before the examples.
         separator: text between description, examples and question.
-        by: "likelihood", or "generation": the longest choice whose tokens the greedy continuation begins with, if any.
+        by: "likelihood" for the most probable choice, or "generation" for the longest choice with which the greedy
+            continuation begins, if any.
         convention, sentinels: as in `Scorer`; the convention is applied to the whole prompt.
 
     `inputs` lists the files that the scores depend on.
     """
 
-    requires = System  # any system: `Scorer` rejects those that are not language models
+    requires = System  # `Scorer` rejects systems that are not language models
 
     def __init__(
         self,
@@ -78,8 +81,9 @@ class Prompted(Labelled):
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
         """Write `units.csv`, one row per question, and return the metrics.
 
-        Columns: split, unit, label and prediction (indices of the correct and the chosen answer), and by likelihood
-        whether the two normalised scores choose correctly.
+        Columns: split, unit, label and prediction (indices of the correct and the predicted answer). Scoring by
+        likelihood adds two columns, which show whether the scores normalised by length in tokens and in bytes choose
+        correctly.
 
         Returns: `prompted_<name>_<shots>/<split>/<metric>` (`prompted_<name>_<shots>_generated` by generation): the
             number of `questions`, and `accuracy`. Scoring by likelihood adds `accuracy_tokens` and `accuracy_bytes`,
@@ -122,9 +126,9 @@ class Prompted(Labelled):
     ) -> str:
         """Return a warning about answers with words outside the vocabulary, otherwise "".
 
-        All such words share one probability.
+        All words outside the vocabulary share one probability.
 
-        Raises: UsageError: every question has an answer of unknown words only, whose probability means nothing.
+        Raises: UsageError: every question has an answer of unknown words only, so its probability is meaningless.
         """
         strange = [i for i, ids in enumerate(answers) if scorer.unknown in ids]
         if not strange:
@@ -135,8 +139,8 @@ class Prompted(Labelled):
         empty = [i for i in strange if {*answers[i]} == {scorer.unknown}]
         if len({*places[empty]}) == n_questions:
             raise UsageError(
-                f"{lacks}, and so an answer to each question of {self.questions.inputs[0]}; write other words, or take "
-                "a model that knows these"
+                f"{lacks}, so each question of {self.questions.inputs[0]} has an answer of unknown words; write "
+                "other words, or use a model that knows these"
             )
         touched = len({*places[strange]})
         return f"{self.task}: {lacks}, or a word of it, for {touched} of {n_questions} questions"
@@ -159,15 +163,15 @@ class Prompted(Labelled):
             return self.template.format(**question.fields)
         except (LookupError, AttributeError, ValueError) as error:
             fields, path = ", ".join(f"{{{name}}}" for name in question.fields), self.questions.inputs[0]
-            raise UsageError(f"the template needs {error}; questions of {path} have {fields}") from None
+            raise UsageError(f"the template needs {error}, but questions of {path} have {fields}") from None
 
 
 def _best(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the index of the best choice of each question, the first of equal ones.
+    """Return, per question, the index of the choice with the best score; on ties, the first.
 
     Args:
         scores: scores of all choices of all questions.
-        places: the question of each choice.
+        places: the index of each choice's question.
     """
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     return np.array([int(part.argmax()) for part in np.split(scores, starts[1:])])
@@ -176,7 +180,10 @@ def _best(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
 def _longest_continued(
     scorer: Scorer, contexts: list[list[int]], answers: list[list[int]], places: np.ndarray
 ) -> np.ndarray:
-    """Return per question the index of the longest choice that begins its greedy continuation, or −1."""
+    """Return, per question, the longest choice with which its greedy continuation begins.
+
+    Returns: indices of choices; −1 for a question without such a choice.
+    """
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     written = scorer.continue_greedily([contexts[start] for start in starts], max(map(len, answers)))
     chosen = np.full(len(starts), -1)

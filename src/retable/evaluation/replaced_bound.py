@@ -1,6 +1,7 @@
 """The best possible accuracy in detecting replaced tokens on the built-in grammar's text.
 
-p is a word's true distribution given the rest of its document; q is the generator's given the row with all masks.
+Below, p is the true distribution of a word given the rest of its document, and q is the distribution from which the
+generator draws the word, given the row with all masks.
 """
 
 import csv
@@ -31,7 +32,7 @@ MARK = -1
 
 
 class MaskedLanguage(Protocol):
-    """The grammar, as the bound uses it."""
+    """The methods of the grammar that this bound uses."""
 
     def posterior(self, tokens: Sequence[str], place: int) -> Mapping[str, float]:
         """Return the probability of each word at a place of a document, given all other tokens."""
@@ -39,13 +40,13 @@ class MaskedLanguage(Protocol):
 
 
 class ReplacedBound:
-    """The benchmark of the best detector of the tokens that a cell's own generator replaces.
+    """A benchmark of the best possible detector of tokens that an ELECTRA generator replaced.
 
     Args:
         tokens: a folder of tokens that are the grammar's words, with BERT's marks.
         language: `retable.grammar.masked.MaskedWords`.
         length, rate: tokens per row and share of masked tokens, as in the model's batches.
-        words: judge at least this many masked words of the split, the same number per batch.
+        words: minimum number of masked words to judge; each batch contributes the same number.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -72,25 +73,26 @@ class ReplacedBound:
     def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
         """Write `replaced.csv`, one row per masked word, and return the bounds.
 
-        Columns: unit, place and word. `baseline` is the probability that the word is kept if its place is masked.
-        `blind` and `told` are the accuracies of the two judges below.
+        Columns: unit, place and word. `baseline` is the probability that the generator draws the original word. `blind`
+        and `told` are the accuracies of the two judges described below.
 
-        Returns: shares of all tokens, including marks and unmasked words as in the objective's accuracy, each with its
-            `_standard_error`:
-            - `replaced/accuracy`: of a judge that knows p and q of each place and the rate of masks, and so by Bayes'
-              rule the probability that the word was replaced. For a word among true words this is exact except for
-              sampling. A discriminator sees other replaced words instead of true ones, and nothing outside the row, so
-              its best accuracy is lower. In principle it could gain a little: the other draws reveal something about
-              the number of masks and about the word that the generator saw.
-            - `replaced/accuracy_told`: of a judge that also knows which places were masked. It is an upper bound on the
-              expected accuracy of any discriminator, exact except for sampling.
-            - `replaced/baseline`: of calling every token original, exact except for sampling.
+        Returns: accuracies over all tokens (including special tokens and unmasked words, as in the objective's
+            accuracy), each with its `_standard_error`:
+            - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. From
+              these, Bayes' rule gives the judge the probability that a word was replaced. `replaced/accuracy` is exact
+              except for sampling if all other words are original. A discriminator sees other replaced words instead of
+              the original ones, and nothing outside the row, so its best accuracy is lower. In principle a
+              discriminator could gain a little, because the other replaced words reveal something about the number of
+              masks and about the generator's input.
+            - `replaced/accuracy_told`: the accuracy of a judge that also knows which places were masked. No
+              discriminator has a higher expected accuracy; the value is exact except for sampling.
+            - `replaced/baseline`: the accuracy of calling every token original, exact except for sampling.
         Raises: UsageError: the system has no generator, or its tokens are not the grammar's words.
         """
         objective = system.objective
         if not isinstance(objective, ReplacedTokenDetection):
             raise UsageError(
-                f"{type(objective).__name__} has no generator that replaces words; take a cell of "
+                f"{type(objective).__name__} has no generator that replaces words; use a cell of "
                 "objective=replaced_token_detection"
             )
         tokenizer = Tokenizer.load(self.inputs[0])
@@ -112,7 +114,7 @@ class ReplacedBound:
             batch = batches.batch(step)
             labels = batch.labels.numpy()
             kept.append(q[np.arange(len(labels)), labels])
-            stands = places_of.rows(step).ids  # in the stream
+            stands = places_of.rows(step).ids  # the position of each of the row's tokens in the stream
             of_row, column = np.divmod(batch.places.numpy(), self.length)
             is_word = (stands != MARK) & (tokens[stands] != tokenizer.boundary)
             sizes += len(labels), is_word.sum(), stands.size
@@ -138,14 +140,14 @@ class ReplacedBound:
             "baseline": (masked, np.concatenate(kept)),
         }
         metrics = {}
-        for name, (share, values) in shares.items():  # the judge is right on all other tokens
+        for name, (share, values) in shares.items():  # all judges are right on the other tokens
             metrics[f"replaced/{name}"] = float(1 - share + share * values.mean())
             metrics[f"replaced/{name}_standard_error"] = float(share * values.std(ddof=1) / np.sqrt(len(values)))
         return metrics
 
 
 class _Places(Documents):
-    """Documents whose text is each token's position in the stream instead of its id."""
+    """Documents that contain each token's position in the stream instead of its id."""
 
     def __init__(self, tokens: np.ndarray, units: np.ndarray, line_end: int):
         super().__init__(tokens, units, line_end, parted=True)
@@ -153,7 +155,7 @@ class _Places(Documents):
 
 
 def proposals(objective: ReplacedTokenDetection, batch: MaskedBatch) -> np.ndarray:
-    """Return the distributions from which the generator draws the masked words, (P, V)."""
+    """Return the distributions from which the generator draws the P masked words, (P, V)."""
     objective.eval()
     head = objective.generator_head
     features = head(encode(objective.generator, batch.input_ids, batch).flatten(0, 1)[batch.places])
@@ -162,13 +164,13 @@ def proposals(objective: ReplacedTokenDetection, batch: MaskedBatch) -> np.ndarr
 
 
 def accuracies(p: np.ndarray, q: np.ndarray, rate: float) -> tuple[float, float]:
-    """Compute the accuracies of the two best judges of a word.
+    """Compute the best possible accuracies in judging whether a word was replaced.
 
     Args:
         p: the word's true distribution, (V,).
         q: the distribution from which a masked word is drawn, (V,).
         rate: probability that the place is masked.
-    Returns: the accuracy of a judge that sees the word only, and of one that knows that the place is masked.
+    Returns: the accuracy of a judge that sees only the word, and of a judge that also knows that the place is masked.
     """
     replaced, original = rate * q * (1 - p), p * (1 - rate + rate * q)
     return float(np.maximum(replaced, original).sum()), float((q * np.maximum(p, 1 - p)).sum())

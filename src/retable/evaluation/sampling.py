@@ -1,8 +1,8 @@
-"""Quality and diversity of samples on the built-in grammar, which can judge any text.
+"""Quality and diversity of sampled texts, which the built-in grammar can judge.
 
-After Caccia et al. (2020, arXiv 1811.02549), who compare models over a range of temperatures instead of at one: low
-temperatures and small nuclei give better texts with less diversity. The grammar measures quality; comparisons among the
-samples measure diversity. The row `text` has the same scores for the held-out text.
+Models are compared over a range of temperatures instead of at a single one, following Caccia et al. 2020, arXiv
+1811.02549. Low temperatures and small nuclei (top_p) give better texts with less diversity. The grammar measures
+quality; comparisons among the samples measure diversity. The row `text` contains the same scores for the held-out text.
 """
 
 import csv
@@ -25,19 +25,19 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class Language(Protocol):
-    """The grammar, as the benchmark uses it."""
+    """The method of the grammar that this benchmark uses."""
 
     def sentence_log_probability(self, sentence: str) -> float:
-        """Return log p of a sentence with its line end, −inf outside the language."""
+        """Return log p of a sentence with its line end, −inf for a sentence outside the language."""
         ...
 
 
 class Samples:
-    """The sampling benchmark of a language model.
+    """A benchmark of the quality and diversity of texts sampled from a language model.
 
     Args:
-        temperatures, top_p: values to sample with, one at a time; all other settings are 1.
-        samples: texts per setting, each up to the document's end or `length` tokens.
+        temperatures, top_p: values to sample with, one setting at a time, with the other setting at 1.
+        samples: number of texts per setting, each up to its document's end or `length` tokens.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -64,8 +64,8 @@ class Samples:
     def __call__(self, system: LanguageModel, folder: Path) -> dict[str, float]:
         """Write `sampling.csv` and `samples.txt`, and return the scores.
 
-        `sampling.csv` has one row per setting: method, value, and the scores of `scores`. `samples.txt` has three texts
-        per setting.
+        `sampling.csv` has one row per setting: method, value, and the results of `scores`. `samples.txt` has three
+        texts per setting.
 
         Returns: `sampling/<method>_<value>/<score>`, and `sampling/text/<score>`.
         Raises: UsageError: the tokens are not the grammar's words, or the held-out text is not in the language.
@@ -77,12 +77,12 @@ class Samples:
         held_out = [[words[token] for token in beginning] for beginning in beginnings]
         rows = {("text", ""): scores(self.language, held_out)}
         if rows["text", ""]["grammatical"] != 1:
-            raise UsageError(f"{self.inputs[1]} is not in the language of the grammar; take corpus=grammar")
+            raise UsageError(f"{self.inputs[1]} is not in the language of the grammar; use corpus=grammar")
         model, shown = next_token(system), []
         for method, value in self.settings:
             settings: dict[str, Any] = {method: float(value), "num_return_sequences": self.samples}
             strategy = Sampling(seeded(self.seed), self.length, **settings)
-            # Two line ends close a document, so that a new document follows them.
+            # Two line ends close a document, so the model begins a new document after this prompt.
             (completions,) = strategy(model, [[tokenizer.boundary] * 2], eos=None)
             texts = [document([words[token] for token in completion.ids]) for completion in completions]
             rows[method, f"{value:g}"] = scores(self.language, texts)
@@ -109,11 +109,11 @@ def document(tokens: Sequence[str]) -> list[str]:
 def scores(language: Language, texts: Sequence[Sequence[str]]) -> dict[str, float]:
     """Compute quality and diversity of texts, which are documents or their beginnings.
 
-    Returns: NaN where there is nothing to measure:
+    Returns: scores by name, NaN if there is nothing to measure:
         - `tokens` and `sentences`: counts.
         - `grammatical`: share of complete sentences that are in the language.
-        - `nats`: the grammar's nats per token of these. Each sentence is judged by itself, so that a mistake does not
-          affect later sentences.
+        - `nats`: mean nats per token of these sentences under the grammar. Each sentence is judged by itself, so that a
+          mistake does not affect later sentences.
         - `self_bleu`, `distinct_1` to `distinct_3`, `repetition`, `zipf`: see `retable.metrics.diversity`.
     """
     sentences = [sentence for text in texts for sentence in whole_sentences(text)]
@@ -133,7 +133,10 @@ def scores(language: Language, texts: Sequence[Sequence[str]]) -> dict[str, floa
 
 
 def whole_sentences(text: Sequence[str]) -> list[list[str]]:
-    """Split a text into the sentences that a line end closes, without the empty line at a document's end."""
+    """Split a text into its complete sentences, which a line end closes.
+
+    The empty line at a document's end is omitted.
+    """
     ends = [-1, *(i for i, token in enumerate(text) if token == LINE_END)]
     return [list(text[before + 1 : end]) for before, end in pairwise(ends) if end > before + 1]
 

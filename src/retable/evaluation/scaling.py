@@ -1,10 +1,11 @@
 """Time and memory of one layer by sequence length n and width d, with fitted exponents.
 
-Vaswani et al. 2017, Table 1, give operations per layer: n·d² for a recurrent layer, k·n·d² for a convolution of width
-k, n²·d for self-attention, plus n·d² for its projections. A sum of two powers has no single exponent, so the exponent
-of the counted operations at the same sizes is reported next to each measured one.
+Table 1 of Vaswani et al. 2017 counts the operations of a layer: n·d² for a recurrent layer, k·n·d² for a convolution of
+width k, and n²·d for self-attention, whose projections add n·d². A sum of two powers, as for self-attention, has no
+single exponent. Therefore each measured exponent is reported next to an exponent that is fitted to the operation counts
+at the same sizes.
 
-B batch, T time (n), D d_model (d).
+Dimensions: B batch, T time (n), D d_model (d).
 """
 
 import time
@@ -28,8 +29,8 @@ class Layer(NamedTuple):
     """A kind of layer.
 
     Attributes:
-        build: makes the layer from its width.
-        operations: multiplications for one sequence, from n and d.
+        build: a function that builds the layer from its width d.
+        operations: a function that computes the number of multiplications for one sequence from n and d.
     """
 
     build: Callable[[int], nn.Module]
@@ -38,7 +39,7 @@ class Layer(NamedTuple):
 
 
 class CausalConvolution(nn.Conv1d):
-    """A convolution over (B, T, D) from each position and the `width` − 1 before it."""
+    """A convolution over (B, T, D) that reads a position and the `width` − 1 before it."""
 
     def __init__(self, d_model: int, width: int):
         super().__init__(d_model, d_model, width)
@@ -74,7 +75,7 @@ def measure(
     repeats: int,
     device: str,
 ) -> pd.DataFrame:
-    """Measure every layer at every size.
+    """Measure time and memory of every layer at every size.
 
     Args:
         kernel: width of the convolution.
@@ -98,13 +99,14 @@ def measure(
 def cost(module: nn.Module, inputs: Tensor, repeats: int) -> tuple[float, int]:
     """Measure time and memory of a forward and backward pass.
 
-    Returns: the seconds of the fastest of `repeats` passes after one warm-up, on a CPU in process time, which excludes
-        other programs; and the bytes that the forward pass stores for the backward pass, without weights and inputs.
+    Returns: the time of the fastest of `repeats` passes after one warm-up, in seconds, and the number of bytes that the
+        forward pass stores for the backward pass, without weights and inputs. On a CPU, the time is process time, which
+        excludes other programs.
     """
     inputs.requires_grad_()
     own = {tensor.untyped_storage().data_ptr() for tensor in (*module.parameters(), inputs)}
     kept: dict[int, int] = {}
-    alive: list[Tensor] = []  # keeps tensors, so that no later one is counted as an earlier one at the same address
+    alive: list[Tensor] = []  # keeps tensors alive, so that no later tensor reuses an earlier tensor's address
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -129,7 +131,8 @@ def cost(module: nn.Module, inputs: Tensor, repeats: int) -> tuple[float, int]:
 def exponents(rows: pd.DataFrame) -> dict[str, float]:
     """Fit the exponents of operations, seconds and bytes.
 
-    Returns: `<layer>/<varied>/<quantity>`, and for seconds and bytes the 95 % interval, `_low` and `_high`.
+    Returns: exponents `<layer>/<varied>/<quantity>`. For seconds and bytes, `_low` and `_high` are the ends of the 95 %
+        interval.
     """
     fitted: dict[str, float] = {}
     for (layer, varied), part in rows.groupby(["layer", "varied"], sort=False):

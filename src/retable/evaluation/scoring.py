@@ -1,9 +1,9 @@
 """Batched log-probabilities of texts and continuations, under any kind of language model.
 
-Supports counted models, trained models, mixtures of them, and encoder-decoders and prefix LMs, which read the context
-and write the continuation. Processes share the batches of the last two kinds and of trained models.
+Counted models, trained models and their mixtures are supported. Encoder-decoders and prefix LMs are supported, too;
+they read the context as input and write the continuation. Processes share the batches of all neural models.
 
-n texts, N scored tokens, B batch, T time.
+Dimensions: n texts, N scored tokens, B batch, T time.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,17 +35,18 @@ TOKENS = 4096  # tokens per batch, including padding
 
 
 class Scorer:
-    """A language-model system with the tokenizer that it was trained with.
+    """Scores texts with a language model and the tokenizer that it was trained with.
 
-    Each text is scored by itself, after the boundary token that begins a stream, as by the system's own `log_prob` of
-    that text. The evaluation window of the system only matters for texts longer than the model's window.
+    Each text is scored independently, after the boundary token that begins a stream. The result equals the system's own
+    `log_prob` of that text. The evaluation window of the system only matters for texts longer than the model's window.
 
-    An encoder-decoder or a prefix LM gets the context and the end mark of inputs as its input; a text has no context.
+    The input of an encoder-decoder or a prefix LM is the context and the end mark of inputs. If there is no context,
+    the input is only the end mark.
 
     Args:
-        convention: converts a text to the form of the training corpus.
-        sentinels: end inputs with <extra_id_0> and begin outputs with it, as in training on spans.
-    Raises: UsageError: the tokenizer has no <extra_id_0>.
+        convention: a function that converts a text to the form of the training corpus.
+        sentinels: end inputs with <extra_id_0> and begin outputs with it, as in T5's training on spans.
+    Raises: UsageError: `sentinels` is true, but the tokenizer has no <extra_id_0>.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Scorer:
         self.unknown = tokenizer.unknown
 
     def encode_lines(self, lines: Sequence[str], end: bool) -> list[list[int]]:
-        """Return the ids of each line; `end` includes its line end."""
+        """Return the token ids of each line, with the line end if `end` is true."""
         lines = [self._convention(line) for line in lines]
         if end:
             return [ids for ids, _, _ in self._tokenizer.encode_units([[line] for line in lines], documents=False)]
@@ -72,7 +73,7 @@ class Scorer:
     def encode(self, contexts: Sequence[str], continuations: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of each context and of its continuation.
 
-        A token that covers the border belongs to the continuation.
+        A token that spans the border between the two belongs to the continuation.
         """
         texts = [self._convention(a + b) for a, b in zip(contexts, continuations, strict=True)]
         wholes = self._tokenizer.encode_batch(texts)
@@ -96,13 +97,13 @@ class Scorer:
         """Return the log-probability of each text, float64 (n,), in nats. Equal texts get equal numbers.
 
         The texts are sorted. If a text begins with the same tokens as the previous one, the model reads these tokens
-        again, but their softmax, which is most of the work, is computed only once. In this order, 31 % of BLiMP's words
-        are in shared beginnings.
+        again, but their softmax, which is most of the work, is computed only once. In sorted order, 31 % of BLiMP's
+        words are in beginnings shared with the previous text.
         """
         ordered = sorted({tuple(text) for text in texts})
         shared = [_n_shared(text, before) for before, text in pairwise([(), *ordered])]
         systems = self._system.systems if isinstance(self._system, MixedSystem) else [self._system]
-        if any(map(_text_to_text, systems)):  # these read a context as input, so a shared beginning cannot be one
+        if any(map(_text_to_text, systems)):  # these systems read a context as input, not as a text's beginning
             shared = [0] * len(ordered)
         split = [(text[:n], text[n:]) for text, n in zip(ordered, shared, strict=True)]
         new = self._token_log_probs(self._system, [context for context, _ in split], [rest for _, rest in split])
@@ -114,7 +115,7 @@ class Scorer:
         return np.array([totals[tuple(text)] for text in texts], dtype=np.float64)
 
     def continue_greedily(self, contexts: Sequences, n_tokens: int) -> list[list[int]]:
-        """Return `n_tokens` tokens after each context, each the most likely next one."""
+        """Continue each context by `n_tokens` tokens, each the most probable next token."""
         model: NextToken
         if objective := _text_to_text(self._system):
             model, prompts = Conditioned(objective, objective.start_id, *self._sentinel), self._inputs(contexts)
@@ -134,7 +135,7 @@ class Scorer:
             return self._of_outputs(objective, contexts, continuations)
         if not isinstance(system, LanguageModel):
             raise UsageError(
-                f"{type(system).__name__} is not a language model; take the cell of one, such as recipe=recurrent/lstm"
+                f"{type(system).__name__} is not a language model; use the cell of one, such as recipe=recurrent/lstm"
             )
         if isinstance(system, TrainedSystem) and isinstance(system.objective, Likelihood):
             return _of_trained(system, system.objective, contexts, continuations, self._tokenizer.boundary)
@@ -181,7 +182,7 @@ def _text_to_text(system: System) -> TextToText | None:
 def _of_trained(
     system: LanguageModel, objective: Likelihood, contexts: Sequences, continuations: Sequences, boundary: int
 ) -> np.ndarray:
-    """Score under a trained left-to-right model, in batches of similar length.
+    """Score continuations with a trained left-to-right model, in batches of similar length.
 
     The softmax is computed for scored tokens only.
     """
@@ -219,7 +220,10 @@ def _log_prob_where(objective: Likelihood, input_ids: Tensor, labels: Tensor, ma
 
 
 def _of_sentences(system: LanguageModel, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
-    """Score under a model that sees nothing before the last boundary, with all texts in one stream."""
+    """Score continuations with a model that uses no context before the last boundary token.
+
+    For such a model, all texts are joined to one stream, separated by boundary tokens.
+    """
     texts = [[*a, *b, boundary] for a, b in zip(contexts, continuations, strict=True)]
     stream = np.fromiter((token for text in texts for token in text), np.int64)
     firsts = _starts(texts) + [len(context) for context in contexts]
@@ -232,7 +236,7 @@ def _of_text(system: LanguageModel, context: Sequence[int], continuation: Sequen
 
 
 def _by_length(lengths: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """Return batches of indices of texts, the shortest first."""
+    """Return batches of text indices, the shortest texts first."""
     if not len(lengths):
         return []
     lengths = np.asarray(lengths)
@@ -247,7 +251,10 @@ def _starts(sequences: Sequences) -> np.ndarray:
 
 
 def _spans(starts: np.ndarray, sequences: Sequences, places: Sequence[int] | np.ndarray | range) -> np.ndarray:
-    """Return the positions of the tokens of the sequences `places`, which begin at `starts`."""
+    """Return the positions of the tokens of the sequences whose indices are `places`.
+
+    Sequence i begins at position starts[i].
+    """
     spans = [np.arange(starts[place], starts[place] + len(sequences[place])) for place in places]
     return np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
 

@@ -1,7 +1,7 @@
 """Word similarity: rank correlation of the cosines of word pairs with human ratings.
 
 Each file of pairs is one data set. Faruqui and Dyer 2014, "Community Evaluation and Exchange of Word Vectors at
-wordvectors.org", collected thirteen in one format.
+wordvectors.org", collected thirteen such data sets in one format.
 """
 
 from os import PathLike
@@ -17,11 +17,12 @@ Pair = tuple[str, str, float]
 
 
 class Similarity:
-    """The benchmark of the data sets of a folder, `*.txt`.
+    """A benchmark of word similarity on all data sets (`*.txt`) of a folder.
 
     Args:
-        pairs: the folder.
-        lowercase: lower-case words and pairs. If words become equal, the most frequent is kept.
+        pairs: the folder with the data sets.
+        lowercase: convert words and pairs to lower case. If two words become equal in lower case, the more frequent one
+            is kept.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -81,8 +82,8 @@ def read_pairs(path: str | PathLike[str]) -> list[Pair]:
 def spearman(system: WordVectors, pairs: list[Pair]) -> tuple[float, int]:
     """Compute the rank correlation of cosines and ratings over the pairs with two known words.
 
-    Returns: the correlation, with ties at their mean rank, and the number of these pairs. NaN if there are fewer than
-        two, or if all cosines or all ratings are equal.
+    Returns: the correlation, in which ties share their mean rank, and the number of these pairs. The correlation is NaN
+        if there are fewer than two pairs, or if all cosines or all ratings are equal.
     """
     first, second = (system.lookup(words) for words in ([a for a, _, _ in pairs], [b for _, b, _ in pairs]))
     known = first[1] & second[1]

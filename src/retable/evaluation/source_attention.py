@@ -1,9 +1,10 @@
-"""The attention of a translation model to the source, for each word that it writes.
+"""The attention of a translation model to the source, for each token that it writes.
 
-Models with a single attention to the source return it. Models with several layers and heads use fused attention, which
-returns no weights. For these the weights of the last layer, averaged over heads, are computed again from its inputs.
+Models with a single attention layer return its weights. Models with several layers and heads use fused attention, which
+returns no weights. For these models, the weights of the last layer are computed again from its inputs and averaged over
+heads.
 
-B batch, S time of the source, U time of the target, H heads, K head size.
+Dimensions: B batch, S time of the source, U time of the target, H heads, K head size.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ CROSSING = ("cross_attention", "crossing")  # attribute names of attention to th
 
 
 def crossings(model: EncoderDecoder) -> list[Attention]:
-    """Return the attention to the source of each decoder layer, empty for decoders without such layers."""
+    """Return the cross-attention of each decoder layer; empty if the decoder has none."""
     named = model.named_modules()
     return [part for name, part in named if isinstance(part, Attention) and name.rpartition(".")[2] in CROSSING]
 
@@ -44,7 +45,7 @@ def attention_to_source(objective: Translation, source: Sequence[int], target: S
     if model.aligns:
         return align(objective, source, target)
     if not attends(model):
-        raise UsageError(f"{type(model).__name__} has no attention to the source; take a model with attention")
+        raise UsageError(f"{type(model).__name__} has no attention to the source; use a model with attention")
     device = next(objective.parameters()).device
     batch = pad([source], [target], np.array([0]))
     ids = (batch.source_ids, batch.source_lengths, batch.target_ids)

@@ -1,6 +1,7 @@
-"""Bounds on the losses of T5's objectives on the built-in grammar's text, computed by the grammar.
+"""Lower bounds on the losses of T5's objectives on the built-in grammar's text.
 
-The bounds depend on the language only. The benchmark accepts any cell, so that the bounds appear next to its scores.
+The grammar computes the bounds, which do not depend on a model. The benchmark accepts any cell, so that the bounds
+appear next to the cell's scores.
 """
 
 import csv
@@ -20,16 +21,16 @@ from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
-TRUTH = 0.01  # weight of the true text in an estimate from below, which keeps the estimate finite
+TRUTH = 0.01  # weight of the true text in the estimate from below; it keeps the estimate finite
 
 
 class GappedLanguage(Protocol):
-    """The grammar, as the bound of spans uses it."""
+    """The methods of the grammar that `SpansBound` uses."""
 
     grammar: Any
 
     def log_probability(self, text: Sequence[str]) -> float:
-        """Return log p(text) of the beginning of a stream of documents, in nats."""
+        """Return the log-probability, in nats, that a stream of documents begins with `text`."""
         ...
 
     def log_sum(
@@ -47,12 +48,12 @@ class GappedLanguage(Protocol):
 
 
 class SpansBound:
-    """The benchmark of lower bounds on the loss per target token of T5's random spans and prefix LM.
+    """A benchmark of lower bounds on the losses of T5's objectives, random spans and prefix LM.
 
     Args:
         tokens: a folder of tokens that are the grammar's words.
         language: `retable.evaluation.gapped_text.GappedText`.
-        length: tokens of a row's input, as in `retable.data.corruption.Corrupted`.
+        length: number of tokens of a row's input, as in `retable.data.corruption.Corrupted`.
         density: share of tokens in spans.
         mean: mean length of a span, in tokens.
         rows: number of corrupted windows.
@@ -84,20 +85,23 @@ class SpansBound:
     def __call__(self, model: System, folder: Path) -> dict[str, float]:
         """Write `spans.csv`, one row per window of the stream, and return the bounds.
 
-        Columns: the window's first token, the nats of its targets, estimated from below and from above, and the nats of
-        its hidden words if they are read from left to right.
+        Columns: `start`, the position of the window's first token; `below` and `above`, estimates of the nats of the
+        window's targets from below and from above. `left_to_right` contains the nats of the window's hidden words when
+        the whole text is read from left to right.
 
-        Returns: nats per target token as in the objective, including sentinels and end marks, each with its
+        Returns: losses in nats per target token (including sentinels and end marks, as in the objective), each with its
             `_standard_error`:
-            - `spans/loss`: −log p(targets | inputs) under the grammar, which also has to guess where spans end. The
-              expected loss of the best model is at least this, because the judge also sees the beginning of the
-              window's first document, and because the sum over contents of the spans is estimated from below.
-            - `spans/loss_above`: the same, estimated from above. It shows the error of the estimates and does not bound
-              a model.
-            - `prefix/loss`: of the second part of a window that is cut at a random place. The judge sees as much as the
-              model, so this is exact except for sampling: the mean over the targets of all windows and cuts. The
-              objective reports the mean of its batches' means, in which end marks, which cost nothing, weigh slightly
-              more; with 16 rows of 64 the judge would score 0.07 % lower by that mean.
+            - `spans/loss`: −log p(targets | inputs) under the grammar, which also has to guess where spans end.
+              `spans/loss` is a lower bound on the expected loss of any model for two reasons. The grammar also sees the
+              beginning of the window's first document, and the sum over the contents of the spans is estimated from
+              below.
+            - `spans/loss_above`: the same loss, estimated from above. The distance between the two estimates shows
+              their error. The estimate from above does not bound the loss of a model.
+            - `prefix/loss`: the loss of the second part of a window that is cut at a random place. The grammar sees as
+              much as the model, so the value is exact except for sampling. `prefix/loss` is the mean over the targets
+              of all windows and cuts. The objective instead reports the mean of its batches' means. In a mean of means,
+              the end marks, which cost nothing, have slightly more weight: with 16 rows of 64 tokens, the grammar's
+              loss would be 0.07 % lower.
         Raises: UsageError: the tokens are not the grammar's words, or the text is too short or not in the language.
         """
         words = words_of(Tokenizer.load(self.inputs[0]))
@@ -105,20 +109,20 @@ class SpansBound:
         text, documents = [words[token] for token in tokens], list(spans(units))
         nats = -np.concatenate([self.language.grammar.score_tokens(text[span]) for span in documents])
         if not np.isfinite(nats).all():
-            raise UsageError(f"{self.inputs[1]} has documents outside the grammar's language; take corpus=grammar")
+            raise UsageError(f"{self.inputs[1]} has documents outside the grammar's language; use corpus=grammar")
         mean, error = clustered_mean(np.add.reduceat(nats, [span.start for span in documents]), units[:, 0])
         metrics: dict[str, float] = {}
         below, above = self._spans(text, np.array([span.start for span in documents]), nats, folder)
         for name, (value, spread) in {"loss": below, "loss_above": above}.items():
             metrics |= {f"spans/{name}": value, f"spans/{name}_standard_error": spread}
         window = Prefix().window(self.length - 1)
-        share = window / 2 / (window / 2 + 1)  # half the window is target on average; the end mark is certain
+        share = window / 2 / (window / 2 + 1)  # on average, half of the window is the target; its end mark is certain
         return metrics | {"prefix/loss": share * mean, "prefix/loss_standard_error": share * error}
 
     def _spans(
         self, text: Sequence[str], starts: np.ndarray, nats: np.ndarray, folder: Path
     ) -> list[tuple[float, float]]:
-        """Return the mean and its standard error, from below and from above."""
+        """Return the spans' mean loss and its standard error, estimated from below and above."""
         window = self.corruption.window(self.length - 1)
         n_hidden, n_spans = self.corruption.counts(window)
         n_targets = n_hidden + n_spans + 2  # a sentinel before each span, one after the last, and the end mark

@@ -1,13 +1,14 @@
-"""Effect and cost of FUDGE on the built-in grammar: share of the requested label, and likelihood.
+"""How often FUDGE gives sentences the requested label, and how much likelihood it costs.
 
 The grammar gives the exact label and probability of any sentence. Three sets of sentences are compared:
 
 - `sampled`: drawn from the model.
 - `steered`: drawn by `FUDGE`.
-- `kept`: the sampled sentences that have the label: draws from the model's exact distribution given the label.
+- `kept`: the sampled sentences that have the label, which are samples from the model's exact distribution given the
+  label.
 
-With a perfect discriminator FUDGE would draw from that distribution, with the same likelihoods. A kept sentence costs 1
-/ (frequency of the label) draws.
+With a perfect discriminator, FUDGE would sample from the distribution of `kept`, with the same likelihoods. On average,
+one kept sentence costs 1 / (frequency of the label) sampled sentences.
 """
 
 import csv
@@ -33,14 +34,14 @@ SHOWN = 5  # sentences of each set in samples.txt
 
 
 class Language(Protocol):
-    """The grammar, as the benchmark uses it."""
+    """The methods of the grammar that this benchmark uses."""
 
     def score_tokens(self, tokens: Sequence[str]) -> np.ndarray:
-        """Return the log-probability of each of a document's first tokens, −inf from the first impossible one on."""
+        """Return the log-probability of each of a document's first tokens, −inf from the first impossible token on."""
         ...
 
     def sentence_log_probability(self, sentence: str) -> float:
-        """Return log p of a sentence with its line end, −inf outside the language."""
+        """Return log p of a sentence with its line end, −inf for a sentence outside the language."""
         ...
 
 
@@ -54,8 +55,8 @@ class Judge(Protocol):
 
 class Sentence(NamedTuple):
     begun: list[str]
-    written: list[str]  # with the line end if the sentence is complete
-    log_prob: float  # of `written` under the model without the discriminator, in nats
+    written: list[str]  # With the line end, if the sentence is complete.
+    log_prob: float  # The log-probability of `written` under the model without the discriminator, in nats.
 
     @property
     def text(self) -> str:
@@ -63,12 +64,12 @@ class Sentence(NamedTuple):
 
 
 class Steering:
-    """The steering benchmark of a language model of the grammar's words.
+    """A benchmark of FUDGE with a language model whose tokens are the grammar's words.
 
     Args:
-        label: the requested label, one of the discriminator's.
+        label: the requested label, which must be one of the discriminator's labels.
         beginnings: beginnings of the sentences.
-        samples: sentences per beginning, each up to its end or `length` tokens.
+        samples: number of sentences per beginning, each up to its end or `length` tokens.
         top_k: see FUDGE.
 
     `inputs` lists the files that the scores depend on.
@@ -95,10 +96,10 @@ class Steering:
         self.inputs = [Path(tokens, "tokenizer.json"), *discriminator.files]
 
     def __call__(self, system: LanguageModel, folder: Path) -> dict[str, float]:
-        """Write `steering.csv`, one row per set of sentences, and `samples.txt`, some sentences of each.
+        """Write `steering.csv`, one row per set of sentences, and `samples.txt`, some sentences of each set.
 
         Returns: `steering/<set>/<score>`, see `scores`.
-        Raises: UsageError: the tokens are not the grammar's words, or not the discriminator's.
+        Raises: UsageError: the tokens are not the grammar's words, or not the discriminator's tokens.
         """
         tokenizer = Tokenizer.load(self.inputs[0])
         words = words_of(tokenizer)
@@ -141,14 +142,15 @@ class Steering:
         }
 
     def scores(self, sentences: Sequence[Sentence]) -> dict[str, float]:
-        """Score sentences.
+        """Compute the label frequency, diversity and likelihood of a set of sentences.
 
         Returns:
-            - `n`: number of sentences; `label` and `grammatical`: shares with the requested label, and in the language.
+            - `n`: number of sentences; `label` and `grammatical`: shares of sentences with the requested label, and in
+              the language.
             - `length`: mean tokens per sentence; `distinct_2`: diversity, see `retable.metrics.diversity`.
             - `nats_sentence`, `nats_token`: nats of the written part under the model, per sentence and per token.
-            - `true_nats_sentence`, `true_nats_token`: the same under the true distribution, for sentences in the
-              language.
+            - `true_nats_sentence`, `true_nats_token`: nats of the written part under the true distribution, for
+              sentences in the language.
         """
         tokens = sum(len(each.written) for each in sentences)
         nats = -sum(each.log_prob for each in sentences)
@@ -167,7 +169,7 @@ class Steering:
         }
 
     def _true_log_prob(self, sentence: Sentence) -> float:
-        """Return log p of the written part after its beginning, −∞ for a sentence outside the language."""
+        """Return log p of the written part given its beginning, −∞ for a sentence outside the language."""
         if sentence.written[-1] != LINE_END:
             return -np.inf
         whole = self._language.sentence_log_probability(sentence.text)

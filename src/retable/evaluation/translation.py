@@ -1,6 +1,6 @@
 """Likelihoods, translations and alignments of a trained encoder-decoder.
 
-U time of the target, S time of the source.
+Dimensions: U time of the target, S time of the source.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from retable.objectives.translation import Translation
 class NatsPerToken:
     """Measures the mean nats per target token of sentence pairs during training.
 
-    A token is scored given the source and the target before it.
+    Each token is scored given the source and the earlier target tokens.
     """
 
     def __init__(self, sources: Sequences, targets: Sequences, max_tokens: int):
@@ -47,7 +47,11 @@ class NatsPerToken:
 
 
 def translate(objective: Translation, sources: Sequences, strategy: Strategy, end: int) -> list[list[int]]:
-    """Return the best translation of each source, without the mark `end`, with which sources end."""
+    """Return the best translation of each source, without its end mark.
+
+    Args:
+        end: id of the end mark, with which sources end, too.
+    """
     completions = strategy(Conditioned(objective, end), sources, eos=end)
     return [best.ids[:-1] if best.ids[-1] == end else best.ids for best, *_ in completions]
 

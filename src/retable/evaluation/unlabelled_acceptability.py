@@ -1,8 +1,8 @@
-"""H7: acceptability from likelihood without labels, corrected for length and word frequency.
+"""Acceptability from likelihood without labels, corrected for length and word frequency.
 
-J. H. Lau, A. Clark and S. Lappin, "Grammaticality, Acceptability, and Probability", Cognitive Science 41, 2017, table
-3. For a sentence of n tokens with log-probability log p under the model and log u under the token frequencies of the
-training text:
+The measures are those of Lau, Clark and Lappin, "Grammaticality, Acceptability, and Probability", Cognitive Science 41,
+2017, table 3. For a sentence of n tokens with log-probability log p under the model and log u under the token
+frequencies of the training text:
 
     log_prob   log p                        div    −log p / log u
     mean       log p / n                    sub    log p − log u
@@ -10,6 +10,8 @@ training text:
 
 A measure is scored by the area under its ROC curve: the share of pairs in which the acceptable sentence has a higher
 value than the unacceptable one, ties counting half. Labels are used for scoring only, and no threshold is needed.
+
+System H7 of docs/systems.yaml.
 """
 
 from collections.abc import Sequence
@@ -37,7 +39,9 @@ class Judged(Protocol):
 
 
 class UnlabelledAcceptability(Measured):
-    """The acceptability benchmark. A unit is a sentence; its end counts as a token.
+    """A benchmark of acceptability without labels.
+
+    A unit is a sentence, whose end counts as a token.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -77,7 +81,7 @@ def measures(log_p: np.ndarray, log_u: np.ndarray, n: np.ndarray) -> dict[str, n
 
     Args:
         log_p, log_u: log-probabilities under the model and under token frequencies, (N,), in nats.
-        n: tokens, (N,).
+        n: number of tokens of each sentence, (N,).
     """
     return {
         "log_prob": log_p,
@@ -91,15 +95,16 @@ def measures(log_p: np.ndarray, log_u: np.ndarray, n: np.ndarray) -> dict[str, n
 def area(scores: pd.Series, labels: pd.Series, text: tuple) -> Sums:
     """Compute the area under the ROC curve as sums over units; 0.5 if a label has no unit.
 
-    The area is the mean over acceptable units of the share of unacceptable ones below them, or the other way round.
-    Over resampled units it is the sum of the two means minus the area, which has the variance of DeLong et al. 1988.
+    The area is the mean, over acceptable units, of the share of unacceptable units with lower scores. The mean over
+    unacceptable units of the share of acceptable units with higher scores is equal. For resampled units, the result is
+    the sum of both means minus the area of all units, which has the variance of DeLong et al. 1988.
     """
     good = (labels.astype(str) == "1").to_numpy()  # labels are strings in units read from a file
     ranks, own = rankdata(scores), np.empty(len(scores))
     for group in (good, ~good):
         own[group] = rankdata(scores[group])
     others = np.where(good, (~good).sum(), good.sum())
-    below = (ranks - own) / np.maximum(others, 1)  # share of units of the other label that are below, ties half
+    below = (ranks - own) / np.maximum(others, 1)  # share of lower units of the other label; ties count half
     placed = np.where(good, below, 1 - below)
     whole = placed[good].mean() if good.any() and (~good).any() else 0.5
     sums = [placed * good, good, placed * ~good, ~good, np.full(len(scores), whole)]

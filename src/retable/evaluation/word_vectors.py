@@ -1,6 +1,6 @@
-"""Word vectors, as the benchmarks use them, from any kind of training.
+"""The interface of word vectors from any kind of training, for benchmarks.
 
-V words, D dimensions, n query words.
+Dimensions: V words, D vector size, n query words.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +14,11 @@ class WordVectors:
     """Words in order of falling frequency, with one vector per word.
 
     Args:
-        words: words of the training text, (V,). Words that do not occur in it are not included, even if the vocabulary
-            is closed: their vectors are untrained, so they must not be queries or answers.
+        words: words of the training text, (V,). Words of a closed vocabulary that do not occur in the text are
+            excluded: their vectors are untrained, so they must not be queries or answers.
         vectors: (V, D).
-        compose: returns the vector (D,) of any other word, as fastText does from n-grams; None if there is no way.
+        compose: a function that returns the vector, (D,), of any other word, as fastText does from n-grams; None if
+            other words have no vectors.
     Raises: UsageError: the numbers of words and vectors differ.
     """
 
@@ -31,7 +32,10 @@ class WordVectors:
         self.protocol = "unseen words from n-grams" if compose else "one vector a word"
 
     def lookup(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the vectors of `words`, (n, D), zero for unknown ones, and which are known, bool (n,)."""
+        """Return the vectors of `words`, (n, D), and whether each word is known, bool (n,).
+
+        Unknown words get zero vectors.
+        """
         vectors = np.zeros((len(words), self.vectors.shape[1]), dtype=np.float32)
         for i, word in enumerate(words):
             if word in self.rows:
@@ -45,7 +49,10 @@ class WordVectors:
         return self if n is None else WordVectors(self.words[:n], self.vectors[:n], self.compose)
 
     def lowercased(self) -> "WordVectors":
-        """Return the words in lower case. If words become equal, the most frequent is kept."""
+        """Return the words in lower case.
+
+        If two words become equal in lower case, the more frequent one is kept.
+        """
         rows: dict[str, int] = {}
         for row, word in enumerate(self.words):
             rows.setdefault(word.lower(), row)

@@ -1,6 +1,8 @@
-"""Beam search: keep the best beginnings at every length, and return the finished texts with the highest scores.
+"""Beam search: extend the best beginnings of a text token by token.
 
-B prompts, K beams, R = B·K rows, T tokens, V vocabulary.
+The search returns the finished texts with the highest scores.
+
+Dimensions: B prompts, K beams, R = B·K rows, T tokens, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -24,11 +26,12 @@ class Hypothesis(NamedTuple):
 class BeamSearch(Strategy):
     """Beam search with `num_beams` beams, scored by log-probability / length^`length_penalty`.
 
-    It returns the best `num_return_sequences` texts, the best first.
+    The search returns the best `num_return_sequences` texts, the best first.
 
     Args:
-        early_stopping: when to stop for a prompt that has `num_beams` texts. True: at once. False: when the best
-            beginning, ended now, would not beat the worst text. "never": when it could not do so at any length.
+        early_stopping: when to stop the search for a prompt with `num_beams` finished texts. True stops at once. False
+            stops when the best unfinished beginning, if it ended now, would not beat the worst finished text. "never"
+            stops when this beginning could not beat the worst finished text at any length.
     """
 
     def __init__(
@@ -56,10 +59,10 @@ class BeamSearch(Strategy):
         return [[hypothesis.completion for hypothesis in best[: self.num_return_sequences]] for best in results]
 
     def _search(self, model: NextToken, prompts: Tensor, eos: int | None) -> list[list[Hypothesis]]:
-        """Return up to K best texts for each prompt of (B, T), the best first."""
+        """Return the best texts, at most K, for each prompt of (B, T), the best first."""
         B, K = len(prompts), self.num_beams
         finished: list[list[Hypothesis]] = [[] for _ in range(B)]
-        searching = list(range(B))  # the prompts of the rows, with K rows each
+        searching = list(range(B))  # the prompt of each group of K rows
         scores, state = model.extend(prompts, model.start(B))
         rows = torch.arange(B, device=model.device).repeat_interleave(K)
         ids, scores, state = prompts[rows], scores[rows], model.select(state, rows)
@@ -73,7 +76,7 @@ class BeamSearch(Strategy):
             V = summed.shape[1]
             # Each beam has at most one ending, so the best 2K continuations contain K that do not end.
             best, place = summed.view(-1, K * V).topk(min(2 * K, K * V), dim=1)
-            origin = place // V + K * torch.arange(len(best), device=best.device)[:, None]  # the row that it continues
+            origin = place // V + K * torch.arange(len(best), device=best.device)[:, None]  # the row that it extends
             token = place % V
             log_prob = log_prob.view(-1)[origin] + own[origin, token]
             ends = torch.full_like(token, length == self.max_new_tokens, dtype=torch.bool)
@@ -100,7 +103,13 @@ class BeamSearch(Strategy):
         return finished
 
     def _settled(self, finished: list[Hypothesis], leader: float, length: int) -> bool:
-        """Return whether to stop, given the finished texts and the score of the best beginning of `length` tokens."""
+        """Check whether the search for a prompt can stop.
+
+        Args:
+            finished: the finished texts of the prompt, the best first.
+            leader: the log-probability of the prompt's best beginning.
+            length: the number of tokens of this beginning.
+        """
         if leader == -torch.inf:
             return True
         if len(finished) < self.num_beams:
@@ -111,5 +120,5 @@ class BeamSearch(Strategy):
 
 
 def n_apart(before: Tensor, after: Tensor) -> int:
-    """Return the number of tokens from the first column where `before` and `after`, (R, T), differ, to the end."""
+    """Count the columns from the first one that differs between `before` and `after`, (R, T)."""
     return int((before != after).any(dim=0).cumsum(dim=0).count_nonzero())

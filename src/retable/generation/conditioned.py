@@ -1,6 +1,8 @@
-"""Decoding interface of encoder-decoders and prefix LMs: the prompt is the source, the completion is the target.
+"""The decoding interface of encoder-decoders and prefix LMs.
 
-B rows, T tokens, V vocabulary.
+The prompt is the source, and the completion is the target.
+
+Dimensions: B rows, T tokens, V vocabulary.
 """
 
 from typing import Any
@@ -17,7 +19,7 @@ from retable.objectives.base import Writing
 class Conditioned:
     """A trained encoder-decoder or prefix LM with the interface `NextToken`.
 
-    The first tokens given to `extend` are the source. The output begins with the tokens `begun`, the decoder's start
+    The first call of `extend` reads the source. The output begins with the tokens `begun`, such as the decoder's start
     mark. Sources are not padded, since strategies group prompts by length.
     """
 

@@ -1,6 +1,6 @@
 """Contrastive search (Su, Lan, Wang, Yogatama, Kong and Collier 2022, arXiv 2202.06417, section 3.2).
 
-R rows (unfinished texts), K candidates, T tokens, D d_model, V vocabulary.
+Dimensions: R rows (unfinished texts), K candidates, T tokens, D d_model, V vocabulary.
 """
 
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ from retable.objectives.causal_lm import CausalLM
 
 
 class ContrastiveSearch(Greedy):
-    """Contrastive search: choose the token v of the `top_k` most probable with the highest contrastive score.
+    """Contrastive search: of the `top_k` most probable tokens, choose the one with the best score.
 
-    The score is (1 − α) p(v) − α max cos(h_v, h_j), where α is `penalty_alpha`, h_v is the hidden state after v, and
-    h_j are those of the tokens before v, within the model's window.
+    The score of token v is (1 − α) p(v) − α max cos(h_v, h_j), where α is `penalty_alpha` and h_v is the hidden state
+    after v. The h_j are the hidden states of the tokens before v in the model's window.
 
     Raises: UsageError, when called: the model has no hidden states.
     """
@@ -114,7 +114,7 @@ class _Conditioned(Conditioned):
 def _reading(model: NextToken) -> _Trained | _Conditioned:
     """Wrap the model so that its state includes hidden states.
 
-    Raises: UsageError: its next token does not depend on a single hidden state.
+    Raises: UsageError: the model does not predict the next token from a single hidden state.
     """
     match model:
         case Trained() if type(model.objective).next_log_prob is CausalLM.next_log_prob:
@@ -122,7 +122,7 @@ def _reading(model: NextToken) -> _Trained | _Conditioned:
         case Conditioned():
             return _Conditioned(model)
     raise UsageError(
-        "contrastive search compares hidden states, but this model predicts without them; take another decoding, "
+        "contrastive search compares hidden states, but this model predicts without them; use another decoding, "
         "such as top_p, or a recurrent network or a Transformer"
     )
 
@@ -130,7 +130,7 @@ def _reading(model: NextToken) -> _Trained | _Conditioned:
 def likeness(hidden: Tensor) -> Tensor:
     """Compute the highest cosine of the last hidden state with an earlier one, (T, R, D) to (R,).
 
-    It is −1 without earlier states.
+    The result is −1 if there are no earlier states.
     """
     normed = F.normalize(hidden.float(), dim=2)
     cosines = (normed[:-1] * normed[-1]).sum(dim=2)

@@ -14,14 +14,15 @@ from retable.generation.strategy import Completion, check
 
 
 class ExactSearch:
-    """Best-first search: extend the beginning with the highest score bound until a whole text has the highest score.
+    """Best-first search: extend the beginning with the highest bound until a complete text is best.
 
-    A text ends with the end mark or after `max_new_tokens` tokens. Its score is log-probability /
-    length^`length_penalty`. The bound of a beginning is its score if all further tokens were certain, so the first
-    whole text at the top is optimal. Time and memory grow with the number of beginnings whose bound is higher; the
-    search is feasible for tiny models and short texts.
+    A text ends with the end mark or after `max_new_tokens` tokens. The score of a text is log-probability /
+    length^`length_penalty`. The bound of a beginning is the score that it would have if all further tokens had
+    probability 1. Therefore the first complete text with the highest bound is optimal. Time and memory grow with the
+    number of beginnings whose bound is above the best score, so the search is feasible only for tiny models and short
+    texts.
 
-    Raises: UsageError, when called: there are more than `max_visits` such beginnings.
+    Raises: UsageError, when called: the search visits `max_visits` beginnings without finding the best text.
     """
 
     def __init__(self, max_new_tokens: PositiveInt, length_penalty: float = 0.0, max_visits: PositiveInt = 100_000):
@@ -35,13 +36,13 @@ class ExactSearch:
             prompts: ids of each prompt.
             eos: the token that ends a text; None if no token does.
 
-        Raises: UsageError: the search has visited the largest allowed number of texts.
+        Raises: UsageError: the search has visited `max_visits` beginnings without finding the best text.
         """
         return mapped(lambda prompt: [self._search(model, list(prompt), eos)], prompts)
 
     def _search(self, model: NextToken, prompt: list[int], eos: int | None) -> Completion:
-        order = count()  # breaks ties by order, so that states are not compared
-        best = -torch.inf  # score of the best whole text so far
+        order = count()  # Breaks ties in the heap, which would otherwise compare states.
+        best = -torch.inf  # The score of the best complete text so far.
         heap = [(0.0, next(order), 0.0, list[int](), prompt, model.start(1))]
         for _ in range(self.max_visits):
             _, _, log_prob, ids, fed, before = heapq.heappop(heap)
@@ -52,8 +53,8 @@ class ExactSearch:
             whole = torch.full_like(reached, len(ids) + 1 == self.max_new_tokens, dtype=torch.bool)
             if eos is not None:
                 whole[eos] = True
-            # Log-probabilities are negative: with a positive penalty the longest text has the best score for a given
-            # sum, otherwise the shortest.
+            # The sum of log-probabilities is negative. For a given sum, the longest text has the best score if the
+            # penalty is positive; otherwise the shortest.
             length = self.max_new_tokens if self.length_penalty > 0 else len(ids) + 2
             bounds = reached / torch.where(whole, len(ids) + 1, length).double() ** self.length_penalty
             best = max(best, bounds[whole].max().item()) if whole.any() else best
@@ -63,5 +64,5 @@ class ExactSearch:
                 heapq.heappush(heap, entry)
         raise UsageError(
             f"the most probable text is not among the first {self.max_visits} beginnings; exact search is for tiny "
-            "models: write a smaller max_new_tokens, or take decoding=beam"
+            "models: write a smaller max_new_tokens, or use decoding=beam"
         )

@@ -1,4 +1,7 @@
-"""G6: FUDGE, future discriminators for generation (Yang and Klein 2021, arXiv 2104.05218, section 3)."""
+"""FUDGE: future discriminators for generation (Yang and Klein 2021, arXiv 2104.05218, section 3).
+
+System G6 of docs/systems.yaml.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -17,11 +20,12 @@ from retable.generation.strategy import Completion, Strategy, check
 class FUDGE:
     """Decoding by p(a | x, v) p(v | x), for next token v, text x and label a.
 
-    It multiplies the probability of v by the discriminator's probability of the label after v, for the `top_k` most
-    probable tokens only. The product is proportional to p(v | x, a) by Bayes' rule, if the discriminator is correct.
+    FUDGE multiplies the language model's probability of v by the discriminator's probability of the label after v. Only
+    the `top_k` most probable tokens are considered. The product is proportional to p(v | x, a) by Bayes' rule, if the
+    discriminator is correct.
 
     Args:
-        strategy: how to find texts in this distribution, for example by sampling or beam search.
+        strategy: the strategy that decodes from this product, such as sampling or beam search.
         discriminator: predicts the label of a text from its beginning.
         label: name of the label that texts should have.
         top_k: number of tokens that the discriminator rates at each step.
@@ -45,11 +49,11 @@ class FUDGE:
     def stream(self, model: NextToken, prompt: Sequence[int], eos: int | None) -> Iterator[int]:
         """Yield the tokens of one completion as soon as each is chosen.
 
-        Raises: UsageError: the strategy has no tokens before the end of the text.
+        Raises: UsageError: the strategy does not choose tokens one at a time.
         """
         if not isinstance(self.strategy, TokenByToken):
             raise UsageError(
-                f"{type(self.strategy).__name__} has no tokens before the end of a text; take sampling or greedy"
+                f"{type(self.strategy).__name__} chooses no tokens before the end of a text; use sampling or greedy"
             )
         return self.strategy.stream(self._steered(model), prompt, eos)
 

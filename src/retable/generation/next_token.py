@@ -1,6 +1,6 @@
-"""The interface between decoding and left-to-right language models: next-token scores, and a state of the past.
+"""The interface of language models for decoding: next-token scores, and a state of the past.
 
-B rows, T tokens, V vocabulary.
+Dimensions: B rows, T tokens, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class NextToken(Protocol):
     def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Read tokens after `state`; return the scores of the next token and the new state.
 
-        Scores are logits in fp32, whose log_softmax is the distribution. A model without logits returns
+        Scores are fp32 logits; log_softmax converts them to log-probabilities. A model without logits returns
         log-probabilities, which log_softmax does not change.
 
         Args:
@@ -48,8 +48,9 @@ class NextToken(Protocol):
     def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
         """Return the state of `rows`, (R,), in this order; a row may repeat.
 
-        With `last`, each row differs from the row it replaces in at most its last `last` tokens, so the rest need not
-        be copied. `state` and the states it came from must not be used afterwards.
+        With `last`, each row must differ from the row that it replaces in at most the last `last` tokens; the other
+        tokens are not copied. After a call with `last`, `state` and the states from which it was extended must not be
+        used.
 
         Args:
             rows: indices of rows, (R,).
@@ -60,8 +61,9 @@ class NextToken(Protocol):
 class Trained:
     """A trained objective; the state is its model's recurrent state or cache of keys and values.
 
-    When the text exceeds the model's `max_length`, the last half of the window is read again without the rest. Each
-    token is thus predicted from at least max_length / 2 tokens, at the cost of one pass per max_length / 2 tokens.
+    When the text exceeds the model's `max_length`, the model reads the last half of its window again, without the
+    earlier tokens. Each token is thus predicted from at least max_length / 2 tokens, at the cost of one pass per
+    max_length / 2 tokens.
     """
 
     def __init__(self, objective: CausalLM):
@@ -86,7 +88,7 @@ class Trained:
     def _scores(self, ids: Tensor, before: Any) -> tuple[Tensor, Any]:
         kind = type(self.objective)
         if (kind.next_log_prob, kind.log_softmax) != (CausalLM.next_log_prob, CausalLM.log_softmax):
-            return self.objective.next_log_prob(ids, before)  # such an objective may have no logits
+            return self.objective.next_log_prob(ids, before)  # this objective may have no logits
         hidden, after = self.objective.model(ids, before)
         return self.objective.head(self.objective.projection(hidden[:, -1])).float(), after
 
@@ -96,7 +98,7 @@ class Trained:
 
 
 class Counted:
-    """A model that predicts from a whole context, such as an n-gram model; the state is all tokens so far."""
+    """A model that predicts from the whole context, such as an n-gram model; the state is this context."""
 
     device = torch.device("cpu")
 
@@ -154,4 +156,4 @@ def next_token(system: System | PredictiveModel) -> NextToken:
             return Mixed([next_token(each) for each in system.systems], system.weights)
         case PredictiveModel():
             return Counted(system)
-    raise UsageError(f"{type(system).__name__} cannot predict the next word; take the cell of a language model")
+    raise UsageError(f"{type(system).__name__} cannot predict the next word; use the cell of a language model")

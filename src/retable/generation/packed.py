@@ -1,9 +1,9 @@
 """Linear layers with weights in oneDNN's layout, for faster decoding on CPUs.
 
 A product of 8 rows, as in a decoding step, with a matrix of 10,000 × 256 spends most of its time on rearranging the
-matrix. Done once in advance, it is twice as fast (benchmarks/language_models.md, Decoding). With thousands of rows, as
-in prediction, it is not slower. On an AMD processor oneDNN is 2.3 times as fast as MKL, torch's choice for plain layers
-(benchmarks/finetuning.md).
+matrix. If the matrix is rearranged once in advance, the product is twice as fast (benchmarks/language_models.md,
+Decoding). With thousands of rows, as in prediction, the product is not slower. On an AMD processor oneDNN is 2.3 times
+as fast as MKL, which torch uses for plain layers (benchmarks/finetuning.md).
 """
 
 import copy
@@ -20,7 +20,7 @@ _ROWS = 8  # rows of input that the layout is optimised for; results are correct
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer with a second copy of its weights in oneDNN's layout, from the time of packing."""
+    """A linear layer with a second copy of its weights in oneDNN's layout, made by `prepack`."""
 
     prepacked_weights: Tensor
 
@@ -31,8 +31,8 @@ class PackedLinear(nn.Linear):
 def prepack(module: Module) -> Module:
     """Return a copy of the module with packed linear layers, which shares all weights and buffers with the original.
 
-    The module is returned unchanged unless its tensors are unsharded and not bfloat16, on a CPU with oneDNN, outside
-    autocast.
+    The module is returned unchanged if oneDNN is missing, inside autocast, or if one of its tensors is sharded,
+    bfloat16, or not on a CPU.
     """
     tensors = [*module.parameters(), *module.buffers()]
     plain = all(tensor.device.type == "cpu" and tensor.dtype != torch.bfloat16 for tensor in tensors)

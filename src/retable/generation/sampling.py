@@ -1,6 +1,6 @@
 """Decoding of one token at a time: the most probable token, or a random one.
 
-R rows (unfinished texts), T tokens, V vocabulary.
+Dimensions: R rows (unfinished texts), T tokens, V vocabulary.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,8 @@ from retable.core.settings import NonNegativeInt, Positive, PositiveInt, Seed, S
 from retable.generation.next_token import NextToken
 from retable.generation.strategy import Completion, Strategy, check
 
-# A function of scores, (R, V), the texts' numbers, (R,), and the count of tokens so far; returns tokens, (R,).
+# A function from scores, (R, V), the numbers of the texts, (R,), and the number of tokens so far to the chosen tokens,
+# (R,).
 Choice = Callable[[Tensor, Tensor, int], Tensor]
 
 
@@ -24,7 +25,7 @@ class TokenByToken(Strategy):
     def choice(self, n_texts: int, device: torch.device) -> Choice:
         """Return the function that chooses tokens for `n_texts` texts.
 
-        Returns: a function from scores, (R, V), and the texts of the rows, (R,), to one token per row, (R,).
+        Returns: see `Choice`.
         """
         raise NotImplementedError
 
@@ -78,23 +79,23 @@ class TokenByToken(Strategy):
 
 
 class Greedy(TokenByToken):
-    """Greedy decoding: always the most probable token."""
+    """Greedy decoding: always choose the most probable token."""
 
     def choice(self, n_texts: int, device: torch.device) -> Choice:
         return lambda scores, texts, n_new: scores.argmax(dim=1)
 
 
 class Sampling(TokenByToken):
-    """Random sampling, with the distribution changed by temperature and truncated to its most probable part.
+    """Random sampling from the model's distribution, after temperature scaling and truncation.
 
     Truncations are applied in the order of the arguments. Random numbers for all texts are drawn in advance, so a text
-    does not depend on the batches. The same state of `generator` gives the same texts.
+    does not depend on how texts are batched. The same state of `generator` gives the same texts.
 
     Args:
         temperature: divisor of the scores; above 1 the distribution is flatter.
         top_k: keep the `top_k` most probable tokens (Fan et al. 2018); 0 keeps all.
         top_p: keep the fewest tokens whose total probability reaches `top_p` (Holtzman et al. 2020).
-        typical_p: keep the typical set of this probability, see `keep_typical`.
+        typical_p: keep the typical set with this total probability, see `keep_typical`.
     """
 
     def __init__(
@@ -151,9 +152,11 @@ def keep_top_k(scores: Tensor, k: int) -> Tensor:
 
 
 def keep_top_p(scores: Tensor, p: float) -> Tensor:
-    """Set scores, (R, V), to −∞ for tokens whose more probable tokens already have probability `p` together.
+    """Set scores, (R, V), outside the nucleus to −∞ (Holtzman et al. 2020, section 3.1).
 
-    Returns: scores, (R, V); at least one token per row is kept. Nucleus sampling: Holtzman et al. 2020, section 3.1.
+    A token is outside the nucleus if the more probable tokens together have probability `p` or more.
+
+    Returns: scores, (R, V); at least one token per row is kept.
     """
     probabilities, order = scores.softmax(dim=1).sort(dim=1, descending=True)
     surplus = probabilities.cumsum(dim=1) - probabilities >= p
@@ -163,8 +166,8 @@ def keep_top_p(scores: Tensor, p: float) -> Tensor:
 def keep_typical(scores: Tensor, mass: float) -> Tensor:
     """Set scores, (R, V), outside the typical set to −∞; ties with the last kept token are kept.
 
-    The set has the fewest tokens whose surprisal is nearest to the distribution's entropy and whose probabilities reach
-    `mass` (Meister, Pimentel, Wiher and Cotterell 2022, arXiv 2202.00666, section 4).
+    The typical set contains the tokens whose surprisal is nearest to the distribution's entropy, as few as have the
+    total probability `mass` (Meister, Pimentel, Wiher and Cotterell 2022, arXiv 2202.00666, section 4).
 
     Returns: scores, (R, V); at least one token per row is kept.
     """
@@ -179,9 +182,13 @@ def keep_typical(scores: Tensor, mass: float) -> Tensor:
 
 
 def draw(scores: Tensor, uniform: Tensor) -> Tensor:
-    """Sample a token per row, (R,), by its scores, (R, V), at the cumulative probability `uniform`, (R,), in [0, 1).
+    """Sample one token per row, (R,), by inverting the row's cumulative distribution.
 
-    In float64 the product below stays under the total, so a token of probability 0 is not drawn.
+    In float64, `uniform` times the total stays below the total, so a token of probability 0 is not drawn.
+
+    Args:
+        scores: (R, V).
+        uniform: random numbers in [0, 1), (R,).
 
     Returns: ids, (R,), int64.
     """

@@ -1,6 +1,6 @@
-"""Select rows of decoding states, which may be nested.
+"""Selection of rows of decoding states, which may be nested tuples.
 
-R rows.
+R is the number of rows.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ def select_rows(state: Any, rows: Tensor, last: int | None) -> Any:
     """Return the state of `rows`, in their order, as `NextToken.select` does.
 
     Args:
-        state: a cache, a tensor with rows in dimension 1, None, or a tuple of these, which may be nested. It must not
-            be used afterwards if `last` is given.
+        state: a cache, a tensor with rows in dimension 1, None, or a (nested) tuple of these; it must not be used
+            afterwards if `last` is given.
         rows: indices of rows, (R,); a row may repeat.
-        last: each row differs from the row that it replaces in at most its last `last` tokens, so caches copy only
-            these, in place. If None, all tokens are copied.
+        last: number of last tokens in which a row may differ from the row that it replaces; caches copy only these
+            tokens, in place. None copies all tokens.
 
     Returns: a state of the same structure with R rows.
     """

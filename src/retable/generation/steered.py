@@ -1,6 +1,6 @@
 """A language model steered by a discriminator, for FUDGE (Yang and Klein 2021, arXiv 2104.05218, section 3).
 
-R rows (unfinished texts), K candidates, V vocabulary, L labels.
+Dimensions: R rows (unfinished texts), K candidates, V vocabulary, L labels.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from retable.objectives.prefix_classification import PrefixClassification
 class Discriminator(Trained):
     """A classifier that predicts the label of a text from its beginning, with the decoding interface.
 
-    Its `extend` returns log-probabilities of labels, (R, L), instead of next-token scores.
+    The method `extend` returns log-probabilities of labels, (R, L), instead of next-token scores.
 
     Args:
         labels: names of the labels.
-        boundary: id of the token at the begin and end of texts.
-        tokens: digest of the tokenizer.
-        files: files it was loaded from, in one folder, the `cell`.
+        boundary: id of the token at the beginning and end of texts.
+        tokens: digest of the tokenizer that the classifier was trained with.
+        files: the files from which the classifier was loaded; their folder is its `cell`.
     """
 
     objective: PrefixClassification  # type: ignore[assignment]  # it scores labels, not tokens

@@ -1,6 +1,8 @@
 """Base class of decoding strategies: batches of prompts, limits, and the repetition penalty.
 
-Names and meanings follow Hugging Face's `generate`. B rows, T tokens, V vocabulary.
+Names and meanings of settings follow Hugging Face's `generate`.
+
+Dimensions: B rows, T tokens, V vocabulary.
 """
 
 from collections import defaultdict
@@ -24,8 +26,8 @@ Result = TypeVar("Result")
 class Completion(NamedTuple):
     """A generated continuation of a prompt."""
 
-    ids: list[int]  # with the end mark, if the text ended
-    log_prob: float  # of all ids, in nats, under the model itself, without the strategy's changes of scores
+    ids: list[int]  # With the end mark, if the text ended.
+    log_prob: float  # The sum over all ids in nats, under the model itself, before the strategy changes scores.
 
 
 class Strategy:
@@ -34,11 +36,11 @@ class Strategy:
     For an encoder-decoder or a prefix LM, lengths and repetitions concern the completion only, not the source.
 
     Args:
-        min_new_tokens: tokens of a completion before the end mark is allowed.
-        min_length: the same for prompt and completion together.
-        repetition_penalty: see `penalise_repetition`; 1 for none.
-        batch_size: prompts per batch. Prompts of a batch have the same length, so that nothing is padded and a
-            completion does not depend on the others.
+        min_new_tokens: number of new tokens before the end mark is allowed.
+        min_length: number of tokens of prompt and completion together before the end mark is allowed.
+        repetition_penalty: see `penalise_repetition`; 1 means no penalty.
+        batch_size: number of prompts per batch. Prompts of a batch have the same length, so that nothing is padded and
+            a completion does not depend on other prompts.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Strategy:
         """Apply `find` to batches of prompts, and return its result for each prompt. Processes share the batches.
 
         Args:
-            find: takes a pair from `batches` and returns one result per prompt of it.
+            find: a function from a pair that `batches` yields to one result per prompt of the batch.
 
         Returns: results in the order of `prompts`.
         """
@@ -104,7 +106,7 @@ class Strategy:
         return [by_place[place] for place in range(len(prompts))]
 
     def constrain(self, model: NextToken, scores: Tensor, ids: Tensor, n_new: int, eos: int | None) -> Tensor:
-        """Apply the penalty and the minimum lengths to the scores, (B, V), of the next token.
+        """Apply the repetition penalty and the minimum lengths to the next token's scores, (B, V).
 
         Args:
             ids: prompts and new tokens, (B, T).
@@ -132,7 +134,7 @@ def penalise_repetition(scores: Tensor, ids: Tensor, penalty: float) -> Tensor:
 
 
 def check(holds: bool, name: str, value: object, instead: str) -> None:
-    """Check a setting.
+    """Raise an error if a setting is out of range.
 
     Raises: UsageError: `holds` is False; the message suggests `instead`.
     """

@@ -1,4 +1,4 @@
-"""Construction of models, objectives and batches from configurations and facts of the tokenizer or text."""
+"""Construction of models, objectives and batches from a configuration and a tokenizer."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from retable.objectives.base import Objective
     from retable.tasks.base import Text
 
-Settings = Mapping[str, Any]  # resolved settings of a cell
+Settings = Mapping[str, Any]  # the resolved settings of a cell
 
-# Parameters of constructors that come from the tokenizer and not from the configuration, with its attributes.
+# Maps parameters of constructors that come from the tokenizer, and not from the configuration, to the tokenizer's
+# attributes.
 FACTS = {"vocab_size": "vocab_size", "boundary": "boundary", "words": "words", "marks": "special_ids"}
 
 
@@ -32,7 +33,7 @@ def build_model(cfg: Settings, text: "Text", **other: Any) -> "Model":
         text: a tokenizer, or the vocabulary of words that the model spells.
         other: settings that override those of `cfg["model"]`.
 
-    Raises: UsageError: the model is not a `Model`, which an objective can train.
+    Raises: UsageError: the class is not a `Model`, so no objective can train it.
     """
     from retable.models.base import Model
 
@@ -46,19 +47,19 @@ def build_model(cfg: Settings, text: "Text", **other: Any) -> "Model":
 
 
 def build_counted(cfg: Settings, text: "Text") -> CountedModel:
-    """Build the model in closed form that `cfg["model"]` describes.
+    """Build the counted model (such as an n-gram model) that `cfg["model"]` describes.
 
     Args:
         cfg: a composed configuration.
-        text: the tokenizer or vocabulary; its size and boundary fill the parameters that the configuration leaves out.
+        text: the tokenizer or vocabulary; its size and boundary fill the parameters that the configuration omits.
 
     Raises: UsageError: the class is not a counted model.
     """
     kind = settings.target_of(cfg["model"], "model")
     if not settings.makes(kind, CountedModel):
         raise UsageError(
-            f"{kind.__name__} is not counted: it lacks one of protocol, estimate, log_prob, save and load; write "
-            "a recipe such as counted/kn5, or objective=causal_lm"
+            f"{kind.__name__} is not a counted model: it lacks one of protocol, estimate, log_prob, save and load; "
+            "write a recipe such as counted/kn5, or objective=causal_lm"
         )
     return _build(cfg["model"], "model", CountedModel, text)
 
@@ -68,7 +69,7 @@ def build_objective(cfg: Settings, tokenizer: Tokenizer, model: "Model") -> "Obj
 
     Args:
         cfg: a composed configuration.
-        tokenizer: fills parameters such as `vocab_size` that the configuration leaves out.
+        tokenizer: fills parameters such as `vocab_size` that the configuration omits.
 
     Raises: UsageError: the class is not an objective or a setting does not fit it.
     """
@@ -82,7 +83,7 @@ def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str,
 
     Args:
         folder: the cell of the `tokenize` stage, with `<split>.bin` and `<split>.units.npy`.
-        seed: seed of the order and of corruption.
+        seed: seed of the order of the batches and of their corruption.
 
     Raises: UsageError: a file is missing or a setting does not fit the class.
     """
@@ -96,15 +97,15 @@ def build_batches(cfg: Settings, tokenizer: Tokenizer, folder: Path, split: str,
     if "units" in parameters:
         facts["units"] = np.load(require(folder / f"{split}.units.npy"))
     if "line_end" in parameters:
-        # If the tokenizer has no token for a line's end, the boundary marks it in a stream.
+        # If the tokenizer has no token for a line's end, the boundary token marks line ends in a stream.
         facts["line_end"] = [tokenizer.boundary, *tokenizer.encode("\n")][-1]
     return _build(cfg["batches"], "batches", Batches, tokenizer, **facts)
 
 
 def takes_setting(part: Settings, name: str) -> bool:
-    """Check whether the constructor of the part has a parameter of this name.
+    """Check whether the constructor of a configured part has a parameter of this name.
 
-    Raises: UsageError: the part names no class.
+    Raises: UsageError: the part does not name a class.
     """
     return name in settings.parameters(part, "a part")
 

@@ -12,7 +12,10 @@ from retable.tasks.prefixes import PrefixTask
 
 
 def load_discriminator(cell: str) -> Discriminator:
-    """Load a classifier of text beginnings from a cell, with any name that `retable.load` accepts.
+    """Load a classifier of text beginnings from a cell.
+
+    Args:
+        cell: any name of a cell that `retable.load` accepts.
 
     Raises: UsageError: the cell is of another kind, or a file is missing.
     """

@@ -5,18 +5,18 @@ from pathlib import Path
 from retable.core.errors import UsageError, closest
 
 RUN = "runs:/"
-PAYLOAD = ("model.safetensors", "vectors.bin")  # a system's cell has one or both
+PAYLOAD = ("model.safetensors", "vectors.bin")  # the cell of a trained system contains one or both
 
 
 def find_cell(name: str | Path) -> Path:
     """Return the folder of a cell.
 
-    `outputs/` is that of the working folder, or of a study in it.
+    Cells are searched in `outputs/` of the working folder and of its studies.
 
-    name: a path, the name of a cell in `outputs/` (`pretrain/grammar/gpt-1`, or `gpt-1` if only one ends so), or an
-        MLflow run, `runs:/<id>`.
+    name: a path, the name of a cell in `outputs/` (`pretrain/grammar/gpt-1`, or `gpt-1` if only one cell has this
+        name), or an MLflow run, `runs:/<id>`.
 
-    Raises: UsageError: there is no such cell, or several.
+    Raises: UsageError: no cell or several cells have this name.
     """
     if str(name).startswith(RUN):
         from retable.tracking.store import cell_of

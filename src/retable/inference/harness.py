@@ -1,4 +1,6 @@
-"""Language models of cells as models of lm-evaluation-harness, an extra: `pip install 'retable[harness]'`.
+"""Language models from cells as models of lm-evaluation-harness.
+
+The extra `harness` installs lm-evaluation-harness: `pip install 'retable[harness]'`.
 
     >>> import lm_eval
     >>> from retable.inference.harness import CellLM
@@ -25,21 +27,22 @@ MAX_GEN_TOKS = 256  # the harness's default for tasks that set none
 
 @register_model("retable")
 class CellLM(LM):
-    """A causal system (n-gram models and mixtures included), T5 or prefix LM, for the harness.
+    """A causal model (n-gram models and mixtures included), T5 or prefix LM, for the harness.
 
     T5s and prefix LMs read the context as input.
 
     cell: name or path, as for `retable.load`.
     convention: converts a text to the form of the training corpus, such as `retable.corpora.conventions.text8`. A token
         that spans context and continuation belongs to the continuation, as in Retable's own benchmarks.
-    settings: the harness's, such as batch_size. They have no effect: texts are batched by their number of tokens.
+    settings: settings of the harness, such as batch_size, which have no effect: texts are batched by their number of
+        tokens.
     """
 
     def __init__(self, cell: str, device: str = "cpu", convention: Callable[[str], str] | None = None, **settings: Any):
         super().__init__()
         system = load(cell, device)
         if not isinstance(system, Language) or "score" not in system.can:
-            raise UsageError(f"{cell} gives no probabilities of text; take the cell of a language model")
+            raise UsageError(f"{cell} gives no probabilities of text; use the cell of a language model")
         self._system, self._scorer = system, Scorer(system.system, system.tokenizer, convention)
 
     def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
@@ -59,7 +62,7 @@ class CellLM(LM):
         return self._scorer.log_prob(*self._scorer.encode([""] * len(texts), texts)).tolist()
 
     def generate_until(self, requests: list[Instance]) -> list[str]:
-        """Return greedily decoded texts, each up to the first of its request's `until`."""
+        """Return greedily decoded texts, each cut at the first of its request's `until` strings."""
         texts = []
         for context, settings in (request.args for request in requests):
             if settings.get("do_sample"):
@@ -72,7 +75,7 @@ class CellLM(LM):
         return texts
 
     def _greedy(self, contexts: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[list[int]]:
-        """Decode `lengths` tokens greedily after each context; contexts with one length share batches."""
+        """Decode `lengths` tokens greedily after each context; contexts with equal `lengths` share batches."""
         places = defaultdict(list)
         for place, length in enumerate(lengths):
             places[length].append(place)

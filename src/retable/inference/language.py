@@ -1,6 +1,6 @@
-"""Use of language systems: probabilities of texts, continuations, and hidden states.
+"""Use of loaded language models: probabilities of texts, continuations, and hidden states.
 
-n texts, T tokens of a text, K layers, D dimensions.
+Dimensions: n texts, T tokens of a text, K layers, D state size.
 """
 
 import contextlib
@@ -43,12 +43,12 @@ BATCH = 32  # texts whose states are computed together
 
 
 class Scored(NamedTuple):
-    """A text's natural log-probability, and the shares of its tokens and words."""
+    """A text's log-probability in nats, and the parts of it from each token and each word."""
 
     text: str
     log_prob: float
     tokens: list[tuple[str, float]]
-    words: list[tuple[str, float]]  # a token counts for the word that contains its last character
+    words: list[tuple[str, float]]  # a token belongs to the word that contains its last character
 
 
 class Language(Loaded):
@@ -76,7 +76,7 @@ class Language(Loaded):
 
     @property
     def continues_prompt(self) -> bool:
-        """Whether written texts continue the prompt; a T5 and a prefix LM read the prompt and write a separate text."""
+        """True if written texts continue the prompt; T5s and prefix LMs read it and write a separate text."""
         return self._writer().continues_prompt
 
     def perplexity(self, texts: str | Sequence[str], per: Literal["token", "word"] = "word") -> float:
@@ -94,11 +94,11 @@ class Language(Loaded):
 
         Returns: `nats`, the counts of `tokens`, `words` and `bytes`, and `perplexity_token`, `perplexity_word` and
             `bits_per_byte`. A line's end counts as a word and a byte. If the tokens do not determine the whole text,
-            `bytes_lost`, a share, replaces `bits_per_byte`.
+            `bytes_lost` (the share of lost bytes) replaces `bits_per_byte`.
         """
         system = self._probabilities()
         if not (texts := listed(texts)):
-            raise UsageError("perplexity needs a text; give one or more")
+            raise UsageError("perplexity needs a text; pass one or more")
         documents = self.config["corpus"]["unit"] == "document"
         lines = [lines_of(text) for text in texts]
         warn_of_unknown(self.tokenizer, chain.from_iterable(lines))
@@ -112,16 +112,17 @@ class Language(Loaded):
         """Return the log-probability of each text, of its tokens and of its words, in nats.
 
         Args:
-            texts: scored independently.
-            context: text before each of them, which is not scored.
-            end: score the end of the line as a token, too, which belongs to the last word. Only without `context`.
+            texts: one or more texts, which are scored independently.
+            context: text before each of the texts; it is not scored.
+            end: also score the end of the line, as a token that belongs to the last word; only allowed without
+                `context`.
         """
         if not (texts := listed(texts)):
             return []
         if end and context:
             raise UsageError("end=True needs texts without context; leave context= out, or write end=False")
         if end and not all(text.split() for text in texts):
-            raise UsageError("one of the texts is empty, and end=True needs a line of words; leave it out")
+            raise UsageError("one of the texts is empty, and end=True needs a line of words; remove the empty text")
         warn_of_unknown(self.tokenizer, [context, *texts])
         befores, ids = self._scorer.encode([context] * len(texts), texts)
         ids = self._scorer.encode_lines(texts, end=True) if end else ids
@@ -129,12 +130,14 @@ class Language(Loaded):
         return [self._scored(context, *each) for each in zip(texts, ids, log_probs, strict=True)]
 
     def choose(self, context: str, endings: Sequence[str]) -> int:
-        """Return the index of the most probable ending after the context, by the sum over its tokens.
+        """Return the index of the most probable ending after the context.
+
+        Endings are compared by the summed log-probability of their tokens.
 
         Raises: UsageError: `endings` is empty.
         """
         if not endings:
-            raise UsageError("choose needs an ending; give one or more")
+            raise UsageError("choose needs an ending; pass one or more")
         warn_of_unknown(self.tokenizer, [context, *endings])
         return int(np.argmax(self._scorer.log_prob(*self._scorer.encode([context] * len(endings), endings))))
 
@@ -144,8 +147,8 @@ class Language(Loaded):
         """Return `n` texts sampled from the model without a prompt.
 
         Args:
-            max_new_tokens, min_new_tokens: bounds on the tokens of a text.
-            sampling: `temperature`, `top_k`, `top_p`, `repetition_penalty` and others, see `Sampling`.
+            max_new_tokens, min_new_tokens: maximum and minimum number of tokens of a text.
+            sampling: settings of `Sampling`, such as `temperature`, `top_k`, `top_p` and `repetition_penalty`.
 
         Raises: UsageError: a setting is unknown or out of range.
         """
@@ -168,11 +171,11 @@ class Language(Loaded):
             prompts: a text or several.
             strategy: greedy, beam, sample or contrastive.
             max_new_tokens: maximum length of a continuation.
-            special_tokens: read names of special tokens in a prompt, such as <extra_id_0>, as these tokens, not as
+            special_tokens: read names of special tokens in a prompt, such as <extra_id_0>, as special tokens and not as
                 text.
             settings: those of `Greedy`, `BeamSearch`, `Sampling` or `ContrastiveSearch`, named as in Hugging Face's
-                `generate`. With sampling also `seed`. To steer towards a `label`, the cell of a `discriminator`, see
-                    `FUDGE`.
+                `generate`. Sampling also accepts `seed`. To steer texts towards a `label` with `FUDGE`, set
+                `discriminator` to the discriminator's cell.
         """
         chosen = self._chosen(strategy, max_new_tokens, **settings)
         if not special_tokens:
@@ -232,7 +235,7 @@ class Language(Loaded):
         for token in chosen.stream(writer.model, begun, writer.end):
             written.append(token)
             text = writer.whole(begun, written)
-            if not text.endswith("\ufffd"):  # in the middle of a character
+            if not text.endswith("\ufffd"):  # U+FFFD marks an incomplete character
                 if text != shown:
                     yield text[len(shown) :]
                 shown = text
@@ -247,15 +250,15 @@ class Language(Loaded):
 
         Args:
             texts: a text or several.
-            pooling: None, or how a vector is made of the last layer: the mean or maximum over the tokens and marks, or
-                the state of the first token ([CLS] of a BERT) or the last. In sentence-transformers: mean, max, cls,
-                lasttoken.
-            max_length: maximum number of tokens with marks, by default as many as the model reads. Longer texts are cut
-                at
-                the end with a warning. In sentence-transformers: max_seq_length.
+            pooling: how to reduce the last layer to one vector: the mean or maximum over the tokens and marks, or the
+                state of the first token ([CLS] of a BERT) or of the last token. None returns all states.
+                sentence-transformers calls these poolings mean, max, cls and lasttoken.
+            max_length: maximum number of tokens, including marks; by default the model's limit. Longer texts are cut at
+                the end, with a warning. sentence-transformers calls this setting max_seq_length.
 
-        Returns: without `pooling` a list of states (K, T, D) of all layers, the layer without context first, for the
-            marks around the text too; with `pooling` vectors (n, D).
+        Returns: with `pooling`, one vector per text, (n, D). Without `pooling`, a list with the states of each text,
+            (K, T, D), in all layers. The first layer is the one without context. The T tokens include the marks around
+            the text.
         """
         if self._model is None:
             raise UsageError(f"{self.folder} has no hidden states; use an LSTM, a GPT, an ELMo, a BERT or a T5")
@@ -367,7 +370,10 @@ _DEFAULTS: dict[str, dict[str, Any]] = {"beam": {"num_beams": 4}, "contrastive":
 
 
 def _strategy(name: str, max_new_tokens: int, *, seed: int = 1, **settings: Any) -> Strategy:
-    """Build the decoding strategy; `seed` only affects sampling. UsageError for an invalid setting."""
+    """Build the decoding strategy; `seed` only affects sampling.
+
+    Raises: UsageError: a setting is unknown or out of range.
+    """
     if name not in _STRATEGIES:
         raise UsageError(f"strategy={name} does not exist; write greedy, beam, sample or contrastive")
     known = _settings_of(name)
@@ -377,7 +383,7 @@ def _strategy(name: str, max_new_tokens: int, *, seed: int = 1, **settings: Any)
     settings = {"max_new_tokens": max_new_tokens, **_DEFAULTS.get(name, {}), **settings}
     require(seed, Seed, "seed")
     strategy: Strategy | None = None
-    with contextlib.suppress(TypeError):  # a text instead of a number, which `require` reports below
+    with contextlib.suppress(TypeError):  # raised for a text instead of a number, which `require` reports below
         strategy = Sampling(seeded(seed), **settings) if name == "sample" else _STRATEGIES[name](**settings)
     for setting, value in settings.items():
         require(value, known[setting], setting)
@@ -396,7 +402,7 @@ def _advice(setting: str, known: Sequence[str]) -> str:
     """Return what to write instead of a setting that a strategy does not have."""
     others = [name for name in _STRATEGIES if setting in _settings_of(name)]
     if setting == "do_sample":
-        others = ["sample"]  # the name in Hugging Face's generate
+        others = ["sample"]  # Hugging Face's name for sampling
     better = [f'strategy="{name}"' for name in others] or get_close_matches(setting, known, n=1)
     return " or ".join([*better, f"one of {', '.join(known)}"])
 

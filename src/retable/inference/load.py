@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 def load(name: str | Path, device: str = "cpu") -> "Language | Vectors | TaskSystem":
     """Load the trained system of a cell; its attribute `can` lists its methods.
 
-    Its results are those of the stages.
+    The loaded system gives the same results as the stages that evaluate it.
 
     Args:
-        name: the folder of a cell, `pretrain/grammar/gpt-1` or `gpt-1` in `outputs/` of the working folder,
-            `runs:/<id>` (the MLflow run of a cell of this project), or a file of word vectors.
+        name: the folder of a cell, the name of a cell in `outputs/` of the working folder (`pretrain/grammar/gpt-1` or
+            `gpt-1`), the MLflow run of a cell of this project (`runs:/<id>`), or a file of word vectors.
         device: the device of the weights, such as `cuda`.
 
     Raises: UsageError: the cell does not exist or a file in it is missing.

@@ -61,17 +61,21 @@ _NOT_ASKED = ("can", "tokenizer")
 
 
 def warn_of_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
-    """Warn of the words in `texts` that the tokenizer does not know, and list them."""
+    """Warn about the words in `texts` that the tokenizer does not know, and list them."""
     if unknown := unknown_in(tokenizer, texts):
         warn(unknown)
 
 
 def warn_of_cut(n_cut: int, n_texts: int, limit: str) -> None:
-    """Warn that `n_cut` of `n_texts` texts were cut at the end, at a limit given in words."""
+    """Warn that `n_cut` of `n_texts` texts were cut at the end.
+
+    Args:
+        limit: the limit in words, such as "max_length=128".
+    """
     if n_cut:
         warn(f"{n_cut:,} of {n_texts:,} texts have more tokens than {limit}, and were cut at the end")
 
 
 def listed(value: Any) -> list[Any]:
-    """Return a single text, or several, as a list."""
+    """Return one text, or several texts, as a list."""
     return [value] if isinstance(value, str) else list(value)

@@ -12,11 +12,11 @@ from retable.tasks.base import Task
 from retable.tokenizers.tokenizer import Tokenizer
 from retable.training.weights import load_weights
 
-FILES = ("config.yaml", "tokenizer.json", "model.safetensors")  # the cell's files that `load_objective` reads
+FILES = ("config.yaml", "tokenizer.json", "model.safetensors")  # files of a cell that `load_objective` reads
 
 
 def load_objective(cell: Path) -> tuple[Task[Any, Any], Tokenizer, Objective]:
-    """Load task, tokenizer and trained objective from a cell whose model reads tokens."""
+    """Load the task, tokenizer and trained objective of a cell whose model reads tokens."""
     config = read_config(cell)
     task = settings.build(config["task"], "task", Task)
     tokenizer = Tokenizer.load(require(cell / "tokenizer.json"))

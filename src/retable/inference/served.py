@@ -1,6 +1,7 @@
 """A cell's system as a model of MLflow, which maps a table of texts to a table of results.
 
-docs/howto/mlflow.md, "Serve a cell as a registered model", lists the input and answer columns of each kind of system.
+The page docs/howto/mlflow.md, "Serve a cell as a registered model", lists the input and answer columns of each kind of
+system.
 """
 
 from itertools import islice
@@ -18,9 +19,9 @@ from retable.inference.tasks import Chooser, Classifier, Reader, Resolver, Summa
 from retable.inference.vectors import Vectors
 from retable.tracking import registry
 
-PAIR = ("text", "text_pair")  # columns of a classifier; most tasks have only the first
-SHOWN = 3  # rows of a model's example
-# Packages of a model's environment; Retable itself is stored with the model.
+PAIR = ("text", "text_pair")  # Columns of a classifier; most tasks have only the first.
+SHOWN = 3  # Number of rows in a model's input example.
+# Packages in the environment of a served model; Retable itself is stored with the model.
 REQUIREMENTS = (
     *("annotated-types", "numba", "numpy", "pandas", "pydantic", "pyyaml", "sacrebleu", "safetensors", "scipy"),
     *("tokenizers", "torch", "tqdm"),
@@ -37,25 +38,25 @@ class Served:
         """Return a row of results for each row of the table.
 
         Args:
-            params: ignored; MLflow's interface has it.
+            params: ignored; MLflow's interface requires this argument.
         """
         return answers(self._system, table)
 
 
 def _load_pyfunc(folder: str) -> Served:
-    """Load the model from the cell in `folder`; MLflow calls the function by this name."""
+    """Load the model from the cell in `folder`; MLflow requires this function name."""
     return Served(load(Path(folder)))
 
 
 def answers(system: Language | Vectors | TaskSystem, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the system's results for each row.
+    """Return the system's results for each row of a table.
 
     Args:
-        table: columns by kind of system: `text`; `word`; `question` and `context`; `context` and `endings`;
-            `sentences`.
+        table: the inputs. The kind of system determines the columns: `text`, `word`, `question` and `context`,
+            `context` and `endings`, or `sentences`.
 
     Returns: one row per row of the table: scores in nats, vectors, labels, tags or texts.
-    Raises: UsageError: the system needs more than texts.
+    Raises: UsageError: the system has no result for a text.
     """
     match system:
         case Language() if "score" in system.can:
@@ -89,7 +90,10 @@ def answers(system: Language | Vectors | TaskSystem, table: pd.DataFrame) -> pd.
 
 
 def examples(system: Language | Vectors | TaskSystem) -> pd.DataFrame:
-    """Return example rows from the validation text of the system's corpus or task. UsageError if it is missing."""
+    """Return example rows from the validation text of the system's corpus or task.
+
+    Raises: UsageError: this text is missing.
+    """
     match system:
         case Vectors():
             return pd.DataFrame({"word": system.words[:SHOWN]})
@@ -117,10 +121,10 @@ def examples(system: Language | Vectors | TaskSystem) -> pd.DataFrame:
 def register(system: Language | Vectors | TaskSystem, name: str) -> int:
     """Register a copy of the system's cell in MLflow as the model `name`, and return its version.
 
-    The model has a signature, an example and requirements, and is linked to the run that made the cell if MLflow has
-    it.
+    The model has a signature, an example and requirements, and is linked to the run that made the cell, if MLflow
+    contains this run.
 
-    Raises: UsageError: the system needs more than texts, the example's text is missing, or MLflow refuses the name.
+    Raises: UsageError: the system has no result for a text, the example's text is missing, or MLflow refuses the name.
     """
     table = examples(system)
     return registry.register(system.folder, name, __name__, table, answers(system, table), REQUIREMENTS)

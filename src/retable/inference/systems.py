@@ -1,7 +1,7 @@
-"""Loading of trained systems from their cells, by the `config.yaml` of their training.
+"""Loading of trained systems from their cells, as described by each cell's `config.yaml`.
 
-A cell contains all files of its system, with the tokenizer, and may be moved. Only systems that measure an objective on
-held-out text read that text from the outputs of the `tokenize` stage.
+A cell contains all files of its system, including the tokenizer, so it can be moved. Only systems that measure an
+objective on held-out text read that text from the outputs of the `tokenize` stage.
 """
 
 import shutil
@@ -20,11 +20,14 @@ from retable.core.systems import LanguageModel, System
 from retable.inference.build import Settings, build_batches, build_counted, build_model, build_objective
 from retable.tokenizers.tokenizer import Tokenizer
 
-SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")  # files that load a system
+SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")  # read by `load_system`
 
 
 def read_config(cell: Path) -> Settings:
-    """Return the resolved settings of a cell. UsageError if they are missing or damaged."""
+    """Return the resolved settings of a cell.
+
+    Raises: UsageError: the file is missing or damaged.
+    """
     path = require(cell / "config.yaml")
     try:
         config = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
@@ -36,10 +39,10 @@ def read_config(cell: Path) -> Settings:
 
 
 def load_system(cell: Path) -> System:
-    """Load the system in `cell`, by the class of its objective.
+    """Load the system of a cell; the class of its objective determines the kind of system.
 
-    Returns: a language model (for ELMo one per direction), word vectors, or an objective that measures
-        `held_out(split)` itself.
+    Returns: a language model (for ELMo, one per direction), word vectors, or a trained objective with a method
+        `held_out(split)` that measures it.
     """
     cfg = read_config(cell)
     if "adaptation" in cfg:
@@ -78,7 +81,10 @@ def load_system(cell: Path) -> System:
 
 
 def load_language_model(cell: Path) -> LanguageModel:
-    """Load a part of a mixture from `cell`. UsageError if it is not a language model."""
+    """Load a part of a mixture from `cell`.
+
+    Raises: UsageError: the cell is not a language model.
+    """
     system = load_system(cell)
     if not isinstance(system, LanguageModel):
         raise UsageError(f"{cell} is not a language model, so a mixture can't contain it; remove it from cells")
@@ -88,7 +94,7 @@ def load_language_model(cell: Path) -> LanguageModel:
 def parts_of(cell: Path) -> list[Path]:
     """Return the cells inside the cell of a mixture or adapted system.
 
-    Raises: UsageError: there are other files, or links, which may form a cycle.
+    Raises: UsageError: the folder `parts` contains other files, or links, which may form a cycle.
     """
     parts = [*require(cell / "parts").iterdir()]
     for part in parts:
@@ -131,7 +137,9 @@ def _load_adapted(cfg: Settings, cell: Path) -> System:
 
 
 def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None) -> System:
-    """Load word vectors from a file in word2vec's format; their order is taken as falling frequency.
+    """Load word vectors from a file in word2vec's format.
+
+    The words in the file are assumed to be in order of falling frequency.
 
     Args:
         compose: returns the vector, (D,), of a word that is not in the file; None if there is no such function.
@@ -145,7 +153,7 @@ def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None)
 
 
 def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[[str], np.ndarray] | None:
-    """Return a function from any string to a vector, for fastText with n-grams; None for other models."""
+    """Return a function from strings to vectors, for fastText with n-grams; None for other models."""
     from retable.models.base import VectorModel
     from retable.training.weights import load_weights, read_weights
 
@@ -154,5 +162,5 @@ def _ngram_composer(cfg: Settings, weights: Path, words: list[str]) -> Callable[
         return None
     model = settings.build(cfg["model"], "model", VectorModel, words=words)
     owner, name, _ = next(key for key in read_weights(weights) if "model." in key).partition("model.")
-    load_weights(model, weights, prefix=owner + name)  # the owner is the objective, or its word-by-word trainer
-    return model.vector if len(model.units) > len(words) else None  # without n-grams, each word is one unit
+    load_weights(model, weights, prefix=owner + name)  # `owner` is the objective, or its word-by-word trainer.
+    return model.vector if len(model.units) > len(words) else None  # Without n-grams, each word is one unit.

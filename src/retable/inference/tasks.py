@@ -1,4 +1,7 @@
-"""Use of systems trained on a task. n texts, C classes."""
+"""Use of systems that were trained on a task.
+
+Dimensions: n texts, C classes.
+"""
 
 import inspect
 import json
@@ -51,9 +54,12 @@ from retable.training.weights import load_weights
 
 
 class TaskSystem(Loaded):
-    """A system trained on a task; models that read spellings also read words that were not in training."""
+    """A system trained on a task.
 
-    task: Any  # of the kind that the subclass supports
+    Models that read the spelling of words also accept words that were not in training.
+    """
+
+    task: Any  # a task of the kind that the subclass supports
     _module: Objective
 
     def __init__(self, folder: Path, task: Task[Any, Any]):
@@ -86,7 +92,9 @@ class TaskSystem(Loaded):
         try:
             json.dumps(examples, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise UsageError("the text contains a lone surrogate, half a character; read it as UTF-8") from None
+            raise UsageError(
+                "the text contains a lone surrogate, half of a character; read the text as UTF-8"
+            ) from None
         if isinstance(self._text, Vocabulary) and not isinstance(self._module.model, Estimated):
             self._learn_to_spell(word for sentence in self.task.words(examples) for word in sentence)
         return self.task.predict(self._module, self._encoded(examples)) if examples else []
@@ -100,7 +108,10 @@ class TaskSystem(Loaded):
         return encoded
 
     def _learn_to_spell(self, words: Iterable[str]) -> None:
-        """Rebuild the model for a vocabulary with more words; its weights belong to letters, and stay."""
+        """Rebuild the model for a vocabulary with more words.
+
+        The weights stay the same, because they belong to letters and not to words.
+        """
         assert isinstance(self._text, Vocabulary)
         more = self._text.with_words(words)
         if len(more.words) > len(self._text.words):
@@ -110,7 +121,7 @@ class TaskSystem(Loaded):
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Yield all texts in an example, a nesting of tuples and lists."""
+    """Yield all strings in an example, which consists of nested tuples and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):
@@ -123,7 +134,7 @@ class Classifier(TaskSystem):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the classes; empty for tasks of scores."""
+        """The names of the classes; empty for tasks with numeric scores."""
         return tuple(self.task.labels.names)
 
     @property
@@ -131,18 +142,18 @@ class Classifier(TaskSystem):
         return ("classify", "predict", *(("probabilities",) if self._gives_classes() else ()))
 
     def classify(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> list[str] | list[float]:
-        """Return the label of each sentence or pair, or its score in tasks of scores."""
+        """Return the label of each sentence or pair, or its score if the task has numeric scores."""
         predictions = self._predict(self._examples(texts))
         if not isinstance(self.task.labels, Classes):
             return [float(each) for each in predictions]
-        names = [*self.labels, ""]  # the last for a model that writes labels and wrote another text
+        names = [*self.labels, ""]  # "" is for a model that writes labels and wrote another text
         return [names[int(each)] for each in predictions]
 
     @torch.inference_mode()
     def probabilities(self, texts: str | Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Return class probabilities (n, C), in the order of `labels`.
 
-        Raises: UsageError: the task has scores, or the model writes its labels as text.
+        Raises: UsageError: the task has numeric scores, or the model writes its labels as text.
         """
         if not self._gives_classes():
             raise UsageError(f"{self.folder} gives no probabilities of classes; call classify instead")
@@ -160,8 +171,8 @@ class Classifier(TaskSystem):
         The format follows from the file's suffix: delimited text, JSON lines or parquet. A file without a header is
         read like the task's test set.
 
-        Returns: the file's columns and `predicted`, the label or score. For heads with probabilities also
-            `probability`, that of the label, and `p(NAME)` for each class.
+        Returns: the file's columns and `predicted`, the label or score. A head that computes probabilities adds the
+            columns `probability`, of the predicted label, and `p(NAME)`, of each class.
 
         Raises: UsageError: the file is missing, damaged, empty, lacks a column, or has a column named like a
             prediction.
@@ -176,11 +187,11 @@ class Classifier(TaskSystem):
             raise UsageError(f"{path} has no rows; write one per text")
         for row in rows:
             if missing := [name for name in self.task.sentences if row.fields.get(name) is None]:
-                raise UsageError(f"{path}, {row.place} has no {missing[0]!r}; add one, or remove the row")
+                raise UsageError(f"{path}, {row.place} has no {missing[0]!r}; add a value, or remove the row")
         texts: Any = [tuple(str(row.fields[name]) for name in self.task.sentences) for row in rows]
         results = pd.DataFrame({"predicted": self.classify(texts)})
         if self._gives_classes():
-            with warnings.catch_warnings():  # `classify` has warned of these texts
+            with warnings.catch_warnings():  # `classify` has already warned about these texts
                 warnings.simplefilter("ignore", UsageWarning)
                 of_classes = self.probabilities(texts)
             results["probability"] = of_classes[
@@ -205,7 +216,7 @@ class Classifier(TaskSystem):
                 table = read_table(path)
                 if set(self.task.sentences) <= set(table.columns):
                     return table
-            except UsageError:  # no header
+            except UsageError:  # the file has no header
                 pass
         return read(path, **form)
 
@@ -227,12 +238,14 @@ class Tagger(TaskSystem):
     def tag(self, sentences: str | Sequence[str] | Sequence[Sequence[str]]) -> list[list[tuple[str, str]]]:
         """Return the words of each sentence with their tags.
 
-        sentences: each a text of words separated by spaces, or a list of words.
+        sentences: one or more sentences, each a string of words separated by spaces or a list of words.
 
         Raises: UsageError: the system labels semantic roles, whose tags depend on a predicate.
         """
         if self.config["task"].get("roles"):
-            raise UsageError(f"{self.folder} labels roles of a predicate and can't tag plain sentences; use a tagger")
+            raise UsageError(
+                f"{self.folder} labels roles of a given predicate and can't tag plain sentences; use a tagger"
+            )
         rows = [each.split() if isinstance(each, str) else list(each) for each in listed(sentences)]
         examples = [TaggedSentence(words, ["" for _ in words]) for words in rows if words]
         named = iter(self.task.named(examples, self._predict(examples)) if examples else [])
@@ -241,7 +254,7 @@ class Tagger(TaskSystem):
     def predict(self, file: str | Path) -> pd.DataFrame:
         """Read a file of sentences in the format of the task's files, and tag its words.
 
-        The tags may be missing: one word per line, a blank line after each sentence.
+        A file without tags has one word per line, and a blank line after each sentence.
 
         Returns: a row per word with the columns `sentence` (its number, from 0), `word` and `predicted`.
         """
@@ -261,7 +274,7 @@ class Reader(TaskSystem):
         Raises: UsageError: the paragraph has no words.
         """
         if not context.split():
-            raise UsageError("the paragraph has no words; give context= a text")
+            raise UsageError("the paragraph has no words; pass a text as context=")
         context = context.strip()
         (asked,) = in_words([Question("", "", context, question, [Answer(context.split()[0], 0)])])
         return answers_of([asked], self._predict([asked]))[""]
@@ -276,17 +289,17 @@ class Chooser(TaskSystem):
         Raises: UsageError: `endings` is empty.
         """
         if not endings:
-            raise UsageError("choose needs an ending; give one or more")
+            raise UsageError("choose needs an ending; pass one or more")
         return int(self._predict([Choice(context, list(endings), 0)])[0])
 
 
 class Resolver(TaskSystem):
-    """Finds the mentions of the same entities in a document."""
+    """Finds the mentions in a document that refer to the same entity (coreference resolution)."""
 
     def resolve(self, sentences: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
         """Return the mentions of each cluster in the order of the text.
 
-        sentences: each a text of words separated by spaces, or a list of words.
+        sentences: one or more sentences, each a string of words separated by spaces or a list of words.
         """
         rows = [each.split() if isinstance(each, str) else list(each) for each in listed(sentences)]
         if not any(rows):
@@ -300,13 +313,13 @@ class Attended(NamedTuple):
     """A translation with its attention to the source."""
 
     text: str
-    source: list[str]  # tokens with the end mark
-    written: list[str]  # tokens with the end mark
-    weights: np.ndarray  # attention of each written token to each source token, (written, source), rows of sum 1
+    source: list[str]  # Tokens of the source, with the end mark.
+    written: list[str]  # Tokens of the translation, with the end mark.
+    weights: np.ndarray  # Attention of each written token to each source token, (written, source); rows sum to 1.
 
 
 class Translator(TaskSystem):
-    """Translates sentences, with the search of the cell's evaluation."""
+    """Translates sentences, with the decoding strategy of the cell's evaluation."""
 
     _module: Translation
 
@@ -319,9 +332,9 @@ class Translator(TaskSystem):
         return [each.text for each in self._predict([Pair(" ".join(text.split()), "") for text in listed(texts)])]
 
     def attend(self, texts: str | Sequence[str]) -> list[Attended]:
-        """Translate, and return the attention to the source.
+        """Translate each text, and return the translation with its attention to the source.
 
-        For a Transformer this is the mean over the heads of the last layer.
+        For a Transformer, the attention is the mean over the heads of the last layer.
 
         Raises: UsageError: the model has no attention to its source.
         """
@@ -348,10 +361,13 @@ class Summarizer(TaskSystem):
     """Summarises documents."""
 
     def summarize(self, texts: str | Sequence[str]) -> list[str]:
-        """Return the summary of each document, one sentence per line. UsageError for a document without words."""
+        """Return the summary of each document, one sentence per line.
+
+        Raises: UsageError: a document has no words.
+        """
         rows = [Summarised(text, "") for text in listed(texts)]
         if not all(row.text.split() for row in rows):
-            raise UsageError("a document has no words; remove it, or give it a text")
+            raise UsageError("a document has no words; remove it, or add text to it")
         return ["\n".join(sentences_of(summary)) for summary in self._predict(in_sentences(rows))]
 
 
@@ -367,9 +383,11 @@ _KINDS: tuple[tuple[type[Task[Any, Any]], type[TaskSystem]], ...] = (
 
 
 def load_task(folder: Path) -> TaskSystem:
-    """Load the system of a task's cell, as the class for that kind of task."""
+    """Load the system of a task's cell, as the subclass of `TaskSystem` for that kind of task."""
     task = settings.build(read_config(folder)["task"], "task", Task)
     for kind, loaded in _KINDS:
         if isinstance(task, kind):
             return loaded(folder, task)
-    raise UsageError(f"{folder} is a cell of {type(task).__name__}, which cannot be used on single texts; use another")
+    raise UsageError(
+        f"{folder} is a cell of {type(task).__name__}, which cannot be used on single texts; use another cell"
+    )

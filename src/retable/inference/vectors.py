@@ -1,4 +1,7 @@
-"""Use of word vectors: similarity, neighbours, analogies. n words, D dimensions, V vocabulary size."""
+"""Use of word vectors: similarity, neighbours, analogies.
+
+Dimensions: n words, D vector size, V vocabulary size.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,16 +39,19 @@ class Vectors:
         return read_config(self.folder)
 
     def vectors(self, words: str | Sequence[str]) -> np.ndarray:
-        """Return the vectors (n, D) of words. UsageError for a word without a vector."""
+        """Return the vectors of words, (n, D).
+
+        Raises: UsageError: a word has no vector.
+        """
         words = listed(words)
         vectors, known = self.system.lookup(words)
         if not known.all():
             missing = [word for word, is_known in zip(words, known, strict=True) if not is_known]
-            raise UsageError(f"{self.folder} has no vector of {', '.join(missing)}; write words of its text")
+            raise UsageError(f"{self.folder} has no vector of {', '.join(missing)}; choose words of its training text")
         return vectors
 
     def similarity(self, one: str, other: str) -> float:
-        """Return the cosine of two words.
+        """Return the cosine of the vectors of two words.
 
         Raises: UsageError: a word has no vector.
         """

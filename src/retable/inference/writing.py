@@ -1,4 +1,4 @@
-"""Encoding of prompts and decoding of texts, for language models, T5s and prefix LMs, and translators."""
+"""Encoding of prompts and decoding of written texts, for all systems that write text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class Writer:
-    """A system with its tokenizer, behind the interface of `retable.generation`.
+    """A system and its tokenizer, with the interface that `retable.generation` needs.
 
     A language model continues a prompt, which follows the token that begins a stream. An encoder-decoder or a prefix LM
-    reads the prompt, with the token that ended inputs in training, and writes a separate text.
+    reads the prompt, followed by the token that ended inputs in training, and writes a separate text.
 
     model: the system for `retable.generation`.
     continues_prompt: whether the written text continues the prompt.
-    end: the token that ends the text; None if `stop` is false, so that no token does.
+    end: the token that ends the text; None if `stop` is false.
 
-    stop: whether the end token ends a text; otherwise texts end at their longest length.
+    stop: whether the end token ends a text; otherwise texts end at the maximum length.
     """
 
     def __init__(self, system: System, tokenizer: Tokenizer, stop: bool = True):
@@ -36,7 +36,7 @@ class Writer:
         self.model: NextToken
         if not isinstance(objective, Writing):
             self.model, self._mark = next_token(system), boundary
-        elif objective.start_id is None:  # the decoder begins with its end mark
+        elif objective.start_id is None:  # the decoder's input begins with the end mark
             self.model, self._mark = Conditioned(objective, boundary), boundary
         else:
             self.model = Conditioned(objective, objective.start_id)
@@ -46,7 +46,7 @@ class Writer:
     def encode(self, prompts: Sequence[str], special_tokens: bool = False) -> list[list[int]]:
         """Return the ids of each prompt, with the mark that begins or ends it.
 
-        special_tokens: read names of special tokens in a prompt as these tokens, not as text.
+        special_tokens: read names of special tokens in a prompt as special tokens and not as text.
         """
         rows = self._tokenizer.encode_batch(list(prompts), special=special_tokens)
         return [[self._mark, *row] if self.continues_prompt else [*row, self._mark] for row in rows]
@@ -77,14 +77,17 @@ class Writer:
 
 @dataclass
 class TaskWriting:
-    """The trained objective of a task, as a system."""
+    """The trained objective of a task, as a `TrainedSystem`."""
 
     objective: Objective
     protocol: str = "each text alone"
 
 
 def load_writing(cell: Path) -> TaskWriting:
-    """Load the system of a task's cell that writes texts, such as a translator. UsageError for another kind."""
+    """Load the system of a task's cell that writes texts, such as a translator.
+
+    Raises: UsageError: the system writes no texts.
+    """
     if not settings.makes(settings.target_of(read_config(cell).get("model"), f"{cell}: model"), EncoderDecoder):
         raise UsageError(f"{cell} writes no texts; use a translator or, with stage=pretrain, a language model")
     *_, objective = load_objective(cell)

@@ -1,1 +1,1 @@
-"""Metrics as pure functions of arrays, with confidence intervals and significance; numpy and scipy."""
+"""Metrics as pure functions of arrays, with confidence intervals and significance tests."""

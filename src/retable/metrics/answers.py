@@ -1,6 +1,7 @@
 """Exact match and F1 of answers as in SQuAD v1.1 (Rajpurkar et al. 2016, section 6.1; evaluate-v1.1.py).
 
-Both compare lower-case words without punctuation and articles, and take the best over a question's reference answers.
+Both metrics compare lower-case words without punctuation and articles, and use the best of a question's reference
+answers.
 """
 
 import re
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 from retable.core.errors import UsageError
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
-NO_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only, as in the script
+NO_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only, as in the official script
 
 
 def normalise(answer: str) -> list[str]:
-    """Return the words of an answer to compare."""
+    """Return the words of an answer in lower case, without punctuation and articles."""
     return ARTICLES.sub(" ", answer.lower().translate(NO_PUNCTUATION)).split()
 
 
@@ -34,7 +35,7 @@ def exact_match(prediction: str, answers: Sequence[str]) -> bool:
 def word_f1(prediction: str, answers: Sequence[str]) -> float:
     """Compute the highest F1 between the bags of words of the prediction and an answer.
 
-    It is 0 if they share no word, even if both are empty.
+    F1 is 0 if a prediction and an answer share no word, even if both are empty.
 
     Args:
         answers: acceptable answers, one or more.
@@ -46,11 +47,12 @@ def word_f1(prediction: str, answers: Sequence[str]) -> float:
 
 
 def answer_scores(predictions: Mapping[str, str], answers: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
-    """Compute exact match and F1 of each question of `answers`, (n, 2), in their order.
+    """Compute exact match and F1 of each question, (n, 2), in the order of `answers`.
 
     Predictions and answers are keyed by question id. Predictions for other questions are ignored.
 
-    Raises: UsageError: a prediction is missing. (The official script scores it 0, which hides a file of another split.)
+    Raises: UsageError: a prediction is missing. (The official script scores a missing prediction as 0, which hides that
+        a file belongs to another split.)
     """
     if missing := [question for question in answers if question not in predictions]:
         raise UsageError(

@@ -1,7 +1,7 @@
 """Classification metrics as functions of the confusion matrix.
 
-Confusion matrices have shape (..., C, C) with true classes in rows and predicted classes in columns. Metrics of a
-thousand bootstrap resamples are computed in one call.
+Confusion matrices have shape (..., C, C) with true classes in rows and predicted classes in columns. One call can
+compute the metrics of a thousand bootstrap resamples.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def accuracy(confusion: ArrayLike) -> NDArray[np.float64]:
 def matthews(confusion: ArrayLike) -> NDArray[np.float64]:
     """Compute the Matthews correlation in its multi-class form R_K (Gorodkin 2004, eq. 8); (..., C, C) to (...).
 
-    It is 0 if all labels or all predictions are one class, as in CoLA's scorer.
+    The result is 0 if all labels or all predictions belong to one class, as in CoLA's scorer.
     """
     confusion = np.asarray(confusion, dtype=np.float64)
     right = np.trace(confusion, axis1=-2, axis2=-1)
@@ -44,7 +44,11 @@ def matthews(confusion: ArrayLike) -> NDArray[np.float64]:
 def matthews_of_sums(
     right: NDArray[np.float64], labels: NDArray[np.float64], predictions: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Compute `matthews` from correct predictions, (...), and class counts of labels and predictions, (..., C).
+    """Compute `matthews` from the number of correct predictions and the counts of each class.
+
+    Args:
+        right: number of correct predictions, (...).
+        labels, predictions: number of labels and of predictions of each class, (..., C).
 
     Returns: coefficients, (...), from −1 to 1; 0 if labels or predictions have one class only.
     """
@@ -56,7 +60,7 @@ def matthews_of_sums(
 
 
 def f1(confusion: ArrayLike, positive: int = 1) -> NDArray[np.float64]:
-    """Compute F1 of class `positive`; (..., C, C) to (...). It is 0 if the class never occurs.
+    """Compute F1 of class `positive`; (..., C, C) to (...). F1 is 0 if the class never occurs.
 
     Args:
         confusion: counts of `confusion_matrix`, rows by label.

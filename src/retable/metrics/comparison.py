@@ -3,12 +3,12 @@
 Both systems are measured on the same units, each with one run per seed. The difference of their means has two
 independent sources of error, whose variances add up:
 
-- choice of units: the jackknife variance of the difference, over blocks of units (Efron and Stein 1981). For a mean
-  over units it equals that of the paired t-test.
-- choice of seeds: s²/n of each system, as in Welch's t-test (1947).
+- choice of units: the jackknife variance of the difference, over blocks of units (Efron and Stein 1981). For a metric
+  that is a mean over units, this variance equals that of the paired t-test.
+- choice of seeds: the variance s²/n of each system's mean over n seeds, as in Welch's t-test (1947).
 
-The interval is Student's, with the degrees of freedom of such a sum (Satterthwaite 1946). The interaction of seeds and
-units is in both parts, so the interval is slightly too wide.
+The interval is Student's. The degrees of freedom of the interval are those of a sum of variances (Satterthwaite 1946).
+The interaction of seeds and units is included in both variances, so the interval is slightly too wide.
 """
 
 from collections.abc import Sequence
@@ -21,32 +21,32 @@ from scipy.special import stdtr, stdtrit
 
 from retable.metrics.units import Best, Sums
 
-FEWEST = 5  # blocks of units that an interval needs; two documents have only three resamples
-ALPHA = 0.05  # significance level
-POWER = 0.8  # probability that `seeds_needed` seeds give a significant difference
-MOST_SEEDS = 1000  # largest number of seeds that `seeds_needed` tries
+FEWEST = 5  # Minimum number of blocks for an interval; two documents have only three resamples.
+ALPHA = 0.05  # Significance level.
+POWER = 0.8  # Probability that `seeds_needed` seeds give a significant difference.
+MOST_SEEDS = 1000  # Largest number of seeds that `seeds_needed` tries.
 
 
 class Comparison(NamedTuple):
-    """The difference of the first system to the second, with its uncertainty."""
+    """The difference between two systems (the first minus the second), with its uncertainty."""
 
-    difference: float  # of the means over seeds, on the scale of the test: nats for perplexities
-    low: float  # lower end of the 95 % interval; NaN without units if a system has one seed
+    difference: float  # The difference of means over seeds, on the scale of the test (nats for perplexities).
+    low: float  # Lower end of the 95 % interval; NaN without units if a system has one seed.
     high: float
-    p: float  # two-sided
+    p: float  # Two-sided p-value.
     best: Best
     seeds: tuple[int, int]
-    n_blocks: int  # blocks of test units; 0 if the interval is over seeds only
-    over_seeds: bool  # False if a system has one seed; the interval is then over units only
-    better: int  # pairs of runs, one per system, in which the first is better
-    pairs: int
-    seeds_needed: int | None  # seeds per system for a significant difference; None: more than MOST_SEEDS
+    n_blocks: int  # Blocks of test units; 0 if the interval is over seeds only.
+    over_seeds: bool  # False if a system has one seed, so that the interval covers the choice of units only.
+    better: int  # Number of pairs of runs, one per system, in which the first system is better.
+    pairs: int  # Number of all pairs of runs, one per system.
+    seeds_needed: int | None  # Seeds per system for a significant difference; None: more than MOST_SEEDS.
 
     def verdict(self, p: float | None = None) -> str:
         """Return whether the first system is better, worse or undecided, as a phrase for tables.
 
-        An undecided verdict includes the number of seeds, or the need for more units, that would decide. A verdict from
-        one seed is marked as such.
+        An undecided verdict also contains the number of seeds that would decide, or "only more test units". A verdict
+        that is based on one seed is marked.
 
         Args:
             p: p-value adjusted for several comparisons; by default the comparison's own.
@@ -74,7 +74,7 @@ def compare(
         values: results of the first system's runs, (n,), on the scale of the test.
         others: results of the second system's runs, (m,).
         best: which values are better; None counts as `highest`.
-        sums: per run of the first system, its sums over units; empty without units.
+        sums: the sums over units of each run of the first system; empty if there are no units.
         other_sums: the same for the second system, over the same units in the same order.
     """
     first, second = np.asarray(values, dtype=np.float64), np.asarray(others, dtype=np.float64)
@@ -100,7 +100,10 @@ def compare(
 
 
 def jackknife(runs: Sequence[Sums]) -> NDArray[np.float64]:
-    """Compute the mean over runs of a metric without each block of units, (n_blocks,), on the scale of the test."""
+    """Compute a metric without each block of units in turn, averaged over runs, (n_blocks,).
+
+    The metric is on the scale of the test, see `Sums.compared`.
+    """
     results = []
     for run in runs:
         added, scale = run.of_blocks, run.compared
@@ -115,7 +118,7 @@ def interval(difference: float, errors: Sequence[tuple[float, int]]) -> tuple[fl
     Args:
         errors: (variance, degrees of freedom) of each part of the error; Satterthwaite's formula combines them.
 
-    Returns: both ends and the two-sided p-value; NaN without errors.
+    Returns: both ends and the two-sided p-value; NaN if `errors` is empty.
     """
     if not errors:
         return nan, nan, nan
@@ -129,11 +132,14 @@ def interval(difference: float, errors: Sequence[tuple[float, int]]) -> tuple[fl
 
 
 def _seeds_needed(size: float, of_units: float, freedom_of_units: int, spread: float, fewest: int) -> int | None:
-    """Return the fewest seeds per system, from `fewest`, that show a difference of this size with POWER."""
+    """Return the fewest seeds per system that detect a difference with probability POWER.
+
+    The difference has the size `size`. The search begins at `fewest` seeds. None means more than MOST_SEEDS.
+    """
     n = np.arange(fewest, MOST_SEEDS + 1)
     of_seeds = spread / n
     variance, squares = of_units + of_seeds, of_units**2 / freedom_of_units + of_seeds**2 / (2 * (n - 1))
-    freedom = variance**2 / np.maximum(squares, np.finfo(float).tiny)  # avoids 0 / 0 without any spread
+    freedom = variance**2 / np.maximum(squares, np.finfo(float).tiny)  # avoids 0 / 0 if nothing varies
     enough = size > (stdtrit(freedom, 1 - ALPHA / 2) + stdtrit(freedom, POWER)) * np.sqrt(variance)
     return int(n[enough][0]) if enough.any() else None
 

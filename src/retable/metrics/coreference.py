@@ -1,11 +1,14 @@
 """Coreference metrics: MUC, B³, CEAF_φ4 and their mean, the CoNLL average.
 
-Papers: Vilain et al. 1995, Bagga and Baldwin 1998, Luo 2005. Mentions that only key or response has count as errors of
-that side, as in the reference scorer (Pradhan et al. 2014).
+Vilain et al. 1995, Bagga and Baldwin 1998, and Luo 2005 define the three metrics. The key is the set of correct
+clusters, and the response the set of predicted ones. A mention that is only in the key is an error of recall. A mention
+that is only in the response is an error of precision. The reference scorer counts mentions in the same way (Pradhan et
+al. 2014).
 
-Each metric has a precision and a recall. Over several documents, numerators and denominators are summed first.
+Each metric has a precision and a recall. For several documents, numerators and denominators are summed before the
+division.
 
-K clusters of the key, R of the response.
+Dimensions: K clusters of the key, R clusters of the response.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -20,16 +23,18 @@ from retable.metrics.intervals import Statistic
 Clusters = Sequence[Collection[Hashable]]
 
 METRICS = ("muc", "b_cubed", "ceaf")
-# Counts of a document for each metric.
+# The counts of a document for each metric.
 PARTS = ("recall_numerator", "recall_denominator", "precision_numerator", "precision_denominator")
 COLUMNS = tuple(f"{metric}_{part}" for metric in METRICS for part in PARTS)
 
 
 def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]:
-    """Compute the COLUMNS of a document, (12,). A repeated mention of the response counts at its first occurrence.
+    """Compute the COLUMNS of a document, (12,).
+
+    If a mention is repeated, only its first occurrence counts.
 
     Args:
-        key: the right clusters of mentions.
+        key: the correct clusters of mentions.
         response: the predicted clusters.
 
     Returns: numerators and denominators of recall and precision by MUC, B³ and CEAF φ4.
@@ -42,9 +47,11 @@ def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]
             if mention in place:
                 shared[i, place[mention]] += 1
     in_key, in_response = (np.array([len(c) for c in clusters], dtype=np.float64) for clusters in (key, response))
-    # MUC: a cluster of n mentions has n − 1 links; the correct ones are those within clusters of the other side.
+    # MUC: a cluster of n mentions has n − 1 links. A link is correct if the key and the response both have its two
+    # mentions in one cluster.
     links = np.maximum(shared - 1, 0).sum()
-    # B³: for each mention, the share of its cluster that shares its cluster on the other side.
+    # B³: for each mention, the share of the mentions in its key cluster that are also in its response cluster, and vice
+    # versa.
     recalled, precise = (shared**2 / in_key[:, None]).sum(), (shared**2 / in_response).sum()
     # CEAF: the best one-to-one alignment of clusters by the similarity φ4.
     similarity = 2 * shared / (in_key[:, None] + in_response)
@@ -59,7 +66,7 @@ def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]
 
 
 def recall(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute the recall, from 0 to 1, (...), from counts summed over documents. It is 0 if the key is empty.
+    """Compute the recall, from 0 to 1, (...), from counts summed over documents. Recall is 0 if the key is empty.
 
     Args:
         counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.
@@ -70,7 +77,8 @@ def recall(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
 
 
 def precision(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute the precision, from 0 to 1, (...), from counts summed over documents. It is 0 if the response is empty.
+    """Compute the precision, from 0 to 1, (...), from counts summed over documents. Precision is 0 if the response is
+    empty.
 
     Args:
         counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.
@@ -81,7 +89,7 @@ def precision(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
 
 
 def f1(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute the harmonic mean of recall and precision, from 0 to 1, (...). It is 0 if both are 0.
+    """Compute the harmonic mean of recall and precision, from 0 to 1, (...). F1 is 0 if both are 0.
 
     Args:
         counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.

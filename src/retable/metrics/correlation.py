@@ -1,4 +1,4 @@
-"""Pearson's correlation, and Spearman's as Pearson's of `ranks`."""
+"""Pearson's correlation. Spearman's correlation is Pearson's correlation of `ranks`."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 def moments(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     """Compute the contribution of each of n pairs to a correlation, (n, 6): 1, x, y, x², y², xy.
 
-    x and y are standardised to mean 0 and standard deviation 1. A constant side is all zeros.
+    x and y are standardised to mean 0 and standard deviation 1. If all values of x or of y are equal, they become
+    zeros.
 
     Raises: ValueError: the sides are empty or differ in length.
     """
@@ -28,10 +29,13 @@ def _standard(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def pearson_of_sums(sums: ArrayLike) -> NDArray[np.float64]:
-    """Compute Pearson's correlation from sums of `moments`; (..., 6) to (...). It is 0 if one side is constant."""
+    """Compute Pearson's correlation from sums of `moments`; (..., 6) to (...).
+
+    The correlation is 0 if x or y is constant.
+    """
     n, x, y, xx, yy, xy = np.moveaxis(np.asarray(sums, dtype=np.float64), -1, 0)
     x_variance, y_variance = n * xx - x**2, n * yy - y**2
-    least = 1e-24 * n * np.maximum(n, 1)  # variances up to this are rounding errors
+    least = 1e-24 * n * np.maximum(n, 1)  # variances up to this value are rounding errors
     varies = (x_variance > least) & (y_variance > least)
     spread = np.sqrt(np.where(varies, x_variance, 1.0)) * np.sqrt(np.where(varies, y_variance, 1.0))
     return np.where(varies, (n * xy - x * y) / spread, 0.0)

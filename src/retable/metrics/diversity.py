@@ -11,8 +11,9 @@ Samples = Sequence[Sequence[str]]  # the tokens of each sample
 
 
 def distinct(samples: Samples, n: int) -> float:
-    """Compute the share of distinct n-grams among all n-grams of all samples (Li et al. 2016, section 5.1); NaN without
-    any.
+    """Compute the share of distinct n-grams among all n-grams of all samples.
+
+    The measure is that of Li et al. 2016, section 5.1. The result is NaN if there are no n-grams.
 
     Args:
         samples: the tokens of each sample.
@@ -24,7 +25,8 @@ def distinct(samples: Samples, n: int) -> float:
 def repetition(samples: Samples, n: int = 4) -> float:
     """Compute the share of a sample's n-grams that occurred earlier in it, averaged over samples.
 
-    Welleck et al. 2020, section 6.1: seq-rep-n. Samples shorter than n are skipped; NaN without any sample.
+    This is seq-rep-n of Welleck et al. 2020, section 6.1. Samples shorter than n are skipped. The result is NaN if all
+    samples are skipped.
 
     Args:
         samples: the tokens of each sample.
@@ -34,9 +36,10 @@ def repetition(samples: Samples, n: int = 4) -> float:
 
 
 def zipf_exponent(samples: Samples) -> float:
-    """Fit s of Zipf's law, frequency ∝ rank^−s, on logarithms over all ranks (Holtzman et al. 2020, section 5.2).
+    """Fit the exponent s of Zipf's law, frequency ∝ rank^−s, to logarithms of all ranks (Holtzman et al. 2020, section
+    5.2).
 
-    It is NaN for fewer than three different words.
+    The result is NaN for fewer than three different words.
     """
     counts = sorted(Counter(word for sample in samples for word in sample).values(), reverse=True)
     return -fit_power(np.arange(1, len(counts) + 1), counts).slope if len(counts) > 2 else float("nan")
@@ -45,7 +48,7 @@ def zipf_exponent(samples: Samples) -> float:
 def self_bleu(samples: Samples) -> float:
     """Compute the mean BLEU-4 of each sample with all others as references (Zhu et al. 2018, Texygen, section 2).
 
-    In per cent; 100 if all samples are equal, NaN for fewer than two samples.
+    The result is in per cent: 100 if all samples are equal, NaN for fewer than two samples.
     """
     if len(samples) < 2:
         return float("nan")

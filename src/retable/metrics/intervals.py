@@ -18,7 +18,10 @@ CHUNK = 2**22  # weights in memory at a time, 32 MiB
 
 
 def mean_std(values: ArrayLike) -> tuple[float, float]:
-    """Compute the mean and the sample standard deviation (n − 1) of 1-D values; the latter is NaN for one value."""
+    """Compute the mean and the sample standard deviation (n − 1) of 1-D values.
+
+    The standard deviation of a single value is NaN.
+    """
     values = np.asarray(values, dtype=np.float64)
     if len(values) > 1 and (values == values[0]).all():  # avoids rounding errors
         return float(values[0]), 0.0
@@ -28,7 +31,8 @@ def mean_std(values: ArrayLike) -> tuple[float, float]:
 def clustered_mean(sums: ArrayLike, sizes: ArrayLike) -> tuple[float, float]:
     """Compute the mean of values that come in clusters, and its standard error.
 
-    The error is that of a ratio (Cochran 1977, chapter 6), as values of a cluster may be similar; NaN for one cluster.
+    The values of a cluster may be similar, so the error is that of a ratio (Cochran 1977, chapter 6). The error of a
+    single cluster is NaN.
 
     Args:
         sums: sum of the values of each cluster, (n,).
@@ -53,8 +57,8 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float]
 def difference_interval(values: ArrayLike, others: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Compute Welch's interval of the mean of 1-D `values` minus the mean of `others` (Welch 1947).
 
-    It assumes neither pairs nor equal variances; NaN if either is a single value. For pairs, use `mean_interval` of
-    their differences.
+    The interval assumes neither paired values nor equal variances. The ends are NaN if `values` or `others` is a single
+    value. For paired values, use `mean_interval` of the differences.
 
     Returns: both ends.
     """
@@ -62,7 +66,7 @@ def difference_interval(values: ArrayLike, others: ArrayLike, level: float = 0.9
     n, m = np.size(values), np.size(others)
     first, second = std**2 / n, other_std**2 / m
     squares = first**2 / max(n - 1, 1) + second**2 / max(m - 1, 1)
-    freedom = (first + second) ** 2 / squares if squares > 0 else n + m - 2  # any number works without spread
+    freedom = (first + second) ** 2 / squares if squares > 0 else n + m - 2  # without spread, any number is correct
     return _student(mean - other, math.sqrt(first + second), freedom, level)
 
 
@@ -85,7 +89,7 @@ def bootstrap_sums(units: ArrayLike, resamples: int = 1000, seed: int = 0) -> ND
     sums = np.empty((resamples, units.shape[1]))
     rows = max(1, CHUNK // n)
     for start in range(0, resamples, rows):
-        # counts of drawn indices are multinomial; seven times as fast as Generator.multinomial
+        # Counts of drawn indices are multinomial. Counting is seven times as fast as Generator.multinomial.
         weights = np.stack(
             [
                 np.bincount(generator.integers(n, size=n, dtype=np.int32), minlength=n)
@@ -104,8 +108,8 @@ def bootstrap(
 ) -> NDArray[np.float64]:
     """Compute the mean of a statistic over systems in each resample of their units, (resamples,).
 
-    The systems, (n_units, K) each and usually the seeds of one recipe, have the same units in the same order. All
-    systems share the resampled units, and so do all calls with the same seed and number of units.
+    Each system, (n_units, K), is usually one seed of a recipe. All systems must have the same units in the same order.
+    All systems share the resampled units, as do all calls with the same seed and number of units.
 
     Args:
         statistic: computes a metric, (...), from sums, (..., K).
@@ -118,9 +122,10 @@ def bootstrap(
 def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = math.inf) -> tuple[float, float]:
     """Compute the percentile interval of bootstrap replicates (Efron and Tibshirani 1993, chapter 13).
 
-    If `n` is given, the result is the expanded interval (Hesterberg 2015, section 5.2). It is wider for two reasons: it
-    uses Student's t with n − 1 degrees of freedom, and it corrects the variance of resamples, which is too small by the
-    factor (n − 1) / n. Without `n`, the interval of twenty units covers the true value less often than its level.
+    If `n` is given, the result is the expanded interval (Hesterberg 2015, section 5.2). The expanded interval is wider,
+    because it uses Student's t with n − 1 degrees of freedom. The expanded interval also corrects the variance of
+    resamples, which is too small by the factor (n − 1) / n. Without `n`, an interval from twenty units contains the
+    true value less often than `level`.
 
     Args:
         replicates: values of the statistic, (resamples,).
@@ -140,13 +145,14 @@ def percentile_interval(replicates: ArrayLike, level: float = 0.95, n: float = m
 def paired_test(difference: float, replicates: ArrayLike) -> float:
     """Compute the two-sided p-value of a difference on the same units (Berg-Kirkpatrick et al. 2012, figure 1).
 
-    p is the share of resamples that deviate from the observed difference by at least its size. The observed sample
-    counts as one, so p is at least 1 / (resamples + 1). NaN replicates, where the statistic is undefined, are ignored.
+    The p-value is the share of resamples that deviate from the observed difference by at least its size. The observed
+    sample counts as one of the resamples, so p is at least 1 / (resamples + 1). Replicates that are NaN, because the
+    statistic is undefined, are ignored.
 
     Args:
-        replicates: the difference in each resample: `bootstrap` of one system minus that of the other.
+        replicates: the difference in each resample: `bootstrap` of one system minus `bootstrap` of the other system.
     """
     strays = np.abs(np.asarray(replicates, dtype=np.float64) - difference)
-    # for shares, many resamples have exactly this distance, up to rounding
+    # If the metric is a share, many resamples deviate by exactly this difference, up to rounding.
     strays = strays[~np.isnan(strays)] >= abs(difference) * (1 - 1e-9)
     return (1 + int(strays.sum())) / (strays.size + 1)

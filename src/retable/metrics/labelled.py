@@ -10,24 +10,24 @@ from retable.metrics.classification import matthews_of_sums
 from retable.metrics.correlation import moments, pearson_of_sums, ranks
 from retable.metrics.units import Measured, Sums, mean
 
-OF_CLASSES = ("accuracy", "matthews", "f1")  # f1 is that of class 1 among 0 and 1
+OF_CLASSES = ("accuracy", "matthews", "f1")  # F1 is that of class 1; the classes are 0 and 1.
 # Ranks are computed once among all units, not per resample.
 OF_SCORES: dict[str, Callable[[ArrayLike], NDArray]] = {"pearson": np.asarray, "spearman": ranks}
 
 
 def only_prediction(units: pd.DataFrame) -> str | None:
-    """Return the one prediction that all units share although their labels differ; None otherwise."""
+    """Return the prediction that all units share although their labels differ, otherwise None."""
     if not {"label", "prediction"} <= {*units} or units["label"].nunique() < 2 or units["prediction"].nunique() != 1:
         return None
     return str(units["prediction"].iloc[0])
 
 
 class Labelled(Measured):
-    """Units of a labelled task: OF_CLASSES and OF_SCORES, and means of columns."""
+    """The metrics of a labelled task: OF_CLASSES, OF_SCORES, and means of columns."""
 
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        """Return the sums of a metric; None if the units lack its columns or all labels.
+        """Return the sums of a metric; None if the units lack its columns or have no labels.
 
         Args:
             units: columns `label` and `prediction`, a row per example.
@@ -48,7 +48,8 @@ class Labelled(Measured):
             true, positive = (np.isin(each, ("1", "1.0")) for each in (labels, predictions))
             cells = np.stack([true & positive, true, positive], axis=-1)
             return Sums(cells.astype(np.float64), _f1, cls.text(units))
-        # 1 + 2C columns: the C² of a full confusion matrix do not fit in memory for hundreds of classes.
+        # For C classes, 1 + 2C columns suffice. For hundreds of classes, the C² columns of a confusion matrix would not
+        # fit in memory.
         classes = np.union1d(labels, predictions)
         counted = [labels == predictions, *(each == name for each in (labels, predictions) for name in classes)]
         return Sums(np.stack(counted, axis=-1).astype(np.float64), _matthews, cls.text(units))

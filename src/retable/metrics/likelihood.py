@@ -1,8 +1,8 @@
 """Perplexities and bits per byte, from summed nats and counts of the same text.
 
-All are the same likelihood over different counts. Only those per word and per byte compare models with different
-tokenizers, and only if the tokens of both determine the whole text. An unknown word, or the case of a letter, may not
-be determined; such bytes are counted as lost.
+All these metrics divide the same likelihood by different counts. Only metrics per word and per byte can compare models
+with different tokenizers, and only if the tokens of both models determine the whole text. Tokens may not determine an
+unknown word or the case of a letter; the bytes of such words and letters are counted as lost.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def bits_per_byte(nats: ArrayLike, bytes: ArrayLike) -> NDArray[np.float64]:
     return np.divide(nats, np.multiply(bytes, np.log(2)))
 
 
-BYTES_LOST = "bytes_lost"  # the share of bytes that the tokens do not determine
+BYTES_LOST = "bytes_lost"  # The share of bytes that the tokens do not determine.
 # The count column of each metric, and its function of nats and this count.
 LIKELIHOODS = {
     "perplexity_token": ("tokens", perplexity),
@@ -42,16 +42,19 @@ LIKELIHOODS = {
 
 
 class Likelihoods(Measured):
-    """Units of text with the columns `nats`, `tokens`, `words`, `bytes` and `lost` (bytes).
+    """Metrics of units of text with the columns `nats`, `tokens`, `words`, `bytes` and `lost`.
 
-    Units with different lost bytes are different units: no test compares models that read different parts of a text.
+    The column `lost` counts the bytes that the tokens do not determine. Units with different numbers of lost bytes are
+    different units, so no test compares models that read different parts of a text.
     """
 
     in_order = True
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
-        """Return blocks as `Measured.blocks` for lines, which may be similar; None for independent documents.
+        """Return the blocks of `Measured.blocks` for lines, and None for independent documents.
+
+        Neighbouring lines may be similar.
 
         Returns: the block of each unit, (n_units,), or None.
         """
@@ -63,7 +66,7 @@ class Likelihoods(Measured):
             return super().sums(units, metric)
         count, value = LIKELIHOODS[metric]
         sums = columns(units, ["nats", count])
-        # Another hard unit in a resample multiplies a perplexity, so tests use its logarithm.
+        # One more difficult unit in a resample multiplies a perplexity, so tests compare its logarithm.
         compared = np.log if value is perplexity else None
         lost = tuple(units["lost"]) if "lost" in units else ()
         text = (tuple(units[count]), lost if any(lost) else ())
@@ -73,14 +76,14 @@ class Likelihoods(Measured):
 def likelihood_metrics(nats: float, tokens: int, words: int, bytes: int, lost: int = 0) -> dict[str, float]:
     """Compute the metrics of a text from its counts; the counts are included in the result.
 
-    If bytes are lost, the nats are not a code length of the text, and their share `bytes_lost` replaces the bits per
-    byte.
+    If bytes are lost, the nats are not a code length of the whole text. Then the share of lost bytes, `bytes_lost`,
+    replaces the bits per byte.
 
     Args:
         nats: negative log-likelihood of the tokens.
-        words: words, with each line end as a word.
-        bytes: bytes, with each line end as a byte.
-        lost: bytes that the tokens do not determine.
+        words: number of words, with each line end as a word.
+        bytes: number of bytes, with each line end as a byte.
+        lost: number of bytes that the tokens do not determine.
 
     Raises: ValueError: the nats are not finite, or the text is empty.
     """

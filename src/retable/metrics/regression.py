@@ -21,7 +21,10 @@ class Line(NamedTuple):
 
 
 def fit_line(x: ArrayLike, y: ArrayLike) -> Line:
-    """Fit a least-squares line through points x, (n,), y, (n,), with Student's interval of its slope.
+    """Fit a least-squares line through n points, with Student's interval of its slope.
+
+    Args:
+        x, y: coordinates of the points, (n,).
 
     Raises: ValueError: there are fewer than three points.
     """
@@ -37,6 +40,6 @@ def fit_power(x: ArrayLike, y: ArrayLike) -> Line:
     """Fit y = c · x^slope as a line of log y against log x; `intercept` is log c. All values must be above 0.
 
     Args:
-        x, y: values of the points, (N,), N at least 2.
+        x, y: values of the points, (N,), N at least 3.
     """
     return fit_line(np.log(x), np.log(y))

@@ -1,10 +1,11 @@
 """Counts of semantic roles for precision, recall and F1, as in srl-eval.pl.
 
-The script is the official one of the CoNLL shared tasks of 2004 and 2005 (Carreras and Màrquez 2005, section 2.2). It
-is also used on OntoNotes with the data of the shared task of 2012.
+srl-eval.pl is the official script of the CoNLL shared tasks of 2004 and 2005 (Carreras and Màrquez 2005, section 2.2).
+The script is also used on OntoNotes with the data of the shared task of 2012.
 
-A chunk C-A1 continues the last A1 before it; both are one argument, which is correct if all its parts are. Without an
-A1 it is a separate argument. V is not counted, as the predicate is part of the input.
+A chunk C-A1 continues the last A1 before it. The chunks A1 and C-A1 are one argument, which is correct only if all its
+parts are correct. Without an A1 before it, a C-A1 is a separate argument. V is not counted, because the predicate is
+part of the input.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ class Argument(NamedTuple):
     """An argument of a predicate, in one or more parts."""
 
     role: str
-    parts: tuple[tuple[int, int], ...]  # first word of each part, and the word after its last
+    parts: tuple[tuple[int, int], ...]  # the indices of each part's first word, and of the word after its last word
 
 
 def arguments(tags: Tags) -> set[Argument]:

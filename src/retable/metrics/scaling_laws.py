@@ -1,8 +1,8 @@
 """Scaling laws: the loss of language models as a function of model size and training tokens.
 
-Kaplan et al. 2020, arXiv 2001.08361; Hoffmann et al. 2022, arXiv 2203.15556.
+The laws are those of Kaplan et al. 2020 (arXiv 2001.08361) and Hoffmann et al. 2022 (arXiv 2203.15556).
 
-n models; N weights used per token, D training tokens, C = 6ND floating-point operations.
+Symbols: n models, N weights used per token, D training tokens, C = 6ND floating-point operations.
 """
 
 from itertools import product
@@ -16,11 +16,11 @@ from scipy.special import logsumexp, softmax
 
 from retable.metrics.intervals import percentile_interval
 
-DELTA = 1e-3  # δ of the Huber loss (Hoffmann et al. 2022, section 3.3)
+DELTA = 1e-3  # The δ of the Huber loss (Hoffmann et al. 2022, section 3.3).
 # Starting points of the search (appendix D.3): a grid of log A, log B, log E, α and β.
 STARTS = np.array([*product(*[range(0, 30, 5)] * 2, np.arange(-1, 1.5, 0.5), *[np.arange(0, 2.5, 0.5)] * 2)])
-BEST = 40  # starts with the lowest loss, from which the search runs
-FEWEST = 3  # different sizes, and amounts of text, that a fit needs
+BEST = 40  # Number of starting points, those with the lowest loss, from which the search runs.
+FEWEST = 3  # Minimum number of different model sizes, and of amounts of text, for a fit.
 
 
 class Law(NamedTuple):
@@ -38,31 +38,39 @@ class Law(NamedTuple):
 
     @property
     def exponent(self) -> float:
-        """Return a of the optimal size N ∝ C^a (Hoffmann et al. 2022, equation 4); the exponent of D is 1 − a."""
+        """Return the exponent a of the optimal size N ∝ C^a (Hoffmann et al. 2022, equation 4).
+
+        The exponent of the optimal D is 1 − a.
+        """
         return self.beta / (self.alpha + self.beta)
 
     @property
     def decay(self) -> float:
-        """Return γ of the lowest loss for C operations, E + k / C^γ, which follows from equation 4."""
+        """Return the exponent γ of the lowest loss for C operations, E + k / C^γ.
+
+        This form of the loss follows from equation 4.
+        """
         return self.alpha * self.beta / (self.alpha + self.beta)
 
     def best_size(self, C: ArrayLike) -> NDArray[np.float64]:
-        """Return the N of the lowest loss for C operations (equation 4)."""
+        """Return the size N with the lowest loss for C operations (equation 4)."""
         scale = (self.alpha * self.A / (self.beta * self.B)) ** (1 / (self.alpha + self.beta))
         return scale * (np.asarray(C, np.float64) / 6) ** self.exponent
 
 
-HOFFMANN = Law(E=1.69, A=406.4, B=410.7, alpha=0.34, beta=0.28)  # appendix D.3, equation 10
-NUMBERS = (*Law._fields, "decay", "exponent")  # the law's parameters, and the exponents that follow from them
+HOFFMANN = Law(E=1.69, A=406.4, B=410.7, alpha=0.34, beta=0.28)  # From appendix D.3, equation 10.
+NUMBERS = (*Law._fields, "decay", "exponent")  # The law's parameters, and the exponents that follow from them.
 
 
 def fit_law(N: ArrayLike, D: ArrayLike, losses: ArrayLike, starts: NDArray[np.float64] = STARTS) -> Law:
     """Fit the law to sizes N, tokens D and losses, (n,) each (Hoffmann et al. 2022, section 3.3).
 
-    It minimises the sum of Huber losses of the errors of log L, by L-BFGS from the `BEST` of `starts`, (k, 5).
+    The fit minimises the sum of the Huber losses of the errors in log L. L-BFGS runs from the `BEST` points of
+    `starts`, (k, 5).
 
-    Departures: the paper searches from all starts, and uses the mean. Here the sum is in units of δ²; the paper's mean
-    is so small that L-BFGS stops too early (Besiroglu et al. 2024, arXiv 2404.10102).
+    Departures: the paper searches from all starts, and minimises the mean of the Huber losses. The mean of the Huber
+    losses is so small that L-BFGS stops too early (Besiroglu et al. 2024, arXiv 2404.10102). Here their sum, in units
+    of δ², is minimised.
 
     Raises: ValueError: there are fewer models than parameters of the law.
     """
@@ -84,7 +92,10 @@ def fit_law(N: ArrayLike, D: ArrayLike, losses: ArrayLike, starts: NDArray[np.fl
 def _huber(
     theta: NDArray[np.float64], n: NDArray[np.float64], d: NDArray[np.float64], log_losses: NDArray[np.float64]
 ) -> tuple[float, NDArray[np.float64]]:
-    """Compute the sum of Huber losses, in units of δ², and its gradient by log A, log B, log E, α and β."""
+    """Compute the sum of Huber losses, in units of δ², and its gradient.
+
+    The gradient is with respect to log A, log B, log E, α and β.
+    """
     a, b, e, alpha, beta = theta
     terms = np.stack([a - alpha * n, b - beta * d, np.full_like(n, e)])
     off = (logsumexp(terms, axis=0) - log_losses) / DELTA
@@ -102,7 +113,7 @@ def resampled_laws(
 
     Resamples with fewer than `FEWEST` sizes or amounts of text are drawn again.
 
-    Raises: ValueError: all models together have fewer.
+    Raises: ValueError: all models together have fewer than `FEWEST` sizes or amounts of text.
     """
     N, D, losses = (np.asarray(each, np.float64) for each in (N, D, losses))
     if (fewest := min(len({*N}), len({*D}))) < FEWEST:
@@ -131,7 +142,7 @@ def law_interval(laws: list[Law], number: str) -> tuple[float, float]:
 def law_metrics(law: Law, laws: list[Law]) -> dict[str, float]:
     """Return the fitted NUMBERS, their standard errors and their 95 % intervals over resamples.
 
-    They are called `law/<part>/<number>`, with the parts fit, standard_error, low and high.
+    The metrics are called `law/<part>/<number>`, where the part is fit, standard_error, low or high.
     """
     metrics: dict[str, float] = {}
     for number in NUMBERS:

@@ -1,12 +1,13 @@
-"""Chunks of tagged sequences, and their precision, recall and F1 as in conlleval (CoNLL 2000, 2002 and 2003).
+"""Chunks of tagged sequences, with precision, recall and F1 as in conlleval.
 
-A tag is O, or a letter B, I, E or S with a hyphen and a type. Other schemes' letters L, U, M and W mean E, S, I and S.
-The letter must come first: `PER-B`, or a type without a letter, is an error.
+The Perl script conlleval is the scorer of CoNLL 2000, 2002 and 2003. A tag is O, or one of the letters B, I, E and S
+with a hyphen and a type. The letters L, U, M and W of other schemes mean E, S, I and S. The letter must come first:
+`PER-B`, or a type without a letter, is an error.
 
 One rule covers IOB1, IOB2, IOBES and malformed sequences: a tag continues a chunk only if it has the same type, so an I
-after O or after another type begins a chunk. For B, I, O and E these are the rules of the Perl script. Unlike the
-script, which lacks S and would join neighbours of one type in IOBES, a chunk here ends after E and S, and S begins one,
-as in the script's ports.
+after O or after another type begins a chunk. For B, I, O and E, this is the rule of the Perl script. The script does
+not know S, and would join neighbouring chunks of one type in IOBES. In this module, a chunk ends after E and S, and S
+begins a chunk, as in the script's ports.
 """
 
 from collections import defaultdict
@@ -21,16 +22,16 @@ from retable.core.errors import TextError, UsageError
 Scheme = Literal["IOB1", "IOB2", "IOBES"]
 Tags = Sequence[str]
 
-# Letters of IOBES for BILOU's last and unit, BMES's middle, and BMEWO's single-word chunk.
+# Maps letters of other schemes to IOBES: BILOU's last and unit, BMES's middle, and BMEWO's single-word chunk.
 OF_OTHER_SCHEMES = {"L": "E", "U": "S", "M": "I", "W": "S"}
 
 
 class Chunk(NamedTuple):
-    """A typed span of words."""
+    """A span of words with a type."""
 
     type: str
     start: int
-    end: int  # the word after its last
+    end: int  # the index after its last word
 
 
 def chunks(tags: Tags) -> list[Chunk]:
@@ -67,7 +68,7 @@ def write_tags(spans: Sequence[Chunk], length: int, scheme: Scheme) -> list[str]
     """Return the tags of a sequence of `length` words with these chunks.
 
     Args:
-        spans: chunks in order of place, which do not overlap.
+        spans: chunks in the order of their places, which must not overlap.
         scheme: `IOB1`, `IOB2` or `IOBES`.
 
     Raises: UsageError: the scheme is unknown.
@@ -121,19 +122,28 @@ def span_counts_by_type(labels: Sequence[Tags], predictions: Sequence[Tags]) -> 
 
 
 def span_precision(counts: ArrayLike) -> NDArray[np.float64]:
-    """Compute the share of correct chunks among the predicted ones; (..., 3) to (...). It is 0 without any."""
+    """Compute the share of correct chunks among the predicted ones; (..., 3) to (...).
+
+    The share is 0 if no chunk is predicted.
+    """
     counts = np.asarray(counts, dtype=np.float64)
     return counts[..., 0] / np.maximum(counts[..., 1], 1)
 
 
 def span_recall(counts: ArrayLike) -> NDArray[np.float64]:
-    """Compute the share of correct chunks among the labelled ones; (..., 3) to (...). It is 0 without any."""
+    """Compute the share of correct chunks among the labelled ones; (..., 3) to (...).
+
+    The share is 0 if no chunk is labelled.
+    """
     counts = np.asarray(counts, dtype=np.float64)
     return counts[..., 0] / np.maximum(counts[..., 2], 1)
 
 
 def span_f1(counts: ArrayLike) -> NDArray[np.float64]:
-    """Compute the harmonic mean of precision and recall; (..., 3) to (...). It is 0 if no chunk is correct."""
+    """Compute the harmonic mean of precision and recall; (..., 3) to (...).
+
+    F1 is 0 if no chunk is correct.
+    """
     counts = np.asarray(counts, dtype=np.float64)
     return 2 * counts[..., 0] / np.maximum(counts[..., 1] + counts[..., 2], 1)
 
@@ -142,7 +152,9 @@ SHARES = {"precision": span_precision, "recall": span_recall, "f1": span_f1}
 
 
 def span_metrics(labels: Sequence[Tags], predictions: Sequence[Tags]) -> dict[str, float]:
-    """Compute `precision`, `recall` and `f1` over all chunks of all sequences, as shares: conlleval's first line.
+    """Compute `precision`, `recall` and `f1` over all chunks of all sequences, as shares.
+
+    The first line of conlleval's output contains the same numbers.
 
     Args:
         labels, predictions: tags of the words, a sequence per sentence; both of equal lengths.

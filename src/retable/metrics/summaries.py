@@ -1,4 +1,6 @@
-"""ROUGE (Lin 2004) by Google's rouge-score, which the extra `summaries` installs: `pip install 'retable[summaries]'`.
+"""ROUGE (Lin 2004), computed by Google's rouge-score.
+
+The extra `summaries` installs rouge-score: `pip install 'retable[summaries]'`.
 
 For multi-sentence summaries, papers report `rougeLsum` as ROUGE-L: it compares each reference sentence with the
 summary's sentences. `rougeL` compares both texts as single sequences.
@@ -45,7 +47,7 @@ def rouge_library() -> ModuleType:
     Raises: UsageError: it is not installed.
     """
     try:
-        # Its absl stores sys.stderr at import, and closes it when logging is configured again.
+        # rouge-score imports absl, which stores sys.stderr, and closes it when logging is configured again.
         with redirect_stderr(sys.__stderr__):
             import rouge_score.rouge_scorer
     except ImportError:

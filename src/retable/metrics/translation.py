@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sacrebleu.metrics import BLEU, CHRF
 
-ORDERS, CHARACTER_ORDERS = range(1, 5), range(1, 7)  # of n-grams
+ORDERS, CHARACTER_ORDERS = range(1, 5), range(1, 7)  # lengths of n-grams of words, and of characters
 _OF_BLEU = ["hypothesis", "reference", *(f"{part}_{n}" for part in ("right", "total") for n in ORDERS)]
 _OF_CHRF = [f"{part}_{n}" for n in CHARACTER_ORDERS for part in ("hypothesis", "reference", "right")]
 
@@ -32,8 +32,8 @@ COLUMNS = {name: [f"{name}_{part}" for part in (_OF_CHRF if name == "chrf" else 
 def translation_counts(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, NDArray[np.int64]]:
     """Count n-grams of translations with one reference each, (n,) for each of the COLUMNS.
 
-    `bleu` tokenizes as WMT's 13a and is case-sensitive, `bleu_lowercase` is not. `bleu_words` takes words separated by
-    spaces, for tokenized text, and equals Moses' multi-bleu.perl. `chrf` is chrF.
+    `bleu` uses WMT's tokenizer 13a and is case-sensitive; `bleu_lowercase` ignores case. `bleu_words` is for tokenized
+    text, with words separated by spaces, and equals Moses' multi-bleu.perl. `chrf` is chrF.
 
     Raises: ValueError: there are no references, or the numbers of texts differ.
     """
@@ -59,7 +59,7 @@ def translation_score(name: str, sums: ArrayLike) -> NDArray[np.float64]:
 
 STATISTICS = {
     name: (COLUMNS[name], partial(translation_score, name)) for name in METRICS
-}  # format of `units.Measured.statistics`
+}  # in the format of `units.Measured.statistics`
 
 
 def signatures() -> dict[str, str]:

@@ -1,4 +1,7 @@
-"""Contributions of single units (documents, sentences, questions) to a metric, for values, intervals and tests."""
+"""Contributions of single units (documents, sentences, questions) to a metric.
+
+The metric's value, its intervals and its tests are computed from these contributions.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,13 +19,13 @@ Best = Literal["highest", "lowest"] | None  # which values of a metric are bette
 class Sums(NamedTuple):
     """The contributions of units to a metric of one run; the metric is `statistic` of their sum."""
 
-    sums: NDArray[np.float64]  # (n_units, K)
-    statistic: Statistic  # (..., K) to (...)
-    text: tuple  # identifies the units for pairing, the same for all systems: counts or labels
+    sums: NDArray[np.float64]  # One row per unit, (n_units, K).
+    statistic: Statistic  # A function of sums, (..., K) to (...).
+    text: tuple  # Identifies the units for paired tests: counts or labels, the same for all systems.
     best: Best = "highest"
-    compared: Statistic | None = None  # transforms values before tests: log for perplexities
-    whole: bool = True  # whether the system read every unit completely
-    blocks: NDArray[np.int64] | None = None  # (n_units,), 0 to G − 1, see `Measured.blocks`; None: one block per unit
+    compared: Statistic | None = None  # Transforms values before tests, such as log for perplexities.
+    whole: bool = True  # Whether the system read every unit completely.
+    blocks: NDArray[np.int64] | None = None  # Block of each unit, 0 to G − 1, (n_units,); None: one block per unit.
 
     def value(self) -> float:
         return float(self.statistic(self.sums.sum(axis=0)))
@@ -38,24 +41,27 @@ class Sums(NamedTuple):
 
 
 class Measured(Protocol):
-    """A class whose runs write `units.csv`, one row per unit, and that defines how units add up to metrics.
+    """A task or benchmark that writes `units.csv` and defines how its rows add up to metrics.
 
-    A metric named like a column is its mean over units; subclasses add others. All methods are class methods, as the
-    report has no instance, only the class that a cell's `_target_` names.
+    Each row of `units.csv` is one unit.
+
+    A metric with the name of a column is the column's mean over units. Subclasses add other metrics. All methods are
+    class methods, because the report has no instance of the class, which a cell's `_target_` names.
     """
 
     statistics: ClassVar[
         Mapping[str, tuple[Sequence[str], Statistic]]
-    ] = {}  # by metric: columns, and a function of their sums
-    best: ClassVar[Mapping[str, Best]] = {}  # by metric; `highest` by default
-    in_order: ClassVar[bool] = False  # whether adjacent units may be similar, as lines of a text
+    ] = {}  # Maps a metric to its columns and a function of their sums.
+    best: ClassVar[Mapping[str, Best]] = {}  # Per metric; `highest` by default.
+    in_order: ClassVar[bool] = False  # Whether adjacent units may be similar, as lines of a text.
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
-        """Number the blocks of units that may be similar, (n_units,); None if all units are independent.
+        """Return the block number of each unit, (n_units,); None if all units are independent.
 
-        Units `in_order` form ⌈√n⌉ blocks of neighbours of nearly equal size. Both the size and the number of blocks
-        grow with the text (the rule of batch means, Flegal and Jones 2010).
+        The units of a block may be similar. Units that are `in_order` form ⌈√n⌉ blocks of neighbours of nearly equal
+        size. Both the size and the number of blocks grow with the text (the rule of batch means, Flegal and Jones
+        2010).
 
         Args:
             units: rows of one split.
@@ -65,7 +71,9 @@ class Measured(Protocol):
 
     @classmethod
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
-        """Return the units of the metrics `<task>/<split>/<name>`; for `<split>/<name>` the task is empty.
+        """Return the units from which the metrics `<task>/<split>/<name>` are computed.
+
+        For metrics called `<split>/<name>`, the task is empty.
 
         Args:
             units: all rows of `units.csv`, with column `split`.
@@ -79,7 +87,7 @@ class Measured(Protocol):
 
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        """Return the contributions of the units to a metric; None if they lack its columns.
+        """Return the contributions of the units to a metric; None if the units lack its columns.
 
         Args:
             units: a row per unit of one split.
@@ -94,7 +102,7 @@ class Measured(Protocol):
 
     @classmethod
     def values(cls, units: pd.DataFrame, metrics: Iterable[str]) -> dict[str, float]:
-        """Return those of the metrics that the units determine.
+        """Return the values of those metrics whose columns the units have.
 
         Args:
             units: a row per unit of one split.
@@ -104,12 +112,12 @@ class Measured(Protocol):
 
 
 def neighbours(n: int) -> NDArray[np.int64]:
-    """Number ⌈√n⌉ blocks of consecutive units, (n,)."""
+    """Return the block number of each of n units, (n,), in ⌈√n⌉ blocks of consecutive units."""
     return np.arange(n) * math.ceil(math.sqrt(n)) // n
 
 
 def mean(values: ArrayLike, text: tuple, best: Best = "highest") -> Sums:
-    """Return the sums of a mean of one number per unit, (n_units,).
+    """Return the `Sums` of a metric that is the mean of one number per unit, (n_units,).
 
     Args:
         text: identity of the measured text; equal texts can be compared in pairs.
@@ -120,7 +128,10 @@ def mean(values: ArrayLike, text: tuple, best: Best = "highest") -> Sums:
 
 
 def share(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divide the first of two numbers by the second, 0 if that is 0; (..., 2) to (...)."""
+    """Divide the first of two numbers by the second; (..., 2) to (...).
+
+    The result is 0 if the second number is 0.
+    """
     return sums[..., 0] / np.where(sums[..., 1], sums[..., 1], 1)
 
 
