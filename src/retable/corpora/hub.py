@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from retable.core.errors import UsageError
 
-HUB = "hub:"  # prefix of a data set's name, where a file or folder is also accepted
+HUB = "hub:"  # prefix of a data set's name, in settings that also accept a file or folder
 
 
 def hub_texts(name: str, split: str) -> Sequence[str]:

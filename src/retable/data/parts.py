@@ -1,4 +1,4 @@
-"""Encode a text in parts, one process per part on any machine; the bytes equal those of encode.write_tokens."""
+"""Encode a text in parts, with one process per part on any machine; the files equal those of encode.write_tokens."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 def write_in_parts(tokenizer: Path, text: Path, unit: str, path: Path, spread: MapWorkers) -> dict[str, float]:
-    """Write the token stream and table of units of a text file, as `write_tokens` does, on several workers.
+    """Encode a text file on several workers: write its token stream and table of units, as `write_tokens` does.
 
     Args:
         tokenizer: file of the saved tokenizer.
         unit: `line` or `document`.
-        path: stem of the files to write.
-        spread: runs one job per part and waits for all.
+        path: path of the files to write, without extension.
+        spread: runs one job per part, and returns when all jobs have finished.
 
     Returns: the totals of `write_tokens`.
     """
@@ -36,15 +36,15 @@ def write_in_parts(tokenizer: Path, text: Path, unit: str, path: Path, spread: M
 
 
 def cuts(text: Path, n: int, unit: str) -> list[int]:
-    """Return the starts, in bytes, of parts of similar size, and the end of the last part.
+    """Cut a text file into `n` parts of similar size, or fewer; return the byte offsets of all starts and of the end.
 
-    A part begins after a line end, or after the blank line that ends a document.
+    If units are lines, a part begins after a line end; if they are documents, after the blank line between two.
     """
     size, offsets = text.stat().st_size, {0}
     with text.open("rb") as file:
         for i in range(1, n):
             file.seek(max(size * i // n - 1, 0))
-            file.readline()  # moves to the end of the line that contains the place
+            file.readline()  # moves to the end of the current line
             while unit == "document" and (line := file.readline()) and line.strip(b"\r\n"):
                 pass
             offsets.add(file.tell())
@@ -52,9 +52,9 @@ def cuts(text: Path, n: int, unit: str) -> list[int]:
 
 
 def write_part(tokenizer: str, text: str, unit: str, start: str, stop: str, to: str) -> None:
-    """Write the tokens and the table of units of one part of a text: `to`.bin and `to`.units.npy.
+    """Encode one part of a text file: write its tokens `to`.bin and its table of units `to`.units.npy.
 
-    `start` and `stop` are offsets in bytes.
+    `start` and `stop` are the part's byte offsets in the text.
     """
     part = Path(f"{to}.txt")
     with open(text, "rb") as source, part.open("wb") as copy:
