@@ -37,7 +37,7 @@ def test_held_out_examples_are_held_out_with_all_of_their_context(tmp_path):
     trained, held = ({row.context for row in splits[split]} for split in ("train", "validation"))
     assert not trained & held and 4 <= len(held) <= 7
     assert splits == ChoiceFiles(train, test, held_out=7, **NAMES).splits()
-    with pytest.raises(UsageError, match=r"choices.held_out=40 leaves one split empty, as .* has 40 examples"):
+    with pytest.raises(UsageError, match=r"choices.held_out=40 leaves one split empty: there are 40 examples in"):
         ChoiceFiles(train, test, held_out=40, **NAMES).splits()
 
 
@@ -61,5 +61,5 @@ def test_labels_of_their_own_files(tmp_path):
 
 def test_validation_is_either_a_file_or_held_out():
     for both in ({}, {"validation": "validation.jsonl", "held_out": 2}):
-        with pytest.raises(UsageError, match=r"write either task.choices.validation, a file, or .*held_out"):
+        with pytest.raises(UsageError, match=r"set either task.choices.validation to a file, or .*held_out"):
             ChoiceFiles("train.jsonl", "test.jsonl", **NAMES, **both)

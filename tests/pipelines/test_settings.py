@@ -27,7 +27,7 @@ REFUSED = [
     (LSTM, "optimizer.lr=nan", "optimizer.lr=NaN should be a finite number"),
     (LSTM, "+optimizer.beta2=3", "optimizer.beta2=3 should be less than 1"),
     (LSTM, "~optimizer.lr", "optimizer.lr is missing; adamw requires it"),
-    (LSTM, "optimizer._partial_=false", "optimizer._partial_ should be true"),
+    (LSTM, "optimizer._partial_=false", "optimizer._partial_ must be true"),
     (LSTM, "clip_norm=abc", "clip_norm=abc should be a number or null"),
     (LSTM, "seed=1e30", "seed=1e+30 should be a whole number"), (LSTM, "seed=-1", "seed=-1 should be"),
     (LSTM, "out=null", "is not a valid place for a cell"), (LSTM, "out=''", "out='' is not a valid place for a cell"),

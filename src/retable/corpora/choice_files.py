@@ -81,7 +81,7 @@ class ChoiceFiles:
         )
         if not all(parts):
             raise UsageError(
-                f"task.choices.held_out={self._held_out} leaves one split empty, as {self._paths['train']} has "
-                f"{len(choices)} examples; write another number"
+                f"task.choices.held_out={self._held_out} leaves one split empty: there are {len(choices)} examples in "
+                f"{self._paths['train']}; write another number"
             )
         return parts

@@ -57,7 +57,7 @@ def read_documents(path: Path, word: int = 3, clusters: int = -1) -> list[Docume
             current.end_sentence(row.line)
         elif row.fields:
             raise UsageError(
-                f"{path}, line {row.line}: the text is outside a document; write a line before it: "
+                f"{path}, line {row.line}: text outside a document; write before it "
                 "#begin document (name); part 000"
             )
     if current:
@@ -147,7 +147,7 @@ class _Reader:
                 raise UsageError(
                     f"{self._path}, line {row.line}: {field!r} "
                     + (
-                        f"ends a mention of cluster {cluster}, but none has begun; write ({cluster} where it begins"
+                        f"ends a mention of cluster {cluster}, but no such mention has begun"
                         if closes
                         else "is malformed; write, for example, (12, 12) or (12)"
                     )
@@ -162,8 +162,8 @@ class _Reader:
     def end_sentence(self, line: int) -> None:
         if unclosed := [cluster for cluster, starts in self._open.items() if starts]:
             raise UsageError(
-                f"{self._path}, line {line}: the sentence ends within a mention of cluster {unclosed[0]}; write "
-                f"{unclosed[0]}) at its last word"
+                f"{self._path}, line {line}: the sentence ends within a mention of cluster {unclosed[0]}; end it "
+                "there"
             )
         if self._sentences[-1]:
             self._sentences.append([])

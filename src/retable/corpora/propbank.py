@@ -57,8 +57,8 @@ def read_propositions(
             propositions.append(TaggedSentence(words, tags, predicates[0]))
     if not propositions:
         raise UsageError(
-            f"{path} has no predicates in the columns from number {first}, without the last {behind}; correct "
-            f"first={first} or behind={behind}"
+            f"{path} has no predicates in columns from first={first} up to the last behind={behind} columns; correct "
+            "first or behind"
         )
     return propositions
 
