@@ -90,9 +90,8 @@ def _write_in_parts(to: Path, files: Sequence[Path], documents: bool, spread: Ma
     shares = [[path for path, of in zip(files, groups, strict=True) if of == group] for group in np.unique(groups)]
     names = [spread.folder / f"{to.stem}-{number:05}.txt" for number in range(len(shares))]
     parts = [[str(name), str(documents), *map(str, share)] for name, share in zip(names, shares, strict=True)]
-    spread(
-        f"{write_part.__module__}.{write_part.__name__}", parts
-    )  # a reference to the function, so that the fingerprint covers its code
+    # The function is referenced, not named in a string, so that the fingerprint of a cell covers its code.
+    spread(f"{write_part.__module__}.{write_part.__name__}", parts)
     with to.open("wb") as whole:
         for name in names:
             with name.open("rb") as part:

@@ -57,8 +57,7 @@ def read_documents(path: Path, word: int = 3, clusters: int = -1) -> list[Docume
             current.end_sentence(row.line)
         elif row.fields:
             raise UsageError(
-                f"{path}, line {row.line}: text outside a document; write before it "
-                "#begin document (name); part 000"
+                f"{path}, line {row.line}: text outside a document; write before it #begin document (name); part 000"
             )
     if current:
         raise UsageError(f"{path}, line {row.line}: the last document does not end; write #end document after it")
@@ -162,8 +161,7 @@ class _Reader:
     def end_sentence(self, line: int) -> None:
         if unclosed := [cluster for cluster, starts in self._open.items() if starts]:
             raise UsageError(
-                f"{self._path}, line {line}: the sentence ends within a mention of cluster {unclosed[0]}; end it "
-                "there"
+                f"{self._path}, line {line}: the sentence ends within a mention of cluster {unclosed[0]}; end it there"
             )
         if self._sentences[-1]:
             self._sentences.append([])

@@ -102,9 +102,8 @@ class _Grams:
     def __init__(self, vocabulary: Mapping[str, int], ids: NDArray[np.int64], n: int):
         random = np.random.default_rng(0)
         self._codes = random.integers(2**64, size=len(vocabulary), dtype=np.uint64)  # a random number for each word
-        self._factors = random.integers(2**63, size=n, dtype=np.uint64) * np.uint64(2) + np.uint64(
-            1
-        )  # a random odd number for each position in the n-gram
+        # A random odd number for each position in the n-gram.
+        self._factors = random.integers(2**63, size=n, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         self._vocabulary = vocabulary
         self._known, self._counts = np.unique(self._hashes(ids), return_counts=True)
         self._is_shared = np.zeros(len(self._known), bool)

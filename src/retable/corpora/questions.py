@@ -123,10 +123,8 @@ def _rows(path: Path, column: str, columns: Sequence[str] | None) -> Iterator[di
             yield {key: str(value).strip() for key, value in record.items()}
         return
     text = (f"{line}\n" for line in read_lines(path))
-    of_tabs: dict[str, Any] = {
-        "delimiter": "\t",
-        "quoting": csv.QUOTE_NONE,
-    }  # as in GLUE's .tsv files, where quotation marks are ordinary characters
+    # In .tsv files, as in GLUE, quotation marks are ordinary characters.
+    of_tabs: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
     lines = csv.reader(text, **(of_tabs if path.suffix == ".tsv" else {}))
     with reading(path, csv.Error):
         header = next(lines, []) if columns is None else [*columns]

@@ -16,10 +16,8 @@ from retable.data.documents import Documents, Pairs, Rows, Windows
 from retable.data.streams import share_of_rows
 
 PREFIX = "##"  # starts every piece of a word except the first
-SPAN_P, LONGEST_SPAN = (
-    0.2,
-    10,
-)  # SpanBERT's geometric distribution of span lengths, and longest span in words (Joshi et al. 2020, section 3.1)
+# SpanBERT's geometric distribution of span lengths, and its longest span in words (Joshi et al. 2020, section 3.1).
+SPAN_P, LONGEST_SPAN = 0.2, 10
 _LENGTHS = np.cumsum(SPAN_P * (1 - SPAN_P) ** np.arange(LONGEST_SPAN))
 SPAN_LENGTHS = _LENGTHS / _LENGTHS[-1]  # probability that a span has at most 1, 2, … words
 
@@ -131,9 +129,8 @@ class MaskedDocuments:
         """
         rows, generator = self._rows.rows(step), np.random.default_rng((self._seed, step, 2))
         chosen = self._choose(rows, generator)
-        lot = np.append(generator.random(int(chosen.max(initial=-1)) + 1), 2.0)[
-            chosen
-        ]  # a token that is not chosen has index −1 and gets the appended 2.0, so it is unchanged
+        # A token that is not chosen has index −1. It gets the appended 2.0, so that it is unchanged.
+        lot = np.append(generator.random(int(chosen.max(initial=-1)) + 1), 2.0)[chosen]
         drawn = self._drawable[generator.integers(len(self._drawable), size=chosen.shape)]
         masked, changed = self._shares
         corrupted = np.where(lot < masked, self._mask, np.where(lot < changed, drawn, rows.ids))

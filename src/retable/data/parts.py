@@ -25,13 +25,11 @@ def write_in_parts(tokenizer: Path, text: Path, unit: str, path: Path, spread: M
     Returns: the totals of `write_tokens`.
     """
     names = [spread.folder / f"{path.name}-{number:05}" for number in range(spread.n)]
-    spans = list(
-        zip(names, pairwise(cuts(text, spread.n, unit)), strict=False)
-    )  # fewer parts than names if the text has few units
+    # If the text has few units, there are fewer parts than names.
+    spans = list(zip(names, pairwise(cuts(text, spread.n, unit)), strict=False))
     parts = [[str(each) for each in (tokenizer, text, unit, *span, name)] for name, span in spans]
-    spread(
-        f"{write_part.__module__}.{write_part.__name__}", parts
-    )  # a reference to the function, so that the fingerprint covers its code
+    # The function is referenced, not named in a string, so that the fingerprint of a cell covers its code.
+    spread(f"{write_part.__module__}.{write_part.__name__}", parts)
     return _join([name for name, _ in spans], path)
 
 

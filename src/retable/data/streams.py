@@ -13,9 +13,7 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegative, PositiveInt, Seed, Share
 
-DRAWN = (
-    1000  # batches drawn at a time: a new random generator per batch costs more than a small model's forward pass
-)
+DRAWN = 1000  # batches drawn at a time: a new random generator per batch costs more than a small model's forward pass
 
 
 class TokenBatch(NamedTuple):

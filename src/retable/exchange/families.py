@@ -71,7 +71,8 @@ class Family:
     needs: Mapping[str, Any]  # Retable's settings for which transformers supports only these values
     layers: Callable[[Settings], Layers]
     heads: tuple[Head, ...]
-    activations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # transformers' names, the main one first
+    # Maps Retable's name of an activation to its names in transformers; exports use the first.
+    activations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     width: str | None = None  # setting of config.json that must be four times the model's width
     has_segments: bool = True  # if False, segment 0 is added to all embeddings at export, and pairs are not supported
     renamed: Mapping[str, str] = field(default_factory=dict)  # weights whose names in files differ from `layers`

@@ -91,9 +91,8 @@ def in_tokens(text: Text, words: Sequence[str]) -> WordsInTokens:
     if isinstance(text, Vocabulary):
         places = [*range(len(words))]
         return WordsInTokens(text.encode(words), places, places)
-    ends = [
-        end - 1 for end in accumulate(len(word.encode()) + 1 for word in words)
-    ]  # the end of each word in bytes, because token offsets are in bytes
+    # The ends of words are in bytes, because the offsets of tokens are in bytes.
+    ends = [end - 1 for end in accumulate(len(word.encode()) + 1 for word in words)]
     starts = [end - len(word.encode()) for end, word in zip(ends, words, strict=True)]
     tokens = text.encode_with_offsets(" ".join(words))
     first = [bisect_right(tokens, start, key=lambda token: token.end) for start in starts]

@@ -258,9 +258,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             # In a shortened sequence, the last index is the end mark and not a token of a word.
             tells = tokens.last if from_left else tokens.first
             words = [1 + place for place in tells if not is_cut or 1 + place < len(input_ids) - 1]
-            words = words or [
-                len(input_ids) - 1
-            ]  # if even the first word does not fit, its tag is predicted from the end mark
+            # If even the first word does not fit, its tag is predicted from the end mark.
+            words = words or [len(input_ids) - 1]
             rows.append(TaggedExample(input_ids, words, self._ids(each.tags[: len(words)])))
             truncated += is_cut
         return encoded(rows, truncated)
