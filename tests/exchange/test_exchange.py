@@ -446,7 +446,7 @@ REFUSED = [
     (Classification(GPTWithSpecialTokens(20, D, L, 4, 12, 0.1), 2, 0.0), "no class for GPTWithSpecialTokens"),
     (AnswerSpan(MODEL, 0.1), "GPT with AnswerSpan .* CausalLM, Classification, GPT, Regression, Tagging"),
     (CausalLM(LSTM(20, 8, 1, 0.0, 0.1), 20, False, True, "mean"), "LSTM; export a GPT, BERT,"),
-    (gpt(20), "has 270 tokens, but the model only 20"),
+    (gpt(20), "has 270 tokens, but the model has only 20"),
 ]
 
 

@@ -71,7 +71,7 @@ REFUSED = [
     (TASK, "+finetuning.layer_decy=1", "no task has a setting finetuning.layer_decy; write layer_decay"),
     (TASK, "examples=1.5", "examples=1.5 should be a multiple of 1"),
     (["evaluate", "corpus=grammar_tiny"], "benchmark.perplexity.splits=3", "splits=3 should be a list"),
-    (["evaluate", "corpus=grammar_tiny"], "benchmark.perplexity=7", "benchmark.perplexity=7 should be a part"),
+    (["evaluate", "corpus=grammar_tiny"], "benchmark.perplexity=7", "perplexity=7 must be a mapping with a _target_"),
     (["generate", "decoding=beam"], "decoding.num_beams=0", "decoding.num_beams=0 should be"),
     (["generate", "decoding=top_p"], "decoding.top_p=2", "decoding.top_p=2 should be"),
     (["generate", "decoding=top_p"], "seed=x", "seed=x should be a whole number"),

@@ -52,8 +52,9 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
 def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
     """Return at most `n` of a cell's metrics, without counts such as `tokens`.
 
-    These are metrics of the test split; if it has none, of the validation split; otherwise of any split. Overlap with
-    the training data is a property of the data, so it is included only if the cell has no other metrics.
+    All metrics returned are of one split if possible: of the test split, or of validation if the test split has no
+    metrics. Overlap with the training data is a property of the data, so it is included only if the cell has no other
+    metrics.
     """
     scores = {name: value for name, value in metrics.items() if name.rpartition("/")[2] not in _COUNTS}
     scores = {name: value for name, value in scores.items() if "/overlap_" not in name} or scores
@@ -140,7 +141,7 @@ def write_record(cell: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_record(cell: Path) -> dict[str, Any]:
-    """Return the record of the run that made a cell, or {} if there is none.
+    """Return the record of the run that made a cell, or {} if it has no record.
 
     A cell has no record if it comes from another machine or an interrupted stage. A record whose digests do not match
     the cell is ignored.

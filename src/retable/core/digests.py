@@ -1,4 +1,6 @@
-"""Compute and check the sizes and sha256 digests of a cell's files (`digests.json`).
+"""Compute and check the sizes and sha256 digests of the files of a cell, the output folder of a stage.
+
+The digests are in the cell's file `digests.json`.
 
 Files are checked before they are read. The check detects damage: a flipped bit, an incomplete copy, a file of another
 cell. It does not protect against deliberate changes, because the digests can be changed too.
@@ -159,7 +161,7 @@ def remedy(path: Path) -> str:
 
 
 def made_by(path: Path) -> str | None:
-    """Return advice that names the stage which makes the cell at or around `path`; None for a path outside cells."""
+    """Return advice that names the stage which makes a cell or the cell of a file; None for a path outside cells."""
     if (name := _cell_name(path)) is None:
         return None
     stage = name.partition("/")[0]
@@ -167,7 +169,7 @@ def made_by(path: Path) -> str | None:
 
 
 def _cell_name(path: Path) -> str | None:
-    """Return the name of the cell at or around `path`: `STAGE/CORPUS/NAME`, or `prepare/CORPUS`."""
+    """Return the name of the cell that `path` is or belongs to: `STAGE/CORPUS/NAME`, or `prepare/CORPUS`."""
     parts = path.parts
     stage, *names = parts[parts.index("outputs") + 1 :] if "outputs" in parts[:-1] else [""]
     length = 1 if stage == "prepare" else 2

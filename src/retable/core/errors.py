@@ -99,8 +99,8 @@ def require_file(path: str | PathLike[str], missing: str = "") -> None:
 def near(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that resemble `name`, ignoring case.
 
-    Three rules are tried in this order: all known names that begin with `name`; the most similar name; all names that
-    contain `name` or are contained in it. The first rule with a result is used.
+    The result is all known names that begin with `name`. If there are no such names, it is the most similar name. If no
+    name is similar enough, it is all names that contain `name` or are contained in it.
 
     Args:
         known: names to compare with.

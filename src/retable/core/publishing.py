@@ -1,4 +1,7 @@
-"""Publish cells atomically: a cell is written completely or not at all, by one process, and replaces only itself."""
+"""Publish cells, the output folders of stages, atomically.
+
+A cell is written completely or not at all, by only one process, and replaces only an older version of itself.
+"""
 
 import contextlib
 import errno
@@ -42,20 +45,24 @@ def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
         facts: content of `run.json` of the new cell.
     """
     if cell := next((folder for folder in out.parents if (folder / "run.json").exists()), None):
-        raise UsageError(f"{cell} is a cell and can't contain another; write another out= than {out}")
+        raise UsageError(f"{cell} is a cell and cannot contain another cell; set out= to another folder than {out}")
     if _is_free(out):
         return
     if out.is_symlink() or not out.is_dir():
-        raise UsageError(f"{out} is not a folder, and only a cell is replaced; write another out=, or remove it")
+        raise UsageError(
+            f"{out} is not a folder, and only a cell may be replaced; set out= to another folder, or remove it"
+        )
     if not (out / "run.json").exists():
-        raise UsageError(f"{out} has no run.json, and only a cell is replaced; write another out=, or remove it")
+        raise UsageError(
+            f"{out} has no run.json, and only a cell may be replaced; set out= to another folder, or remove it"
+        )
     try:
         run = json.loads((out / "run.json").read_text(encoding="utf-8"))
         existing = {fact: run[fact] for fact in IDENTITY if fact in facts}
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise UsageError(f"{out / 'run.json'} is damaged, and only a cell is replaced; remove {out}") from None
+        raise UsageError(f"{out / 'run.json'} is damaged, and only a cell may be replaced; remove {out}") from None
     if other := [f"{fact} {value}, not {facts[fact]}" for fact, value in existing.items() if value != facts[fact]]:
-        raise UsageError(f"{out} is another cell: {' and '.join(other)}; write another out=, or remove it")
+        raise UsageError(f"{out} is another cell: {' and '.join(other)}; set out= to another folder, or remove it")
 
 
 def refuse_all_but_a_report(out: Path) -> None:
@@ -65,12 +72,14 @@ def refuse_all_but_a_report(out: Path) -> None:
     does not track this file and may leave it in an otherwise empty folder. This function does not remove anything.
     """
     if out.is_symlink():
-        raise UsageError(f"{out} is a link, which a report can't replace; replace it by a folder")
+        raise UsageError(f"{out} is a link, which a report cannot replace; replace the link by a folder")
     foreign = [each for each in out.iterdir() if each.is_dir() or each.suffix not in OF_REPORT] if out.is_dir() else []
     if foreign:
-        raise UsageError(f"{foreign[0]} is not part of a report, and all of {out} would be replaced; move it")
+        raise UsageError(
+            f"{foreign[0]} is not part of a report, but a report replaces all files in {out}; move it elsewhere"
+        )
     if not (_is_free(out) or any((out / name).exists() for name in ("report.md", "report.html"))):
-        raise UsageError(f"{out} is not a report, and only a report is replaced; move it")
+        raise UsageError(f"{out} is not a report, and only a report may be replaced; move it elsewhere")
 
 
 @contextlib.contextmanager
@@ -215,7 +224,7 @@ def _locked(bench: Path, cell: Path, until: float) -> TextIO:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder and its parents inside `work/`, as long as they are empty."""
+    """Remove a folder if it is empty, then each parent folder in `work/` that has become empty."""
     with contextlib.suppress(OSError):
         for each in (folder, *folder.parents):
             if each == WORK:

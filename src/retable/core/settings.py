@@ -54,7 +54,7 @@ Part = Mapping[str, Any]
 
 
 class Takes(NamedTuple):
-    """Annotation of a setting that is a part, see the docstring of this module."""
+    """Annotation of a setting that is a part, which is a mapping with a `_target_`."""
 
     within: Within  # the package that the `_target_` must be in
     given: Sequence[str] = ()  # arguments that the caller adds
@@ -91,7 +91,7 @@ def build(part: Part, name: str, place: Any = None, within: Within = OWN, **give
     try:
         part = _copied(part, count(1))
     except RecursionError:
-        raise UsageError(f"{name} contains itself through a YAML alias; write the settings out") from None
+        raise UsageError(f"{name} contains itself through a YAML alias; write the settings without the alias") from None
     later = isinstance(part, Mapping) and part.get("_partial_", False)
     check(part, name, place, None if later else given, within=within)
     try:
@@ -169,7 +169,7 @@ def target_of(part: Any, name: str) -> Callable[..., Any]:
     Raises: UsageError: the part has no `_target_`, or the target does not exist.
     """
     if not isinstance(part, Mapping) or "_target_" not in part:
-        raise UsageError(f"{name}={shown(part)} should be a part, with a _target_: a class or function")
+        raise UsageError(f"{name}={shown(part)} must be a mapping with a _target_, a class or function")
     return resolve(part["_target_"])
 
 
@@ -236,7 +236,7 @@ def check(part: Any, name: str, place: Any = None, given: Collection[str] | None
         within: the package that the `_target_` must be in.
     """
     if not isinstance(part, Mapping) or "_target_" not in part:
-        raise SettingError(name, f"{name}={shown(part)} should be a part, with a _target_: a class or function")
+        raise SettingError(name, f"{name}={shown(part)} must be a mapping with a _target_, a class or function")
     for mark in (key for key in part if str(key).startswith("_") and key not in _MARKS):
         own = f"{name}.{mark}"
         raise SettingError(own, f"{own} is not a setting; the only names with underscores are _target_ and _partial_")
@@ -265,7 +265,7 @@ def check(part: Any, name: str, place: Any = None, given: Collection[str] | None
 
 
 def check_value(value: Any, annotation: Any, name: str) -> None:
-    """Raise SettingError if a value does not have the annotated type, or if a part fails `check`.
+    """Raise SettingError if a value does not have the annotated type; values with a `_target_` are passed to `check`.
 
     Args:
         annotation: type of the parameter.
@@ -289,7 +289,7 @@ def _given_later(place: Any) -> Collection[str] | None:
 
 
 def require(value: Any, annotation: Any, name: str) -> None:
-    """Raise SettingError if a plain value (not a part) has the wrong type or is out of range.
+    """Raise SettingError if a plain value (without `_target_`) has the wrong type or is out of range.
 
     Args:
         annotation: type of the parameter.
@@ -305,7 +305,7 @@ def require(value: Any, annotation: Any, name: str) -> None:
     nothing = " or null" if type(None) in members else ""
     plain = tuple(each for each in members if _holds_values(each))
     if not plain:
-        raise SettingError(name, f"{name}={shown(value)} should be a part, with a _target_{nothing}")
+        raise SettingError(name, f"{name}={shown(value)} must be a mapping with a _target_{nothing}")
     try:
         # The value is validated as JSON, which strictly distinguishes numbers from texts and has one kind of list.
         _adapter(typing.Union[plain]).validate_json(json.dumps(value, default=str))  # noqa: UP007
@@ -414,7 +414,7 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _holds_values(annotation: Any) -> bool:
-    """Check whether a plain value (not only a part) can have this type."""
+    """Check whether a plain value, and not only a mapping with a `_target_`, can have this type."""
     kind = _plain(annotation)
     return kind in _OF_VALUES or kind is typing.Literal
 
@@ -430,7 +430,7 @@ def _described(place: Any) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Check that a value, with its nested lists and mappings, does not contain a part."""
+    """Check that a value and its nested lists and mappings do not contain a `_target_`."""
     match value:
         case dict():
             return "_target_" not in value and all(map(_is_plain, value.values()))

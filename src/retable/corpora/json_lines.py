@@ -36,7 +36,7 @@ def _distinct(pairs: list[tuple[str, Any]], path: Path, line: int | None) -> dic
 
 
 def require_distinct(place: object, names: Sequence[str]) -> None:
-    """Check that the names of columns or keys are distinct; a value would hide another with the same name.
+    """Check that the names of columns or keys are distinct, because values with the same name would hide each other.
 
     Raises: UsageError: a name occurs twice.
     """

@@ -66,7 +66,7 @@ def read_propositions(
 def _tags(path: Path, rows: Sequence[Row], column: int) -> list[str]:
     """Convert one column of bracketed arguments, such as (A0* … *), to IOB2 tags."""
     tags = []
-    role = ""  # role of the argument that has begun and not ended; "" if there is none
+    role = ""  # role of the argument that has begun and not ended; "" outside arguments
     for row in rows:
         field = row.fields[column]
         brackets = BRACKETS.fullmatch(field)

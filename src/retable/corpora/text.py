@@ -119,7 +119,8 @@ def is_blank(line: str) -> bool:
 
 def without_blank_lines(texts: Iterable[str]) -> Iterator[str]:
     """Remove the blank lines of a text that is given and yielded in parts; a part may begin and end within a line."""
-    held, within = "", False  # leading white space of a line; whether the last part ended within a line that has words
+    # `held`: white space at the start of a line. `within`: whether the last part ended inside a line that has words.
+    held, within = "", False
     for text in texts:
         *lines, last = (held + text).split("\n")
         whole = [f"{line}\n" for place, line in enumerate(lines) if (within and place == 0) or not is_blank(line)]

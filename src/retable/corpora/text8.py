@@ -57,7 +57,10 @@ def read_text8(source: str) -> str:
     if source.startswith(HUB):
         text = _from_hub(source.removeprefix(HUB))
     elif zipfile.is_zipfile(source):
-        with reading(source, Exception), zipfile.ZipFile(source) as archive:  # damaged archives raise many types
+        with (
+            reading(source, Exception),
+            zipfile.ZipFile(source) as archive,
+        ):  # damaged archives raise many types of exceptions
             members = [
                 member for member in archive.infolist() if member.filename == "text8" and member.file_size <= SIZE
             ]
@@ -80,7 +83,7 @@ def _from_hub(name: str) -> str:
         raise UsageError(f"{HUB}{name} needs the extra hub: pip install -e '.[hub]'") from None
     try:
         return load_dataset(name, split="train")[0]["text"]
-    except Exception as error:  # the hub, the network and missing columns raise many types
+    except Exception as error:  # the hub, the network and missing columns raise many types of exceptions
         raise UsageError(f"cannot read {HUB}{name}: {error}") from None
 
 

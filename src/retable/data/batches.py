@@ -36,11 +36,11 @@ class CountsTokens(Protocol):
 
 @runtime_checkable
 class Scaled(Protocol):
-    """A batch that scales the learning rate of its step."""
+    """A batch with a factor for the learning rate of its training step."""
 
     @property
     def scale(self) -> float:
-        """Return the factor to multiply the schedule's learning rate by."""
+        """Return the factor by which the schedule's learning rate is multiplied."""
         ...
 
 

@@ -8,7 +8,7 @@ POOL = 50  # number of batches per pool; the examples of a pool are sorted by le
 
 
 class Buckets:
-    """Indices of the examples of each batch; an epoch has every example once, in a new random order.
+    """A division of example indices into batches; an epoch has every example once, in a new random order.
 
     The shuffled examples are divided into pools of 50 batches, and each pool is sorted by length before it is cut into
     batches. The batch sizes of an epoch differ by at most one example.

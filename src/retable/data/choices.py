@@ -48,7 +48,7 @@ def encoded(choices: Choices) -> Encoded:
 
 
 def _weigh(choices: Choices, batch: ChoiceBatch, own: np.ndarray, places: np.ndarray, world: int) -> ChoiceBatch:
-    """Set the weights of the batch, for means over examples, and of its rows, for means over rows."""
+    """Set the weight of the batch, for a mean over examples, and the weight of its rows, for a mean over rows."""
     rows = count_weight(choices.n_endings, batch.rows, own, places, world)
     return mean_weight(batch._replace(rows=rows), own, places, world)
 

@@ -1,6 +1,6 @@
 """Word co-occurrence counts: GloVe's matrix X (Pennington et al. 2014, sections 3 and 4.2).
 
-Shapes: n tokens or matrix cells, N tokens of the stream, V words of the vocabulary.
+Shapes: n tokens of the stream or cells of a batch, V words of the vocabulary.
 """
 
 from typing import NamedTuple
@@ -50,12 +50,12 @@ class Cooccurrences:
         seed: Seed = 1,
     ) -> None:
         if window < 1:
-            raise UsageError(f"window={window} leaves no context; write window=1 or more")
+            raise UsageError(f"window={window} leaves words without context; write window=1 or more")
         if batch_cells < 1:
-            raise UsageError(f"batch_cells={batch_cells} leaves a batch empty; write batch_cells=1 or more")
+            raise UsageError(f"batch_cells={batch_cells} makes batches empty; write batch_cells=1 or more")
         matrix = cooccurrences(tokens, len(np.asarray(counts)), boundary, window).tocoo()
         if matrix.nnz == 0:
-            raise UsageError("the text has no two adjacent words to count; take a text with lines of two words or more")
+            raise UsageError("the text has no two adjacent words to count; use a text with lines of two words or more")
         self.steps_per_epoch = -(-matrix.nnz // batch_cells)
         self._words, self._contexts = matrix.coords
         self._values = matrix.data.astype(np.float32)
@@ -81,7 +81,7 @@ def cooccurrences(tokens: np.ndarray, vocab_size: int, boundary: int, window: in
     Peak memory is X, the counts of pairs in one direction (about half of X), and one slice of the stream.
 
     Args:
-        tokens: ids, (N,), which may be memory-mapped.
+        tokens: ids, (n,), which may be memory-mapped.
         boundary: the id that ends a line; pairs do not cross it.
         window: largest distance between two words of a pair; a pair at distance d adds 1 / d.
     """

@@ -1,6 +1,6 @@
 """Documents with clusters of mentions, as model inputs and batches.
 
-Shapes, summed over the documents of a batch: B documents, S sentences, M mentions; T time.
+Shapes: B documents of a batch, S sentences and M mentions of all these documents, T time.
 """
 
 from collections.abc import Iterable, Sequence

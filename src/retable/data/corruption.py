@@ -105,7 +105,7 @@ class BERTStyle(_WholeText):
 
 @dataclass(frozen=True)
 class MASSStyle(_WholeText):
-    """Masking of each token with probability `density`: Raffel et al.'s simplified form of Song et al. (2019)."""
+    """Masking of each token with probability `density`, a simplified form of MASS (Song et al. 2019)."""
 
     density: Share = 0.15
 
@@ -201,7 +201,9 @@ class RandomSpans(_Spans):
     def counts(self, length: int) -> tuple[int, int]:
         """Return the number of noise tokens and the number of spans in a text of `length` tokens."""
         if length < 2:
-            raise UsageError(f"a text of {length} tokens is too short to replace a span; give 2 tokens or more")
+            raise UsageError(
+                f"a text of {length} tokens is too short to replace a span; use a text of 2 tokens or more"
+            )
         n_noise = min(max(round(length * self.density), 1), length - 1)
         return n_noise, min(max(round(n_noise / self.mean), 1), n_noise, length - n_noise)
 

@@ -115,7 +115,8 @@ class Pairs:
     Documents are cut at sentence ends into stretches of at most `length` − 3 tokens that cover the whole text. Each
     stretch is cut at a random sentence end into A and B. With `swap`, a negative row has B before A (ALBERT: Lan et al.
     2020, section 3.1). Without `swap`, a negative row replaces B by sentences of another document with about as many
-    tokens, so that neither the length nor the end of a row reveals a negative. (BERT fills the row instead.)
+    tokens, so that neither the length nor the end of a row reveals a negative. (In BERT, the B of a negative is as long
+    as possible.)
 
     The rows of a batch have similar lengths. A sentence longer than a row is cut to fit. A stretch without a sentence
     end inside is cut in the middle.
@@ -231,7 +232,7 @@ def _room(length: int, marks: int, least: int) -> int:
     """
     if length < marks + least:
         raise UsageError(
-            f"batches.length={length} leaves no room for text next to the marks; write {marks + least} or more"
+            f"batches.length={length} leaves no room for text next to the special tokens; write {marks + least} or more"
         )
     return length - marks
 

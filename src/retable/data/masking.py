@@ -43,9 +43,9 @@ class MaskedDocuments:
         tokens: ids of the stream.
         units: the stream's table of units, (n_units, 5).
         words: the string of each token id, (V,).
-        next_sentence: `none` makes rows of one segment, see Windows. The other values make rows of two segments, see
-            Pairs; half of the rows are negatives, for `next_sentence` with a segment of another document, for
-            `sentence_order` with the segments in the wrong order.
+        next_sentence: `none` makes rows of one segment, see Windows. The other values make rows of two segments, half
+            of which are negatives, see Pairs. In a negative, one segment is from another document (`next_sentence`), or
+            the two segments are in the wrong order (`sentence_order`).
         masking: unit to choose: a `token`, a `whole_word` (pieces that begin with ## belong to the word before them),
             or a `span` of words with a geometrically distributed length.
         rate: expected share of tokens to predict. A row has at least one token to predict.
@@ -81,7 +81,7 @@ class MaskedDocuments:
             )
         if not (0 < rate <= 1 and masked >= 0 and random >= 0 and masked + random <= 1):
             raise UsageError(
-                f"batches.rate={rate}, masked={masked}, random={random} are not shares; write, for example, "
+                f"batches.rate={rate}, masked={masked}, random={random} are not valid shares; write, for example, "
                 "batches.rate=0.15 batches.masked=0.8 batches.random=0.1"
             )
         cls, sep, self._mask = (marks[mark] for mark in ("[CLS]", "[SEP]", "[MASK]"))

@@ -27,7 +27,7 @@ def proportional(sizes: Sequence[int], limit: float = float("inf"), temperature:
     """
     if temperature < 1:
         raise UsageError(
-            f"temperature={temperature} is out of range; write 1 for proportional rates, or more for more equal ones"
+            f"temperature={temperature} is out of range; write 1 for proportional rates, or more for more equal rates"
         )
     rates = np.minimum(sizes, limit) ** (1 / temperature)
     return rates / rates.sum()
@@ -91,8 +91,8 @@ class MixedCorpora(Mixture):
         tokens: the run's main corpus, memory-mapped from its folder of the `tokenize` stage. The folders of the other
             corpora, with one token file or shards, are next to that folder. Batches of the main corpus are included
             only if `corpora` lists it.
-        kind: builds the batches of one corpus. It is called with `settings`, and with each of tokens, units, line_end,
-            marks, words, vocab_size and seed that is a parameter of it.
+        kind: a class or function that builds the batches of one corpus. Its arguments are `settings`, and each of
+            tokens, units, line_end, marks, words, vocab_size and seed that its signature contains.
         corpora: maps `corpus/tokenizer` to its share of the batches. If it is a list, the share of a corpus is
             proportional to its size to the power of 1 / `temperature`. All batches have the same size.
         temperature: flattens the shares, see `corpora`; only allowed if `corpora` is a list.

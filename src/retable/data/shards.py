@@ -41,7 +41,7 @@ class Shards:
             return Shards(self._parts, self._places[key])
         places = np.asarray(key)
         if (outside := (places < -len(self)) | (places >= len(self))).any():
-            raise IndexError(f"place {places[outside].flat[0]} of {len(self)} tokens")
+            raise IndexError(f"place {places[outside].flat[0]} is not in a stream of {len(self)} tokens")
         return self._read(self._places.start + self._places.step * (places % len(self)))
 
     def _read(self, places: np.ndarray) -> np.ndarray:

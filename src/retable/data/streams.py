@@ -40,12 +40,12 @@ class OppositeBatch(NamedTuple):
 class CarriedStreams:
     """The stream in `batch_size` parallel rows, read `length` tokens at a time with recurrent state carried along.
 
-    This is truncated back-propagation through time as in Zaremba et al. (2014). Tokens at the end of a row that do not
+    This is truncated back-propagation through time (as in Zaremba et al. 2014). Tokens at the end of a row that do not
     fill a batch are dropped. The state is reset at the start of each epoch.
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
-        batch_size, length: B and T of a batch.
+        batch_size, length: number of rows and tokens per row of a batch, B and T.
         seed: unused, because the batches follow the order of the stream.
 
     Raises: UsageError: the stream is too short for a batch.
@@ -82,7 +82,7 @@ class OppositeStreams:
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
-        batch_size, length: B and T of a batch.
+        batch_size, length: number of rows and tokens per row of a batch, B and T.
 
     Raises: UsageError: the stream is too short for a batch.
     """
@@ -111,7 +111,7 @@ class JitteredStreams:
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
-        batch_size: rows per batch, B.
+        batch_size: number of rows per batch, B.
         seed: seed of the random lengths.
 
     Raises: UsageError: the stream is too short for a batch.
@@ -170,7 +170,7 @@ class ShuffledWindows:
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
-        batch_size, length: B and T of a batch.
+        batch_size, length: number of rows and tokens per row of a batch, B and T.
         seed: seed of the random offsets and orders.
 
     Raises: UsageError: the stream is too short for a batch.

@@ -78,13 +78,13 @@ class Windows:
         seed: Seed = 1,
     ) -> None:
         if len(tokens) == 0:
-            raise UsageError("the text has no tokens; take a text with words")
+            raise UsageError("the text has no tokens; use a text with words")
         if window < 1:
-            raise UsageError(f"window={window} leaves no context; write window=1 or more")
+            raise UsageError(f"window={window} leaves words without context; write window=1 or more")
         if batch_tokens is None or batch_tokens < 1:
-            raise UsageError(f"batch_tokens={batch_tokens} leaves a batch empty; write batch_tokens=1 or more")
+            raise UsageError(f"batch_tokens={batch_tokens} makes batches empty; write batch_tokens=1 or more")
         if subsample < 0:
-            raise UsageError(f"subsample={subsample} is negative; write subsample=0, which keeps all words, or more")
+            raise UsageError(f"subsample={subsample} is negative; write 0, which keeps all words, or a greater number")
         self.steps_per_epoch = -(-len(tokens) // batch_tokens)
         self.tokens_per_step = batch_tokens
         self._tokens, self._boundary, self._window, self._seed = tokens, boundary, window, seed

@@ -26,5 +26,5 @@ def vectors_of(
         if row is not None:
             result[word] = vectors[row]
     if not result:
-        raise UsageError("none of the task's words has a vector; write embedding= vectors of the task's language")
+        raise UsageError("none of the task's words has a vector; set embedding= to vectors of the task's language")
     return result

@@ -69,7 +69,7 @@ class Checkpoint:
         tokenizer = read_tokenizer(self.folder)
         if tokenizer.vocab_size > self._settings["vocab_size"]:
             raise UsageError(
-                f"{tokenizer_files(self.folder)[0]} has {tokenizer.vocab_size} tokens, but the model only "
+                f"{tokenizer_files(self.folder)[0]} has {tokenizer.vocab_size} tokens, but the model has only "
                 f"{self._settings['vocab_size']}; use another checkpoint"
             )
         return tokenizer
@@ -133,7 +133,7 @@ class Checkpoint:
 
     @cached_property
     def _head(self) -> Head | None:
-        """The head whose weights are all in the checkpoint; None if there is none.
+        """The head whose weights are all in the checkpoint; None if there is no such head.
 
         If there are several, a head for pretraining is preferred, then a head that `config.json` names. A head that is
         tied to the embedding needs no weights.
@@ -208,7 +208,9 @@ class Checkpoint:
                 for shard in shards:
                     exists = isinstance(shard, str) and Path(shard).name == shard and (self.folder / shard).is_file()
                     if not exists:
-                        raise UsageError(f"{path} names {shown(shard)}, not a file in its folder; download it again")
+                        raise UsageError(
+                            f"{path} lists {shown(shard)}, which is not a file in its folder; download it again"
+                        )
                 return [path, *(self.folder / shard for shard in sorted({*shards}))]
         raise UsageError(f"{self.folder} has no weights; it needs one of {', '.join(WEIGHTS)}")
 
@@ -235,7 +237,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
             f"{path} is refused: it contains more than weights, and loading it could run code; use a checkpoint with "
             "a model.safetensors"
         ) from None
-    except Exception as error:  # the libraries raise many kinds for a damaged file
+    except Exception as error:  # for a damaged file, the libraries raise many types of exceptions
         raise UsageError(f"{path} is damaged ({in_one_line(str(error))[:200]}); download it again") from None
     if not isinstance(read, dict) or not all(isinstance(each, Tensor) for each in read.values()):
         raise UsageError(f"{path} does not map names to weights; use a checkpoint that save_pretrained has written")
@@ -259,7 +261,7 @@ def _snapshot(name: str) -> Path:
 
     try:
         return Path(snapshot_download(name, allow_patterns=[*SNAPSHOT]))
-    except Exception as error:  # the hub, the network and invalid names raise many kinds
+    except Exception as error:  # the hub, the network and invalid names raise many types of exceptions
         why = str(error).strip().splitlines()[0]
         raise UsageError(
             f"{name} is not a folder, and cannot be downloaded from the hub ({why}); write the folder of a checkpoint, "

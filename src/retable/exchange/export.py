@@ -59,7 +59,7 @@ def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, l
     family, head, ours = counterpart(trained)
     if ours["vocab_size"] < tokenizer.vocab_size:
         raise UsageError(
-            f"the tokenizer has {tokenizer.vocab_size} tokens, but the model only {ours['vocab_size']}; use the "
+            f"the tokenizer has {tokenizer.vocab_size} tokens, but the model has only {ours['vocab_size']}; use the "
             "tokenizer that the model was trained with"
         )
     marks = _marks(family, tokenizer)

@@ -216,8 +216,8 @@ def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
     if not candidates:
         known = sorted({head.ours.__name__ for _, head in of_model})
         raise UsageError(
-            f"transformers has no counterpart of {type(model).__name__} with {type(trained).__name__} here; it has "
-            f"one with {', '.join(known)}"
+            f"transformers has no class for {type(model).__name__} with {type(trained).__name__} as objective; it has "
+            f"classes for {', '.join(known)}"
         )
     settings = {f"model.{name}": value for name, value in ours.items()} | settings_of_head(trained)
     closest: tuple[Head, Settings] | None = None

@@ -25,7 +25,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 class ChoiceTask(Labelled, Task[Choice, int]):
     """A multiple-choice task; the model reads each ending with its context, as an ordered pair of sentences.
 
-    A unit is an example, with the indices of the correct and the chosen ending.
+    The unit of evaluation is an example, with the indices of the correct and the chosen ending.
     """
 
     kind = "choices"
@@ -59,7 +59,7 @@ class ChoiceTask(Labelled, Task[Choice, int]):
         assert isinstance(text, Tokenizer)
         pairs = [(each.context, ending) for each in examples for ending in each.endings]
         n_endings = np.array([len(each.endings) for each in examples])
-        labels = [each.label for each in examples if each.label is not None]  # None never occurs
+        labels = [each.label for each in examples if each.label is not None]  # no label is None here
         return encoded(Choices(pack(model, text, pairs, symmetric=False), n_endings, labels))
 
     def units(self, examples: Sequence[Choice], predictions: Sequence[int]) -> pd.DataFrame:

@@ -29,7 +29,9 @@ class Source(Protocol):
 
 
 class CoreferenceTask(Task[Document, Clusters]):
-    """Coreference resolution. A unit is a document, with its counts for each metric.
+    """Coreference resolution.
+
+    The unit of evaluation is a document, with its counts for each metric.
 
     documents: the source of the documents of each split.
     convention: rewrites a word that has no vector, for a second lookup.

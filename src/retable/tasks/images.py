@@ -30,7 +30,9 @@ class Image(NamedTuple):
 
 
 class ImageTask(Labelled, Task[Image, int]):
-    """Classification of images of one size. A unit is an image, with its class and the predicted class.
+    """Classification of images of one size.
+
+    The unit of evaluation is an image, with its class and the predicted class.
 
     Args:
         name: name of the task in tables.

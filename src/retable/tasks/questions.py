@@ -90,7 +90,9 @@ class Source(Protocol):
 
 
 class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
-    """Extractive question answering. A unit is a question, with its exact match and F1.
+    """Extractive question answering.
+
+    The unit of evaluation is a question, with its exact match and F1.
 
     Three kinds of models are supported. Reading-comprehension models read the question and the whole paragraph as
     separate sequences of words, by spelling. Encoders read one sequence of tokens with a shortened paragraph, and
@@ -104,7 +106,7 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
     kind = "answers"
     in_order = True
     in_words = True
-    metrics = ("exact_match", "f1")  # the means over the questions, as shares
+    metrics = ("exact_match", "f1")  # means over the questions, from 0 to 1
     selects = "f1"
 
     def __init__(self, questions: Source, convention: Callable[[str], str] | None = None):

@@ -54,7 +54,9 @@ def _drawn(labels: Sequence[float | None], share: float, classes: bool) -> set[i
 
 
 class SentenceTask(Labelled, Task[Example, float]):
-    """Classification or regression of sentences or pairs. A unit is an example, with its label and the prediction.
+    """Classification or regression of sentences or pairs.
+
+    The unit of evaluation is an example, with its label and the prediction.
 
     A label is the index of a class, or a score. The prediction `labels.none` is always wrong. An encoder-decoder reads
     an example as a prompt and writes the label.
@@ -122,7 +124,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         self.labels = Classes(labels) if labels is not None else Scores(*scores or ())
         known = [name for name in (OF_CLASSES if labels is not None else OF_SCORES) if self._fits(name)]
         if not self.metrics or not set(self.metrics) <= set(known):
-            raise UsageError(f"task.metrics={self.metrics}: for these labels write some of {', '.join(known)}")
+            raise UsageError(f"task.metrics={self.metrics} do not fit the labels; write some of {', '.join(known)}")
         self.symmetric = symmetric
         self._prompt = dict(prompt or zip(sentences, sentences, strict=True))
         if set(self._prompt) != set(sentences):
@@ -172,14 +174,14 @@ class SentenceTask(Labelled, Task[Example, float]):
         if issubclass(model, Estimated):
             if model.tags or self._pairs or isinstance(self.labels, Scores):
                 needs = "tags words" if model.tags else "gives single sentences a class"
-                raise UsageError(f"{model.__name__} {needs}; take recipe=encoders/bilstm")
+                raise UsageError(f"{model.__name__} {needs}; write recipe=encoders/bilstm")
             return
         if issubclass(model, EncoderDecoder):
             return
         require_summary(model, self._pairs)
         require_no_predicate(d_predicate)
         if self._answers is not None:
-            raise UsageError(f"{model.__name__} classifies with a head; remove answers=, or take recipe=t5/t5_text")
+            raise UsageError(f"{model.__name__} classifies with a head; remove answers=, or write recipe=t5/t5_text")
 
     def objective(  # type: ignore[override]
         self,

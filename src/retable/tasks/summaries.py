@@ -75,7 +75,9 @@ class Source(Protocol):
 
 
 class SummaryTask(Task[InSentences, str]):
-    """Summarisation. A unit is a document, with the ROUGE scores of its predicted summary.
+    """Summarisation.
+
+    The unit of evaluation is a document, with the ROUGE scores of its predicted summary.
 
     An encoder-decoder reads "summarize:" and the document as one text, and writes the summary by greedy decoding. A
     rule without training selects sentences of the document.

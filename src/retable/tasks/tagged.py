@@ -127,7 +127,9 @@ class Source(Protocol):
 
 
 class TaggingTask(Task[TaggedSentence, Sequence[int]]):
-    """Tagging of words. A unit is a sentence, with its numbers of words, correct tags and, for span tags, spans.
+    """Tagging of words.
+
+    The unit of evaluation is a sentence, with its numbers of words, correct tags and, for span tags, spans.
 
     A model that reads spelling gets whole words. Other models read tokens and predict the tag of a word from its first
     token (Devlin et al. 2019, section 5.3). Left-to-right models predict it from the word's last token, where they have

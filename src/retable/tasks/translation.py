@@ -53,7 +53,7 @@ class Translated(NamedTuple):
 class TranslationTask(Task[Pair, Translated]):
     """Translation of the sentence pairs in `folder`, an output of the `prepare` stage.
 
-    A unit is a sentence of a test set, with its counts for BLEU and chrF.
+    The unit of evaluation is a sentence of a test set, with its counts for BLEU and chrF.
 
     Args:
         decoding: the decoding strategy.
