@@ -1,1 +1,1 @@
-"""The base of the library: files of cells, digests, checks of settings, and errors for users."""
+"""The base of the library: files of cells, digests, checks of settings, user errors."""

@@ -87,10 +87,11 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def changed_inputs(cells: Iterable[Path]) -> dict[Path, str]:
-    """Find input files that have changed since `cells`, or the cells they depend on, were made.
+    """Find input files that have changed since cells were made from them.
 
-    A missing file does not count as changed, because cells may be moved away from their texts. Only texts and data sets
-    are hashed; for files of cells, the stored digests are compared.
+    The search includes the cells that `cells` were made from. A missing file does not count as changed, because cells
+    may be moved away from their texts. Only texts and data sets are hashed; for files of cells, the stored digests are
+    compared.
 
     Returns: for each changed file, the name of one cell that was made from it.
     """
@@ -113,7 +114,10 @@ def changed_inputs(cells: Iterable[Path]) -> dict[Path, str]:
 
 
 def _digest_of(path: Path) -> str:
-    """Return the sha256 of a file; for a file of a cell, return the value stored in the cell's `digests.json`."""
+    """Return the sha256 of a file.
+
+    For a file of a cell, this is the value stored in the cell's `digests.json`.
+    """
     owner = next((folder for folder in path.parents if (folder / DIGESTS).exists()), None)
     if owner is None:
         return digest(path)
@@ -121,7 +125,10 @@ def _digest_of(path: Path) -> str:
 
 
 def record_file(cell: Path) -> Path:
-    """Return the path of a cell's record, which is next to the cell because DVC stores the files inside a cell."""
+    """Return the path of a cell's record, which is next to the cell.
+
+    The record is not inside the cell, because DVC stores all files of a cell.
+    """
     return cell.with_name(f"{cell.name}.record.json")
 
 
@@ -157,7 +164,10 @@ def read_record(cell: Path) -> dict[str, Any]:
 
 
 def _kept(cell: Path) -> Path:
-    """Return the path of a record's copy for all studies; it depends only on the digests of the cell."""
+    """Return the path of a record's copy for all studies.
+
+    The path depends only on the digests of the cell.
+    """
     name = hashlib.sha256(json.dumps(_digests(cell), sort_keys=True).encode()).hexdigest()
     return root() / "work/made" / f"{name[:16]}.json"
 
@@ -179,7 +189,10 @@ def require(path: Path) -> Path:
 
 
 def _advice(path: Path) -> str:
-    """Return advice for a missing file: to run the stage that writes it, or to use an existing cell with that name."""
+    """Return advice for a missing file.
+
+    The advice is to run the stage that writes the file, or to use an existing cell with a similar name.
+    """
     if advice := made_by(path):
         return f"; {advice}"
     if path.parts[:1] != ("outputs",) or len(path.parts) < 3:

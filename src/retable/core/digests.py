@@ -156,7 +156,7 @@ def _damaged(path: Path) -> UsageError:
 
 
 def remedy(path: Path) -> str:
-    """Return advice for a damaged file: to run the stage that writes it, or to copy the cell again."""
+    """Return advice for a damaged file: to run its stage, or to copy the cell again."""
     return made_by(path) or "copy the cell again from its source"
 
 

@@ -1,4 +1,4 @@
-"""The exception for mistakes of users, the class of warnings, and functions that help to write their messages."""
+"""The exception for mistakes of users, the class of warnings, and helpers for messages."""
 
 import contextlib
 import os
@@ -14,10 +14,11 @@ _LONGEST = 800  # largest number of characters of a message, as text quoted from
 
 
 class UsageError(Exception):
-    """A mistake of the user; the message is one line with the mistake, its place, and the correction to write.
+    """A mistake of the user.
 
-    The stages in `pipelines/` print the message without a traceback and exit with code 2. Characters that are not
-    printable are escaped. The middle of a message with more than 800 characters is cut out.
+    The message is one line with the mistake, its place, and the correction to write. The stages in `pipelines/` print
+    the message without a traceback and exit with code 2. Characters that are not printable are escaped. The middle of a
+    message with more than 800 characters is cut out.
     """
 
     def __str__(self) -> str:
@@ -27,7 +28,9 @@ class UsageError(Exception):
 
 
 class TextError(UsageError):
-    """An error in a text whose location is unknown; `retable.tasks.table.placed` adds the file and line.
+    """An error in a text whose location is unknown.
+
+    `retable.tasks.table.placed` adds the file and line to the message.
 
     text: the whole text.
     part: the faulty part of the text, in the form in which a file contains it.
@@ -43,7 +46,10 @@ class UsageWarning(UserWarning):
 
 
 def warn(message: str) -> None:
-    """Issue a UsageWarning at the line of the user's code that called this package, once per line."""
+    """Issue a UsageWarning at the line of the user's code that called this package.
+
+    Python shows the same warning only once per line.
+    """
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("retable", "torch"):
@@ -67,7 +73,7 @@ def show_warnings_in_one_line() -> None:
 
 @contextlib.contextmanager
 def reading(path: str | PathLike[str], *kinds: type[Exception]) -> Iterator[None]:
-    """Add the path of a file to the errors that are raised inside the block while the file is read.
+    """Add the path of a file to the errors that are raised inside the block.
 
     Exceptions of `kinds`, which a library raises for a damaged file, are converted to UsageErrors. The path is added to
     the beginning of a UsageError's message, unless the message contains it.

@@ -48,7 +48,7 @@ def spreadsheet(value: Any) -> Any:
 
 
 def markdown(text: str) -> str:
-    """Escape text for a line or table field in Markdown, as rendered by GitHub and Python-Markdown.
+    """Escape text for a line or table field in Markdown (GitHub and Python-Markdown).
 
     `<` is replaced by `&lt;`, because Python-Markdown does not support `\\<`.
     """

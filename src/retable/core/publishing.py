@@ -26,7 +26,10 @@ _LONGEST = 255 - len(".record.json.begun")  # largest length of a cell's name in
 
 
 def check_path(place: Any) -> None:
-    """Raise UsageError if `place` is not a path of plain names, such as `grammar/lstm-1`, in the folder of a stage."""
+    """Raise UsageError if `place` is not a path of plain names, such as `grammar/lstm-1`.
+
+    The path is relative to the folder of a stage.
+    """
     parts = place.split("/") if isinstance(place, str) else [""]
     if any(part in ("", ".", "..") or not part.isprintable() for part in parts):
         raise UsageError(f"out={place!r} is not a valid place for a cell; write plain names, as in out=corpus/name")
@@ -84,7 +87,7 @@ def refuse_all_but_a_report(out: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: str) -> Iterator[TextIO]:
-    """Open a temporary file for writing; it replaces `path` if the block ends without an error."""
+    """Open a temporary file that replaces `path` if the block ends without an error."""
     begun = f"{path}.begun"
     with open(begun, "w", encoding="utf-8") as file:
         yield file
@@ -149,10 +152,11 @@ def recover(out: Path, aside: Path) -> None:
 
 
 def require_one_mount(scratch: Path, out: Path) -> None:
-    """Raise UsageError if a folder cannot be renamed from `scratch` to `out`, because they are on different mounts.
+    """Raise UsageError if `scratch` and `out` are on different mounts.
 
-    This is called before training, so that hours of work are not lost. The check renames a file; device numbers are not
-    sufficient, because a bind mount has the same number as the file system.
+    Folders cannot be renamed from one mount to another. This is called before training, so that hours of work are not
+    lost. The check renames a file; device numbers are not sufficient, because a bind mount has the same number as the
+    file system.
 
     Args:
         scratch: an existing folder.
@@ -224,7 +228,7 @@ def _locked(bench: Path, cell: Path, until: float) -> TextIO:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder if it is empty, then each parent folder in `work/` that has become empty."""
+    """Remove a folder if it is empty, then each parent in `work/` that has become empty."""
     with contextlib.suppress(OSError):
         for each in (folder, *folder.parents):
             if each == WORK:

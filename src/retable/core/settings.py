@@ -289,7 +289,9 @@ def _given_later(place: Any) -> Collection[str] | None:
 
 
 def require(value: Any, annotation: Any, name: str) -> None:
-    """Raise SettingError if a plain value (without `_target_`) has the wrong type or is out of range.
+    """Raise SettingError if a plain value has the wrong type or is out of range.
+
+    A plain value does not contain a `_target_`.
 
     Args:
         annotation: type of the parameter.
@@ -399,7 +401,7 @@ def _fits(kind: Any, place: Any, partial: bool, is_class: bool) -> bool:
 
 
 def _is_a(kind: type, required: type) -> bool:
-    """Check whether a class is a subclass of `required`, or has all methods of `required` if it is a protocol."""
+    """Check whether a class is a subclass of `required`, or has all methods of a protocol."""
     if not getattr(required, "_is_protocol", False):
         return issubclass(kind, required)
     members = {name: value for each in required.__mro__[:-1] for name, value in vars(each).items()}
@@ -414,7 +416,7 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _holds_values(annotation: Any) -> bool:
-    """Check whether a plain value, and not only a mapping with a `_target_`, can have this type."""
+    """Check whether a plain value (not only a mapping with a `_target_`) has this type."""
     kind = _plain(annotation)
     return kind in _OF_VALUES or kind is typing.Literal
 

@@ -33,7 +33,7 @@ class LanguageModel(System, Protocol):
 
 @runtime_checkable
 class CountedModel(LanguageModel, Protocol):
-    """A language model that is estimated from counts without gradient steps, such as an n-gram model."""
+    """A language model that is estimated from counts, such as an n-gram model."""
 
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream of tokens, (N,); a previous estimate is discarded."""
@@ -80,7 +80,7 @@ class TrainedSystem(System, Protocol):
 
 @runtime_checkable
 class AdaptedSystem(LanguageModel, Protocol):
-    """A trained language model that continues to train on the text that it is evaluated on (dynamic evaluation)."""
+    """A language model that continues to train on the evaluated text (dynamic evaluation)."""
 
     @property
     def adapted(self) -> TrainedSystem:

@@ -83,7 +83,7 @@ def is_trusted(target: str) -> bool:
 
 
 def named(within: Within) -> str:
-    """Format prefixes of full names for a message, as in `retable.corpora.* or retable.grammar.*`."""
+    """Format prefixes of full names for a message: `retable.corpora.* or retable.grammar.*`."""
     return " or ".join(f"{each}*" for each in ([within] if isinstance(within, str) else within))
 
 

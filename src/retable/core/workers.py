@@ -19,6 +19,6 @@ class MapWorkers(Protocol):
 
     @property
     def folder(self) -> Path:
-        """The folder that all processes can access, for partial results that are joined afterwards."""
+        """The folder for partial results, which all processes can access."""
 
     def __call__(self, function: str, parts: Sequence[Sequence[str]]) -> None: ...

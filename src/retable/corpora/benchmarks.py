@@ -1,4 +1,4 @@
-"""Write corpora from two word-level benchmarks with special file formats: WikiText and One Billion Word."""
+"""Write corpora from the word-level benchmarks WikiText and One Billion Word."""
 
 from collections.abc import Iterable
 from itertools import chain

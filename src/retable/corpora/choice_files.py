@@ -1,4 +1,4 @@
-"""Read the multiple-choice examples of all splits from files, in the formats of `multiple_choice`."""
+"""Read the multiple-choice examples of all splits, see `multiple_choice`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -23,7 +23,10 @@ class MinimalPair(NamedTuple):
 
 
 class BLiMP:
-    """All paradigms in a folder of files `*.jsonl` in BLiMP's format, such as BLiMP or a filtered version of it."""
+    """All paradigms in a folder of files `*.jsonl` in BLiMP's format.
+
+    The folder may contain BLiMP or a filtered version of it.
+    """
 
     def __init__(self, folder: str):
         self.inputs = sorted(Path(folder).glob("*.jsonl"))

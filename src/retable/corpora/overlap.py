@@ -25,7 +25,7 @@ Answered = tuple[Hashable, Hashable | None]  # the question of an example, and i
 
 
 def text_overlap(train: Path, test: Path, unit: str, n: int = N) -> dict[str, float]:
-    """Compute the share of a test text's lines, and of its n-grams, that occur in the training text.
+    """Compute the shares of a test text's lines and n-grams that occur in a training text.
 
     Each occurrence of a repeated line or n-gram counts; blank lines do not count. Only the first MOST characters of
     the test text are checked. If the test text has no line or no n-gram, the result does not contain that share.

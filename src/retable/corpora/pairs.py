@@ -1,4 +1,4 @@
-"""Read and write parallel corpora: line n of one file is the translation of line n of another file."""
+"""Read and write parallel corpora: line n of one file translates line n of another."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -70,7 +70,7 @@ def write_split(folder: Path, split: str, source: Path, target: Path, lowercase:
 
 
 def read_pairs(folder: Path, split: str) -> tuple[list[str], list[str]]:
-    """Read the source sentences and the target sentences of a split from the files of `write_pairs`.
+    """Read the source and target sentences of a split from the files of `write_pairs`.
 
     Args:
         split: `train`, `validation`, or the name of a test set.

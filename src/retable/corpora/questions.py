@@ -85,7 +85,7 @@ class PIQA:
 
 
 class Labelled:
-    """Questions in a table: a .tsv or .csv file, or JSON lines (.jsonl), with one question per row.
+    """Questions in a table (.tsv, .csv or JSON lines, .jsonl), one question per row.
 
     Every column is a field of the question; surrounding spaces are removed.
 

@@ -85,7 +85,10 @@ def _to_lf(path: Path, encoding: str) -> Iterator[str]:
 
 
 def _wide_to_lf(path: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines of a file that end in LF, for UTF-16 and UTF-32, in which LF has several bytes."""
+    """Yield the lines of a file that end in LF, for UTF-16 and UTF-32.
+
+    In these encodings, LF has several bytes.
+    """
     with path.open(encoding=encoding, newline="\n") as file:
         try:
             yield from file
@@ -94,7 +97,9 @@ def _wide_to_lf(path: Path, encoding: str) -> Iterator[str]:
 
 
 def require_length(place: str, n_words: int) -> None:
-    """Check the length of a text; a text is often too long because the end of a row or sentence is missing.
+    """Check that a text is not too long.
+
+    A text is often too long because the end of a row or sentence is missing.
 
     Raises: UsageError: the text has more than LONGEST words.
     """
@@ -130,9 +135,10 @@ def without_blank_lines(texts: Iterable[str]) -> Iterator[str]:
 
 
 def read_units(path: Path, unit: str) -> Iterator[list[str]]:
-    """Yield the units of a corpus (the texts that likelihoods are computed for), each as a list of lines.
+    """Yield the units of a corpus, each as a list of lines.
 
-    With unit="line", each line is a unit. With unit="document", the lines between two blank lines are a unit.
+    A unit is a text that a likelihood is computed for. With unit="line", each line is a unit. With unit="document", the
+    lines between two blank lines are a unit.
 
     Raises: UsageError: the file is missing or is not in UTF-8.
     """

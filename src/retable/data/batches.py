@@ -72,9 +72,10 @@ class Measure(Protocol):
         ...
 
     def compute(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
-        """Compute the metrics from the results of all processes, one sequence of results per process.
+        """Compute the metrics from the results of all processes.
 
-        A sequence may cover only the first batches of its process. The result of a padding batch is None.
+        `measured` contains one sequence of results per process. A sequence may cover only the first batches of its
+        process. The result of a padding batch is None.
         """
         ...
 
@@ -92,7 +93,7 @@ def share(inputs: Sequence[Any], make: Callable[[Any], Any], rank: int, world: i
 
 
 def in_order(measured: Sequence[Sequence[Any]]) -> list[Any]:
-    """Merge the results of all processes into one list, in the order of the inputs that `share` distributed."""
+    """Merge the results of all processes into one list, in the order of `share`'s inputs."""
     return [result for turn in zip(*measured, strict=True) for result in turn if result is not None]
 
 

@@ -43,7 +43,7 @@ class ChoiceBatch(NamedTuple):
 
 
 def encoded(choices: Choices) -> Encoded:
-    """Prepare examples for batching; the length of an example is the length of its longest row."""
+    """Prepare examples for batching by the length of their longest row."""
     return Encoded(choices.lengths, partial(pad_choices, choices), partial(_weigh, choices), choices.inputs.truncated)
 
 

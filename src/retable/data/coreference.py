@@ -50,7 +50,7 @@ def encoded(examples: Sequence[CoreferenceExample]) -> Encoded:
 
 
 def pad_documents(examples: Sequence[CoreferenceExample], places: Iterable[int]) -> CoreferenceBatch:
-    """Return the documents with the indices `places` as one batch, with their sentences in order."""
+    """Return the documents with the indices `places` as one batch, sentences in order."""
     chosen = [examples[place] for place in places]
     sentences = [torch.tensor(ids) for example in chosen for ids in example.sentences]
     starts = np.cumsum([0, *(example.n_words for example in chosen)])

@@ -115,7 +115,7 @@ class MASSStyle(_WholeText):
 
 @dataclass(frozen=True)
 class Deshuffling(_WholeText):
-    """Deshuffling: the inputs are a random permutation of the tokens, and the target is the original text."""
+    """Deshuffling: the inputs are the tokens in random order, the target is the text."""
 
     def __call__(self, text: np.ndarray, rng: np.random.Generator, symbols: Symbols) -> Pair:
         return Pair(rng.permutation(text), text)
@@ -126,7 +126,7 @@ class Deshuffling(_WholeText):
 
 @dataclass(frozen=True)
 class IidDrop:
-    """Removal of each token with probability `density`; the target is the sequence of removed tokens."""
+    """Removal of each token with probability `density`; the target has the removed tokens."""
 
     density: Share = 0.15
 
@@ -154,7 +154,7 @@ class _Spans:
         return replace_spans(text, self.noise(len(text), rng), symbols.sentinels)
 
     def restore(self, pair: Pair, symbols: Symbols) -> np.ndarray:
-        """Rebuild the text: replace each sentinel of the inputs by the span that follows it in the targets."""
+        """Rebuild the text: replace each sentinel of the inputs by its span in the targets."""
         places = np.flatnonzero(np.isin(pair.targets, symbols.sentinels))
         spans = {span[0]: span[1:] for span in np.split(pair.targets, places)[1:]}
         return np.concatenate([spans.get(token, [token]) for token in pair.inputs])
@@ -257,7 +257,10 @@ def replace_spans(text: np.ndarray, noise: np.ndarray, sentinels: np.ndarray) ->
 
 
 def sentinels_of(marks: dict[str, int]) -> np.ndarray:
-    """Return the ids of the special tokens `<extra_id_0>`, `<extra_id_1>` and so on, up to the first missing name."""
+    """Return the ids of the sentinels `<extra_id_0>`, `<extra_id_1>` and so on.
+
+    The first missing name ends the list.
+    """
     ids: list[int] = []
     while (name := f"<extra_id_{len(ids)}>") in marks:
         ids.append(marks[name])

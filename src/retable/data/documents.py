@@ -52,7 +52,10 @@ class Documents:
         self._tokens, self._shift = tokens, starts - self.offsets[:-1]
 
     def text(self, places: np.ndarray) -> np.ndarray:
-        """Return the token ids, int64, at the positions `places` of the text; the shape is that of `places`."""
+        """Return the token ids, int64, at the positions `places` of the text.
+
+        The shape of the result is the shape of `places`.
+        """
         sentence = np.searchsorted(self.offsets, places, side="right") - 1
         return self._tokens[places + self._shift[sentence]].astype(np.int64)
 

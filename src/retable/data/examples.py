@@ -60,7 +60,7 @@ def pad(inputs: Inputs, labels: Sequence[float], places: np.ndarray) -> ExampleB
 
 
 def _padded(sequences: Sequence[Sequence[int]], places: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Return the ids, (B, T), and the lengths, (B,), of the sequences with the indices `places`."""
+    """Return the ids, (B, T), and lengths, (B,), of the sequences with indices `places`."""
     lengths = [len(sequences[place]) for place in places]
     input_ids = np.zeros((len(places), max(lengths, default=0)), dtype=np.int64)
     for row, place in zip(input_ids, places, strict=True):

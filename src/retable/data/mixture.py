@@ -34,10 +34,10 @@ def proportional(sizes: Sequence[int], limit: float = float("inf"), temperature:
 
 
 class Mixture:
-    """Batches of several data sets, `parts`; each batch comes from one part, drawn with the probabilities `rates`.
+    """Batches of several data sets (`parts`); each batch comes from one of them.
 
-    The batches of each part are used in their order, epoch after epoch. No recurrent state can be carried from batch to
-    batch. (Raffel et al. mix within batches.)
+    The part of each batch is drawn with the probabilities `rates`. The batches of each part are used in their order,
+    epoch after epoch. No recurrent state can be carried from batch to batch. (Raffel et al. mix within batches.)
 
     Raises: UsageError: the rates do not match the parts, or a part carries state between batches.
     """
@@ -60,7 +60,7 @@ class Mixture:
         self._block = 0, self._drawn(0)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """Return a step's batch from the part that is drawn for the step, for process `rank` of `world`."""
+        """Return the batch of a step, for process `rank` of `world`, from the part drawn for it."""
         block, place = divmod(step, BLOCK)
         while len(self._before) <= block:
             drawn = self._drawn(len(self._before) - 1)

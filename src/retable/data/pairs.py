@@ -86,7 +86,9 @@ def longest_side(sources: Sequences, targets: Sequences) -> np.ndarray:
 
 
 def cut(lengths: np.ndarray, max_tokens: int) -> list[int]:
-    """Cut sequences into batches of at most `max_tokens` tokens with padding; `lengths` are in ascending order.
+    """Cut sequences into batches of at most `max_tokens` tokens, including padding.
+
+    The `lengths` of the sequences are in ascending order.
 
     Returns: the index of each batch's first sequence, and the number of sequences.
     Raises: UsageError: one sequence is longer than `max_tokens`.

@@ -34,7 +34,9 @@ def write_in_parts(tokenizer: Path, text: Path, unit: str, path: Path, spread: M
 
 
 def cuts(text: Path, n: int, unit: str) -> list[int]:
-    """Cut a text file into `n` parts of similar size, or fewer; return the byte offsets of all starts and of the end.
+    """Cut a text file into at most `n` parts of similar size; return their byte offsets.
+
+    The offsets are the starts of all parts and the end of the last part.
 
     If units are lines, a part begins after a line end; if they are documents, after the blank line between two.
     """

@@ -46,7 +46,7 @@ class QuestionInWords(NamedTuple):
         return self._whole() is not None
 
     def right(self) -> tuple[int, int]:
-        """Return the indices of the first and last word of a reference answer that consists of whole words.
+        """Return the first and last word of a reference answer that consists of whole words.
 
         If no answer does, return the first and last word that overlap the first answer.
         """
@@ -65,7 +65,7 @@ class QuestionInWords(NamedTuple):
         )
 
     def sentences(self) -> list[tuple[int, int]]:
-        """Return the sentences of the context, each as the index of its first word and the index after its last."""
+        """Return the start and the end of each sentence of the context, as word indices."""
         ends = [match.end() for match in END_OF_SENTENCE.finditer(self.source.context)]
         begins = [bisect_left(self.places, end, key=lambda place: place[0]) for end in ends]
         return [(a, b) for a, b in pairwise([0, *begins, len(self.places)]) if a < b]

@@ -200,7 +200,10 @@ def _write_split(path: Path, stream: Shards, tokenizer: Tokenizer) -> dict[str, 
 
 
 def _documents(stream: Shards, mark: int) -> Iterator[np.ndarray]:
-    """Yield the documents, each with its end mark; the last one has none if the stream does not end with it."""
+    """Yield the documents of a stream, each with its end mark.
+
+    The last document has no end mark if the stream does not end with it.
+    """
     begun = np.empty(0, stream.dtype)
     for start in range(0, len(stream), SCAN):
         chunk = np.concatenate([begun, np.asarray(stream[start : start + SCAN])])

@@ -1,4 +1,7 @@
-"""Vocabularies for models that read spelling: some words also have a vector, the others have only their spelling."""
+"""Vocabularies of words with a vector, and of words that have only their spelling.
+
+These vocabularies are for models that read words by their spelling.
+"""
 
 import json
 from collections import Counter

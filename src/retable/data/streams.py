@@ -26,7 +26,10 @@ class TokenBatch(NamedTuple):
     before: Tensor | None = None  # initial state of a fixed-window model, (1, B, N): the N ids before a fresh batch
 
     def state(self, carried: Any) -> Any:
-        """Return the recurrent state to start the batch from; `carried` is the state after the previous batch."""
+        """Return the recurrent state to start the batch from.
+
+        `carried` is the state after the previous batch.
+        """
         return self.before if self.fresh else carried
 
 

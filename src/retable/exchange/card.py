@@ -1,4 +1,4 @@
-"""Write the model card of an exported model: `README.md` in the format of Hugging Face's hub."""
+"""Write the model card of an exported model, `README.md` in Hugging Face's format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -126,7 +126,10 @@ class Checkpoint:
 
     @cached_property
     def _layers(self) -> Layers:
-        """The table of layer names of Retable's model; in transformers, some of these layers belong to the head."""
+        """The table of layer names of Retable's model.
+
+        In transformers, some of these layers belong to the head.
+        """
         of_head = {} if self._head is None else self._head.layers
         layers = under("model.", self._family.layers(self._settings), self._prefix)
         return layers | {name: each for name, each in of_head.items() if name.startswith("model.")}

@@ -96,7 +96,7 @@ def to_ours(layers: Layers, names: Iterable[str], weights: Mapping[str, Tensor])
 
 
 def _in_halves(rows: Tensor, d_head: int) -> Tensor:
-    """Reorder the rows of each attention head from Retable's layout of rotary positions to transformers' layout.
+    """Reorder the rows of each attention head from Retable's rotary layout to transformers'.
 
     In Retable, the two dimensions that are rotated together are adjacent (Su et al. 2021, section 3.2). In
     transformers, their distance is half the width of the head. Products of queries and keys are the same in both.
@@ -105,7 +105,7 @@ def _in_halves(rows: Tensor, d_head: int) -> Tensor:
 
 
 def _in_pairs(rows: Tensor, d_head: int) -> Tensor:
-    """Reorder the rows of each attention head from transformers' layout to Retable's, the inverse of `_in_halves`."""
+    """Reorder the rows of each attention head from transformers' rotary layout to Retable's."""
     return rows.unflatten(0, (-1, 2, d_head // 2)).transpose(1, 2).flatten(0, 2)
 
 

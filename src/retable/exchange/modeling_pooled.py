@@ -17,7 +17,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 
 class PooledConfig(PretrainedConfig):
-    """Settings of the backbone, which is a model of transformers, and of the classification head.
+    """Settings of the backbone (a model of transformers) and of the classification head.
 
     pooling: `max` or `mean` over the tokens that are not padding, or the state of the `first` or `last` of these
         tokens.
@@ -48,7 +48,7 @@ class PooledForSequenceClassification(PreTrainedModel):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **more: Any
     ) -> SequenceClassifierOutput:
-        """Compute the logits, (B, L), of token ids, (B, T), and the loss if `labels`, (B,), are given.
+        """Compute the logits, (B, L), of token ids, (B, T), and the loss for `labels`, (B,).
 
         Args:
             attention_mask: 1 for tokens and 0 for padding, (B, T); by default there is no padding.
@@ -64,7 +64,7 @@ class PooledForSequenceClassification(PreTrainedModel):
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
     def pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Pool states, (B, T, D), to one vector per text, (B, D), with the method in `config.pooling`.
+        """Pool states, (B, T, D), to one vector per text, (B, D), as `config.pooling` sets.
 
         mask: True for tokens and False for padding, (B, T).
         """

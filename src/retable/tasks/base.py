@@ -31,7 +31,10 @@ class Fold(NamedTuple):
 
 
 class Task(Measured, Protocol[Example, Prediction]):
-    """A kind of task with its data. The methods of this class are defaults; each kind overrides some of them."""
+    """A kind of task with its data.
+
+    The methods of this class are defaults; each kind overrides some of them.
+    """
 
     kind: str  # name in tables, as in tagging/test/f1
     inputs: list[Path]  # files that the task reads
@@ -100,7 +103,7 @@ class Task(Measured, Protocol[Example, Prediction]):
         return {}
 
     def recall(self, learnt: Mapping[str, Any]) -> None:
-        """Restore the values that `learnt` returned, so that the training examples need not be read."""
+        """Restore the values that `learnt` returned, instead of reading the training examples."""
 
     def objective(self, model: Model, text: Text, **head: Any) -> Objective:
         """Return the objective to train the model with.
@@ -190,7 +193,7 @@ class Task(Measured, Protocol[Example, Prediction]):
         return Predictions(encoded, self.at_once, score)
 
     def validated(self, units: pd.DataFrame) -> dict[str, float]:
-        """Compute the metrics that the learning curve shows, from the units of the validation split."""
+        """Compute the learning curve's metrics from the units of the validation split."""
         return self.score(units)
 
     def write(

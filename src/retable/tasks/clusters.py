@@ -21,7 +21,7 @@ from retable.tasks.base import Task, Text, require_spelling
 
 
 class Source(Protocol):
-    """A source of documents with clusters of mentions: its files, and the documents of each split."""
+    """A source of documents with clusters of mentions: its files, and its splits."""
 
     inputs: list[Path]
 
@@ -93,7 +93,7 @@ class CoreferenceTask(Task[Document, Clusters]):
     def write(
         self, folder: Path, split: str, examples: Sequence[Document], predictions: Sequence[Clusters]
     ) -> list[str]:
-        """Write the documents with predicted clusters in CoNLL's column format, for the CoNLL scorer."""
+        """Write the documents with predicted clusters in CoNLL's columns, for its scorer."""
         response = [each._replace(clusters=clusters) for each, clusters in zip(examples, predictions, strict=True)]
         write_documents(folder / f"{split}.response.conll", response)
         if not self.inputs:  # the documents come from no file, so the scorer needs a file with the reference clusters

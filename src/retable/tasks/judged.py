@@ -16,7 +16,7 @@ class Judge(Protocol):
 
 
 def read_judged(path: Path, judge: Judge) -> Table:
-    """Read a text as a table: its lines are the column `sentence`, and `judge` computes the column `label`.
+    """Read the lines of a text as a table with the columns `sentence` and `label`.
 
     Blank lines are skipped.
 

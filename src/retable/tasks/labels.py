@@ -28,7 +28,7 @@ class Classes:
         self.none = len(self.names)  # prediction for text that is not a class
 
     def read(self, text: str) -> int | None:
-        """Return the index of a label's class in `names`, or None if examples with the label are skipped.
+        """Return the class index of a label, or None if examples with the label are skipped.
 
         Raises: ValueError: the label is unknown.
         """
@@ -44,7 +44,7 @@ class Classes:
         return self._places[text]
 
     def write(self, place: float) -> str:
-        """Return the label of the class with index `place`; if several labels map to it, return the first."""
+        """Return the label of the class with index `place`, the first if it has several."""
         return next(text for text, index in self._places.items() if index == int(place))
 
 
@@ -111,5 +111,8 @@ class Scores:
 
 
 def _text(value: object) -> str:
-    """Convert a label in YAML to text as in a file, because YAML reads true as a Boolean and 1 as a number."""
+    """Convert a label in YAML to text as in a data file.
+
+    This is needed because YAML reads true as a Boolean and 1 as a number.
+    """
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -17,7 +17,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class PrefixTask(SentenceTask):
-    """Classification of single sentences with a model that is trained on every prefix of a sentence.
+    """Classification of single sentences by a model that is trained on every prefix.
 
     A boundary token is placed before and after each sentence, as in language modelling.
     """

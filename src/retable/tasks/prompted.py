@@ -1,4 +1,4 @@
-"""Tasks in which a language model continues a prompt with a text: translation and summarisation (system H1)."""
+"""Translation and summarisation by a language model that continues a prompt (system H1)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

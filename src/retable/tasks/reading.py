@@ -1,4 +1,4 @@
-"""Encode sentences, pairs of sentences, and words with a tokenizer, in the input layout of a model."""
+"""Encode sentences, pairs and words with a tokenizer, in the input layout of a model."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -81,10 +81,10 @@ def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
 
 
 def in_tokens(text: Text, words: Sequence[str]) -> WordsInTokens:
-    """Encode words as the tokens of a text in which spaces separate them; for a Vocabulary, each word is one token.
+    """Encode words, joined by spaces, as tokens.
 
-    If a word has no tokens, such as a control character, the next token counts as its token. The next token may be the
-    end mark of the sequence.
+    With a Vocabulary, each word is one token. If a word has no tokens, such as a control character, the next token
+    counts as its token. The next token may be the end mark of the sequence.
 
     Returns: the ids, and the index of the first and last token of each word.
     """

@@ -1,4 +1,4 @@
-"""Tasks that assign a label to a sentence or a pair of sentences, read from any file with named columns."""
+"""Label sentences or pairs of sentences, read from any file with named columns."""
 
 import copy
 import inspect
@@ -259,7 +259,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         return self.words(examples), [int(each.label) for each in examples if each.label is not None]
 
     def named(self, example: Example) -> dict[str, str]:
-        """Return the sentences of an example by their names in the prompt, in the order of the prompt."""
+        """Return the sentences of an example by their names in the prompt, in prompt order."""
         texts = dict(zip(self.sentences, example.sentences, strict=True))
         return {name: texts[column] for column, name in self._prompt.items()}
 
@@ -316,7 +316,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         return examples
 
     def answered(self, example: Example) -> Answered:
-        """Return the sentences and the label; symmetric pairs are sorted, so that their order is ignored."""
+        """Return the sentences and the label; symmetric pairs are sorted to ignore their order."""
         return tuple(sorted(example.sentences)) if self.symmetric else example.sentences, example.label
 
     def warnings(self, examples: Mapping[str, Sequence[Example]]) -> list[str]:

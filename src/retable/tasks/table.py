@@ -190,7 +190,7 @@ def _with_gold(path: Path, rows: Iterable[Row], gold: Path) -> Iterator[Row]:
 
 
 def _text(value: Any) -> str | None:
-    """Convert a value to text: strings are unchanged, null is None, other values are written as JSON.
+    """Convert a value to text as in JSON; strings and None (null) are unchanged.
 
     A value that JSON does not support, such as a date, is written as a JSON string.
     """
@@ -213,10 +213,11 @@ def placed(files: Iterable[Path]) -> Iterator[None]:
 
 
 def _place_of(error: TextError, files: Sequence[Path]) -> str:
-    """Find the line that contains `error.part`, the wrong string, and has most words in common with `error.text`.
+    """Find the line of a file that the text of an error most likely comes from.
 
-    Among equally good lines, a line that ends with the wrong string is preferred, because in columns the tag is last.
-    Otherwise the first line is returned.
+    The line contains the wrong string `error.part`, and has most words in common with `error.text`. Among equally good
+    lines, a line that ends with the wrong string is preferred, because in columns the tag is last. Otherwise the first
+    line is returned.
 
     Returns: the file and line, as the beginning of a message.
     """

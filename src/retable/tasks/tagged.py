@@ -93,7 +93,10 @@ def _places(sentences: Sequence[TaggedSentence]) -> list[int]:
 
 
 class LabelledText(Protocol):
-    """A text with several kinds of word labels; each sentence maps the name of a kind to its labels."""
+    """A text with several kinds of word labels.
+
+    Each sentence maps the name of a kind to the labels of its words.
+    """
 
     inputs: list[Path]
 
@@ -101,7 +104,9 @@ class LabelledText(Protocol):
 
 
 class TaggedText:
-    """The sentences of a labelled text, such as the text of the built-in grammar, with one kind of labels as tags.
+    """The sentences of a labelled text, with one kind of labels as tags.
+
+    An example is the text of the built-in grammar.
 
     label: the kind of labels to predict, such as `part_of_speech`.
     """
@@ -215,7 +220,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
     @cached_property
     def _commonest(self) -> str:
-        """Return the most frequent tag of the training split; among equally frequent tags, the first in `tags`."""
+        """Return the most frequent training tag, the first in `tags` if there are several."""
         counts = Counter(tag for each in self._sentences["train"] for tag in each.tags)
         return max(self.tags, key=counts.__getitem__)
 
@@ -271,7 +276,9 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return [self._places.get(tag, 0) for tag in tags]
 
     def read(self, encoded: Encoded, places: Sequence[int], rows: list[Sequence[int]]) -> list[Sequence[int]]:
-        """Remove the padding from predicted tags, so that each example has one tag per word that the model read.
+        """Remove the padding from predicted tags.
+
+        Each example then has one tag per word that the model read.
 
         Args:
             rows: predicted tag indices of each example, padded.

@@ -1,4 +1,4 @@
-"""Write the texts of tasks as a corpus, on which a tokenizer or word vectors can be trained."""
+"""Write the texts of tasks as a corpus, to train a tokenizer or word vectors on."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

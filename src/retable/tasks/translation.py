@@ -35,7 +35,10 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs(Encoded):
-    """Encoded pairs, in which source and target end with the end mark, and the tokenizer to decode predictions."""
+    """Encoded pairs, and the tokenizer to decode predictions.
+
+    Sources and targets end with the end mark.
+    """
 
     sources: Sequences
     targets: Sequences
@@ -141,7 +144,7 @@ class TranslationTask(Task[Pair, Translated]):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """Return the lengths of the reference translations, which identify the units for paired tests."""
+        """Return the lengths of the references, which identify the units for paired tests."""
         return tuple(units["bleu_reference"])
 
     def validation(self, examples: Sequence[Pair], encoded: Encoded) -> translation.NatsPerToken:

@@ -36,7 +36,7 @@ def read_trees(path: Path, phrases: bool = False) -> Table:
 
 
 def _nodes(path: Path, number: int, line: str) -> list[tuple[str, list[str]]]:
-    """Return the label and the words of each node, in the order of the nodes' opening brackets."""
+    """Return the label and words of each node, in the order of their opening brackets."""
     nodes: list[tuple[str, list[str]]] = []
     open_nodes: list[list[str]] = []  # word lists of the open nodes, shared with `nodes`
     broken = UsageError(
