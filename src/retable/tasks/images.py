@@ -1,4 +1,7 @@
-"""Image classification (system J1)."""
+"""Image classification.
+
+System J1 of docs/systems.yaml.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property

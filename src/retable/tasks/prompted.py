@@ -1,4 +1,7 @@
-"""Translation and summarisation by a language model that continues a prompt (system H1)."""
+"""Translation and summarisation by a language model that continues a prompt.
+
+System H1 of docs/systems.yaml.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
