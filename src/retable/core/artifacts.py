@@ -1,8 +1,8 @@
 """Read and write the files of a cell (the output folder of a stage), and the record of the run that made it.
 
-A cell contains `config.yaml`, `metrics.json`, `run.json` and the stage's results. It depends only on configuration,
-inputs and code, so that a new run writes the same bytes. Facts about one run, such as its MLflow id, commit and
-duration, are in the cell's record, a file next to the cell.
+A cell contains `config.yaml`, `metrics.json`, `run.json` and the stage's results. The contents of a cell depend only on
+configuration, inputs and code, so that a new run writes the same bytes. Facts about one run, such as its MLflow id,
+commit and duration, are in the cell's record, a file next to the cell.
 """
 
 import contextlib
@@ -142,7 +142,7 @@ def write_record(cell: Path, record: Mapping[str, Any]) -> None:
     for path in (record_file(cell), _kept(cell)):
         path.parent.mkdir(parents=True, exist_ok=True)
         begun = path.with_name(f"{path.name}.begun")
-        begun.unlink(missing_ok=True)  # it may be a link to another file
+        begun.unlink(missing_ok=True)  # the old file may be a link
         write_json(begun, {**record, "of": _digests(cell)})
         begun.replace(path)
 
@@ -150,8 +150,8 @@ def write_record(cell: Path, record: Mapping[str, Any]) -> None:
 def read_record(cell: Path) -> dict[str, Any]:
     """Return the record of the run that made a cell, or {} if it has no record.
 
-    A cell has no record if it comes from another machine or an interrupted stage. A record whose digests do not match
-    the cell is ignored.
+    A cell has no record if it was copied from another machine, or if its stage was interrupted. A record whose digests
+    do not match the cell is ignored.
     """
     for path in (record_file(cell), _kept(cell)):  # the second path is for a cell that another study made
         try:
@@ -230,7 +230,7 @@ def root() -> Path:
 def git_state() -> dict[str, Any]:
     """Return the commit of the running code, and whether code, configuration or requirements differ from the commit.
 
-    Both are None for an installed package.
+    For an installed package, both values are None.
     """
     if not (CHECKOUT / "pyproject.toml").exists():
         return {"git_commit": None, "git_dirty": None}

@@ -3,7 +3,7 @@
 The digests are in the cell's file `digests.json`.
 
 Files are checked before they are read. The check detects damage: a flipped bit, an incomplete copy, a file of another
-cell. It does not protect against deliberate changes, because the digests can be changed too.
+cell. The check does not protect against deliberate changes, because the digests can be changed too.
 """
 
 import contextlib
@@ -87,9 +87,8 @@ def _text(files: dict[str, dict[str, Any]]) -> str:
 def check(path: Path) -> None:
     """Check that a file of a cell, or a whole cell, has not changed since its stage wrote it.
 
-    In both cases, the names and sizes of all files of the cell are compared. For a single file, its sha256 is compared,
-    too. Paths outside cells are not checked. Old cells without digests are not checked either; one warning per process
-    is printed.
+    The names and sizes of all files of the cell are compared. For a single file, its sha256 is compared, too. Paths
+    outside cells and old cells without digests are not checked. For old cells, one warning per process is printed.
 
     Raises: UsageError: a file is damaged, missing, or does not belong to the cell; the message names the file.
     """

@@ -105,8 +105,8 @@ def require_file(path: str | PathLike[str], missing: str = "") -> None:
 def near(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that resemble `name`, ignoring case.
 
-    The result is all known names that begin with `name`. If there are no such names, it is the most similar name. If no
-    name is similar enough, it is all names that contain `name` or are contained in it.
+    The result is all known names that begin with `name`. If there are no such names, the result is the most similar
+    name. If no name is similar enough, the result is all names that contain `name` or are contained in `name`.
 
     Args:
         known: names to compare with.

@@ -71,8 +71,8 @@ def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
 def refuse_all_but_a_report(out: Path) -> None:
     """Raise UsageError if a new report must not replace the contents of `out`.
 
-    Only an empty folder or another report may be replaced. A folder with only `report.html` is a report, because git
-    does not track this file and may leave it in an otherwise empty folder. This function does not remove anything.
+    Only an empty folder or another report may be replaced. A folder with only `report.html` counts as a report, because
+    git does not track this file and may leave it in an otherwise empty folder. This function does not remove anything.
     """
     if out.is_symlink():
         raise UsageError(f"{out} is a link, which a report cannot replace; replace the link by a folder")
@@ -154,9 +154,9 @@ def recover(out: Path, aside: Path) -> None:
 def require_one_mount(scratch: Path, out: Path) -> None:
     """Raise UsageError if `scratch` and `out` are on different mounts.
 
-    Folders cannot be renamed from one mount to another. This is called before training, so that hours of work are not
-    lost. The check renames a file; device numbers are not sufficient, because a bind mount has the same number as the
-    file system.
+    Folders cannot be renamed from one mount to another. This function is called before training, so that hours of work
+    are not lost. The check renames a file; device numbers are not sufficient, because a bind mount has the same number
+    as the file system.
 
     Args:
         scratch: an existing folder.

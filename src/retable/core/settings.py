@@ -3,8 +3,8 @@
 A part of a configuration names a class or function under `_target_`; its other keys are arguments. With `_partial_`,
 the part is not called, but becomes a callable. The annotations of parameters determine the allowed values; the types
 below define ranges of numbers. Configurations may come from other people, together with cells. Therefore a `_target_`
-is looked up only in this project and in packages that the user trusts (`retable.core.trust`). It is called only if its
-result has the type that the setting requires.
+is looked up only in this project and in packages that the user trusts (`retable.core.trust`). A `_target_` is called
+only if its result has the type that the setting requires.
 """
 
 import contextlib
@@ -130,8 +130,8 @@ def _built(value: Any) -> Any:
 def resolve(target: Any, within: Within = OWN) -> Callable[..., Any]:
     """Import and return the class or function that a `_target_` names.
 
-    It must be defined in the package `within` of this project, or in a package that the user trusts. Otherwise nothing
-    is imported.
+    The target must be defined in the package `within` of this project, or in a package that the user trusts. Other
+    targets are not imported.
 
     Raises: UsageError: the target is not allowed, does not exist, or is a module.
     """
@@ -282,7 +282,7 @@ def check_value(value: Any, annotation: Any, name: str) -> None:
 def _given_later(place: Any) -> Collection[str] | None:
     """Return the arguments that the caller adds to a part with `_partial_`, or None if they are unknown.
 
-    For a setting of type `Callable[..., T]`, they are the arguments that are derived from a text.
+    For a setting of type `Callable[..., T]`, the caller adds the arguments that are derived from a text.
     """
     calls = [get_args(member) for member in _members(place) if _plain(member) is Callable]
     return _OF_TEXTS if any(call and call[0] is ... for call in calls) else None

@@ -1,6 +1,6 @@
 """Interfaces of the systems that are loaded from cells, for code that generates, scores and measures.
 
-They are protocols, so that any object with these methods counts as a language model.
+The interfaces are protocols, so that any object with these methods counts as a language model.
 
 Shapes: N tokens, S systems, V vocabulary.
 """

@@ -40,8 +40,8 @@ def read_tagged(
     Args:
         word, tag: column numbers, counted from 0; negative numbers count from the last column, −1.
         pos: column of the part of speech, which is appended to the word, as in `dog/NN`; None for words only.
-        chunk: the only type of chunks to predict, such as NP; the tags of other chunks are replaced by O. None uses all
-            types.
+        chunk: the only type of chunks to predict, such as NP; the tags of other chunks are replaced by O. If `chunk` is
+            None, all types are used.
 
     Raises: UsageError: the file is missing or has no sentences, a column does not exist, or the number of columns
         varies.

@@ -29,8 +29,7 @@ def write_cut(
     line gets a final line end. A byte-order mark is removed. Memory use does not depend on the size of the file.
 
     Args:
-        unit: units of the corpus. If they are documents, blank lines separate them; if they are lines, blank lines are
-            removed.
+        unit: units of the corpus. Blank lines separate documents; in a corpus of lines, blank lines are removed.
         blank_lines: whether to include blank lines even if units are lines.
 
     Returns: the number of characters, lines and words of each split.

@@ -14,8 +14,8 @@ WHITE = 16  # the brightest pixel
 def digits(split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Load a split of the optical recognition of handwritten digits (Alpaydin and Kaynak 1998; 1,797 test images).
 
-    In each group of five consecutive images, the fourth is for validation and the fifth for testing. So all splits
-    contain digits of the same writers.
+    In each group of five consecutive images, the fourth is for validation and the fifth for testing.
+    Therefore all splits contain digits of the same writers.
 
     Returns: images, (n, 1, 8, 8), from 0 to 1, and labels, (n,), 0 to 9.
     """

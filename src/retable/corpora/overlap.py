@@ -2,7 +2,7 @@
 
 A line or an example overlaps if the training data contain the same words in the same order. An n-gram is n consecutive
 words within a unit of the corpus (a line or a document). Words are separated by white space; case and punctuation are
-significant. GPT-3's authors (Brown et al. 2020, appendix C) also use n-grams of 13 words, but ignore both.
+significant. GPT-3's authors (Brown et al. 2020, appendix C) also use n-grams of 13 words, but ignore case.
 """
 
 from array import array
@@ -68,7 +68,7 @@ def example_overlap(train: Iterable[Answered], test: Iterable[Answered]) -> dict
     """Compute the share of test examples whose question occurs in training, as `overlap_examples`.
 
     `overlap_contradicted` is the share of test examples whose question occurs in training, but only with different
-    answers. The result does not contain it if no test example has an answer.
+    answers. The result does not contain this share if no test example has an answer.
 
     Args:
         train, test: pairs of question and answer; the answer is None for examples without one.

@@ -87,6 +87,6 @@ def pair_splits(folder: Path) -> list[str]:
     splits = sorted(path.name.removesuffix(".source.txt") for path in folder.glob("*.source.txt"))
     if missing := [split for split in SPLITS if split not in splits]:
         raise UsageError(
-            f"{folder} has no pairs of sentences for {missing[0]}; write a parallel corpus, such as corpus=multi30k"
+            f"{folder} has no pairs of sentences for {missing[0]}; use a parallel corpus, such as corpus=multi30k"
         )
     return [*SPLITS, *(split for split in splits if split not in SPLITS)]

@@ -20,8 +20,8 @@ def write_corpus(
     """Copy three text files to `<split>.txt`, one sentence per line, with single spaces between words.
 
     Args:
-        documents: whether blank lines separate documents. If so, the copy has a blank line after each document;
-            otherwise blank lines are removed.
+        documents: whether blank lines separate documents. The copy of a corpus of documents has a blank line after each
+            document; otherwise blank lines are removed.
         strip: words, such as `<s>` and `<eos>`, to remove from the beginning and end of each line.
 
     Returns: the number of lines and words of each split.

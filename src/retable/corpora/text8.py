@@ -19,10 +19,11 @@ def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: b
 
     Args:
         source: the file text8 or text8.zip of http://mattmahoney.net/dc/textdata; or `hub:<data set>`, a data set of
-            the hub whose first example is the text, such as hub:afmck/text8. The latter needs the extra `hub`.
+            the hub whose first example is the text, such as hub:afmck/text8. A data set of the hub needs the extra
+            `hub`.
         held_out: whether training, validation and test are 90, 5 and 5 % of the characters, cut between words (Mikolov
-            et al. 2012). Otherwise the training split is the whole text, as for published word vectors, and contains
-            the validation and test splits.
+            et al. 2012). If `held_out` is false, the training split is the whole text, as for published word vectors,
+            and contains the validation and test splits.
 
     Returns: the number of lines and words of each split.
     Raises: UsageError: the source is missing or is not text8.

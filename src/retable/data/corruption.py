@@ -175,7 +175,7 @@ class IidSpans(_Spans):
     def n_sentinels(self, window: int) -> int:
         """Return the mean number of spans plus five standard deviations; fewer than one window in a million has more.
 
-        One more sentinel ends the target.
+        The number includes the final sentinel, which ends the target.
         """
         share = self.density * (1 - self.density)  # the probability that a span begins at a position
         return round(window * share + 5 * (window * share * (1 - 3 * share)) ** 0.5) + 1

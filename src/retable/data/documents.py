@@ -22,7 +22,7 @@ class Documents:
 
     The text consists of the tokens of all sentences without the line ends; its tokens are numbered from 0. `offsets`,
     (S + 1,), are the positions in the text where sentences begin. `first`, (D + 1,), is the index of each document's
-    first sentence. With `parted`, the line end after a document's last sentence is part of the text.
+    first sentence. If `parted` is true, the line end after a document's last sentence is part of the text.
 
     Raises: UsageError: the stream has no line of text, or `units` does not match `tokens`.
     """
@@ -35,7 +35,7 @@ class Documents:
             [np.flatnonzero(tokens[i : i + SCAN] == line_end) + i for i in range(0, len(tokens), SCAN)]
         )
         unit = np.searchsorted(unit_ends, ends, side="right")
-        # A document may end with a mark that is not a line end. Then the next document's first line begins after it.
+        # A document may end with a mark that is not a line end; the next document's first line begins after this mark.
         starts = np.maximum(np.append(0, ends[:-1] + 1), (unit_ends - units[:, 0])[unit])
         lines = len(ends) == len(units) and bool((ends == unit_ends - 1).all())
         kept = ends > starts

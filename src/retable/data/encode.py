@@ -79,8 +79,8 @@ def _encode_all(tokenizer: Tokenizer, units: Iterable[list[str]], documents: boo
             for chunk in chain(first, chunks):
                 yield _encode(tokenizer, chunk, documents)
         return
-    # Unlike threads, processes also parallelise the Python code. They are spawned, because forking a process with
-    # threads of other libraries is unsafe.
+    # Unlike threads, processes also parallelise the Python code. The processes are spawned, because it is unsafe to
+    # fork a process in which other libraries run threads.
     with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (tokenizer, documents)) as pool:
         waiting: deque[Future[Encoded]] = deque()
         for chunk in chain(first, chunks):

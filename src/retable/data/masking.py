@@ -122,14 +122,14 @@ class MaskedDocuments:
         )
 
     def _corrupted(self, step: int) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray]:
-        """Corrupt the whole batch of a step; every process needs it to count the chosen tokens of all processes.
+        """Corrupt the whole batch of a step; every process needs all rows to count the chosen tokens.
 
         Returns: the rows, the result of `_choose`, (B, T), the corrupted ids, (B, T), and uniform random numbers,
             (B, T).
         """
         rows, generator = self._rows.rows(step), np.random.default_rng((self._seed, step, 2))
         chosen = self._choose(rows, generator)
-        # A token that is not chosen has index −1. It gets the appended 2.0, so that it is unchanged.
+        # A token that is not chosen has index −1 and gets the appended number 2.0, which leaves it unchanged.
         lot = np.append(generator.random(int(chosen.max(initial=-1)) + 1), 2.0)[chosen]
         drawn = self._drawable[generator.integers(len(self._drawable), size=chosen.shape)]
         masked, changed = self._shares

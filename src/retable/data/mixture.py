@@ -34,7 +34,7 @@ def proportional(sizes: Sequence[int], limit: float = float("inf"), temperature:
 
 
 class Mixture:
-    """Batches of several data sets (`parts`); each batch comes from one of them.
+    """Batches of several data sets (`parts`); each batch comes from one data set.
 
     The part of each batch is drawn with the probabilities `rates`. The batches of each part are used in their order,
     epoch after epoch. No recurrent state can be carried from batch to batch. (Raffel et al. mix within batches.)
@@ -91,9 +91,9 @@ class MixedCorpora(Mixture):
         tokens: the run's main corpus, memory-mapped from its folder of the `tokenize` stage. The folders of the other
             corpora, with one token file or shards, are next to that folder. Batches of the main corpus are included
             only if `corpora` lists it.
-        kind: a class or function that builds the batches of one corpus. Its arguments are `settings`, and each of
-            tokens, units, line_end, marks, words, vocab_size and seed that its signature contains.
-        corpora: maps `corpus/tokenizer` to its share of the batches. If it is a list, the share of a corpus is
+        kind: a class or function that builds the batches of one corpus. The arguments of `kind` are `settings`, and
+            each of tokens, units, line_end, marks, words, vocab_size and seed that its signature contains.
+        corpora: maps `corpus/tokenizer` to its share of the batches. If `corpora` is a list, the share of a corpus is
             proportional to its size to the power of 1 / `temperature`. All batches have the same size.
         temperature: flattens the shares, see `corpora`; only allowed if `corpora` is a list.
 

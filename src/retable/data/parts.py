@@ -38,7 +38,7 @@ def cuts(text: Path, n: int, unit: str) -> list[int]:
 
     The offsets are the starts of all parts and the end of the last part.
 
-    If units are lines, a part begins after a line end; if they are documents, after the blank line between two.
+    If units are lines, a part begins after a line end. If units are documents, a part begins after a blank line.
     """
     size, offsets = text.stat().st_size, {0}
     with text.open("rb") as file:

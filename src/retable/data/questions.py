@@ -21,8 +21,8 @@ from retable.corpora.squad import Question
 from retable.data.bucketed import Encoded
 
 WORD = re.compile(r"\w+|[^\w\s]")
-# A sentence ends at a full stop, question mark or exclamation mark, if no lower-case letter follows. If the mark is a
-# separate word, a sentence ends there in any case.
+# A sentence ends at a full stop, question mark or exclamation mark, if no lower-case letter follows. A sentence always
+# ends at a full stop, question mark or exclamation mark that is a separate word.
 END_OF_SENTENCE = re.compile(r"""(?<=[.!?])["'”’)\]]*\s+(?![a-z])|(?<=\s[.!?])\s+""")
 Places = list[tuple[int, int]]  # start and end of each word in a text, in characters; the end is exclusive
 

@@ -110,13 +110,15 @@ def read_shard(path: Path, vocab_size: int) -> np.ndarray:
     Raises: UsageError: the file is truncated or contains an id of `vocab_size` or more.
     """
     if not path.is_file() or not path.stat().st_size:
-        raise UsageError(f"{path} does not exist or is empty; run the tokenize stage, or download it again")
+        raise UsageError(f"{path} does not exist or is empty; run the tokenize stage, or download the file again")
     header = np.fromfile(path, "<i4", 3)
     if len(header) < 3 or header[0] != MAGIC:
         return read_tokens(path, vocab_size)
     version, length = map(int, header[1:])
     if version != VERSION:
-        raise UsageError(f"{path} has version {version} of llm.c's format, but only {VERSION} is supported; convert it")
+        raise UsageError(
+            f"{path} has version {version} of llm.c's format, but only {VERSION} is supported; convert the file"
+        )
     if path.stat().st_size != HEADER + 2 * length:
         raise UsageError(f"{path} is truncated: its header counts {length} tokens; download it again")
     tokens = np.memmap(path, "<u2", "r", offset=HEADER)

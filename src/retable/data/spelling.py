@@ -36,10 +36,10 @@ class Vocabulary:
         Args:
             train: sentences of the training split. A word that occurs only once does not get a vector; it trains the
                 vector of the unknown word.
-            others: sentences of other splits. Their words do not get a vector unless they occur twice in `train` or in
-                `with_vectors`.
-            with_vectors: words with a pretrained vector. They get a vector even if they occur only once, or only in
-                `others`.
+            others: sentences of other splits. A word of these sentences gets a vector only if it occurs twice in
+                `train`, or in `with_vectors`.
+            with_vectors: words with a pretrained vector. Such a word gets a vector even if it occurs only once, or only
+                in `others`.
         """
         counts = Counter(word for words in train for word in words)
         seen = list(dict.fromkeys([*counts, *(word for words in others for word in words)]))

@@ -43,8 +43,8 @@ class OppositeBatch(NamedTuple):
 class CarriedStreams:
     """The stream in `batch_size` parallel rows, read `length` tokens at a time with recurrent state carried along.
 
-    This is truncated back-propagation through time (as in Zaremba et al. 2014). Tokens at the end of a row that do not
-    fill a batch are dropped. The state is reset at the start of each epoch.
+    This order is for truncated back-propagation through time (as in Zaremba et al. 2014). Tokens at the end of a row
+    that do not fill a batch are dropped. The recurrent state is reset at the start of each epoch.
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.

@@ -70,7 +70,7 @@ def question_first(
 ) -> tuple[list[int], int]:
     """Lay out a question and its passage; return the sequence and the index where the passage begins.
 
-    A question may use more than half of the available tokens only if the passage leaves them free.
+    A question may use more than half of the available tokens only if the passage does not need these tokens.
     """
     if max_length is not None:
         room = max_length - 3

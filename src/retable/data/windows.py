@@ -26,7 +26,7 @@ ROW = 32
 class WindowSlice(NamedTuple):
     """The words of a slice of the stream that subsampling keeps, in order.
 
-    The window of word i contains the reaches[i] words before it and after it, as far as they are in its line.
+    The window of word i contains those of the reaches[i] words before and after word i that are in the same line.
     """
 
     words: Tensor  # (N,) int64
@@ -59,8 +59,8 @@ class Windows:
         boundary: id of the line end, which is excluded from all windows.
         window: the largest number of context words on each side.
         subsample: word2vec's t, see `keep_probabilities`.
-        batch_tokens: tokens per slice, including line ends and removed words. A batch that is one update changes the
-            vectors of a frequent word by the sum over all its windows, so large batches can diverge. With word2vec's
+        batch_tokens: tokens per slice, including line ends and removed words. If each batch is one update, the vectors
+            of a frequent word change by the sum over all its windows, so training can diverge. With word2vec's
             learning rate of 0.025 per pair and subsample=1e-3, training on an early version of the embedded corpus was
             as good with 1024 as with an update per word, and diverged with 4096.
 
@@ -114,7 +114,8 @@ class Windows:
 def rows(batch: WindowSlice) -> WindowRows:
     """Convert the windows of a batch to matrices with at least one row, on the batch's device."""
     w = batch.window
-    # Padding completes the last row. It also adds w words before the first row and after the last; their line is −1.
+    # Padding completes the last row, and adds w words before the first row and after the last row. The line number of
+    # these words is −1.
     missing = -len(batch.words) % ROW if len(batch.words) else ROW
     contexts, lines, reaches = (
         F.pad(part, (w, missing + w), value=filler).unfold(0, ROW + 2 * w, ROW)  # (R, J)

@@ -94,7 +94,7 @@ class Checkpoint:
     def objective(self) -> Settings | None:
         """The settings of the pretraining objective, in the form of `model`.
 
-        None if the checkpoint has no head, or a head that is not for pretraining.
+        The result is None if the checkpoint has no head, or a head that is not for pretraining.
         """
         if self._head is None or not self._head.pretrains:
             return None
@@ -171,7 +171,7 @@ class Checkpoint:
         """Whether the softmax layer is tied to the embedding.
 
         In Retable, a tied T5 scales the inputs of the softmax layer, as T5 1.0 does. T5 1.1 has a separate softmax
-        layer. If a checkpoint of T5 1.1 ties it, the inputs are not scaled, so it counts as not tied here.
+        layer. If a checkpoint of T5 1.1 ties this layer, the inputs are not scaled, so the result is False.
         """
         tied = self._config.get("tie_word_embeddings") is not False
         return bool(self._config.get("scale_decoder_outputs", tied)) if self._family.model is T5 else tied

@@ -241,7 +241,7 @@ def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
 def weights_in_transformers(trained: nn.Module) -> dict[str, Tensor]:
     """Return the weights of a model or objective under transformers' names.
 
-    The names are those of the class that `counterpart` finds.
+    The names are for the class of transformers that `counterpart` finds.
 
     The weights of a softmax layer that is tied to the embedding are omitted. Regression weights are scaled so that the
     exported model predicts scores on the task's scale.

@@ -1,7 +1,7 @@
 """A text classifier on the pooled states of a backbone: their maximum, their mean, the first or the last state.
 
-This file is copied into an exported model whose head has no class in transformers. It needs only transformers and
-torch. Load the model with:
+This file is copied into an exported model whose head has no class in transformers. The file imports only transformers
+and torch. Load the model with:
 
     AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True)
 

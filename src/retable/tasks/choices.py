@@ -29,7 +29,7 @@ class ChoiceTask(Labelled, Task[Choice, int]):
     """
 
     kind = "choices"
-    metrics = ("accuracy",)  # the share of examples with the correct ending chosen
+    metrics = ("accuracy",)  # share of examples for which the model chooses the correct ending
     selects = "accuracy"
 
     def __init__(self, choices: ChoiceFiles):

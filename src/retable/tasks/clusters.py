@@ -53,7 +53,7 @@ class CoreferenceTask(Task[Document, Clusters]):
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64]:
-        """Group the parts of a document into one block, because they are not independent.
+        """Group the parts of a document into one block, because parts are not independent.
 
         Returns: the number of each unit's block, (n_units,).
         """

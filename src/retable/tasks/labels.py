@@ -39,7 +39,7 @@ class Classes:
                 raise ValueError(f"YAML reads label {text!r} as true or false; write it in quotes in task.labels")
             raise ValueError(
                 f"label {text!r} is not one of {', '.join(map(repr, self._places))}; add it to task.labels, with null "
-                "to leave its examples out"
+                "to skip its examples"
             )
         return self._places[text]
 
@@ -113,6 +113,6 @@ class Scores:
 def _text(value: object) -> str:
     """Convert a label in YAML to text as in a data file.
 
-    This is needed because YAML reads true as a Boolean and 1 as a number.
+    The conversion is needed because YAML reads true as a Boolean and 1 as a number.
     """
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -42,8 +42,8 @@ Read = Callable[[Path], list[Question]]
 class QuestionFiles:
     """Questions from a training file and a test file; the attribute `inputs` lists both.
 
-    The validation split consists of `held_out` random paragraphs of the training file with all their questions. So no
-    paragraph occurs in both training and validation.
+    The validation split consists of `held_out` random paragraphs of the training file with all their questions.
+    Therefore no paragraph occurs in both training and validation.
 
     Args:
         read_train, read_test: functions that read the questions of a file.

@@ -45,8 +45,8 @@ def pack(model: Model, text: Text, examples: Sequence[tuple[str, ...]], symmetri
 def delimiter(model: Model, text: Text) -> int:
     """Return the id of the token between two texts in one sequence.
 
-    It is the delimiter that the model defines. For models without a delimiter, it is [SEP] if the tokenizer has it,
-    otherwise the token that ends a sequence.
+    If the model defines a delimiter, this is the token. For other models, the token is [SEP] if the tokenizer has it,
+    and otherwise the token that ends a sequence.
 
     Args:
         text: the tokenizer or vocabulary of the model.
@@ -60,7 +60,8 @@ def delimiter(model: Model, text: Text) -> int:
 def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
     """Return the ids of the first and last token of a sequence.
 
-    They are the tokens that the model defines, or [CLS] and [SEP] for models that need these, otherwise line ends.
+    Some models define these tokens. For encoders that need [CLS] and [SEP], the tokens are [CLS] and [SEP]. For other
+    models, both tokens are line ends.
 
     Raises: UsageError: the model needs [CLS] and [SEP], but the tokenizer does not have them.
     """

@@ -67,7 +67,7 @@ class SentenceTask(Labelled, Task[Example, float]):
             validation_mismatched. The value null removes a split. For validation, a number is the share of training
             examples to hold out: the same examples in all runs, and the same share of each class. Instead of a file
             name, the value may be a mapping with the file's `path`, or with `by_class`, a mapping from each label to a
-            file of sentences. Its other keys override settings in `form`.
+            file of sentences. Other keys of this mapping override settings in `form`.
         sentences: the column of the sentences, or the two columns of the pairs.
         label: the column of the labels, or a list of possible names of this column. A test set may lack the column.
         metrics: metrics of the task, the most important first.

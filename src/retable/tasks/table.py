@@ -216,8 +216,8 @@ def _place_of(error: TextError, files: Sequence[Path]) -> str:
     """Find the line of a file that the text of an error most likely comes from.
 
     The line contains the wrong string `error.part`, and has most words in common with `error.text`. Among equally good
-    lines, a line that ends with the wrong string is preferred, because in columns the tag is last. Otherwise the first
-    line is returned.
+    lines, a line that ends with the wrong string is preferred, because in columns the tag is last. If several lines
+    remain, the first is returned.
 
     Returns: the file and line, as the beginning of a message.
     """

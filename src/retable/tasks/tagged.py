@@ -137,14 +137,14 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     The unit of evaluation is a sentence, with its numbers of words, correct tags and, for span tags, spans.
 
     A model that reads spelling gets whole words. Other models read tokens and predict the tag of a word from its first
-    token (Devlin et al. 2019, section 5.3). Left-to-right models predict it from the word's last token, where they have
-    read the whole word. Long sentences are cut at the end. Words after the cut are not trained on; their prediction is
-    the most frequent training tag, so that metrics include them.
+    token (Devlin et al. 2019, section 5.3). Left-to-right models predict the tag from the word's last token, where they
+    have read the whole word. Long sentences are cut at the end. Words after the cut are not used for training; metrics
+    include these words, with the most frequent training tag as the prediction.
 
     Args:
         scheme: scheme of span tags for training and prediction, such as IOBES; None for tags without spans.
         roles: whether the tags are the semantic roles of a predicate. The source then contains one copy of a sentence
-            per predicate, and a unit comprises all copies.
+            per predicate, and a unit of evaluation comprises all copies.
         convention: rewrites a word that has no vector, for a second lookup.
     """
 
@@ -236,7 +236,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     def objective(  # type: ignore[override]
         self, model: Model, text: Text, *, dropout: float, crf: bool
     ) -> Tagging | AtOnce:
-        if isinstance(model, Estimated):  # its output may have an I after an O; `convert` makes it begin a span
+        if isinstance(model, Estimated):  # `convert` handles predicted span tags that have an I after an O
             return AtOnce(model, lambda tags: self._ids(convert(tags, self._scheme) if self._scheme else tags))
         return Tagging(model, self.tags, dropout, crf, self._scheme if crf else None)
 

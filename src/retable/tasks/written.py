@@ -1,6 +1,6 @@
 """Convert labels to texts and back, for models that write labels as text.
 
-This is how T5 solves tasks (Raffel et al. 2020, section 2.4).
+T5 solves tasks in this way (Raffel et al. 2020, section 2.4).
 
 >>> answers = Answers(Scores(0, 5))
 >>> answers.texts[answers.place(3.25)], answers.label("2.7"), answers.label("very alike")
