@@ -2,7 +2,8 @@
 
 A line or an example overlaps if the training data contain the same words in the same order. An n-gram is n consecutive
 words within a unit of the corpus (a line or a document). Words are separated by white space; case and punctuation are
-significant. GPT-3's authors (Brown et al. 2020, appendix C) also use n-grams of 13 words, but ignore case.
+significant. GPT-3's authors (Brown et al. 2020, appendix C) also use n-grams of 13 words, but ignore case and
+punctuation.
 """
 
 from array import array
