@@ -49,8 +49,8 @@ CARRIED = {"_target_": "retable.evaluation.likelihood.Carried", "rows": 1}
     (Filters, [], [[[1, "a"]]], r"should be a whole number \(item 0.1\)"),
     (Mapping[str, PositiveInt], [{"train": 3}], [{"train": 0}], "x="),
     (WholeNumber, [1e3], [1.5], "x=1.5 should be a multiple of 1"),
-    (Callable[[str], str], [], [3], "x=3 should be a part, with a _target_"),
-    (Scorer | None, [None], ["abc"], "x=abc should be a part, with a _target_ or null"),
+    (Callable[[str], str], [], [3], "x=3 must be a mapping with a _target_"),
+    (Scorer | None, [None], ["abc"], "x=abc must be a mapping with a _target_ or null"),
     (Any, ["anything", 3, None], [], ""),
     (int, [3], ["a\nb" * 50], "x=a b"),
 ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""Retable: the results tables of language-model pretraining, re-run as one reproducible pipeline.
+"""Retable re-runs the results tables of language-model pretraining as one reproducible pipeline.
 
 >>> import retable
 >>> gpt = retable.load("outputs/pretrain/english_small/gpt_rotary-1")
@@ -17,7 +17,7 @@ __all__ = ["__version__", "compare", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `load`, `compare` or the version on first use: `import retable` stays fast."""
+    """Import `load`, `compare` or the version on first use, so that `import retable` is fast."""
     if name == "load":
         from retable.inference.load import load
 

@@ -37,7 +37,7 @@ def test_held_out_examples_are_held_out_with_all_of_their_context(tmp_path):
     trained, held = ({row.context for row in splits[split]} for split in ("train", "validation"))
     assert not trained & held and 4 <= len(held) <= 7
     assert splits == ChoiceFiles(train, test, held_out=7, **NAMES).splits()
-    with pytest.raises(UsageError, match=r"choices.held_out=40 leaves one split empty, of 40 examples in"):
+    with pytest.raises(UsageError, match=r"choices.held_out=40 leaves one split empty: there are 40 examples in"):
         ChoiceFiles(train, test, held_out=40, **NAMES).splits()
 
 
@@ -53,7 +53,7 @@ def test_labels_of_their_own_files(tmp_path):
     assert splits["test"] == [Choice("test 0", ["a0", "b0"], 1)]
     assert sorted(row.label for row in splits["train"] + splits["validation"]) == [0, 0, 1, 1]
     assert len(splits["validation"]) == 1 and len(files.inputs) == 4
-    with pytest.raises(UsageError, match=r"correct endings are missing: .*label, a field, or .*labels.* train, test"):
+    with pytest.raises(UsageError, match=r"correct endings are missing: .*label to a field, or .*labels.* train, test"):
         ChoiceFiles(*paths, "goal", ["sol1", "sol2"], held_out=1, labels={"train": labels["train"]})
     with pytest.raises(UsageError, match=r"task\.choices\.labels: unknown split tset; write one of train, test"):
         ChoiceFiles(*paths, "goal", ["sol1", "sol2"], "label", held_out=1, labels={"tset": "nowhere"})
@@ -61,5 +61,5 @@ def test_labels_of_their_own_files(tmp_path):
 
 def test_validation_is_either_a_file_or_held_out():
     for both in ({}, {"validation": "validation.jsonl", "held_out": 2}):
-        with pytest.raises(UsageError, match=r"write either task.choices.validation, a file, or .*held_out"):
+        with pytest.raises(UsageError, match=r"set either task.choices.validation to a file, or .*held_out"):
             ChoiceFiles("train.jsonl", "test.jsonl", **NAMES, **both)

@@ -443,10 +443,10 @@ REFUSED = [
     (Classification(MODEL, 2, 0.0, pooling="mean", pairs=True), "PooledForSeq.* has no pairs=true; .* pairs=false"),
     (Classification(bert(20).model, 2, 0.0, d_hidden=3), "d_hidden=3"),
     (Tagging(bert(20).model, ["a", "b"], 0.0, crf=True), "crf=true"),
-    (Classification(GPTWithSpecialTokens(20, D, L, 4, 12, 0.1), 2, 0.0), "no counterpart of GPTWithSpecialTokens here"),
+    (Classification(GPTWithSpecialTokens(20, D, L, 4, 12, 0.1), 2, 0.0), "no class for GPTWithSpecialTokens"),
     (AnswerSpan(MODEL, 0.1), "GPT with AnswerSpan .* CausalLM, Classification, GPT, Regression, Tagging"),
-    (CausalLM(LSTM(20, 8, 1, 0.0, 0.1), 20, False, True, "mean"), "LSTM here; export a GPT, BERT,"),
-    (gpt(20), "has 270 tokens, but the model only 20"),
+    (CausalLM(LSTM(20, 8, 1, 0.0, 0.1), 20, False, True, "mean"), "LSTM; export a GPT, BERT,"),
+    (gpt(20), "has 270 tokens, but the model has only 20"),
 ]
 
 
@@ -484,7 +484,7 @@ def test_what_ours_lack_is_named(name, changed, said, tmp_path):
 
 
 def test_broken_folders_are_told_in_one_line(tmp_path, monkeypatch):
-    with pytest.raises(UsageError, match=r"config\.json cannot be read .*; give a folder that save_pretrained has"):
+    with pytest.raises(UsageError, match=r"config\.json cannot be read .*; write a folder that save_pretrained has"):
         Checkpoint(str(tmp_path))
     made_by_transformers("BertForMaskedLM", tmp_path)
     with pytest.raises(UsageError, match=r"has no tokenizer\.json, no vocab\.json with merges\.txt, and no vocab\.txt"):

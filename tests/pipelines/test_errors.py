@@ -245,7 +245,7 @@ def test_recipe_that_says_nothing_of_tasks(project):
     ("tokenize", ["corpus=grammar_tiny", "tokenizer=character", "text=glue", "out=grammar_tiny/word"],
      "is missing"),
     ("pretrain", ["corpus=grammar_tiny", "recipe=counted/kn3", "out=grammar_tiny/here-1"],
-     "outputs/pretrain/grammar_tiny/here-1 is another cell: system here, not kn3; write another out=, or remove"),
+     "outputs/pretrain/grammar_tiny/here-1 is another cell: system here, not kn3; set out= to another folder"),
     ("pretrain", ["corpus=grammar_tiny", "recipe=counted/unigram", "system=here", "out=grammar_tiny/here-1",
                   "seed=2"], "is another cell: seed 1, not 2;"),
 ])  # fmt: skip

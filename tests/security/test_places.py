@@ -81,7 +81,7 @@ def test_two_mounts_are_told_before_the_training(tmp_path, monkeypatch):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(UsageError, match="are on two mounts; put outputs/ and work/ on one"):
+    with pytest.raises(UsageError, match="are on two mounts; put outputs/ and work/ on the same mount"):
         require_one_mount(scratch, out)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
 

@@ -22,7 +22,7 @@ def test_scores_are_numbers_of_a_range_and_labels_are_written_as_files_have_them
     scores = Scores(0, 5)
     assert [scores.read(text) for text in ("0", "5.000", "2.5")] == [0.0, 5.0, 2.5]
     for text in ("5.1", "-1", "nan", "inf", "good", ""):
-        with pytest.raises(ValueError, match=f"score '{text}' is not a number from 0 to 5, the range task.scores"):
+        with pytest.raises(ValueError, match=f"score '{text}' is not a number from 0 to 5, the range in task.scores"):
             scores.read(text)
     classes = Classes({0: "negative", 1: "negative", 2: None, 3: "positive"})
     assert [classes.write(place) for place in (0, 1.0)] == ["0", "3"]

@@ -61,7 +61,9 @@ def test_a_model_reads_so_many_tokens_and_learns_as_many(tmp_path):
 
 def test_mistakes_are_said_in_a_line(tmp_path):
     paths = map(str, task(tmp_path).inputs)
-    with pytest.raises(UsageError, match=r"no column 'article'; write task\.documents\.text= one of 'text', 'summary'"):
+    with pytest.raises(
+        UsageError, match=r"no column 'article'; set task\.documents\.text to one of its columns: 'text', 'summary'"
+    ):
         SummaryFiles(*paths, text="article").splits()
     with pytest.raises(UsageError, match=r"train\.jsonl, line 2: 'summary' has no words; add some"):
         task(tmp_path, rows=[ROWS[0], ("It rains .", " ")]).examples("train")

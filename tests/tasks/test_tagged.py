@@ -58,7 +58,7 @@ def test_a_sentence_is_held_out_with_all_its_predicates():
 
 @pytest.mark.parametrize("settings", [{}, {"held_out": 2, "validation": "some.txt"}])
 def test_one_way_to_validate(paths, settings):
-    with pytest.raises(UsageError, match="write either task"):
+    with pytest.raises(UsageError, match="set either task"):
         TaggedFiles(**paths, **settings)
 
 

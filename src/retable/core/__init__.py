@@ -1,1 +1,1 @@
-"""The base of the whole library: files, digests, settings, user errors."""
+"""The base of the library: files of cells, digests, checks of settings, user errors."""

@@ -1,7 +1,8 @@
-"""Files of a cell: `config.yaml`, `metrics.json`, `run.json`, payload; and the cell's record.
+"""Read and write the files of a cell (the output folder of a stage), and the record of the run that made it.
 
-A cell depends on configuration, inputs and code only: made again, it has the same bytes. Facts of one run, such as its
-MLflow id, commit and seconds, are in the cell's record, a file next to the cell.
+A cell contains `config.yaml`, `metrics.json`, `run.json` and the stage's results. The contents of a cell depend only on
+configuration, inputs and code, so that a new run writes the same bytes. Facts about one run, such as its MLflow id,
+commit and duration, are in the cell's record, a file next to the cell.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ CHECKOUT = Path(__file__).parents[3]  # the repository, unless the package is in
 _PACKAGES = ("torch", "lightning", "hydra-core", "mlflow", "dvc", "tokenizers", "numpy", "pandas")
 
 
-# Metrics that count something and do not score a system.
+# Metrics that are counts and not scores of a system.
 _COUNTS = {"bytes", "compression", "examples", "flops", "lines", "nats", "parameters", "samples", "steps", "tokens",
            "units", "words"}  # fmt: skip
 
@@ -38,7 +39,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
-    """Write `metrics.json`: flat, sorted, finite numbers.
+    """Write `metrics.json`, a flat and sorted mapping from names to finite numbers.
 
     Raises: UsageError: a number is not finite.
     """
@@ -51,8 +52,9 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
 def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
     """Return at most `n` of a cell's metrics, without counts such as `tokens`.
 
-    They are metrics of the test split, of validation if the test split has no metrics, and otherwise of any split.
-    Overlap, a property of the data, is included only if the cell measures nothing else.
+    All metrics returned are of one split if possible: of the test split, or of validation if the test split has no
+    metrics. Overlap with the training data is a property of the data, so it is included only if the cell has no other
+    metrics.
     """
     scores = {name: value for name, value in metrics.items() if name.rpartition("/")[2] not in _COUNTS}
     scores = {name: value for name, value in scores.items() if "/overlap_" not in name} or scores
@@ -60,13 +62,16 @@ def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
         if of_split := {name: value for name, value in scores.items() if split in name.split("/")}:
             scores = of_split
             break
-    # Perplexity summarises the sums that it is computed from, so it is listed first.
+    # Perplexity is listed first, because it summarises other metrics.
     ordered = sorted(scores, key=lambda name: (not name.endswith("perplexity_word"), name.count("/")))
     return {name: scores[name] for name in ordered[:n]}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the contents of a JSON file of a cell. UsageError if it is missing or damaged."""
+    """Read a JSON file of a cell.
+
+    Raises: UsageError: the file is missing or damaged.
+    """
     try:
         contents = json.loads(require(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
@@ -82,10 +87,13 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def changed_inputs(cells: Iterable[Path]) -> dict[Path, str]:
-    """Return the files that changed since cells were made from them, each with one such cell.
+    """Find input files that have changed since cells were made from them.
 
-    Cells upstream of `cells` count, too. A missing file does not count as changed: cells may be moved away from their
-    texts. Only texts and data sets are hashed; files of cells are not read.
+    The search includes the cells that `cells` were made from. A missing file does not count as changed, because cells
+    may be moved away from their texts. Only texts and data sets are hashed; for files of cells, the stored digests are
+    compared.
+
+    Returns: for each changed file, the name of one cell that was made from it.
     """
     changed: dict[Path, str] = {}
     waiting, seen = [*cells], set[Path]()
@@ -101,12 +109,15 @@ def changed_inputs(cells: Iterable[Path]) -> dict[Path, str]:
                     changed.setdefault(path, cell.relative_to(project / "outputs").as_posix())
             waiting += [project / "outputs" / name for name in run["made_from"]]
         except (UsageError, KeyError, AttributeError, TypeError, OSError):
-            continue  # a missing cell, or a damaged one, which raises an error when it is read
+            continue  # the cell is missing or damaged; a damaged cell raises an error when it is used
     return changed
 
 
 def _digest_of(path: Path) -> str:
-    """Return the sha256 of a file; for a file of a cell, the one in its `digests.json`."""
+    """Return the sha256 of a file.
+
+    For a file of a cell, this is the value stored in the cell's `digests.json`.
+    """
     owner = next((folder for folder in path.parents if (folder / DIGESTS).exists()), None)
     if owner is None:
         return digest(path)
@@ -114,35 +125,38 @@ def _digest_of(path: Path) -> str:
 
 
 def record_file(cell: Path) -> Path:
-    """Return the path of a cell's record: next to the cell, where DVC does not store it."""
+    """Return the path of a cell's record, which is next to the cell.
+
+    The record is not inside the cell, because DVC stores all files of a cell.
+    """
     return cell.with_name(f"{cell.name}.record.json")
 
 
 def write_record(cell: Path, record: Mapping[str, Any]) -> None:
-    """Write the record of a finished cell atomically, next to the cell and under `work/made` for all studies.
+    """Write the record of a finished cell atomically, next to the cell and, for other studies, under `work/made`.
 
     Args:
         cell: folder of the cell.
-        record: content of the record; digests of the cell's files are added.
+        record: content of the record, to which digests of the cell's files are added.
     """
     for path in (record_file(cell), _kept(cell)):
         path.parent.mkdir(parents=True, exist_ok=True)
         begun = path.with_name(f"{path.name}.begun")
-        begun.unlink(missing_ok=True)  # may be a link to another place
+        begun.unlink(missing_ok=True)  # the old file may be a link
         write_json(begun, {**record, "of": _digests(cell)})
         begun.replace(path)
 
 
 def read_record(cell: Path) -> dict[str, Any]:
-    """Return the record of the run that made this cell, or {}.
+    """Return the record of the run that made a cell, or {} if it has no record.
 
-    The record is missing if the cell comes from another machine or an interrupted stage. It is ignored if the cell's
-    digests have changed since.
+    A cell has no record if it was copied from another machine, or if its stage was interrupted. A record whose digests
+    do not match the cell is ignored.
     """
-    for path in (record_file(cell), _kept(cell)):  # the second: for a cell that another study made
+    for path in (record_file(cell), _kept(cell)):  # the second path is for a cell that another study made
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):  # ValueError: a record cut off by a power failure
+        except (FileNotFoundError, ValueError):  # ValueError: a power failure has cut off the record
             continue
         if record.pop("of", None) == _digests(cell):
             return dict(record)
@@ -150,20 +164,23 @@ def read_record(cell: Path) -> dict[str, Any]:
 
 
 def _kept(cell: Path) -> Path:
-    """Return the path where the record of a cell with these numbers is kept for all studies."""
+    """Return the path of a record's copy for all studies.
+
+    The path depends only on the digests of the cell.
+    """
     name = hashlib.sha256(json.dumps(_digests(cell), sort_keys=True).encode()).hexdigest()
     return root() / "work/made" / f"{name[:16]}.json"
 
 
 def _digests(cell: Path) -> dict[str, str]:
-    """Return the digests that link a record to its cell."""
+    """Compute the digests by which a record is matched with its cell."""
     return {name: digest(path) for name in ("metrics.json", "run.json") if (path := cell / name).exists()}
 
 
 def require(path: Path) -> Path:
-    """Return `path` after checking that it exists and, in a cell, that it is undamaged.
+    """Return `path` after checking that it exists, and that a file of a cell is undamaged.
 
-    Raises: UsageError: the message names the stage that makes the file.
+    Raises: UsageError: the file is missing or damaged; the message names the stage that writes the file.
     """
     if not path.exists():
         raise UsageError(f"{path} is missing{_advice(path)}")
@@ -172,7 +189,10 @@ def require(path: Path) -> Path:
 
 
 def _advice(path: Path) -> str:
-    """Return advice for a missing file: run its stage, or name an existing cell of that stage."""
+    """Return advice for a missing file.
+
+    The advice is to run the stage that writes the file, or to use an existing cell with a similar name.
+    """
     if advice := made_by(path):
         return f"; {advice}"
     if path.parts[:1] != ("outputs",) or len(path.parts) < 3:
@@ -188,7 +208,7 @@ def _advice(path: Path) -> str:
 def project_folder() -> Path:
     """Return the folder of the running DVC project.
 
-    For an experiment in a temporary copy (`dvc exp run --temp`) this is the original's folder, from DVC_ROOT.
+    For an experiment in a temporary copy (`dvc exp run --temp`), this is the folder of the original, from DVC_ROOT.
 
     Raises: UsageError: DVC_ROOT is not a folder.
     """
@@ -199,18 +219,18 @@ def project_folder() -> Path:
 
 
 def root() -> Path:
-    """Return the folder that studies share, with their MLflow runs.
+    """Return the folder that studies share and that contains their MLflow runs.
 
-    This is the folder above `studies/` for a study in it; otherwise the study's own folder.
+    For a study in `studies/`, this is the folder that contains `studies/`; otherwise it is the folder of the study.
     """
     folder = project_folder()
     return folder.parent.parent if folder.parent.name == "studies" else folder
 
 
 def git_state() -> dict[str, Any]:
-    """Return the commit of the running code, and whether code, configuration or locked versions differ from it.
+    """Return the commit of the running code, and whether code, configuration or requirements differ from the commit.
 
-    Both are None for an installed package.
+    For an installed package, both values are None.
     """
     if not (CHECKOUT / "pyproject.toml").exists():
         return {"git_commit": None, "git_dirty": None}
@@ -243,7 +263,7 @@ def environment() -> dict[str, str]:
 
 
 def peak_memory() -> float:
-    """Return the largest memory that this process has used so far, in MiB."""
+    """Return the peak memory use of this process so far, in MiB."""
     unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 

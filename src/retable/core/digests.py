@@ -1,7 +1,9 @@
-"""Sizes and sha256 digests of a cell's files (`digests.json`), checked before a file is read.
+"""Compute and check the sizes and sha256 digests of the files of a cell, the output folder of a stage.
 
-The check finds damage: a flipped bit, an incomplete copy, a file of another cell. It does not protect against a
-deliberate change, which can include the digests.
+The digests are in the cell's file `digests.json`.
+
+Files are checked before they are read. The check detects damage: a flipped bit, an incomplete copy, a file of another
+cell. The check does not protect against deliberate changes, because the digests can be changed too.
 """
 
 import contextlib
@@ -22,18 +24,18 @@ DIGESTS, RUN = "digests.json", "run.json"
 FORMAT = 2  # version of the cell format in run.json; version 1 had no digests
 LARGE = 64 << 20  # bytes; smaller files are hashed in less than 0.1 s
 REMEMBERED = Path("work/remembered.json")
-_TICK = 2e9  # ns; two writes within one tick of the file system's clock leave the same time
+_TICK = 2e9  # ns, the resolution of file times in some file systems; within it, a second write may not change the time
 
-_known: dict[str, list[Any]] = {}  # size, times and sha256 by device and inode
+_known: dict[str, list[Any]] = {}  # maps device and inode of a file to its size, times and sha256
 _unchecked: list[Path] = []
 
 
 def digest(path: Path) -> str:
     """Return the sha256 of a file, in hexadecimal.
 
-    The result is cached per process by inode, size and times. For files of 64 MiB and more it is also cached on disk,
-    in `work/remembered.json`, so that stages do not read a large corpus again. Consequence: a large file that decays on
-    disk without a write is not detected until `work/` is removed.
+    The result is cached in memory, by inode, size and times. For files of 64 MiB and more it is also cached on disk, in
+    `work/remembered.json`, so that stages do not read a large corpus again. Therefore, if the disk damages a large file
+    without a write, the damage is not detected until `work/` is removed.
     """
     stat = path.stat()
     inode = f"{stat.st_dev}:{stat.st_ino}"
@@ -46,7 +48,7 @@ def digest(path: Path) -> str:
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        error.filename = str(path)  # Python sets no file name when a read fails
+        error.filename = str(path)  # Python does not set the file name if reading fails after opening
         raise
     if time.time_ns() - max(stamp[1:]) > _TICK:
         _known[inode] = [*stamp, sha256]
@@ -72,7 +74,7 @@ def digest_of(value: Any) -> str:
 
 
 def write_digests(cell: Path) -> None:
-    """Write `digests.json`: size and sha256 of every other file of a cell, and a sha256 of this list."""
+    """Write `digests.json`: the size and sha256 of every other file of a cell, and the sha256 of this list."""
     files = {name: {"sha256": digest(path), "size": path.stat().st_size} for name, path in _files(cell).items()}
     (cell / DIGESTS).write_text(_text(files), encoding="utf-8")
 
@@ -83,12 +85,12 @@ def _text(files: dict[str, dict[str, Any]]) -> str:
 
 
 def check(path: Path) -> None:
-    """Check that a file of a cell, or a whole cell, is as its stage wrote it.
+    """Check that a file of a cell, or a whole cell, has not changed since its stage wrote it.
 
-    For a whole cell, names and sizes are compared; for a single file, its sha256 too. Paths outside cells are not
-    checked. Cells made before digests existed are not checked either; one warning per process is printed.
+    The names and sizes of all files of the cell are compared. For a single file, its sha256 is compared, too. Paths
+    outside cells and old cells without digests are not checked. For old cells, one warning per process is printed.
 
-    Raises: UsageError: a file is damaged, missing, or does not belong to the cell; the message names it.
+    Raises: UsageError: a file is damaged, missing, or does not belong to the cell; the message names the file.
     """
     cell = next((folder for folder in (path, *path.parents) if _is_cell(folder)), None)
     if cell is None:
@@ -110,7 +112,7 @@ def check(path: Path) -> None:
 
 @functools.cache
 def _written(cell: Path, stamp: tuple[int, ...]) -> dict[str, dict[str, Any]]:
-    """Return the entries of `digests.json`, after comparing them with the names and sizes of the cell's files."""
+    """Read `digests.json`, compare it with the names and sizes of the cell's files, and return its entries."""
     try:
         text = (cell / DIGESTS).read_text(encoding="utf-8")
         files = json.loads(text)["files"]
@@ -143,7 +145,7 @@ def _run(cell: Path) -> dict[str, Any]:
 
 
 def _files(cell: Path) -> dict[str, Path]:
-    """Return the files of a cell by relative name, without hidden files, which file systems and editors create."""
+    """Return the files of a cell by relative name, except hidden files, which file systems and editors create."""
     names = {path.relative_to(cell).as_posix(): path for path in sorted(cell.rglob("*")) if not path.is_dir()}
     return {name: path for name, path in names.items() if name != DIGESTS and not path.name.startswith(".")}
 
@@ -153,12 +155,12 @@ def _damaged(path: Path) -> UsageError:
 
 
 def remedy(path: Path) -> str:
-    """Return advice for a damaged file: the stage that makes it, or to copy the cell again."""
+    """Return advice for a damaged file: to run its stage, or to copy the cell again."""
     return made_by(path) or "copy the cell again from its source"
 
 
 def made_by(path: Path) -> str | None:
-    """Return advice on the stage that makes a cell, or the cell of a file; None for a path that is not in a cell."""
+    """Return advice that names the stage which makes a cell or the cell of a file; None for a path outside cells."""
     if (name := _cell_name(path)) is None:
         return None
     stage = name.partition("/")[0]
@@ -166,12 +168,12 @@ def made_by(path: Path) -> str | None:
 
 
 def _cell_name(path: Path) -> str | None:
-    """Return the name of the cell at or around `path`: `STAGE/CORPUS/NAME`, or `prepare/CORPUS`."""
+    """Return the name of the cell that `path` is or belongs to: `STAGE/CORPUS/NAME`, or `prepare/CORPUS`."""
     parts = path.parts
     stage, *names = parts[parts.index("outputs") + 1 :] if "outputs" in parts[:-1] else [""]
     length = 1 if stage == "prepare" else 2
-    is_file = len(names) == length and re.search(r"\.[a-z]\w*$", names[-1])  # a file next to cells
-    odd = {".", ".."} & {*parts} or {*STAGES, "outputs"} & {*names[:1]}  # these name a cell by its stage or its path
+    is_file = len(names) == length and re.search(r"\.[a-z]\w*$", names[-1])  # a file next to cells, such as a record
+    odd = {".", ".."} & {*parts} or {*STAGES, "outputs"} & {*names[:1]}  # a wrong name that repeats the stage or path
     if stage not in STAGES or len(names) < length or is_file or odd:
         return None
     return "/".join([stage, *names[:length]])

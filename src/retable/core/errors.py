@@ -1,4 +1,4 @@
-"""The exception for user mistakes, the warning class, and helpers for their messages."""
+"""The exception for mistakes of users, the class of warnings, and helpers for messages."""
 
 import contextlib
 import os
@@ -10,14 +10,15 @@ from os import PathLike
 from types import FrameType
 from typing import Any
 
-_LONGEST = 800  # characters of a message; text quoted from a file can be megabytes
+_LONGEST = 800  # largest number of characters of a message, as text quoted from a file can be megabytes long
 
 
 class UsageError(Exception):
-    """A user's mistake, as one line: the mistake, its place, and what to write instead.
+    """A mistake of the user.
 
-    The stages under `pipelines/` print the message without a traceback and exit with code 2. The text has only
-    printable characters; the middle of a message of more than 800 is cut.
+    The message is one line with the mistake, its place, and the correction to write. The stages in `pipelines/` print
+    the message without a traceback and exit with code 2. Characters that are not printable are escaped. The middle of a
+    message with more than 800 characters is cut out.
     """
 
     def __str__(self) -> str:
@@ -27,10 +28,12 @@ class UsageError(Exception):
 
 
 class TextError(UsageError):
-    """A text that cannot be read. `retable.tasks.table.placed` adds its file and line.
+    """An error in a text whose location is unknown.
+
+    `retable.tasks.table.placed` adds the file and line to the message.
 
     text: the whole text.
-    part: the faulty part, as a file may contain it.
+    part: the faulty part of the text, in the form in which a file contains it.
     """
 
     def __init__(self, message: str, text: str, part: str):
@@ -43,7 +46,10 @@ class UsageWarning(UserWarning):
 
 
 def warn(message: str) -> None:
-    """Warn at the line of the user's code that called this package, once per line."""
+    """Issue a UsageWarning at the line of the user's code that called this package.
+
+    Python shows the same warning only once per line.
+    """
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("retable", "torch"):
@@ -52,7 +58,7 @@ def warn(message: str) -> None:
 
 
 def show_warnings_in_one_line() -> None:
-    """Print every UsageWarning to stderr in one line, without its place in the code."""
+    """Print every UsageWarning to stderr in one line, without its location in the code."""
     show = warnings.showwarning
 
     def in_one_line(message: Warning | str, category: type[Warning], filename: str, lineno: int, *more: Any) -> None:
@@ -67,10 +73,10 @@ def show_warnings_in_one_line() -> None:
 
 @contextlib.contextmanager
 def reading(path: str | PathLike[str], *kinds: type[Exception]) -> Iterator[None]:
-    """Add the path of the file being read to errors raised in the block.
+    """Add the path of a file to the errors that are raised inside the block.
 
-    Exceptions of `kinds`, which a library raises for a damaged file, become UsageErrors. A UsageError whose message
-    does not contain the path gets it in front.
+    Exceptions of `kinds`, which a library raises for a damaged file, are converted to UsageErrors. The path is added to
+    the beginning of a UsageError's message, unless the message contains it.
     """
     try:
         yield
@@ -83,9 +89,9 @@ def reading(path: str | PathLike[str], *kinds: type[Exception]) -> Iterator[None
 
 
 def require_file(path: str | PathLike[str], missing: str = "") -> None:
-    """Raise UsageError for a path that is not an existing file: a folder, pipe, device, or nothing.
+    """Raise UsageError if a path does not exist, or is a folder, pipe or device.
 
-    missing: advice for a file that does not exist; by default, how to set the folder of data sets.
+    missing: advice for a file that does not exist; by default, to set the folder of data sets.
     """
     if os.path.isdir(path):
         raise UsageError(f"{path} is a folder; write the path of a file")
@@ -99,8 +105,8 @@ def require_file(path: str | PathLike[str], missing: str = "") -> None:
 def near(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that resemble `name`, ignoring case.
 
-    These are the names that begin with it. Without any, the most similar name; without one, names that contain it or
-    are contained in it.
+    The result is all known names that begin with `name`. If there are no such names, the result is the most similar
+    name. If no name is similar enough, the result is all names that contain `name` or are contained in `name`.
 
     Args:
         known: names to compare with.
@@ -114,7 +120,7 @@ def near(name: str, known: Iterable[str]) -> list[str]:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return advice for an unknown name: "write X", with up to three similar names, or "write one of" all.
+    """Return advice for an unknown name: "write X" with up to three similar names, otherwise "write one of" all names.
 
     Args:
         known: names to compare with.

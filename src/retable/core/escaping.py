@@ -1,17 +1,18 @@
-"""Escaping of foreign texts for terminals, spreadsheets, Markdown and LaTeX.
+"""Escape untrusted texts for terminals, spreadsheets, Markdown and LaTeX.
 
-Names and texts in cells, corpora and checkpoints may come from elsewhere. The outputs show them literally, and no
-program interprets them as commands or markup. HTML is escaped by jinja, shell commands by `shlex`.
+Names and texts in cells, corpora and checkpoints may come from other people. After escaping, programs show them
+literally and do not interpret them as commands or markup. Jinja escapes HTML, and `shlex` escapes shell commands.
 """
 
 import re
 from typing import Any
 
-# Control characters except tab and line feed, bidirectional marks, line separators, surrogates and non-characters.
+# Matches control characters except tab and line feed, bidirectional marks, line separators, surrogates and
+# non-characters.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-# Positions where a spreadsheet would start a formula: the beginning of a field, and after separators other than
-# commas. The characters are from OWASP ("CSV Injection"), with full-width ones.
+# Matches the positions where a spreadsheet would start a formula: the beginning of a field, and after separators other
+# than commas. The characters are listed by OWASP ("CSV Injection"), including full-width characters.
 _FORMULA = re.compile(r"^(?=[=+\-@＝＋－＠\t\n])|(?<=[;\t\n])(?=[=+\-@＝＋－＠])")
 _MARKDOWN = re.compile(r"([\\`*{}\[\]|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 _LATEX = {
@@ -35,21 +36,21 @@ def visible(text: str) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """Do the same as `visible`, and join lines by spaces."""
+    """Escape text as `visible` does, and join its lines with spaces."""
     return visible(" ".join(line.strip() for line in text.splitlines() if line.strip()))
 
 
 def spreadsheet(value: Any) -> Any:
-    """Escape a table field for spreadsheets: `visible`, with `'` before a formula; numbers are unchanged."""
+    """Escape a table field for spreadsheets: apply `visible`, and insert `'` before formulas; numbers are unchanged."""
     if not isinstance(value, str) or _NUMBER.fullmatch(value):
         return value
     return _FORMULA.sub("'", visible(value))
 
 
 def markdown(text: str) -> str:
-    """Escape text for a line or table field of Markdown, by GitHub and Python-Markdown.
+    """Escape text for a line or table field in Markdown (GitHub and Python-Markdown).
 
-    `<` becomes `&lt;`, because Python-Markdown does not support `\\<`.
+    `<` is replaced by `&lt;`, because Python-Markdown does not support `\\<`.
     """
     text = re.sub(r"&(?=#?\w+;)", "&amp;", in_one_line(text))
     return _MARKDOWN.sub(r"\\\1", text).replace("<", "&lt;").replace(">", "&gt;")

@@ -1,4 +1,7 @@
-"""Atomic publishing of cells: complete or not at all, by one process, replacing only the same cell."""
+"""Publish cells, the output folders of stages, atomically.
+
+A cell is written completely or not at all, by only one process, and replaces only an older version of itself.
+"""
 
 import contextlib
 import errno
@@ -16,10 +19,10 @@ from retable.core.digests import write_digests
 from retable.core.errors import UsageError
 
 WORK = Path("work")
-PATIENCE = 60  # seconds
-IDENTITY = ("stage", "system", "corpus", "seed", "task")  # keys of run.json that identify a cell when it is made again
+PATIENCE = 60  # seconds to wait for another process that makes the same cell
+IDENTITY = ("stage", "system", "corpus", "seed", "task")  # keys of run.json that two runs of the same cell share
 OF_REPORT = (".csv", ".html", ".json", ".md", ".svg")  # suffixes of a report's files
-_LONGEST = 255 - len(".record.json.begun")  # bytes of a cell's name; file systems allow 255 for its record
+_LONGEST = 255 - len(".record.json.begun")  # largest length of a cell's name in bytes; file names have at most 255
 
 
 def check_path(place: Any) -> None:
@@ -35,50 +38,56 @@ def check_path(place: Any) -> None:
 
 
 def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
-    """Raise UsageError if a cell with these `facts` must not replace the contents of `out`.
+    """Raise UsageError if the new cell must not replace the contents of `out`.
 
-    Only an empty folder, or a cell whose `run.json` has the same values of IDENTITY, may be replaced. Nothing is
-    removed here.
+    Only an empty folder, or a cell whose `run.json` has the same values for the keys in IDENTITY, may be replaced. This
+    function does not remove anything.
 
     Args:
-        out: folder of the cell to write.
-        facts: `run.json` of the new cell.
+        out: folder of the new cell.
+        facts: content of `run.json` of the new cell.
     """
     if cell := next((folder for folder in out.parents if (folder / "run.json").exists()), None):
-        raise UsageError(f"{cell} is a cell and can't contain another; write another out= than {out}")
+        raise UsageError(f"{cell} is a cell and cannot contain another cell; set out= to another folder than {out}")
     if _is_free(out):
         return
     if out.is_symlink() or not out.is_dir():
-        raise UsageError(f"{out} is not a folder, and only a cell is replaced; write another out=, or remove it")
+        raise UsageError(
+            f"{out} is not a folder, and only a cell may be replaced; set out= to another folder, or remove it"
+        )
     if not (out / "run.json").exists():
-        raise UsageError(f"{out} has no run.json, and only a cell is replaced; write another out=, or remove it")
+        raise UsageError(
+            f"{out} has no run.json, and only a cell may be replaced; set out= to another folder, or remove it"
+        )
     try:
         run = json.loads((out / "run.json").read_text(encoding="utf-8"))
         existing = {fact: run[fact] for fact in IDENTITY if fact in facts}
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise UsageError(f"{out / 'run.json'} is damaged, and only a cell is replaced; remove {out}") from None
+        raise UsageError(f"{out / 'run.json'} is damaged, and only a cell may be replaced; remove {out}") from None
     if other := [f"{fact} {value}, not {facts[fact]}" for fact, value in existing.items() if value != facts[fact]]:
-        raise UsageError(f"{out} is another cell: {' and '.join(other)}; write another out=, or remove it")
+        raise UsageError(f"{out} is another cell: {' and '.join(other)}; set out= to another folder, or remove it")
 
 
 def refuse_all_but_a_report(out: Path) -> None:
-    """Raise UsageError if `out` is neither empty nor a report, which a new report may replace.
+    """Raise UsageError if a new report must not replace the contents of `out`.
 
-    A folder with only `report.html` is a report: git does not track the page and leaves it in place. Nothing is removed
-    here.
+    Only an empty folder or another report may be replaced. A folder with only `report.html` counts as a report, because
+    git does not track this file and may leave it in an otherwise empty folder. This function does not remove anything.
     """
     if out.is_symlink():
-        raise UsageError(f"{out} is a link, which a report can't replace; replace it by a folder")
+        raise UsageError(f"{out} is a link, which a report cannot replace; replace the link by a folder")
     foreign = [each for each in out.iterdir() if each.is_dir() or each.suffix not in OF_REPORT] if out.is_dir() else []
     if foreign:
-        raise UsageError(f"{foreign[0]} is not part of a report, and all of {out} would be replaced; move it")
+        raise UsageError(
+            f"{foreign[0]} is not part of a report, but a report replaces all files in {out}; move it elsewhere"
+        )
     if not (_is_free(out) or any((out / name).exists() for name in ("report.md", "report.html"))):
-        raise UsageError(f"{out} is not a report, and only a report is replaced; move it")
+        raise UsageError(f"{out} is not a report, and only a report may be replaced; move it elsewhere")
 
 
 @contextlib.contextmanager
 def atomic_write(path: str) -> Iterator[TextIO]:
-    """Open a file for writing that replaces `path` when the block ends without an error."""
+    """Open a temporary file that replaces `path` if the block ends without an error."""
     begun = f"{path}.begun"
     with open(begun, "w", encoding="utf-8") as file:
         yield file
@@ -87,7 +96,7 @@ def atomic_write(path: str) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
-    """Do the same as `replace` for a cell, and write its digests.
+    """Replace the folder of a cell as `replace` does, and write the digests of its files.
 
     Args:
         out, partial, aside: as in `replace`.
@@ -101,14 +110,14 @@ def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
 def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
     """Yield the folder `partial` to fill; it replaces `out` if the block succeeds, and is removed otherwise.
 
-    Each step is one rename, and `aside` is where the replaced folder waits for the next step. A kill leaves one of
-    three states:
+    Two renames replace the folder: `out` to `aside`, then `partial` to `out`. If the process is killed, one of three
+    states remains:
 
-    1. `out` is unchanged, and part of `partial` exists. The next run starts `partial` again.
-    2. `out` is missing, because it is `aside`. The next run moves it back first.
-    3. The new `out` is in place, and the old one is `aside` or partly `aside.old`. The next run removes both.
+    1. `out` is unchanged, and `partial` is incomplete. The next run removes `partial` and starts again.
+    2. `out` is missing, because it was renamed to `aside`. The next run first renames it back.
+    3. `out` is the new folder, and the old folder is `aside` or, partly removed, `aside.old`. The next run removes it.
 
-    All three must be on one file system.
+    All three paths must be on one file system.
 
     Args:
         out: folder to replace; it may be missing.
@@ -130,7 +139,7 @@ def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
 
 
 def recover(out: Path, aside: Path) -> None:
-    """Finish a replacement that a kill interrupted; see `replace`."""
+    """Complete or undo a replacement during which the process was killed; see `replace`."""
     old = aside.with_name(f"{aside.name}.old")
     if aside.exists() and _is_free(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -143,24 +152,25 @@ def recover(out: Path, aside: Path) -> None:
 
 
 def require_one_mount(scratch: Path, out: Path) -> None:
-    """Raise UsageError if a folder cannot be renamed from `scratch` to `out`.
+    """Raise UsageError if `scratch` and `out` are on different mounts.
 
-    Called before training, so that hours are not lost. A bind mount of one file system has the same device number, so a
-    file is renamed to find out.
+    Folders cannot be renamed from one mount to another. This function is called before training, so that hours of work
+    are not lost. The check renames a file; device numbers are not sufficient, because a bind mount has the same number
+    as the file system.
 
     Args:
         scratch: an existing folder.
         out: a folder that may be missing.
     """
     near = next(each for each in out.absolute().parents if each.exists())
-    probe, target = scratch / "probe", near / f".{out.name}.probe"  # replaces one that a kill left
+    probe, target = scratch / "probe", near / f".{out.name}.probe"  # may replace a file that a killed process left
     probe.touch()
     try:
         probe.rename(target)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        raise UsageError(f"{near} and {scratch} are on two mounts; put outputs/ and work/ on one") from None
+        raise UsageError(f"{near} and {scratch} are on two mounts; put outputs/ and work/ on the same mount") from None
     finally:
         probe.unlink(missing_ok=True)
         target.unlink(missing_ok=True)
@@ -172,13 +182,15 @@ def _is_free(out: Path) -> bool:
 
 @contextlib.contextmanager
 def exclusive(bench: Path, cell: Path, patiently: bool = False) -> Iterator[None]:
-    """Hold the lock on `cell`, a file in the folder `bench`, which is removed at the end.
+    """Hold the lock of a cell inside the block, so that only one process makes the cell.
 
-    The kernel releases the lock of a killed process, and forks do not keep it.
+    The lock is on a file in the folder `bench`. At the end, the file is removed, and the folder if it is empty. The
+    kernel releases the lock of a killed process, and child processes do not inherit it.
 
-    patiently: wait up to a minute for the other process, so that one that was asked to end can save its checkpoint.
+    patiently: whether to wait up to a minute for another process, so that a process that was asked to end can save its
+        checkpoint.
 
-    Raises: UsageError: another process makes the cell; the message names it.
+    Raises: UsageError: another process makes the cell; the message names the process.
     """
     lock = _locked(bench, cell, time.monotonic() + PATIENCE * patiently)
     try:
@@ -197,7 +209,7 @@ def _locked(bench: Path, cell: Path, until: float) -> TextIO:
         try:
             bench.mkdir(parents=True, exist_ok=True)
             lock = (bench / "lock").open("a+", encoding="utf-8")
-        except FileNotFoundError:  # another cell was finished, and its process removed the folders above
+        except FileNotFoundError:  # the process of another cell has finished and removed the empty parent folders
             continue
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -216,7 +228,7 @@ def _locked(bench: Path, cell: Path, until: float) -> TextIO:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder and its parents inside `work/`, as long as they are empty."""
+    """Remove a folder if it is empty, then each parent in `work/` that has become empty."""
     with contextlib.suppress(OSError):
         for each in (folder, *folder.parents):
             if each == WORK:

@@ -1,10 +1,10 @@
-"""Checks of settings against the signatures that they configure, and construction of a system's parts.
+"""Check settings against the signatures of classes and functions, and build the parts of a system from them.
 
-A part of a configuration names a class or function under `_target_`. Its other keys are arguments; with `_partial_` it
-becomes a callable instead of being called. Annotations of the parameters determine which values are allowed, and the
-types below their ranges. Configurations may come from elsewhere, with cells. Therefore a `_target_` is looked up only
-in this project and in packages that the user trusts (`retable.core.trust`), and is called only if its result has the
-type that its place requires.
+A part of a configuration names a class or function under `_target_`; its other keys are arguments. With `_partial_`,
+the part is not called, but becomes a callable. The annotations of parameters determine the allowed values; the types
+below define ranges of numbers. Configurations may come from other people, together with cells. Therefore a `_target_`
+is looked up only in this project and in packages that the user trusts (`retable.core.trust`). A `_target_` is called
+only if its result has the type that the setting requires.
 """
 
 import contextlib
@@ -25,20 +25,20 @@ from annotated_types import Ge, Gt, Interval, MinLen, MultipleOf
 from retable.core.errors import UsageError, closest
 from retable.core.trust import Within, is_trusted, named, require_trusted
 
-# The upper bounds are beyond the memory and time of any machine.
+# The upper bounds of these types exceed the memory and time of any machine.
 PositiveInt = Annotated[int, Interval(ge=1, le=10**12)]
 NonNegativeInt = Annotated[int, Interval(ge=0, le=10**12)]
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Interval(ge=0, le=1)]
-Rate = Annotated[float, Interval(ge=0, lt=1)]  # share of units dropped or forgotten; 1 would leave none
-Warmup = Annotated[float, Interval(ge=0, le=100)]  # share of the run; above 1, the run ends within the warm-up
+Rate = Annotated[float, Interval(ge=0, lt=1)]  # share of items to drop, as in dropout; 1 would drop all
+Warmup = Annotated[float, Interval(ge=0, le=100)]  # length of the warm-up as a share of the run; above 1 it never ends
 LearningRate = Annotated[float, Interval(ge=0, le=1000)]
 Sizes = Annotated[Sequence[PositiveInt], MinLen(1)]
-Filters = Annotated[Sequence[tuple[PositiveInt, PositiveInt]], MinLen(1)]  # (width, features) of convolutions
-Bound = Annotated[float, Gt(0), "or infinite"]  # .inf: no bound
-WholeNumber = Annotated[float, Ge(1), MultipleOf(1)]  # a float, because YAML reads 1e3 as one
+Filters = Annotated[Sequence[tuple[PositiveInt, PositiveInt]], MinLen(1)]  # (width, number of features) per convolution
+Bound = Annotated[float, Gt(0), "or infinite"]  # .inf means no bound
+WholeNumber = Annotated[float, Ge(1), MultipleOf(1)]  # a float, because YAML reads 1e3 as a float
 
 OWN = "retable."
 _MOST = 100_000
@@ -54,22 +54,22 @@ Part = Mapping[str, Any]
 
 
 class Takes(NamedTuple):
-    """Annotation of a setting that is a part: the package of its `_target_`, and the arguments that the caller adds."""
+    """Annotation of a setting that is a part, which is a mapping with a `_target_`."""
 
-    within: Within
-    given: Sequence[str] = ()
-    partial: bool = False  # it is called later
-    several: bool = False  # each part has a name
+    within: Within  # the package that the `_target_` must be in
+    given: Sequence[str] = ()  # arguments that the caller adds
+    partial: bool = False  # whether the part is called later
+    several: bool = False  # whether the setting is a mapping from names to parts
 
 
 class Schema:
-    """A group of settings: subclasses annotate each setting. With `closed`, other settings are errors."""
+    """A group of settings, annotated in a subclass. If `closed` is true, a setting without annotation is an error."""
 
     closed = False
 
 
 class SettingError(UsageError):
-    """A mistake in one setting. The message contains its `name`."""
+    """A mistake in one setting, whose `name` is part of the message."""
 
     def __init__(self, name: str, message: str):
         super().__init__(message)
@@ -77,21 +77,21 @@ class SettingError(UsageError):
 
 
 def build(part: Part, name: str, place: Any = None, within: Within = OWN, **given: Any) -> Any:
-    """Build the object that `part` describes, or with `_partial_` return a callable that builds it.
+    """Build the object that `part` describes; with `_partial_`, return a callable that builds it.
 
     Args:
         part: settings with a `_target_`.
-        name: the setting's name, for messages.
-        place: the type that the result must have, None for any.
+        name: name of the setting in messages.
+        place: the type that the result must have; None for any type.
         within: the package that the `_target_` must be in.
-        given: arguments that the configuration does not contain.
+        given: additional arguments, which the configuration must not contain.
 
-    Raises: UsageError: as `check`, or the target rejects the combination of settings.
+    Raises: UsageError: `check` finds a mistake, or the target rejects the combination of settings.
     """
     try:
         part = _copied(part, count(1))
     except RecursionError:
-        raise UsageError(f"{name} contains itself through a YAML alias; write the settings out") from None
+        raise UsageError(f"{name} contains itself through a YAML alias; write the settings without the alias") from None
     later = isinstance(part, Mapping) and part.get("_partial_", False)
     check(part, name, place, None if later else given, within=within)
     try:
@@ -102,10 +102,10 @@ def build(part: Part, name: str, place: Any = None, within: Within = OWN, **give
 
 
 def _copied(value: Any, number: Iterator[int]) -> Any:
-    """Copy mappings and lists to Python's own types.
+    """Convert mappings and lists to `dict` and `list`, including nested ones.
 
-    Raises UsageError for more than _MOST values: YAML aliases count once per use, so that a small file can't expand
-    without limit.
+    Raises: UsageError: there are more than _MOST values. Each use of a YAML alias counts, so that a small file cannot
+        expand without limit.
     """
     if next(number) > _MOST:
         raise UsageError(f"a part has more than {_MOST} settings; copy the cell again from its source")
@@ -128,10 +128,10 @@ def _built(value: Any) -> Any:
 
 
 def resolve(target: Any, within: Within = OWN) -> Callable[..., Any]:
-    """Return the class or function that a `_target_` names.
+    """Import and return the class or function that a `_target_` names.
 
-    It must be defined in the package `within` of this project or in a package that the user trusts; otherwise nothing
-    is imported.
+    The target must be defined in the package `within` of this project, or in a package that the user trusts. Other
+    targets are not imported.
 
     Raises: UsageError: the target is not allowed, does not exist, or is a module.
     """
@@ -142,10 +142,10 @@ def resolve(target: Any, within: Within = OWN) -> Callable[..., Any]:
     try:
         resolved = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):  # a mistake in the module itself
+        if not f"{module}.".startswith(f"{error.name}."):  # the module exists, but an import inside it fails
             raise
         raise UsageError(_missing(target, str(error.name))) from error
-    if resolved is None:  # perhaps a module that is not imported yet
+    if resolved is None:  # the target may be a module that has not been imported
         with contextlib.suppress(ModuleNotFoundError):
             resolved = importlib.import_module(target)
     if inspect.ismodule(resolved) and resolved.__name__ == target:
@@ -161,15 +161,15 @@ def resolve(target: Any, within: Within = OWN) -> Callable[..., Any]:
 
 
 def target_of(part: Any, name: str) -> Callable[..., Any]:
-    """Return the class or function of a part.
+    """Return the class or function that a part names under `_target_`.
 
     Args:
         name: name of the part in messages.
 
-    Raises: UsageError: the part has no `_target_`, or it names nothing that exists.
+    Raises: UsageError: the part has no `_target_`, or the target does not exist.
     """
     if not isinstance(part, Mapping) or "_target_" not in part:
-        raise UsageError(f"{name}={shown(part)} should be a part, with a _target_: a class or function")
+        raise UsageError(f"{name}={shown(part)} must be a mapping with a _target_, a class or function")
     return resolve(part["_target_"])
 
 
@@ -178,9 +178,9 @@ def _missing(target: str, part: str) -> str:
 
 
 def parameters(part: Any, name: str) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of the class or function of a part.
+    """Return the parameters of the class or function that a part names.
 
-    Raises: UsageError: as in `target_of`.
+    Raises: UsageError: in the same cases as `target_of`.
     """
     return inspect.signature(target_of(part, name)).parameters
 
@@ -191,10 +191,10 @@ def check_all(
     """Raise SettingError for the first value that does not fit its annotation in `schema`.
 
     Args:
-        values: settings by name; those that `schema` does not contain are not checked.
-        schema: annotations by name: a type, a `Takes` or a `Schema`.
+        values: settings by name; settings that are not in `schema` are not checked.
+        schema: the annotation of each setting: a type, a `Takes` or a `Schema`.
         added_by_caller: arguments that a configuration may set although the caller of the part usually adds them.
-        prefix: put before each name in messages.
+        prefix: text before each name in messages.
     """
     for key, value in values.items():
         if key in schema:
@@ -222,7 +222,7 @@ def _check_one(value: Any, annotation: Any, name: str, added_by_caller: Collecti
         given = [each for each in takes.given if each not in keys or each not in added_by_caller]
         check(value, name, None, given, takes.within)
         if value.get("_partial_", False) != takes.partial:
-            raise SettingError(name, f"{name}._partial_ should be {str(takes.partial).lower()}")
+            raise SettingError(name, f"{name}._partial_ must be {str(takes.partial).lower()}")
 
 
 def check(part: Any, name: str, place: Any = None, given: Collection[str] | None = None, within: Within = OWN) -> None:
@@ -230,13 +230,13 @@ def check(part: Any, name: str, place: Any = None, given: Collection[str] | None
 
     Args:
         part: settings with a `_target_`.
-        name: the setting's name, for messages.
-        place: the type that the result must have, None for any.
-        given: arguments that the caller adds. None if unknown, which skips the check for missing ones.
+        name: name of the setting in messages.
+        place: the type that the result must have; None for any type.
+        given: arguments that the caller adds; None if they are unknown, so that missing arguments are not detected.
         within: the package that the `_target_` must be in.
     """
     if not isinstance(part, Mapping) or "_target_" not in part:
-        raise SettingError(name, f"{name}={shown(part)} should be a part, with a _target_: a class or function")
+        raise SettingError(name, f"{name}={shown(part)} must be a mapping with a _target_, a class or function")
     for mark in (key for key in part if str(key).startswith("_") and key not in _MARKS):
         own = f"{name}.{mark}"
         raise SettingError(own, f"{own} is not a setting; the only names with underscores are _target_ and _partial_")
@@ -265,7 +265,7 @@ def check(part: Any, name: str, place: Any = None, given: Collection[str] | None
 
 
 def check_value(value: Any, annotation: Any, name: str) -> None:
-    """Raise SettingError for a value that does not have the annotated type; a part is checked by `check`.
+    """Raise SettingError if a value does not have the annotated type; values with a `_target_` are passed to `check`.
 
     Args:
         annotation: type of the parameter.
@@ -280,13 +280,18 @@ def check_value(value: Any, annotation: Any, name: str) -> None:
 
 
 def _given_later(place: Any) -> Collection[str] | None:
-    """Return the arguments that the caller of a partial adds; for `Callable[..., T]`, those derived from a text."""
+    """Return the arguments that the caller adds to a part with `_partial_`, or None if they are unknown.
+
+    For a setting of type `Callable[..., T]`, the caller adds the arguments that are derived from a text.
+    """
     calls = [get_args(member) for member in _members(place) if _plain(member) is Callable]
     return _OF_TEXTS if any(call and call[0] is ... for call in calls) else None
 
 
 def require(value: Any, annotation: Any, name: str) -> None:
-    """Raise SettingError for a plain value of a wrong type or out of its range.
+    """Raise SettingError if a plain value has the wrong type or is out of range.
+
+    A plain value does not contain a `_target_`.
 
     Args:
         annotation: type of the parameter.
@@ -302,9 +307,9 @@ def require(value: Any, annotation: Any, name: str) -> None:
     nothing = " or null" if type(None) in members else ""
     plain = tuple(each for each in members if _holds_values(each))
     if not plain:
-        raise SettingError(name, f"{name}={shown(value)} should be a part, with a _target_{nothing}")
+        raise SettingError(name, f"{name}={shown(value)} must be a mapping with a _target_{nothing}")
     try:
-        # Through JSON: it distinguishes numbers from texts strictly, and has one kind of list.
+        # The value is validated as JSON, which strictly distinguishes numbers from texts and has one kind of list.
         _adapter(typing.Union[plain]).validate_json(json.dumps(value, default=str))  # noqa: UP007
     except ValidationError as error:
         options = dict.fromkeys(expected(each) for each in error.errors(include_url=False))
@@ -312,15 +317,15 @@ def require(value: Any, annotation: Any, name: str) -> None:
 
 
 def shown(value: Any) -> str:
-    """Return a value as in YAML, in one line of at most 60 characters."""
+    """Format a value for a message, in one line of at most 60 characters."""
     json_of = json.JSONEncoder(ensure_ascii=False, check_circular=False, default=str).iterencode
-    text = value if isinstance(value, str) else "".join(islice(json_of(value), 61))  # lazily: a value can be large
+    text = value if isinstance(value, str) else "".join(islice(json_of(value), 61))  # lazy, as a value can be large
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()) or repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def expected(error: Mapping[str, Any]) -> str:
-    """Return a description of the required value, such as "a whole number", for an error of pydantic."""
+    """Describe the value that a pydantic error asks for, such as "a whole number"."""
     inner = [str(place) for place in error["loc"] if isinstance(place, int)]
     where = f" (item {'.'.join(inner)})" if inner else ""
     match error["type"]:
@@ -360,21 +365,21 @@ def _adapter(annotation: Any) -> Any:
 
 
 def _annotation(target: Callable[..., Any], annotation: Any) -> Any:
-    """Evaluate an annotation that is a string; Any if its name is imported for type checkers only."""
+    """Evaluate an annotation that is a string; return Any if it uses a name that only type checkers import."""
     if not isinstance(annotation, str):
         return annotation
     owner = inspect.unwrap(target)
     try:
-        # The source code is this project's or that of a trusted package, so eval is safe.
+        # The annotation is source code of this project or of a trusted package, so eval is safe.
         return eval(annotation, vars(importlib.import_module(owner.__module__)))  # noqa: S307
     except NameError:
         return Any
 
 
 def makes(target: Callable[..., Any], place: Any, partial: bool = False) -> bool:
-    """Check whether the result of a class or function fits `place`, by its class or return annotation.
+    """Check whether a class, or a function by its return annotation, returns a value of the type `place`.
 
-    partial: the part has `_partial_`, so `place` must be a Callable that returns the result.
+    partial: whether the part has `_partial_`; then `place` must be a Callable that returns the result.
     """
     is_class = inspect.isclass(target)
     made = target if is_class else _annotation(target, inspect.signature(target).return_annotation)
@@ -396,7 +401,7 @@ def _fits(kind: Any, place: Any, partial: bool, is_class: bool) -> bool:
 
 
 def _is_a(kind: type, required: type) -> bool:
-    """Check whether a class is a subclass of `required`, or has the methods of a protocol."""
+    """Check whether a class is a subclass of `required`, or has all methods of a protocol."""
     if not getattr(required, "_is_protocol", False):
         return issubclass(kind, required)
     members = {name: value for each in required.__mro__[:-1] for name, value in vars(each).items()}
@@ -411,13 +416,13 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _holds_values(annotation: Any) -> bool:
-    """Check whether plain values, not only parts, have this type."""
+    """Check whether a plain value (not only a mapping with a `_target_`) has this type."""
     kind = _plain(annotation)
     return kind in _OF_VALUES or kind is typing.Literal
 
 
 def _plain(annotation: Any) -> Any:
-    """Return the class of a generic or annotated type."""
+    """Return the class of a generic or annotated type, such as `list` for `list[int]`."""
     annotation = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     return get_origin(annotation) or annotation
 
@@ -427,7 +432,7 @@ def _described(place: Any) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Check that no list or mapping within a value contains a part."""
+    """Check that a value and its nested lists and mappings do not contain a `_target_`."""
     match value:
         case dict():
             return "_target_" not in value and all(map(_is_plain, value.values()))

@@ -1,15 +1,15 @@
-"""Names of the pipeline's stages."""
+"""Names of the pipeline's stages, and groups of stages."""
 
 STAGES = (
     *("prepare", "tokenize", "embed", "pretrain", "adapt", "mix", "from_scratch", "finetune"),
     *("evaluate", "generate", "scaling"),
 )
-TASK_STAGES = ("from_scratch", "finetune")  # train a system on a task, without and with a pretrained part
-SYSTEM_STAGES = ("embed", "pretrain", "adapt", "mix", *TASK_STAGES)  # their cells contain a trained system
-USING_STAGES = ("adapt", "mix", "evaluate", "generate")  # use systems that are already trained
-_MODULES = {"tokenize": "tokenize_text", "from_scratch": "finetune"}  # modules not named after their stage
+TASK_STAGES = ("from_scratch", "finetune")  # stages that train a system on a task, without and with pretrained weights
+SYSTEM_STAGES = ("embed", "pretrain", "adapt", "mix", *TASK_STAGES)  # stages whose output is a trained system
+USING_STAGES = ("adapt", "mix", "evaluate", "generate")  # stages that use trained systems
+_MODULES = {"tokenize": "tokenize_text", "from_scratch": "finetune"}  # modules whose name is not the stage's name
 
 
 def module_of(stage: str) -> str:
-    """Return the module of `pipelines/` that runs a stage."""
+    """Return the full name of the module in `pipelines/` that runs a stage."""
     return f"pipelines.{_MODULES.get(stage, stage)}"

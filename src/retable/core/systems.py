@@ -1,6 +1,8 @@
-"""Protocols of systems that are loaded from cells, for code that generates, scores and measures.
+"""Interfaces of the systems that are loaded from cells, for code that generates, scores and measures.
 
-They are protocols because any object with these methods counts as a language model. N tokens, S systems, V vocabulary.
+The interfaces are protocols, so that any object with these methods counts as a language model.
+
+Shapes: N tokens, S systems, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-if TYPE_CHECKING:  # so that scoring a counted model does not import torch
+if TYPE_CHECKING:  # so that torch is not imported to score an n-gram model
     from retable.objectives.base import Objective
 
 
@@ -17,45 +19,46 @@ if TYPE_CHECKING:  # so that scoring a counted model does not import torch
 class System(Protocol):
     """A system of any kind."""
 
-    protocol: str  # in words: the context that a token is predicted from, and other facts that affect scores
+    protocol: str  # a description of the context that tokens are predicted from, and of other facts that affect scores
 
 
 @runtime_checkable
 class LanguageModel(System, Protocol):
-    """A language model of any kind, counted or trained."""
+    """A language model of any kind, estimated from counts or trained by gradient descent."""
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the natural log-probability (N,), float64, of every token of a stream (N,)."""
+        """Compute the natural log-probabilities, (N,) float64, of the tokens of a stream, (N,)."""
         ...
 
 
 @runtime_checkable
 class CountedModel(LanguageModel, Protocol):
-    """A language model in closed form, such as an n-gram model."""
+    """A language model that is estimated from counts, such as an n-gram model."""
 
     def estimate(self, tokens: np.ndarray) -> None:
-        """Estimate the model from a stream (N,), replacing its previous contents."""
+        """Estimate the model from a stream of tokens, (N,); a previous estimate is discarded."""
         ...
 
     def save(self, path: Path) -> None:
-        """Write the model to a file; equal models give equal bytes."""
+        """Write the model to a file; equal models result in equal bytes."""
         ...
 
     def load(self, path: Path) -> None:
         """Load the model from a file that `save` wrote.
 
-        Raises: UsageError: the file is damaged, or of another model.
+        Raises: UsageError: the file is damaged, or contains another model.
         """
         ...
 
 
 @runtime_checkable
 class PredictiveModel(Protocol):
-    """A language model that gives the distribution of the next token, such as an n-gram model."""
+    """A language model that can compute the distribution of the next token."""
 
     def next_log_prob(self, context: np.ndarray) -> np.ndarray:
-        """Return the natural log-probability (V,), float64, of every token after a context (length,), the stream so
-        far.
+        """Compute the natural log-probability of every token of the vocabulary as the next token, (V,) float64.
+
+        context: the tokens of the stream so far, (length,).
         """
         ...
 
@@ -77,9 +80,9 @@ class TrainedSystem(System, Protocol):
 
 @runtime_checkable
 class AdaptedSystem(LanguageModel, Protocol):
-    """A trained language model that continues to learn while it reads (dynamic evaluation)."""
+    """A language model that continues to train on the evaluated text (dynamic evaluation)."""
 
     @property
     def adapted(self) -> TrainedSystem:
-        """The model before adaptation."""
+        """The trained system before adaptation."""
         ...

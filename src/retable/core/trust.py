@@ -1,8 +1,8 @@
 """Packages outside the project that a configuration may name because the user trusts them.
 
 The user trusts a package by name: in the environment variable RETABLE_PACKAGES, by `--trust` on a command line, or in
-the file `retable/packages` of the user's configuration folder. Configurations and cells may come from elsewhere, so
-they can't trust a package themselves. A package that is not trusted is not imported.
+the file `retable/packages` in the user's configuration folder. Configurations and cells may come from other people, so
+they cannot declare a package as trusted. A package that is not trusted is not imported.
 """
 
 import importlib.util
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from retable.core.errors import UsageError, reading
 
-Within = str | tuple[str, ...]  # allowed beginnings of full names of this project, such as "retable.models."
-PACKAGES = "RETABLE_PACKAGES"  # names, separated by commas
-# Names that a user's package can't have: the project's packages, and the link to conf/ in a study's folder.
+Within = str | tuple[str, ...]  # allowed prefixes of full names in this project, such as "retable.models."
+PACKAGES = "RETABLE_PACKAGES"  # environment variable with names separated by commas
+# Names that a user's package cannot have: the project's packages, and conf, a link in the folder of each study.
 _OWN = ("retable", "pipelines", "hydra_plugins", "conf")
 
 
@@ -25,7 +25,10 @@ class NotTrusted(UsageError):
 
 
 def trusted() -> tuple[str, ...]:
-    """Return the names of the packages that the user trusts. UsageError for an invalid name."""
+    """Return the names of the packages that the user trusts.
+
+    Raises: UsageError: a name is invalid.
+    """
     places = {name: PACKAGES for name in _split(os.environ.get(PACKAGES, ""))}
     if (path := user_file()).is_file():
         with reading(path, OSError, ValueError):
@@ -38,13 +41,16 @@ def trusted() -> tuple[str, ...]:
 
 
 def user_file() -> Path:
-    """Return the path of the user's file of trusted packages, one name per line."""
+    """Return the path of the file in which a user lists trusted packages, one name per line."""
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return Path(folder, "retable", "packages")
 
 
 def trust(names: Iterable[str]) -> None:
-    """Trust packages in this process and its child processes. UsageError for an invalid name."""
+    """Trust packages in this process and its child processes.
+
+    Raises: UsageError: a name is invalid.
+    """
     known = _split(os.environ.get(PACKAGES, ""))
     os.environ[PACKAGES] = ",".join(dict.fromkeys([*known, *(each for name in names for each in _split(name))]))
     trusted()
@@ -77,14 +83,14 @@ def is_trusted(target: str) -> bool:
 
 
 def named(within: Within) -> str:
-    """Return packages as a message lists them: `retable.corpora.* or retable.grammar.*`."""
+    """Format prefixes of full names for a message: `retable.corpora.* or retable.grammar.*`."""
     return " or ".join(f"{each}*" for each in ([within] if isinstance(within, str) else within))
 
 
 def require_trusted(target: str, within: Within) -> None:
-    """Raise NotTrusted for a full name outside the project whose package the user does not trust.
+    """Raise NotTrusted if a full name is neither in `within` nor in a package that the user trusts.
 
-    within: allowed beginnings of full names within the project.
+    within: allowed prefixes of full names in the project.
     """
     if target.startswith(within) or is_trusted(target):
         return
@@ -99,11 +105,11 @@ def require_trusted(target: str, within: Within) -> None:
 
 
 def sources() -> dict[str, Path]:
-    """Return the folder of each installed trusted package, or the file of a package that is a single module.
+    """Return the folder of each installed trusted package, or its file if the package is a single module.
 
-    Nothing is imported.
+    The packages are not imported.
 
-    Raises: UsageError: a package is in several folders, so that its source is not known completely.
+    Raises: UsageError: a package is in several folders, so that its source code cannot be determined.
     """
     paths: dict[str, Path] = {}
     for name in trusted():

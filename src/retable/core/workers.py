@@ -1,21 +1,24 @@
-"""Parallel work on a large text: each part in a process, with the same bytes as one process writes."""
+"""The interface for processing a large text in parts, one process per part; the result equals that of one process."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-SMALL = 8 << 20  # bytes; one process reads a text of this size before others have started
+SMALL = 8 << 20  # bytes; a smaller text is processed by one process before other processes would have started
 
 
 class MapWorkers(Protocol):
-    """Calls a function, given by its full name, with the strings of each part; returns when all calls have."""
+    """A callable that runs a function, given by its full name, on every part, and returns when all have finished.
+
+    The arguments of the function are the strings of a part.
+    """
 
     @property
     def n(self) -> int:
-        """The number of parts processed at a time."""
+        """The number of parts that are processed at the same time."""
 
     @property
     def folder(self) -> Path:
-        """The folder that all parts can access, for output that is joined afterwards."""
+        """The folder for partial results, which all processes can access."""
 
     def __call__(self, function: str, parts: Sequence[Sequence[str]]) -> None: ...

@@ -1,4 +1,4 @@
-"""Word-level benchmarks with their own file formats: WikiText and One Billion Word."""
+"""Write corpora from the word-level benchmarks WikiText and One Billion Word."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -11,14 +11,15 @@ from retable.corpora.text import SPLITS, read_lines
 
 
 def write_wikitext(folder: Path, source: str) -> dict[str, float]:
-    """Write `<split>.txt` from WikiText-2 or WikiText-103 (Merity et al. 2017): all lines, single spaces between words.
+    """Write `<split>.txt` from WikiText-2 or WikiText-103 (Merity et al. 2017), with single spaces between words.
 
-    Headings and blank lines are kept: the published token counts (WikiText-2: 2,088,628, 217,646 and 245,569) include
-    one <eos> per line, and published perplexities are over those tokens.
+    Headings and blank lines are included, because published token counts (WikiText-2: 2,088,628, 217,646 and 245,569)
+    and perplexities include one <eos> per line.
 
     Args:
-        source: folder of wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens; or hub:Salesforce/wikitext/<name>
-            with the name wikitext-2-v1 or wikitext-103-v1, which needs the extra `hub`.
+        source: folder of wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens; or a data set of the hub,
+            hub:Salesforce/wikitext/wikitext-2-v1 or hub:Salesforce/wikitext/wikitext-103-v1, which needs the extra
+            `hub`.
 
     Returns: the number of lines and words of each split.
     Raises: UsageError: a file is missing or has no words.
@@ -37,11 +38,12 @@ def write_wikitext(folder: Path, source: str) -> dict[str, float]:
 def write_lm1b(folder: Path, source: str, shards: PositiveInt = 99) -> dict[str, float]:
     """Write `<split>.txt` from the One Billion Word benchmark (Chelba et al. 2014): one shuffled sentence per line.
 
-    Test is the first of the fifty held-out shards, as in the published results; validation is the second.
+    The test split is the first of the fifty held-out shards, as in published results. The validation split is the
+    second.
 
     Args:
-        source: folder 1-billion-word-language-modeling-benchmark-r13output of the distribution.
-        shards: number of training shards to read, from the first, of 99; published results use all.
+        source: the folder 1-billion-word-language-modeling-benchmark-r13output of the published archive.
+        shards: number of training shards to read, counted from the first; published results use all 99.
 
     Returns: the number of lines and words of each split.
     Raises: UsageError: a shard is missing or has no words.

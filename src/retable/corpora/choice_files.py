@@ -1,4 +1,4 @@
-"""Multiple-choice examples of all splits from files, see `multiple_choice`."""
+"""Read the multiple-choice examples of all splits, see `multiple_choice`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,17 +10,18 @@ from retable.core.settings import NonNegativeInt
 from retable.corpora.multiple_choice import Choice, read_choices
 from retable.corpora.text import SPLITS
 
-SEED = 0  # for the choice of held-out examples; fixed, so that all runs have the same split
+SEED = 0  # seed for the choice of held-out examples; fixed, so that all runs have the same split
 
 
 class ChoiceFiles:
-    """Multiple-choice data with one file per split; the attribute `inputs` lists the files.
+    """Multiple-choice data from one file per split; the attribute `inputs` lists the files.
 
     Args:
         context, endings, label: names of fields, see `read_choices`.
-        validation: file of the validation split; None holds out training examples instead.
-        held_out: number of random training examples to hold out; all examples with the same context follow.
-        labels: files of label numbers by split, instead of the field `label`.
+        validation: file of the validation split; if it is None, `held_out` must be set.
+        held_out: number of random training examples to use for validation. Examples with the same context as one of
+            them are also moved to validation.
+        labels: maps each split to a file with one label number per example, if the labels are not in the field `label`.
 
     Raises: UsageError: the settings contradict each other.
     """
@@ -38,8 +39,8 @@ class ChoiceFiles:
     ):
         if (validation is None) == (held_out == 0):
             raise UsageError(
-                "the validation split is missing or given twice: write either task.choices.validation, a file, or "
-                "task.choices.held_out, a number of training examples"
+                "the validation split is missing or given twice: set either task.choices.validation to a file, or "
+                "task.choices.held_out to a number of training examples"
             )
         files = {"train": train, "validation": validation, "test": test}
         self._paths = {split: Path(file) for split, file in files.items() if file is not None}
@@ -51,14 +52,14 @@ class ChoiceFiles:
             )
         if label is None and self._paths.keys() - self._labels.keys():
             raise UsageError(
-                "the correct endings are missing: write task.choices.label, a field, or task.choices.labels, a "
+                "the correct endings are missing: set task.choices.label to a field, or task.choices.labels to a "
                 f"file for each of {', '.join(self._paths)}"
             )
         self.inputs = [*self._paths.values(), *self._labels.values()]
         self._context, self._endings, self._label, self._held_out = context, endings, label, held_out
 
     def splits(self) -> dict[str, list[Choice]]:
-        """Return the examples of train, validation and test.
+        """Return the examples of the splits train, validation and test.
 
         Raises: UsageError: a file is missing or malformed.
         """
@@ -71,7 +72,7 @@ class ChoiceFiles:
         return {split: splits[split] for split in SPLITS}
 
     def _parted(self, choices: list[Choice]) -> tuple[list[Choice], list[Choice]]:
-        """Split the examples into training and held-out ones, by context."""
+        """Split the examples into training and held-out examples that have no context in common."""
         drawn = np.random.default_rng(SEED).permutation(len(choices))[: self._held_out]
         held = {choices[place].context for place in drawn}
         parts = (
@@ -80,7 +81,7 @@ class ChoiceFiles:
         )
         if not all(parts):
             raise UsageError(
-                f"task.choices.held_out={self._held_out} leaves one split empty, of {len(choices)} examples in "
+                f"task.choices.held_out={self._held_out} leaves one split empty: there are {len(choices)} examples in "
                 f"{self._paths['train']}; write another number"
             )
         return parts

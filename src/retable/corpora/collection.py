@@ -1,4 +1,4 @@
-"""Corpora of many text files, or of a data set of the Hugging Face hub."""
+"""Write a corpus from many text files, or from a data set of the Hugging Face hub."""
 
 import json
 import shutil
@@ -23,15 +23,16 @@ def write_collection(
     documents: bool = False,
     spread: MapWorkers | None = None,
 ) -> dict[str, float]:
-    """Write `<split>.txt` from all files of a split in order of name, with single spaces between words.
+    """Write `<split>.txt` from all files of a split, in alphabetical order, with single spaces between words.
 
     Args:
-        source: a folder, or hub:owner/name.
-        train, validation, test: in a folder, a pattern of file names, such as `train_10M/*.train`; on the hub, a split
-            of the data set or a slice of one, such as `train[:1%]`.
-        documents: whether units are documents. Blank lines separate documents in files; each text of the hub is one
-            document. Documents end with a blank line in the output; otherwise blank lines are dropped.
-        spread: runs parts of a large split on several workers; the bytes are the same.
+        source: a folder; or a data set of the hub, as hub:owner/name.
+        train, validation, test: for a folder, a pattern of file names, such as `train_10M/*.train`; for the hub, a
+            split of the data set or a slice of a split, such as `train[:1%]`.
+        documents: whether units are documents; otherwise they are lines. In files, blank lines separate documents; on
+            the hub, each text is one document. The output has a blank line after each document. If units are lines,
+            blank lines are removed.
+        spread: runs parts of a large split on several workers; the output does not depend on it.
 
     Returns: the number of lines and words of each split.
     Raises: UsageError: a split has no file or no words.
@@ -65,7 +66,10 @@ def _files(source: str, part: str) -> list[Path]:
 
 
 def _write(to: Path, texts: Iterable[Iterable[str]], documents: bool) -> tuple[int, int]:
-    """Write the lines of all texts, with a blank line after each text; return the number of lines and words."""
+    """Write the lines of all texts; with `documents`, write a blank line after each document.
+
+    Returns: the number of lines and words.
+    """
     lines = words = 0
     open_document = False
     with to.open("w", encoding="utf-8", newline="\n") as target:
@@ -80,15 +84,14 @@ def _write(to: Path, texts: Iterable[Iterable[str]], documents: bool) -> tuple[i
 
 
 def _write_in_parts(to: Path, files: Sequence[Path], documents: bool, spread: MapWorkers) -> tuple[int, int]:
-    """Write as `_write` does, in parts of consecutive files."""
+    """Write the same text as `_write`, in parts of consecutive files on several workers."""
     sizes = np.cumsum([path.stat().st_size for path in files])
     groups = np.minimum((sizes - 1) * spread.n // sizes[-1], spread.n - 1).clip(0)
     shares = [[path for path, of in zip(files, groups, strict=True) if of == group] for group in np.unique(groups)]
     names = [spread.folder / f"{to.stem}-{number:05}.txt" for number in range(len(shares))]
     parts = [[str(name), str(documents), *map(str, share)] for name, share in zip(names, shares, strict=True)]
-    spread(
-        f"{write_part.__module__}.{write_part.__name__}", parts
-    )  # a reference to the function, so that the fingerprint covers its code
+    # The function is referenced, not named in a string, so that the fingerprint of a cell covers its code.
+    spread(f"{write_part.__module__}.{write_part.__name__}", parts)
     with to.open("wb") as whole:
         for name in names:
             with name.open("rb") as part:
@@ -99,11 +102,12 @@ def _write_in_parts(to: Path, files: Sequence[Path], documents: bool, spread: Ma
 
 
 def write_part(to: str, documents: str, *files: str) -> None:
-    """Write the text of some files to `to`, and its lines and words to the JSON file of the same name.
+    """Write the text of some files to `to`, and its numbers of lines and words to a JSON file of the same name.
 
     Args:
         to: path of the text to write.
-        documents: `True` if blank lines separate documents; a text because a process gets it.
+        documents: "True" if blank lines separate documents, otherwise "False"; a string, because it is a command-line
+            argument of a worker process.
     """
     counts = _write(Path(to), map(read_lines, map(Path, files)), documents == "True")
     Path(to).with_suffix(".json").write_text(json.dumps(counts), encoding="utf-8")

@@ -1,6 +1,6 @@
 """Read the column format of the CoNLL shared tasks.
 
-Each line has a word and its annotations; a blank line follows each sentence.
+Each line contains a word and its annotations; a blank line ends a sentence.
 """
 
 import re
@@ -11,8 +11,8 @@ from typing import NamedTuple
 from retable.core.errors import UsageError
 from retable.corpora.text import read_lines, require_length
 
-SEPARATOR = re.compile(r"[ \t]+")  # no other white space: a word may contain a no-break space
-DOCUMENT = "-DOCSTART-"  # marks the start of a document in CoNLL-2003, in the column of words
+SEPARATOR = re.compile(r"[ \t]+")  # only spaces and tabs, because a word may contain a no-break space
+DOCUMENT = "-DOCSTART-"  # the word that marks the start of a document in CoNLL-2003
 
 
 class TaggedSentence(NamedTuple):
@@ -20,13 +20,13 @@ class TaggedSentence(NamedTuple):
 
     words: list[str]
     tags: list[str]  # one per word
-    predicate: int | None = None  # for roles, the index of their verb; a sentence is repeated for each of its verbs
+    predicate: int | None = None  # for semantic roles: the index of the verb; there is one copy of a sentence per verb
 
 
 class Row(NamedTuple):
-    """A line of a file, cut into columns."""
+    """The columns of one line of a file."""
 
-    line: int  # line number, from 1
+    line: int  # line number, counted from 1
     fields: list[str]
 
 
@@ -35,12 +35,13 @@ def read_tagged(
 ) -> list[TaggedSentence]:
     """Read the sentences of a file with columns separated by spaces or tabs, for NER, chunking or parts of speech.
 
-    Lines -DOCSTART- are skipped.
+    Lines with -DOCSTART- are skipped.
 
     Args:
-        word, tag: column numbers, from 0, or negative from the last, −1.
-        pos: column of the part of speech, which then follows the word: `dog/NN`; None for words only.
-        chunk: type of the chunks to keep, such as NP; the tags of others become O. If None, all are kept.
+        word, tag: column numbers, counted from 0; negative numbers count from the last column, −1.
+        pos: column of the part of speech, which is appended to the word, as in `dog/NN`; None for words only.
+        chunk: the only type of chunks to predict, such as NP; the tags of other chunks are replaced by O. If `chunk` is
+            None, all types are used.
 
     Raises: UsageError: the file is missing or has no sentences, a column does not exist, or the number of columns
         varies.
@@ -54,7 +55,7 @@ def read_tagged(
         for row in rows:
             if len(row.fields) != width:
                 raise UsageError(
-                    f"{path}, line {row.line}: expects {width} columns, as before, but got {len(row.fields)}"
+                    f"{path}, line {row.line}: expects {width} columns, as in earlier lines, but got {len(row.fields)}"
                 )
         words, tags = ([row.fields[column] for row in rows] for column in (word, tag))
         if pos is not None:
@@ -82,14 +83,14 @@ def read_sentences(path: Path) -> Iterator[list[Row]]:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """Yield all lines, cut into columns; a blank line has no columns."""
+    """Yield the columns of each line; a blank line has no columns."""
     for number, line in enumerate(read_lines(path), 1):
         stripped = line.strip(" \t")
         yield Row(number, SEPARATOR.split(stripped) if stripped else [])
 
 
 def require_columns(path: Path, row: Row, **columns: int) -> None:
-    """Check that `row` has the given columns, by name.
+    """Check that `row` has the columns with the given numbers.
 
     Raises: UsageError: a column does not exist.
     """

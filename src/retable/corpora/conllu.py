@@ -8,14 +8,14 @@ from retable.corpora.columns import TaggedSentence
 from retable.corpora.text import read_lines, require_length
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-NO_WORD = re.compile(r"[0-9]+(-|\.)[0-9]+")  # 3-4: a multiword token, whose words follow it; 8.1: an empty node
+NO_WORD = re.compile(r"[0-9]+(-|\.)[0-9]+")  # ids that are not words: 3-4 is a multiword token, 8.1 an empty node
 
 
 def read_conllu(path: Path, tag: str = "upos") -> list[TaggedSentence]:
-    """Read the syntactic words of each sentence, with the column `tag` as their tags.
+    """Read the syntactic words of each sentence, and use the column `tag` as tags.
 
-    Lines of multiword tokens (3-4) and of empty nodes (8.1) are skipped. Only tabs separate columns: forms may contain
-    spaces.
+    Lines of multiword tokens (id 3-4) and of empty nodes (id 8.1) are skipped. Only tabs separate columns, because
+    word forms may contain spaces.
 
     Raises: UsageError: the file is missing or has no sentences, `tag` is not a column, or a line is malformed.
     """
@@ -44,5 +44,5 @@ def read_conllu(path: Path, tag: str = "upos") -> list[TaggedSentence]:
     if sentence.words:
         sentences.append(sentence)
     if not sentences:
-        raise UsageError(f"{path} has no sentences; it must be in CoNLL-U")
+        raise UsageError(f"{path} has no sentences; write it in CoNLL-U format, one word per line")
     return sentences

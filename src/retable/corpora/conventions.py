@@ -1,7 +1,7 @@
-"""Rewrite ordinary English text in the conventions of a corpus.
+"""Rewrite ordinary English text in the conventions of a corpus, line by line.
 
-A model knows only the words of its corpus. Ordinary text is first rewritten, line by line; otherwise most of its words
-would be unknown.
+A model's vocabulary contains only the words of its training corpus. Without rewriting, many words of ordinary text
+would be unknown, for example because of their case.
 """
 
 import re
@@ -21,17 +21,20 @@ DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def penn_treebank(text: str) -> str:
-    """Rewrite text as the Penn Treebank in Mikolov's version: lower case, no punctuation, N for numbers.
+    """Rewrite text like Mikolov's version of the Penn Treebank: lower case, no punctuation, N for numbers.
 
-    Contractions and possessives are split as in the Treebank (`is n't`, `ca n't`, `can not`, `john 's`). Hyphens stay
-    within words, abbreviations and initials keep their period, and `$`, `&` and `#` are words. The tokenizer later
-    replaces words outside the 10,000 by `<unk>`.
+    Contractions and possessives are split as in the Treebank (`is n't`, `ca n't`, `can not`, `john 's`). Hyphens within
+    words and the periods of abbreviations and initials are not removed. `$`, `&` and `#` are separate words. The
+    tokenizer later replaces words outside its vocabulary of 10,000 words by `<unk>`.
     """
     return _by_line(text, _penn_treebank_line)
 
 
 def text8(text: str) -> str:
-    """Rewrite text as text8 (Mahoney 2011): lower-case a to z, digits spelled out one by one, otherwise a space."""
+    """Rewrite text like text8 (Mahoney 2011): only letters a to z in lower case, and each digit spelled out.
+
+    All other characters are replaced by spaces.
+    """
     return _by_line(text, _text8_line)
 
 
@@ -45,7 +48,7 @@ def _penn_treebank_line(line: str) -> str:
 
 
 def _penn_treebank_word(word: str) -> str:
-    if NUMBER.fullmatch(word) or word == "%":  # Mikolov's text writes N for both
+    if NUMBER.fullmatch(word) or word == "%":  # Mikolov's text has N for numbers and for %
         return "N"
     stem = word.rstrip(".")
     initial = len(stem) == 1 and stem.isalpha() and stem not in "ai"

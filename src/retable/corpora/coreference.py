@@ -1,4 +1,4 @@
-"""Documents with clusters of coreferent mentions, in the columns of CoNLL-2012 (Pradhan et al. 2012)."""
+"""Read and write documents with clusters of coreferent mentions, in CoNLL-2012's columns (Pradhan et al. 2012)."""
 
 import re
 from collections import defaultdict
@@ -13,7 +13,7 @@ from retable.corpora.text import SPLITS
 BEGIN = re.compile(r"#begin document \((.*)\);(?: part (\d{1,9}))?")
 MENTION = re.compile(r"(\()?(\d+)(\))?")
 
-Mention = tuple[int, int]  # first word, and the word after the last, counted from the start of the document
+Mention = tuple[int, int]  # index in the document of the mention's first word, and of the word after its last
 
 
 class Document(NamedTuple):
@@ -28,14 +28,14 @@ class Document(NamedTuple):
 def read_documents(path: Path, word: int = 3, clusters: int = -1) -> list[Document]:
     """Read the documents between `#begin document (name); part 000` and `#end document`.
 
-    In the column of clusters, (12 opens a mention of cluster 12, 12) closes the one opened last, (12) is a mention of
-    one word, and | separates several.
+    In the column of clusters, `(12` begins a mention of cluster 12, and `12)` ends the mention of cluster 12 that began
+    last. `(12)` is a mention of one word, and | separates several entries.
 
     Args:
-        word, clusters: column numbers, from 0, or negative from the last, −1.
+        word, clusters: column numbers, counted from 0; negative numbers count from the last column, −1.
 
-    Raises: UsageError: the file is missing or has no documents, or a line is malformed; a mention must end in its
-        sentence.
+    Raises: UsageError: the file is missing or has no documents, a line is malformed, or a mention does not end in the
+        sentence where it begins.
     """
     documents: list[Document] = []
     current: _Reader | None = None
@@ -57,26 +57,26 @@ def read_documents(path: Path, word: int = 3, clusters: int = -1) -> list[Docume
             current.end_sentence(row.line)
         elif row.fields:
             raise UsageError(
-                f"{path}, line {row.line}: text outside documents; write before it #begin document (name); part 000"
+                f"{path}, line {row.line}: text outside a document; write before it #begin document (name); part 000"
             )
     if current:
-        raise UsageError(f"{path}, line {row.line}: the last document is open; write #end document after it")
+        raise UsageError(f"{path}, line {row.line}: the last document does not end; write #end document after it")
     if not documents:
-        raise UsageError(f"{path} has no documents; begin each with #begin document (name); part 000")
+        raise UsageError(f"{path} has no documents; begin each document with #begin document (name); part 000")
     return documents
 
 
 class DocumentFiles:
-    """Coreference data with one file per split; the attribute `inputs` lists the three files.
+    """Coreference data from one file per split; the attribute `inputs` lists the three files.
 
-    train, validation, test: files in CoNLL-2012's columns.
+    train, validation, test: files in CoNLL-2012's column format.
     """
 
     def __init__(self, train: str, validation: str, test: str):
         self.inputs = [Path(train), Path(validation), Path(test)]
 
     def splits(self) -> dict[str, list[Document]]:
-        """Return the documents of train, validation and test.
+        """Return the documents of the splits train, validation and test.
 
         Raises: UsageError: a file is missing or malformed, or a document has no words.
         """
@@ -91,10 +91,7 @@ class DocumentFiles:
 def write_documents(path: Path, documents: Iterable[Document]) -> None:
     """Write documents in the twelve tab-separated columns of CoNLL-2012, for the reference scorer.
 
-    Unknown columns are hyphens. Two mentions of a cluster must not cross.
-
-    Args:
-        documents: documents whose clusters hold mentions by places of words.
+    Columns without a known value contain hyphens. Two mentions of a cluster must not overlap partially.
     """
     with path.open("w", encoding="utf-8") as file:
         for document in documents:
@@ -110,7 +107,10 @@ def write_documents(path: Path, documents: Iterable[Document]) -> None:
 
 
 def _marks(clusters: Iterable[Iterable[Mention]]) -> dict[int, str]:
-    """Return the cluster column by word: mentions that end at it, are the word itself, or begin at it."""
+    """Return the entry of each word in the column of clusters.
+
+    An entry lists the mentions that end at the word, then those that consist of it, then those that begin at it.
+    """
     closing, single, opening = (defaultdict[int, list[str]](list) for _ in range(3))
     for number, mentions in enumerate(clusters):
         for start, end in mentions:
@@ -128,12 +128,12 @@ class _Reader:
     def __init__(self, path: Path, row: Row, word: int, clusters: int):
         begin = BEGIN.fullmatch(" ".join(row.fields))
         if begin is None:
-            raise UsageError(f"{path}, line {row.line}: write #begin document (name); part 000")
+            raise UsageError(f"{path}, line {row.line}: malformed; write #begin document (name); part 000")
         self._path, self._word, self._clusters = path, word, clusters
         self._name, self._part = begin[1], int(begin[2] or 0)
         self._sentences: list[list[str]] = [[]]
         self._n_words = 0
-        self._open: dict[str, list[int]] = defaultdict(list)  # first words of open mentions, by cluster
+        self._open: dict[str, list[int]] = defaultdict(list)  # first words of mentions that have not ended, by cluster
         self._mentions: dict[str, list[Mention]] = defaultdict(list)
 
     def read(self, row: Row) -> None:
@@ -146,7 +146,7 @@ class _Reader:
                 raise UsageError(
                     f"{self._path}, line {row.line}: {field!r} "
                     + (
-                        f"closes a mention of cluster {cluster} that is not open"
+                        f"ends a mention of cluster {cluster}, but no such mention has begun"
                         if closes
                         else "is malformed; write, for example, (12, 12) or (12)"
                     )
@@ -161,7 +161,7 @@ class _Reader:
     def end_sentence(self, line: int) -> None:
         if unclosed := [cluster for cluster, starts in self._open.items() if starts]:
             raise UsageError(
-                f"{self._path}, line {line}: the sentence ends within a mention of cluster {unclosed[0]}; close it"
+                f"{self._path}, line {line}: the sentence ends within a mention of cluster {unclosed[0]}; end it there"
             )
         if self._sentences[-1]:
             self._sentences.append([])

@@ -1,4 +1,4 @@
-"""Corpora from one file: its beginning for training, its end held out, with the lines in order or shuffled."""
+"""Write a corpus from one file: train on its beginning, hold out its end, with lines in order or shuffled."""
 
 import random
 from codecs import BOM_UTF8, getincrementaldecoder
@@ -11,7 +11,7 @@ from retable.core.errors import UsageError, require_file
 from retable.core.settings import Seed, Share
 from retable.corpora.text import SPLITS, read_lines, without_blank_lines
 
-CHUNK = 1 << 16  # bytes in memory at a time
+CHUNK = 1 << 16  # bytes that are read at a time
 
 
 def write_cut(
@@ -22,18 +22,18 @@ def write_cut(
     unit: Literal["line", "document"] = "line",
     blank_lines: bool = False,
 ) -> dict[str, float]:
-    """Cut a file into train.txt, validation.txt and test.txt, in this order, unchanged except for blank lines.
+    """Cut a file into train.txt, validation.txt and test.txt, in this order.
 
-    `train` and `test` are shares of the file's bytes; validation gets the rest. With test=0, test.txt repeats
-    validation.txt. Cuts move to character boundaries. A part that ends within a line gets a line end. A byte-order mark
-    is dropped. Memory does not depend on the size of the file.
+    `train` and `test` are shares of the file's bytes; the validation split is the text between them. With test=0,
+    test.txt is a copy of validation.txt. A file is cut only between characters, and a split that would end within a
+    line gets a final line end. A byte-order mark is removed. Memory use does not depend on the size of the file.
 
     Args:
-        unit: units of the corpus. Blank lines separate documents; in a corpus of lines they are dropped.
-        blank_lines: keep blank lines in a corpus of lines.
+        unit: units of the corpus. Blank lines separate documents; in a corpus of lines, blank lines are removed.
+        blank_lines: whether to include blank lines even if units are lines.
 
     Returns: the number of characters, lines and words of each split.
-    Raises: UsageError: the file is missing or not UTF-8, or a split gets no text.
+    Raises: UsageError: the file is missing or not UTF-8, or a split is empty.
     """
     path = Path(source)
     require_file(path)
@@ -58,10 +58,10 @@ def write_cut(
 def write_shuffled_lines(folder: Path, source: str, train: Share, test: Share, seed: Seed) -> dict[str, float]:
     """Shuffle the lines of a file, as Python's `random.seed(seed)` and `random.shuffle` do, and cut them into splits.
 
-    `train` and `test` are shares of the lines; validation gets the lines between them. Blank lines are dropped.
+    `train` and `test` are shares of the lines; the validation split is the lines between them. Blank lines are removed.
 
     Returns: the number of characters and lines of each split.
-    Raises: UsageError: the file is missing or not UTF-8, or a split gets no line.
+    Raises: UsageError: the file is missing or not UTF-8, or a split is empty.
     """
     lines = [line for line in read_lines(Path(source)) if line.strip()]
     random.Random(seed).shuffle(lines)  # noqa: S311
@@ -77,7 +77,10 @@ def write_shuffled_lines(folder: Path, source: str, train: Share, test: Share, s
 
 
 def _copy(file: BinaryIO, start: int, stop: int, to: Path, blank_lines: bool) -> dict[str, int] | None:
-    """Copy the text from byte `start` to `stop`, with a final line end; return its counts, or None without words."""
+    """Copy the text from byte `start` to `stop`, and add a final line end if it is missing.
+
+    Returns: the number of characters, lines and words; None if there are no words.
+    """
     characters = lines = words = 0
     within_word, last = False, ""
     texts = _decoded(file, start, stop)
@@ -96,7 +99,7 @@ def _copy(file: BinaryIO, start: int, stop: int, to: Path, blank_lines: bool) ->
 def _decoded(file: BinaryIO, start: int, stop: int) -> Iterator[str]:
     """Yield the text from byte `start` to `stop` in parts.
 
-    Raises: UsageError: it is not UTF-8.
+    Raises: UsageError: the bytes are not UTF-8.
     """
     decoder = getincrementaldecoder("utf-8")()
     file.seek(start)
@@ -106,11 +109,11 @@ def _decoded(file: BinaryIO, start: int, stop: int) -> Iterator[str]:
             yield decoder.decode(chunk, final=file.tell() == stop)
         except UnicodeDecodeError as error:
             place = f"{file.name}: byte {begun + error.start + 1}"
-            raise UsageError(f"{place} is not UTF-8; convert it, as iconv -t UTF-8 does") from None
+            raise UsageError(f"{place} is not UTF-8; convert the file, for example with iconv -t UTF-8") from None
 
 
 def _boundary(file: BinaryIO, place: int) -> int:
-    """Return `place`, or the end of the character that contains it."""
+    """Return the first character boundary at or after byte `place`."""
     file.seek(place)
     while (byte := file.read(1)) and byte[0] & 0xC0 == 0x80:
         place += 1

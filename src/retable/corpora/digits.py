@@ -1,20 +1,21 @@
-"""Handwritten digits from scikit-learn.
+"""Load the handwritten digits of scikit-learn.
 
-n images.
+Shapes: n images.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-PLACES = {"validation": 3, "test": 4}  # index among five consecutive images
+PLACES = {"validation": 3, "test": 4}  # index of the split's image among five consecutive images
 WHITE = 16  # the brightest pixel
 
 
 def digits(split: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Load a split of the optical recognition of handwritten digits (Alpaydin and Kaynak 1998; 1,797 test images).
 
-    In each group of five images, the last is test and the fourth validation, so all splits have the same writers.
+    In each group of five consecutive images, the fourth is for validation and the fifth for testing.
+    Therefore all splits contain digits of the same writers.
 
     Returns: images, (n, 1, 8, 8), from 0 to 1, and labels, (n,), 0 to 9.
     """

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from retable.core.errors import UsageError
 
-HUB = "hub:"  # prefix of a data set's name, where a file or folder is also accepted
+HUB = "hub:"  # prefix of a data set's name, in settings that also accept a file or folder
 
 
 def hub_texts(name: str, split: str) -> Sequence[str]:
@@ -21,5 +21,5 @@ def hub_texts(name: str, split: str) -> Sequence[str]:
     owner, data_set, *configuration = name.split("/")
     try:
         return load_dataset(f"{owner}/{data_set}", *configuration, split=split)["text"]
-    except Exception as error:  # the hub, the network and missing columns raise many types
+    except Exception as error:  # the hub, the network and missing columns raise many types of exceptions
         raise UsageError(f"cannot read {HUB}{name}: {error}") from None

@@ -11,10 +11,10 @@ from retable.corpora.text import read_lines
 
 
 def parse(text: str, path: Path, line: int | None = None) -> Any:
-    """Parse the JSON of a file, or of one line of it.
+    """Parse the JSON of a file, or of one line of a file.
 
-    Raises: UsageError, with file and line: the text is not JSON, is nested beyond Python's stack, or has an integer
-        with more digits than Python's limit, a repeated key, or half a surrogate pair.
+    Raises: UsageError: the text is not JSON, is nested too deeply for Python, or contains a repeated key, half of a
+        surrogate pair, or an integer with more digits than Python allows. The message names file and line.
     """
     try:
         value = json.loads(text, object_pairs_hook=lambda pairs: _distinct(pairs, path, line))
@@ -36,7 +36,7 @@ def _distinct(pairs: list[tuple[str, Any]], path: Path, line: int | None) -> dic
 
 
 def require_distinct(place: object, names: Sequence[str]) -> None:
-    """Check that the names of columns or keys are distinct; otherwise one value would hide the other.
+    """Check that the names of columns or keys are distinct, because values with the same name would hide each other.
 
     Raises: UsageError: a name occurs twice.
     """

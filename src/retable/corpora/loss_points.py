@@ -1,6 +1,6 @@
-"""Losses of trained models from a file, to fit a scaling law to.
+"""Read losses of trained models from a file, to fit a scaling law to them.
 
-N weights of a model, D training tokens, C = 6ND training operations.
+N is the number of weights of a model, D the number of training tokens, C = 6ND the number of training operations.
 """
 
 from pathlib import Path
@@ -10,20 +10,20 @@ import pandas as pd
 from retable.core.errors import UsageError, closest, require_file
 from retable.core.settings import NonNegativeInt
 
-POINTS = "points.csv"  # with the columns N, D and loss, a row per model
+POINTS = "points.csv"  # the file to write, with one row per model and the columns N, D and loss
 
 
 def write_points(
     folder: Path, source: str, weights: str, flops: str, loss: str, without_highest: NonNegativeInt = 0
 ) -> dict[str, float]:
-    """Write the points of a CSV file to `points.csv`, with D = C / (6N), without those of the highest losses.
+    """Read N, C and the loss of each model from a CSV file, and write N, D = C / (6N) and the loss to `points.csv`.
 
     Args:
-        weights, flops, loss: names of the file's columns with N, C and the loss.
-        without_highest: number of points to exclude, those with the highest losses.
+        weights, flops, loss: names of the columns with N, C and the loss.
+        without_highest: number of models to exclude, which are the models with the highest losses.
 
-    Returns: the number of points.
-    Raises: UsageError: the file is missing or lacks a column, a value is not a positive number, or no point is left.
+    Returns: the number of models in `points.csv`.
+    Raises: UsageError: the file or a column is missing, a value is not a positive number, or no model is left.
     """
     path = Path(source)
     require_file(path)

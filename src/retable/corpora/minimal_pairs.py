@@ -1,6 +1,6 @@
-"""BLiMP: minimal pairs of an acceptable and an unacceptable sentence (Warstadt et al. 2020, TACL 8).
+"""Read BLiMP: minimal pairs of an acceptable and an unacceptable sentence (Warstadt et al. 2020, TACL 8).
 
-https://github.com/alexwarstadt/blimp: 67 paradigms of 1,000 pairs each, in 12 phenomena.
+BLiMP has 67 paradigms of 1,000 pairs each, in 12 phenomena (https://github.com/alexwarstadt/blimp).
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from retable.core.errors import UsageError
 from retable.corpora.json_lines import read_records
 
-# The paper and its published results count the two paradigms of this phenomenon as argument structure.
+# The paper and its published results assign the two paradigms of s-selection to argument structure.
 RENAMED = {"s-selection": "argument_structure"}
 
 
@@ -23,7 +23,10 @@ class MinimalPair(NamedTuple):
 
 
 class BLiMP:
-    """All paradigms of a folder, `*.jsonl`, in BLiMP's format; a filtered BLiMP works too."""
+    """All paradigms in a folder of files `*.jsonl` in BLiMP's format.
+
+    The folder may contain BLiMP or a filtered version of it.
+    """
 
     def __init__(self, folder: str):
         self.inputs = sorted(Path(folder).glob("*.jsonl"))
@@ -33,7 +36,7 @@ class BLiMP:
             )
 
     def read(self) -> list[MinimalPair]:
-        """Read all pairs.
+        """Read the pairs of all paradigms.
 
         Raises: UsageError: a line lacks `sentence_good`, `sentence_bad`, `UID` or `linguistics_term`.
         """

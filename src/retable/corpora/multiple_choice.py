@@ -1,4 +1,4 @@
-"""Multiple-choice examples: a context with several endings, as in SWAG, HellaSwag and PIQA."""
+"""Read multiple-choice examples: a context with several possible endings, as in SWAG, HellaSwag and PIQA."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -29,10 +29,11 @@ def read_choices(
     Args:
         context: name of the field with the context.
         endings: name of the field with the list of endings, or one field name per ending.
-        label: name of the field with the number of the correct ending, from 0.
-        labels: file with these numbers instead, one per line. A test set may have neither.
+        label: name of the field with the number of the correct ending, counted from 0.
+        labels: file with one such number per line, if the examples have no field for it. A test set may have neither
+            the field nor the file.
 
-    Raises: UsageError: the file is missing or has no examples, a line is malformed, or labels do not fit.
+    Raises: UsageError: the file is missing or has no examples, a line is malformed, or a label is missing or invalid.
     """
     choices = []
     for line, fields in _rows(path):

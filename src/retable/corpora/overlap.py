@@ -1,8 +1,9 @@
-"""Overlap: the share of test data that also occurs in the training data.
+"""Measure overlap: the share of test data that also occurs in the training data.
 
-A line or an example counts if all its words occur in the training data in the same order. An n-gram is n consecutive
-words within a unit of the corpus, a line or a document. Words are separated by white space, with case and punctuation.
-Brown et al. (2020, appendix C) also use 13 words, but ignore case and punctuation.
+A line or an example overlaps if the training data contain the same words in the same order. An n-gram is n consecutive
+words within a unit of the corpus (a line or a document). Words are separated by white space; case and punctuation are
+significant. GPT-3's authors (Brown et al. 2020, appendix C) also use n-grams of 13 words, but ignore case and
+punctuation.
 """
 
 from array import array
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 
 from retable.corpora.text import read_lines
 
-N = 13  # words, as in the filter of GPT-3's training text
-MOST = 10_000_000  # characters of the test text that are checked; they are in memory
+N = 13  # words per n-gram, as in the filter of GPT-3's training text
+MOST = 10_000_000  # number of characters of the test text that are checked, because they are held in memory
 BLOCK = 1 << 18  # words of the training text that are hashed at a time
 UNIT_END = 0  # word id that marks the end of a unit
 
@@ -25,17 +26,18 @@ Answered = tuple[Hashable, Hashable | None]  # the question of an example, and i
 
 
 def text_overlap(train: Path, test: Path, unit: str, n: int = N) -> dict[str, float]:
-    """Return the shares of a test text's lines and n-grams that occur in the training text.
+    """Compute the shares of a test text's lines and n-grams that occur in a training text.
 
-    Repeated lines and n-grams count each time; blank lines do not count. Only the first MOST characters of the test
-    text are checked. A share is missing if the test text has no line, or no n-gram.
+    Each occurrence of a repeated line or n-gram counts; blank lines do not count. Only the first MOST characters of
+    the test text are checked. If the test text has no line or no n-gram, the result does not contain that share.
 
-    Only the test text is in memory, about 100 MB. N-grams are compared by 64-bit hashes: the probability that any of
-    two million test n-grams collides with one of 100 million others is about 1 in 100,000.
+    Only the test text is held in memory, which needs about 100 MB. N-grams are compared by 64-bit hashes. With two
+    million n-grams of the test text and 100 million of the training text, the probability of a false match is about 1
+    in 100,000.
 
     Args:
-        unit: `line` or `document`; n-grams do not cross its end.
-        n: words of an n-gram.
+        unit: `line` or `document`; n-grams do not cross the end of a unit.
+        n: number of words per n-gram.
     """
     tested, size, vocabulary, ids = Counter[str](), 0, {"": UNIT_END}, array("q")
     for words in _runs(test, unit):
@@ -64,12 +66,13 @@ def text_overlap(train: Path, test: Path, unit: str, n: int = N) -> dict[str, fl
 
 
 def example_overlap(train: Iterable[Answered], test: Iterable[Answered]) -> dict[str, float]:
-    """Return the share of test examples that occur in training, and of those that occur with other answers only.
+    """Compute the share of test examples whose question occurs in training, as `overlap_examples`.
 
-    An example is a question and its answer. The second share is missing if no test example has an answer.
+    `overlap_contradicted` is the share of test examples whose question occurs in training, but only with different
+    answers. The result does not contain this share if no test example has an answer.
 
     Args:
-        train, test: questions with their answers; None for an example without an answer.
+        train, test: pairs of question and answer; the answer is None for examples without one.
     """
     tested = [*test]
     test_questions = {question for question, _ in tested}
@@ -86,7 +89,7 @@ def example_overlap(train: Iterable[Answered], test: Iterable[Answered]) -> dict
 
 
 def _runs(path: Path, unit: str) -> Iterator[list[str]]:
-    """Yield the words of each line, and an empty list at the end of a unit."""
+    """Yield the words of each line of a file, and an empty list at the end of each unit."""
     for line in read_lines(path):
         words = line.split()
         yield words
@@ -95,14 +98,13 @@ def _runs(path: Path, unit: str) -> Iterator[list[str]]:
 
 
 class _Grams:
-    """The n-grams of a test text, and which of them occur in other texts."""
+    """The n-grams of a test text, with marks for those that occur in other texts."""
 
     def __init__(self, vocabulary: Mapping[str, int], ids: NDArray[np.int64], n: int):
         random = np.random.default_rng(0)
-        self._codes = random.integers(2**64, size=len(vocabulary), dtype=np.uint64)  # one per word
-        self._factors = random.integers(2**63, size=n, dtype=np.uint64) * np.uint64(2) + np.uint64(
-            1
-        )  # one per place in the n-gram
+        self._codes = random.integers(2**64, size=len(vocabulary), dtype=np.uint64)  # a random number for each word
+        # A random odd number for each position in the n-gram.
+        self._factors = random.integers(2**63, size=n, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         self._vocabulary = vocabulary
         self._known, self._counts = np.unique(self._hashes(ids), return_counts=True)
         self._is_shared = np.zeros(len(self._known), bool)
@@ -116,7 +118,7 @@ class _Grams:
         return int(self._counts[self._is_shared].sum())
 
     def find(self, words: list[str]) -> None:
-        """Mark the n-grams that occur in a list of words of another text."""
+        """Mark the n-grams that occur in `words`, a part of another text."""
         ids = np.fromiter(map(self._vocabulary.get, words, repeat(UNIT_END)), np.int64, len(words))
         hashes = self._hashes(ids)
         if self.total and len(hashes):
@@ -124,7 +126,7 @@ class _Grams:
             self._is_shared[places[self._known[places] == hashes]] = True
 
     def _hashes(self, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return the hashes of the n-grams within units; words that the test text lacks also end a unit."""
+        """Compute the hashes of the n-grams that contain no unit end; unknown words have the id of a unit end."""
         n = len(self._factors)
         ends = np.concatenate([[0], np.cumsum(ids == UNIT_END)])
         starts = np.flatnonzero(ends[n:] == ends[:-n]) if len(ids) >= n else np.empty(0, np.int64)

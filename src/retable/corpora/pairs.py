@@ -1,4 +1,4 @@
-"""Parallel corpora: line n of one file translates line n of another."""
+"""Read and write parallel corpora: line n of one file translates line n of another."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -10,14 +10,15 @@ from retable.corpora.text import SPLITS, read_lines
 def write_pairs(folder: Path, lowercase: bool = False, **files: str) -> dict[str, float]:
     """Copy parallel texts to `<split>.source.txt` and `<split>.target.txt`, with single spaces between words.
 
-    Both sides of train, validation and test are also written to `<split>.txt`, pair by pair, to train one tokenizer for
-    both.
+    For train, validation and test, sources and targets are also written to `<split>.txt` in alternating lines, so that
+    one tokenizer can be trained on both languages.
 
     Args:
-        files: the files `<split>_source` and `<split>_target` of train, validation, test and any further test sets.
+        lowercase: whether to convert both languages to lower case.
+        files: the files `<split>_source` and `<split>_target` of train, validation, test and any additional test sets.
 
     Returns: the number of pairs and words of each split.
-    Raises: UsageError: a file is missing or not UTF-8, the two sides differ in length, or a line is empty.
+    Raises: UsageError: a file is missing or not UTF-8, two files differ in their number of lines, or a line is empty.
     """
     splits = dict.fromkeys([*SPLITS, *(name.rpartition("_")[0] for name in files)])
     for name in (f"{split}_{side}" for split in splits for side in ("source", "target")):
@@ -35,8 +36,8 @@ def write_split(folder: Path, split: str, source: Path, target: Path, lowercase:
     """Write the files of one split, and return its counts.
 
     Args:
-        source, target: files in which line n of one translates line n of the other.
-        lowercase: whether both sides are converted to lower case.
+        source, target: the files to copy; line n of `target` is the translation of line n of `source`.
+        lowercase: whether to convert both languages to lower case.
 
     Returns: `pairs`, `source_words` and `target_words`.
     Raises: UsageError: a line is empty, one file has fewer lines, or there is no pair.
@@ -52,7 +53,7 @@ def write_split(folder: Path, split: str, source: Path, target: Path, lowercase:
                 if line is None:
                     raise UsageError(
                         f"{path} ends after {number - 1} lines, but {other} has more; "
-                        "line n of one must translate line n of the other"
+                        "write the translation of line n of one file in line n of the other"
                     )
                 if not line.strip():
                     raise UsageError(f"{path}, line {number} is empty; remove the line from both sides")
@@ -69,7 +70,7 @@ def write_split(folder: Path, split: str, source: Path, target: Path, lowercase:
 
 
 def read_pairs(folder: Path, split: str) -> tuple[list[str], list[str]]:
-    """Read the sources and the targets of a split that `write_pairs` wrote.
+    """Read the source and target sentences of a split from the files of `write_pairs`.
 
     Args:
         split: `train`, `validation`, or the name of a test set.
@@ -79,13 +80,13 @@ def read_pairs(folder: Path, split: str) -> tuple[list[str], list[str]]:
 
 
 def pair_splits(folder: Path) -> list[str]:
-    """Return the splits that `write_pairs` wrote: train, validation, test, then further test sets by name.
+    """List the splits in a folder that `write_pairs` wrote: train, validation, test, then additional test sets by name.
 
-    Raises: UsageError: the corpus is not parallel.
+    Raises: UsageError: the folder does not contain a parallel corpus.
     """
     splits = sorted(path.name.removesuffix(".source.txt") for path in folder.glob("*.source.txt"))
     if missing := [split for split in SPLITS if split not in splits]:
         raise UsageError(
-            f"{folder} has no pairs of sentences for {missing[0]}; take a parallel corpus such as corpus=multi30k"
+            f"{folder} has no pairs of sentences for {missing[0]}; use a parallel corpus, such as corpus=multi30k"
         )
     return [*SPLITS, *(split for split in splits if split not in SPLITS)]

@@ -12,21 +12,23 @@ from retable.core.settings import NonNegativeInt
 from retable.corpora.columns import Row, TaggedSentence, read_sentences, require_columns
 
 BRACKETS = re.compile(r"(?:\(([^()*]+))?\*(\))?")
-MARKS = ("#begin", "#end")  # document lines in CoNLL-2012
+MARKS = ("#begin", "#end")  # first words of the lines that begin and end a document in CoNLL-2012
 
 
 def read_propositions(
     path: Path, word: NonNegativeInt, first: NonNegativeInt, behind: NonNegativeInt = 0
 ) -> list[TaggedSentence]:
-    """Read each sentence once per predicate, with the arguments as IOB2 tags.
+    """Read one copy of a sentence per predicate, with the predicate's arguments as IOB2 tags.
 
-    The predicate itself has type V; its first word is the sentence's `predicate`. CoNLL-2012: word=3, first=11,
-    behind=1. CoNLL-2005, with words and props pasted next to each other: word=0, first=2.
+    The predicate is the span of type V, and the attribute `predicate` is the index of its first word. The settings for
+    CoNLL-2012 are word=3, first=11, behind=1. The settings for CoNLL-2005, with the columns of the props files pasted
+    after those of the words files, are word=0, first=2.
 
     Args:
-        word: the column of words, from 0.
-        first: the first column of arguments; each predicate of a sentence has one, in order, with one span of type V.
-        behind: number of columns after those of arguments.
+        word: the column of words, counted from 0.
+        first: the first column of arguments. The predicates of a sentence have one column each, in their order, and
+            each column has one span of type V.
+        behind: number of columns after the columns of arguments.
 
     Raises: UsageError: the file is missing or has no predicates, or columns or brackets of a sentence are malformed.
     """
@@ -55,15 +57,16 @@ def read_propositions(
             propositions.append(TaggedSentence(words, tags, predicates[0]))
     if not propositions:
         raise UsageError(
-            f"{path} has no predicates in columns from first={first} to behind={behind} from the end; correct these two"
+            f"{path} has no predicates in columns from first={first} up to the last behind={behind} columns; correct "
+            "first or behind"
         )
     return propositions
 
 
 def _tags(path: Path, rows: Sequence[Row], column: int) -> list[str]:
-    """Convert one column of brackets, (A0* … *), to IOB2 tags."""
+    """Convert one column of bracketed arguments, such as (A0* … *), to IOB2 tags."""
     tags = []
-    role = ""  # role of the open bracket
+    role = ""  # role of the argument that has begun and not ended; "" outside arguments
     for row in rows:
         field = row.fields[column]
         brackets = BRACKETS.fullmatch(field)
@@ -80,6 +83,6 @@ def _tags(path: Path, rows: Sequence[Row], column: int) -> list[str]:
         role = "" if closes else opened or role
     if role:
         raise UsageError(
-            f"{path}, line {rows[-1].line}: ({role}* in column {column} is open at the sentence end; close it with *)"
+            f"{path}, line {rows[-1].line}: ({role}* in column {column} is not closed in its sentence; close it with *)"
         )
     return tags

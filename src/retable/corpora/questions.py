@@ -1,6 +1,6 @@
-"""Zero-shot questions for language models in their public formats: HellaSwag, PIQA, LAMBADA and tables.
+"""Read zero-shot questions for language models: HellaSwag, PIQA, LAMBADA, and tables with labels.
 
-A question has fields, which a prompt template uses, and choices, one of which is correct.
+A question consists of named fields, which fill a prompt template, and of choices, one of which is correct.
 """
 
 import csv
@@ -24,11 +24,11 @@ class Question(NamedTuple):
 
 
 class HellaSwag:
-    """HellaSwag (Zellers et al. 2019, https://github.com/rowanz/hellaswag): hellaswag_val.jsonl, or the hub's file.
+    """HellaSwag (Zellers et al. 2019), from hellaswag_val.jsonl of https://github.com/rowanz/hellaswag or the hub.
 
-    The field `context` is the activity and the text so far. Texts are cleaned as in the Language Model Evaluation
-    Harness, so that scores are comparable: WikiHow's ` [title]` becomes a period, other brackets are removed, and the
-    context's second sentence, which the endings continue, gets a capital.
+    The field `context` contains the activity and the text that the endings continue. For comparable scores, texts are
+    cleaned as in the Language Model Evaluation Harness: WikiHow's ` [title]` is replaced by a period, and other text in
+    brackets is removed. The second part of the context, an incomplete sentence, begins with a capital letter.
     """
 
     def __init__(self, path: str):
@@ -59,11 +59,11 @@ def _without_brackets(text: str) -> str:
 
 
 class PIQA:
-    """PIQA (Bisk et al. 2020, https://yonatanbisk.com/piqa): valid.jsonl with valid-labels.lst, or the hub's file.
+    """PIQA (Bisk et al. 2020), from valid.jsonl and valid-labels.lst of https://yonatanbisk.com/piqa, or from the hub.
 
-    A single file needs a field `label` in each line, as on the hub. The field for prompts is `goal`.
+    The field for prompts is `goal`.
 
-    path: a file of JSON lines.
+    path: a file of JSON lines; without `labels`, each line needs a field `label`, as on the hub.
     labels: a file with the label of each line, 0 or 1.
     """
 
@@ -80,18 +80,18 @@ class PIQA:
         return [
             Question({"goal": goal}, tuple(solutions), place)
             for goal, solutions, place in choices
-            if place is not None  # always true here: labels were read
+            if place is not None  # for the type checker: every choice has a label here
         ]
 
 
 class Labelled:
-    """Rows of a table: .tsv or .csv with a header or with `columns`, or JSON lines (.jsonl).
+    """Questions in a table (.tsv, .csv or JSON lines, .jsonl), one question per row.
 
-    All columns are fields, without surrounding spaces.
+    Every column is a field of the question; surrounding spaces are removed.
 
     Args:
         label: name of the column with the label.
-        words: the answer text of each label, in the order of the choices.
+        words: maps each label to its text; these texts, in this order, are the choices of every question.
         columns: names of the columns of a file without a header.
     """
 
@@ -100,9 +100,9 @@ class Labelled:
         self.columns = columns
 
     def read(self) -> list[Question]:
-        """Read all rows.
+        """Read the questions of all rows.
 
-        Raises: UsageError: a column is missing, a label is unknown, or a row has the wrong length.
+        Raises: UsageError: a column is missing, a label is unknown, or a row has the wrong number of fields.
         """
         places, choices = {label: place for place, label in enumerate(self.words)}, tuple(self.words.values())
         questions = []
@@ -123,10 +123,8 @@ def _rows(path: Path, column: str, columns: Sequence[str] | None) -> Iterator[di
             yield {key: str(value).strip() for key, value in record.items()}
         return
     text = (f"{line}\n" for line in read_lines(path))
-    of_tabs: dict[str, Any] = {
-        "delimiter": "\t",
-        "quoting": csv.QUOTE_NONE,
-    }  # as in GLUE, where quotation marks are text
+    # In .tsv files, as in GLUE, quotation marks are ordinary characters.
+    of_tabs: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
     lines = csv.reader(text, **(of_tabs if path.suffix == ".tsv" else {}))
     with reading(path, csv.Error):
         header = next(lines, []) if columns is None else [*columns]
@@ -140,18 +138,18 @@ def _rows(path: Path, column: str, columns: Sequence[str] | None) -> Iterator[di
 
 
 class Lambada:
-    """LAMBADA (Paperno et al. 2016): passages whose last word is to be predicted, one per line.
+    """LAMBADA (Paperno et al. 2016): passages, one per line, whose last word is to be predicted.
 
-    The file is plain text, or JSON lines (.jsonl) with a key `text`, as OpenAI published it.
+    The file is plain text, or JSON lines (.jsonl) with a key `text`, as in OpenAI's version.
     """
 
     def __init__(self, path: str):
         self.inputs = [Path(path)]
 
     def read(self) -> list[tuple[str, str]]:
-        """Read each passage as the text before its last word, and that word.
+        """Read the passages; each is a pair of the text before the last word, and the last word.
 
-        Raises: UsageError: the file has no passages, or a passage has one word.
+        Raises: UsageError: the file has no passages, or a passage has only one word.
         """
         path = self.inputs[0]
         texts: Sequence[str]
@@ -173,5 +171,5 @@ class Lambada:
 def _place(path: Path, label: object, n_choices: int) -> int:
     text = str(label).strip()
     if text not in map(str, range(n_choices)):
-        raise UsageError(f"{path}: label {text!r} must be a number from 0 to {n_choices - 1}; take a split with labels")
+        raise UsageError(f"{path}: label {text!r} must be a number from 0 to {n_choices - 1}; use a split with labels")
     return int(text)

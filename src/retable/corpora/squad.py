@@ -1,4 +1,4 @@
-"""Read questions whose answers are spans of a paragraph: SQuAD v1.1 (Rajpurkar et al. 2016) or plain triples."""
+"""Read questions whose answers are spans of a paragraph, from SQuAD v1.1 (Rajpurkar et al. 2016) or JSON triples."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ class Answer(NamedTuple):
     """A reference answer."""
 
     text: str
-    start: int  # index of its first character in the context
+    start: int  # index in the context of the answer's first character
 
 
 class Question(NamedTuple):
@@ -28,13 +28,13 @@ class Question(NamedTuple):
 
 
 def read_squad(path: Path) -> list[Question]:
-    """Read all questions of a file in SQuAD's JSON, in order.
+    """Read all questions of a file in SQuAD's JSON format, in order.
 
-    An answer that is not at its `answer_start` gets its nearest occurrence: some published copies are off by a
-    character or two.
+    If an answer is not at its `answer_start`, its nearest occurrence is used, because in some published copies the
+    positions are wrong by one or two characters.
 
-    Raises: UsageError, with the line or the place in the JSON: the file is missing or malformed, a question has no
-        answer (as in SQuAD v2.0) or a repeated id, or an answer is not in its paragraph.
+    Raises: UsageError: the file is missing or malformed, a question has no answer (as in SQuAD v2.0) or a repeated id,
+        or an answer is not in its paragraph. The message contains the line, or the path of the JSON value.
     """
     questions = []
     for a, article in enumerate(_get(path, "", _read_json(path), "data", list)):
@@ -56,10 +56,10 @@ def read_squad(path: Path) -> list[Question]:
 def read_triples(path: Path) -> list[Question]:
     """Read all questions of a JSON list of objects with the strings `context`, `question` and `answer`.
 
-    The ids are the indices in the list, and titles are empty. An answer that occurs several times gets its first
-    occurrence as whole words.
+    The id of a question is its index in the list, and its title is empty. If an answer occurs several times in its
+    context, the first occurrence as whole words is used.
 
-    Raises: UsageError: as `read_squad`.
+    Raises: UsageError: in the same cases as `read_squad`.
     """
     triples = _read_json(path)
     if not isinstance(triples, list):

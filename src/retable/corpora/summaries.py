@@ -1,4 +1,4 @@
-"""Texts and their summaries."""
+"""The data type of a text with its summary."""
 
 from typing import NamedTuple
 

@@ -11,7 +11,7 @@ from retable.core.errors import UsageError, require_file
 csv.field_size_limit(2**31 - 1)  # characters; a field may contain a document
 
 SPLITS = ("train", "validation", "test")
-LONGEST = 50_000  # words per text; two steps of a recurrent network on 300,000 words took more than a minute
+LONGEST = 50_000  # largest number of words per text; two steps of an RNN on 300,000 words took more than a minute
 
 
 def write_corpus(
@@ -20,9 +20,9 @@ def write_corpus(
     """Copy three text files to `<split>.txt`, one sentence per line, with single spaces between words.
 
     Args:
-        documents: whether blank lines separate documents; then one follows each document in the copy. Otherwise blank
-            lines are dropped.
-        strip: words, such as `<s>` and `<eos>`, to remove from both ends of each line.
+        documents: whether blank lines separate documents. The copy of a corpus of documents has a blank line after each
+            document; otherwise blank lines are removed.
+        strip: words, such as `<s>` and `<eos>`, to remove from the beginning and end of each line.
 
     Returns: the number of lines and words of each split.
     Raises: UsageError: a file is missing, has no words, or is not UTF-8.
@@ -54,7 +54,7 @@ def _stripped(words: list[str], marks: Sequence[str]) -> list[str]:
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """Yield the lines of a file without their line ends: LF, CR LF, or CR in a file without LF.
+    """Yield the lines of a file without their line ends, which may be LF, CR LF, or CR in a file without LF.
 
     A byte-order mark is removed.
 
@@ -72,7 +72,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
 
 
 def _to_lf(path: Path, encoding: str) -> Iterator[str]:
-    """Yield a file's text up to each LF, for encodings where LF is one byte."""
+    """Yield the lines of a file that end in LF, for encodings in which LF is one byte."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -85,7 +85,10 @@ def _to_lf(path: Path, encoding: str) -> Iterator[str]:
 
 
 def _wide_to_lf(path: Path, encoding: str) -> Iterator[str]:
-    """Yield a file's text up to each LF, for UTF-16 and UTF-32, where LF has several bytes."""
+    """Yield the lines of a file that end in LF, for UTF-16 and UTF-32.
+
+    In these encodings, LF has several bytes.
+    """
     with path.open(encoding=encoding, newline="\n") as file:
         try:
             yield from file
@@ -94,9 +97,11 @@ def _wide_to_lf(path: Path, encoding: str) -> Iterator[str]:
 
 
 def require_length(place: str, n_words: int) -> None:
-    """Check the length of a text; a missing end of a row or sentence often makes it too long.
+    """Check that a text is not too long.
 
-    Raises: UsageError: it has more than LONGEST words.
+    A text is often too long because the end of a row or sentence is missing.
+
+    Raises: UsageError: the text has more than LONGEST words.
     """
     if n_words > LONGEST:
         raise UsageError(
@@ -105,7 +110,7 @@ def require_length(place: str, n_words: int) -> None:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a text as `read_lines` does: no byte-order mark, no CR, no line after the last line end."""
+    """Split a text into lines as `read_lines` does: without byte-order mark, CR, or an empty line after the last."""
     lines = text.removeprefix("\ufeff").split("\n" if "\n" in text else "\r")
     if len(lines) > 1 and not lines[-1]:
         del lines[-1]
@@ -113,13 +118,14 @@ def lines_of(text: str) -> list[str]:
 
 
 def is_blank(line: str) -> bool:
-    """Return whether a line is empty or only white space."""
+    """Return whether a line is empty or has only white space."""
     return not line or line.isspace()
 
 
 def without_blank_lines(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the parts of a text without its blank lines. A part may begin and end within a line."""
-    held, within = "", False  # leading white space of a line; whether the last part ended within a line that has words
+    """Remove the blank lines of a text that is given and yielded in parts; a part may begin and end within a line."""
+    # `held`: white space at the start of a line. `within`: whether the last part ended inside a line that has words.
+    held, within = "", False
     for text in texts:
         *lines, last = (held + text).split("\n")
         whole = [f"{line}\n" for place, line in enumerate(lines) if (within and place == 0) or not is_blank(line)]
@@ -129,9 +135,10 @@ def without_blank_lines(texts: Iterable[str]) -> Iterator[str]:
 
 
 def read_units(path: Path, unit: str) -> Iterator[list[str]]:
-    """Yield the units that likelihoods are computed for, as lists of lines.
+    """Yield the units of a corpus, each as a list of lines.
 
-    With unit="line" each line is a unit, otherwise (unit="document") each run of lines up to a blank line.
+    A unit is a text that a likelihood is computed for. With unit="line", each line is a unit. With unit="document", the
+    lines between two blank lines are a unit.
 
     Raises: UsageError: the file is missing or is not in UTF-8.
     """

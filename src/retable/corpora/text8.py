@@ -1,4 +1,4 @@
-"""text8 (Mahoney 2011): the first 100 MB of English Wikipedia's text as one line of lower-case a to z and spaces."""
+"""Write a corpus from text8 (Mahoney 2011), 100 MB of English Wikipedia in lower-case letters a to z and spaces."""
 
 import codecs
 import zipfile
@@ -15,14 +15,15 @@ SIZE = 10**8  # bytes of text8
 
 
 def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: bool = True) -> dict[str, float]:
-    """Write `<split>.txt` from text8, `line` words per line.
+    """Write `<split>.txt` from text8, with `line` words per line.
 
     Args:
-        source: the file text8 or text8.zip (http://mattmahoney.net/dc/textdata); or `hub:<data set>`, such as
-            hub:afmck/text8, whose first example is the text, which needs the extra `hub`.
-        held_out: split 90, 5 and 5 % of the characters, between words, into training, validation and test (Mikolov et
-            al. 2012). Otherwise training is the whole text, as for published word vectors, and validation and test are
-            parts of it.
+        source: the file text8 or text8.zip of http://mattmahoney.net/dc/textdata; or `hub:<data set>`, a data set of
+            the hub whose first example is the text, such as hub:afmck/text8. A data set of the hub needs the extra
+            `hub`.
+        held_out: whether training, validation and test are 90, 5 and 5 % of the characters, cut between words (Mikolov
+            et al. 2012). If `held_out` is false, the training split is the whole text, as for published word vectors,
+            and contains the validation and test splits.
 
     Returns: the number of lines and words of each split.
     Raises: UsageError: the source is missing or is not text8.
@@ -36,7 +37,7 @@ def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: b
     for split, part in parts.items():
         words = part.split()
         if not words:
-            raise UsageError(f"{source} has no words for the {split} split; take the full text8 of 17 million words")
+            raise UsageError(f"{source} has no words for the {split} split; use the full text8 of 17 million words")
         with (Path(folder) / f"{split}.txt").open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{joined}\n" for joined in _lines(words, line))
         counts |= {f"{split}/lines": -(-len(words) // line), f"{split}/words": len(words)}
@@ -44,9 +45,9 @@ def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: b
 
 
 def read_text8(source: str) -> str:
-    """Read the text.
+    """Read text8 from a file, a zip archive or the hub.
 
-    Raises: UsageError: the source is missing, or has characters other than a to z and spaces.
+    Raises: UsageError: the source is missing, or contains characters other than a to z and spaces.
     """
     if not source.startswith(HUB):
         require_file(
@@ -57,7 +58,10 @@ def read_text8(source: str) -> str:
     if source.startswith(HUB):
         text = _from_hub(source.removeprefix(HUB))
     elif zipfile.is_zipfile(source):
-        with reading(source, Exception), zipfile.ZipFile(source) as archive:  # damaged archives raise many types
+        with (
+            reading(source, Exception),
+            zipfile.ZipFile(source) as archive,
+        ):  # damaged archives raise many types of exceptions
             members = [
                 member for member in archive.infolist() if member.filename == "text8" and member.file_size <= SIZE
             ]
@@ -65,7 +69,7 @@ def read_text8(source: str) -> str:
     else:
         text = _decoded(Path(source).read_bytes())
     if " " not in text[: len(text) // 2].strip() or set(text) - set("abcdefghijklmnopqrstuvwxyz \n"):
-        raise UsageError(f"{source} is not text8; take a text of lower-case words of a to z only")
+        raise UsageError(f"{source} is not text8; use a text of words in lower-case letters a to z")
     return text
 
 
@@ -80,7 +84,7 @@ def _from_hub(name: str) -> str:
         raise UsageError(f"{HUB}{name} needs the extra hub: pip install -e '.[hub]'") from None
     try:
         return load_dataset(name, split="train")[0]["text"]
-    except Exception as error:  # the hub, the network and missing columns raise many types
+    except Exception as error:  # the hub, the network and missing columns raise many types of exceptions
         raise UsageError(f"cannot read {HUB}{name}: {error}") from None
 
 

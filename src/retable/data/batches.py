@@ -1,6 +1,6 @@
-"""Protocols of training batches and of held-out measures, and how processes share the work.
+"""Interfaces of training batches and held-out measurements, and functions that share work among processes.
 
-`measured`, `mapped` and `once` run in the current process, or on all processes inside `measured_by`.
+`measured`, `mapped` and `once` run in the current process; inside a `measured_by` block, they run on all processes.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ class Batches(Protocol):
         """Return the rows of process `rank` of `world` at a step.
 
         Args:
-            step: number of the batch, from 0; epochs follow one another.
+            step: number of the batch, counted from 0 across epochs.
         """
         ...
 
 
 @runtime_checkable
 class CountsTokens(Protocol):
-    """Batches of text that know their mean number of tokens per step."""
+    """Batches of text with a known mean number of tokens per step."""
 
     @property
     def tokens_per_step(self) -> float: ...
@@ -36,16 +36,16 @@ class CountsTokens(Protocol):
 
 @runtime_checkable
 class Scaled(Protocol):
-    """A batch that scales the learning rate of its step."""
+    """A batch with a factor for the learning rate of its training step."""
 
     @property
     def scale(self) -> float:
-        """Return the factor to multiply the schedule's learning rate by."""
+        """Return the factor by which the schedule's learning rate is multiplied."""
         ...
 
 
 class LazyBatches:
-    """A sequence of `number` batches; `make(i)` builds batch i on demand, or returns None for padding."""
+    """A sequence of `number` batches, built on demand: `make(i)` returns batch i, or None for a padding batch."""
 
     def __init__(self, number: int, make: Callable[[int], Any]):
         self._number, self._make = number, make
@@ -61,26 +61,29 @@ class Measure(Protocol):
     """A measurement of an objective on held-out data, computed batch by batch and shared among processes."""
 
     def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
-        """Return the batches of process `rank` of `world`; every process gets the same number, padded with None.
+        """Return the batches of process `rank` of `world`, built on demand.
 
-        Returns: batches that are built on demand.
+        Every process gets the same number of batches; shorter lists are padded with None.
         """
         ...
 
     def step(self, objective: Any) -> Callable[[Any], Any]:
-        """Return a function that measures one batch; it is called on the batches of a share in order."""
+        """Return a function that measures one batch; a process calls it on its batches in order."""
         ...
 
     def compute(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
-        """Return the metrics from the results of all processes, a sequence of results per process.
+        """Compute the metrics from the results of all processes.
 
-        A sequence may cover only the beginning of a share. Padding batches have the result None.
+        `measured` contains one sequence of results per process. A sequence may cover only the first batches of its
+        process. The result of a padding batch is None.
         """
         ...
 
 
 def share(inputs: Sequence[Any], make: Callable[[Any], Any], rank: int, world: int) -> LazyBatches:
-    """Return batches of every `world`-th input from `rank` on, padded with None to the same number everywhere.
+    """Return the batches of every `world`-th input, starting at input `rank`.
+
+    The result is padded with None, so that every process has the same number of batches.
 
     Args:
         make: builds the batch of one input.
@@ -90,7 +93,7 @@ def share(inputs: Sequence[Any], make: Callable[[Any], Any], rank: int, world: i
 
 
 def in_order(measured: Sequence[Sequence[Any]]) -> list[Any]:
-    """Merge the processes' results into the order of the inputs that `share` distributed."""
+    """Merge the results of all processes into one list, in the order of `share`'s inputs."""
     return [result for turn in zip(*measured, strict=True) for result in turn if result is not None]
 
 
@@ -100,9 +103,9 @@ _RUN: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @contextlib.contextmanager
 def measured_by(run: Run) -> Iterator[None]:
-    """Use `run` for all measurements inside the block.
+    """Call `run` for all measurements inside the block.
 
-    `run(measure, objective)` returns a sequence of results per process.
+    `run(measure, objective)` returns one sequence of results per process.
     """
     token = _RUN.set(run)
     try:
@@ -112,9 +115,9 @@ def measured_by(run: Run) -> Iterator[None]:
 
 
 def all_results(measure: Measure, objective: Any) -> Sequence[Sequence[Any]]:
-    """Measure all batches, and return a sequence of results per process.
+    """Measure all batches, and return one sequence of results per process.
 
-    Without `measured_by`, the current process measures all batches.
+    Outside a `measured_by` block, the current process measures all batches.
     """
     if (run := _RUN.get()) is not None:
         return run(measure, objective)
@@ -123,7 +126,7 @@ def all_results(measure: Measure, objective: Any) -> Sequence[Sequence[Any]]:
 
 
 def measured(measure: Measure, objective: Any) -> dict[str, float]:
-    """Measure an objective, and return its metrics.
+    """Measure an objective on held-out data.
 
     Returns: metrics by name, the same in all processes.
     """
@@ -131,7 +134,9 @@ def measured(measure: Measure, objective: Any) -> dict[str, float]:
 
 
 def mapped(find: Callable[[Input], Result], inputs: Sequence[Input]) -> list[Result]:
-    """Apply `find` to each input, and return the results in order. Processes share the inputs; all get all results.
+    """Apply `find` to each input, and return the results in order.
+
+    The processes divide the inputs among them, and every process gets all results.
 
     Args:
         find: computes the result of one input.
@@ -145,7 +150,7 @@ def once(find: Callable[[], Result]) -> Result:
 
 
 class _Mapped:
-    """A function of inputs, as a Measure without metrics."""
+    """A Measure without metrics that applies a function to each input."""
 
     def __init__(self, find: Callable[[Any], Any], inputs: Sequence[Any]):
         self._find, self._inputs = find, inputs

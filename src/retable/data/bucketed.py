@@ -1,6 +1,6 @@
-"""Batches of examples of any kind that have similar lengths.
+"""Batches of examples with similar lengths, for any kind of example.
 
-n examples in a split; `places` are indices of examples.
+Shapes: n examples of a split. `places` are indices of examples.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,15 +15,24 @@ from retable.data.buckets import Buckets, by_length
 
 
 def mean_weight(batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
-    """Set the `weight` of a batch of the examples `own`, a process's share of the examples `places`.
+    """Set the `weight` of one process's batch, for a loss that is a mean over examples.
 
-    The weighted mean over examples, averaged over `world` processes, is then the mean over all `places`.
+    The weighted means of all processes then average to the mean over the whole batch.
+
+    Args:
+        own: indices of this process's examples.
+        places: indices of all examples of the batch.
+        world: number of processes.
     """
     return batch._replace(weight=world * len(own) / len(places))
 
 
 def count_weight(counts: np.ndarray, batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
-    """Set the `weight` as `mean_weight` does, for a mean over items of which example i has `counts[i]`, (n,)."""
+    """Set the `weight` as `mean_weight` does, for a loss that is a mean over items, such as words.
+
+    Args:
+        counts: the number of items of each example, (n,).
+    """
     return batch._replace(weight=float(world * (counts[own].sum() / counts[places].sum())))
 
 
@@ -31,26 +40,26 @@ def count_weight(counts: np.ndarray, batch: Any, own: np.ndarray, places: np.nda
 class Encoded:
     """The examples of a split as model inputs."""
 
-    lengths: np.ndarray  # (n,) the length of each example, in tokens; batches are sorted by it
-    pad: Callable[[np.ndarray], Any]  # returns the examples at some places as one batch of weight 1
+    lengths: np.ndarray  # (n,) the length of each example, in tokens; examples of similar length share a batch
+    pad: Callable[[np.ndarray], Any]  # returns the examples with the given indices as one batch of weight 1
     weigh: Callable[[Any, np.ndarray, np.ndarray, int], Any] = mean_weight
     truncated: int = 0  # the number of examples that were truncated to fit the model
-    trainable: np.ndarray | None = None  # the places of the examples to train on; None: all
+    trainable: np.ndarray | None = None  # indices of the examples to train on; None for all
 
 
 def at_once(texts: Sequence[Any]) -> Encoded:
-    """Prepare texts that a rule or an estimated model reads unchanged; a batch is a list of them."""
+    """Prepare texts for a rule or a model without gradient training; a batch is a list of unchanged texts."""
     return Encoded(np.array([len(text) for text in texts]), lambda places: [texts[place] for place in places])
 
 
 class Bucketed:
-    """Training batches of examples of similar lengths, see `Buckets`.
+    """Training batches of examples with similar lengths, grouped by `Buckets`.
 
     `batch(step)` is a pure function of (seed, step).
 
     Args:
         encoded: the examples as model inputs, with their lengths.
-        batch_size: examples per batch, of all processes together.
+        batch_size: examples per batch, summed over all processes.
         seed: seed of the orders.
     """
 
@@ -61,19 +70,21 @@ class Bucketed:
         self.steps_per_epoch = self._buckets.steps_per_epoch
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """Return the examples of process `rank` of `world`; together the processes' batches are the one-process batch.
+        """Return the examples of process `rank` of `world`; the examples of all processes form the step's batch.
 
-        A process without examples gets the first example of the batch with weight 0.
+        If a batch has fewer examples than processes, the remaining processes get its first example with weight 0.
 
         Args:
-            step: number of the batch, from 0; epochs follow one another.
+            step: number of the batch, counted from 0 across epochs.
         """
         own, places = (self._trainable[chosen] for chosen in self._buckets.places(step, rank, world))
         return self._encoded.weigh(self._encoded.pad(own if len(own) else places[:1]), own, places, world)
 
 
 def in_order_of_length(encoded: Encoded, batch_size: int) -> Iterator[tuple[np.ndarray, Any]]:
-    """Yield all examples once, the shortest first, as (places, batch), for evaluation.
+    """Yield all examples once, the shortest first, for evaluation.
+
+    Each item is (places, batch): the indices of the batch's examples, and the batch.
 
     Args:
         batch_size: examples per batch.

@@ -4,18 +4,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-POOL = 50  # batches that are sorted by length together
+POOL = 50  # number of batches per pool; the examples of a pool are sorted by length
 
 
 class Buckets:
-    """Batches of all examples per epoch, in a new order each epoch; each pool of 50 batches is sorted by length.
+    """A division of example indices into batches; an epoch has every example once, in a new random order.
 
-    The batch sizes of an epoch differ by at most one example.
+    The shuffled examples are divided into pools of 50 batches, and each pool is sorted by length before it is cut into
+    batches. The batch sizes of an epoch differ by at most one example.
 
     Args:
-        lengths: of the examples, (N,).
+        lengths: lengths of the examples, (N,).
         batch_size: largest number of examples per batch.
-        seed: seed of the orders.
+        seed: seed of the random orders.
     """
 
     def __init__(self, lengths: np.ndarray, batch_size: int, seed: int):
@@ -24,12 +25,12 @@ class Buckets:
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def places(self, step: int, rank: int, world: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the indices of the examples of process `rank` of `world`, and those of the whole batch.
+        """Return the example indices of process `rank` of `world`, and the example indices of the whole batch.
 
-        The first array is empty if the batch has too few examples. Both are pure functions of (seed, step).
+        The first array is empty if the batch has too few examples. Both arrays are pure functions of (seed, step).
 
         Args:
-            step: number of the batch, from 0; epochs follow one another.
+            step: number of the batch, counted from 0 across epochs.
         """
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
@@ -51,7 +52,7 @@ def by_length(lengths: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
     """Yield the indices of all examples once, the shortest first, in batches, for evaluation.
 
     Args:
-        lengths: of the examples, (N,).
+        lengths: lengths of the examples, (N,).
     """
     order = np.argsort(lengths, kind="stable")
     for i in range(0, len(order), batch_size):

@@ -1,6 +1,6 @@
 """Multiple-choice examples as model inputs and batches: one row per ending, each with its context.
 
-B batch, R rows (the endings of all examples of a batch), T time, n examples.
+Shapes: B batch, R rows (the endings of all examples of a batch), T time, n examples.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Choices(NamedTuple):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return the tokens of each example's longest row, (n,)."""
+        """Return the number of tokens in each example's longest row, (n,)."""
         return np.maximum.reduceat(self.inputs.lengths, self.first_rows)
 
     @property
@@ -36,25 +36,25 @@ class Choices(NamedTuple):
 class ChoiceBatch(NamedTuple):
     """A batch of multiple-choice examples."""
 
-    rows: ExampleBatch  # R rows, example after example; their labels are all 0 and unused
+    rows: ExampleBatch  # R rows, grouped by example; their labels are all 0 and unused
     n_endings: Tensor  # (B,) int64
     labels: Tensor  # (B,) int64, the index of each example's correct ending
-    weight: float = 1.0  # scales the mean over these examples; the processes' average is then the mean over all
+    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all examples
 
 
 def encoded(choices: Choices) -> Encoded:
-    """Encode examples for batching; the length of an example is that of its longest row."""
+    """Prepare examples for batching by the length of their longest row."""
     return Encoded(choices.lengths, partial(pad_choices, choices), partial(_weigh, choices), choices.inputs.truncated)
 
 
 def _weigh(choices: Choices, batch: ChoiceBatch, own: np.ndarray, places: np.ndarray, world: int) -> ChoiceBatch:
-    """Set the weights of the batch, for means over examples, and of its rows, for means over rows."""
+    """Set the weight of the batch, for a mean over examples, and the weight of its rows, for a mean over rows."""
     rows = count_weight(choices.n_endings, batch.rows, own, places, world)
     return mean_weight(batch._replace(rows=rows), own, places, world)
 
 
 def pad_choices(choices: Choices, places: np.ndarray) -> ChoiceBatch:
-    """Return the examples at `places` as one batch."""
+    """Return the examples with the indices `places` as one batch."""
     first, n_endings = choices.first_rows[places], choices.n_endings[places]
     rows = np.concatenate([np.arange(start, start + n) for start, n in zip(first, n_endings, strict=True)])
     no_labels = [0] * len(choices.inputs.sequences)

@@ -1,6 +1,6 @@
 """Word co-occurrence counts: GloVe's matrix X (Pennington et al. 2014, sections 3 and 4.2).
 
-n tokens or matrix cells, V vocabulary.
+Shapes: n tokens of the stream or cells of a batch, V words of the vocabulary.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import PositiveInt, Seed
 
-SLICE = 1 << 18  # tokens of the stream that are counted at a time
+SLICE = 1 << 18  # tokens of the stream that are processed at a time
 
 
 class Cells(NamedTuple):
@@ -28,14 +28,14 @@ class Cells(NamedTuple):
 class Cooccurrences:
     """Batches of `batch_cells` non-zero cells of X, in a new order each epoch.
 
-    X_ij is the sum of 1 / distance over all pairs of a word i and a word j in the same line, at most `window` words
-    apart. A batch is a pure function of (seed, step).
+    X_ij sums 1 / distance over all occurrences of words i and j in the same line, at most `window` words apart.
+    A batch is a pure function of (seed, step).
 
     Args:
-        tokens: ids, (n,), of any integer type, may be memory-mapped.
+        tokens: ids, (n,), of any integer type; the array may be memory-mapped.
         counts: occurrences of each word, (V,).
         boundary: the id of the line end, which is excluded from X.
-        window: words before and after a word that count as its context.
+        window: number of context words on each side of a word.
 
     Raises: UsageError: no two words are adjacent, or a setting is below 1.
     """
@@ -50,12 +50,12 @@ class Cooccurrences:
         seed: Seed = 1,
     ) -> None:
         if window < 1:
-            raise UsageError(f"window={window} leaves no context; write window=1 or more")
+            raise UsageError(f"window={window} leaves words without context; write window=1 or more")
         if batch_cells < 1:
-            raise UsageError(f"batch_cells={batch_cells} leaves a batch empty; write batch_cells=1 or more")
+            raise UsageError(f"batch_cells={batch_cells} makes batches empty; write batch_cells=1 or more")
         matrix = cooccurrences(tokens, len(np.asarray(counts)), boundary, window).tocoo()
         if matrix.nnz == 0:
-            raise UsageError("the text has no two adjacent words to count; take a text with lines of two words or more")
+            raise UsageError("the text has no two adjacent words to count; use a text with lines of two words or more")
         self.steps_per_epoch = -(-matrix.nnz // batch_cells)
         self._words, self._contexts = matrix.coords
         self._values = matrix.data.astype(np.float32)
@@ -63,7 +63,7 @@ class Cooccurrences:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Cells:
-        """Return the cells of process `rank` of `world`; the processes' parts in order are the one-process batch."""
+        """Return the cells of process `rank` of `world`; all processes' cells, concatenated, are the step's batch."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             places = np.arange(len(self._values), dtype=np.int32 if len(self._values) < 1 << 31 else np.int64)
@@ -78,20 +78,20 @@ class Cooccurrences:
 def cooccurrences(tokens: np.ndarray, vocab_size: int, boundary: int, window: int) -> csr_array:
     """Compute X, (V, V), float64.
 
-    Besides X, memory holds one slice of the stream and one triangular half of X.
+    Peak memory is X, the counts of pairs in one direction (about half of X), and one slice of the stream.
 
     Args:
-        tokens: ids, (N,), also memory-mapped.
+        tokens: ids, (n,), which may be memory-mapped.
         boundary: the id that ends a line; pairs do not cross it.
-        window: largest distance of a pair; a pair at distance d counts 1 / d.
+        window: largest distance between two words of a pair; a pair at distance d adds 1 / d.
     """
-    later = csr_array((vocab_size, vocab_size))  # cells [i, j] for a word j after a word i
+    later = csr_array((vocab_size, vocab_size))  # cell [i, j] counts pairs in which word j comes after word i
     for start in range(0, len(tokens), SLICE):
         ids = np.asarray(tokens[start : start + SLICE + window], dtype=np.int32)
         lines = np.cumsum(ids == boundary)
         first, second, values = [], [], []
         for distance in range(1, window + 1):
-            # A word of the next slice can only be the second of a pair here; so each pair is counted once.
+            # The first word of a pair must be in this slice, the second may be in the next: each pair is counted once.
             a, b = ids[:-distance][:SLICE], ids[distance:][:SLICE]
             together = (lines[:-distance] == lines[distance:])[:SLICE] & (a != boundary)
             first.append(a[together])

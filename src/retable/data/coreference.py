@@ -1,6 +1,6 @@
 """Documents with clusters of mentions, as model inputs and batches.
 
-B documents, S sentences of all documents, T time, M mentions of all documents.
+Shapes: B documents of a batch, S sentences and M mentions of all these documents, T time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ Clusters = list[list[Mention]]
 class CoreferenceExample(NamedTuple):
     """An encoded document with its clusters of mentions."""
 
-    sentences: list[list[int]]  # word ids of each sentence, with the end mark on both sides
+    sentences: list[list[int]]  # word ids of each sentence, with the end mark before and after it
     clusters: Clusters
     n_words: int
 
@@ -30,12 +30,12 @@ class CoreferenceExample(NamedTuple):
 class CoreferenceBatch(NamedTuple):
     """A batch of documents."""
 
-    input_ids: Tensor  # (S, T) int64, sentences with the end mark on both sides, padded with 0
+    input_ids: Tensor  # (S, T) int64, sentences with the end mark before and after each, padded with 0
     lengths: Tensor  # (S,) int64, including both end marks
     documents: Tensor  # (S,) int64, the index of each sentence's document
-    mentions: Tensor  # (M, 2) int64, first and last word of each mention, counted over all documents
-    clusters: Tensor  # (M,) int64, the cluster of each mention, numbered from 1 over all documents
-    weight: float = 1.0  # scales the mean over these documents; the processes' average is then the mean over all
+    mentions: Tensor  # (M, 2) int64, first and last word of each mention; words are numbered across all documents
+    clusters: Tensor  # (M,) int64, the cluster of each mention; clusters are numbered from 1 across all documents
+    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all documents
 
 
 def coreference_example(document: Document, vocabulary: Vocabulary) -> CoreferenceExample:
@@ -44,13 +44,13 @@ def coreference_example(document: Document, vocabulary: Vocabulary) -> Coreferen
 
 
 def encoded(examples: Sequence[CoreferenceExample]) -> Encoded:
-    """Encode documents for batching; the length of a document is its number of words."""
+    """Prepare documents for batching; the length of a document is its number of words."""
     n_words = np.array([example.n_words for example in examples])
     return Encoded(n_words, partial(pad_documents, examples))
 
 
 def pad_documents(examples: Sequence[CoreferenceExample], places: Iterable[int]) -> CoreferenceBatch:
-    """Return the documents at `places` as one batch, their sentences in order."""
+    """Return the documents with the indices `places` as one batch, sentences in order."""
     chosen = [examples[place] for place in places]
     sentences = [torch.tensor(ids) for example in chosen for ids in example.sentences]
     starts = np.cumsum([0, *(example.n_words for example in chosen)])

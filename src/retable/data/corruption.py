@@ -1,7 +1,7 @@
 """Corrupt texts into inputs and targets: T5's unsupervised objectives (Raffel et al. 2020, section 3.3, table 3).
 
-Each corruption is a pure function of the text, a random generator and the symbols that it may insert. It only moves
-and replaces items, so a text is an array of ids or, as in this example, of words:
+Each corruption is a pure function of the text, a random generator and the symbols that it may insert. Corruptions only
+move and replace items, so a text may be an array of ids or, as in this example, an array of words:
 
 >>> text = np.array("Thank you for inviting me to your party last week .".split())
 >>> symbols = Symbols(sentinels=np.array(["<X>", "<Y>", "<Z>"]), vocabulary=np.array(["apple"]))
@@ -34,7 +34,7 @@ START = 0  # id of the first decoder input: T5 uses the padding id
 class Symbols(NamedTuple):
     """The tokens that a corruption may insert into a text."""
 
-    sentinels: np.ndarray  # replace spans, in this order; the first is also the mask token
+    sentinels: np.ndarray  # tokens that replace spans, used in this order; the first is also the mask token
     vocabulary: np.ndarray  # the tokens to draw random replacements from
 
 
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
 
 
 class Corruption(Protocol):
-    """A function from a text, (n,), to inputs and targets, both without end marks."""
+    """A function that turns a text, (n,), into inputs and targets; end marks are added later."""
 
     def __call__(self, text: np.ndarray, rng: np.random.Generator, symbols: Symbols) -> Pair: ...
 
@@ -61,7 +61,7 @@ class Corruption(Protocol):
 
 @dataclass(frozen=True)
 class Prefix:
-    """Prefix language modelling: the inputs end at a uniformly drawn place; the rest of the text is the target."""
+    """Prefix language modelling: cut the text at a uniformly drawn position into inputs and target."""
 
     def __call__(self, text: np.ndarray, rng: np.random.Generator, symbols: Symbols) -> Pair:
         cut = rng.integers(1, len(text))
@@ -92,7 +92,7 @@ class _WholeText:
 
 @dataclass(frozen=True)
 class BERTStyle(_WholeText):
-    """Corruption of each token with probability `density`: 90 % of these become the mask, 10 % a random token."""
+    """Corruption of each token with probability `density`; 90 % of these tokens are masked, 10 % are random tokens."""
 
     density: Share = 0.15
 
@@ -105,7 +105,7 @@ class BERTStyle(_WholeText):
 
 @dataclass(frozen=True)
 class MASSStyle(_WholeText):
-    """Masking of each token with probability `density` (Song et al. 2019, in the paper's simplified form)."""
+    """Masking of each token with probability `density`, a simplified form of MASS (Song et al. 2019)."""
 
     density: Share = 0.15
 
@@ -115,7 +115,7 @@ class MASSStyle(_WholeText):
 
 @dataclass(frozen=True)
 class Deshuffling(_WholeText):
-    """A random permutation of the tokens; the target is the original text."""
+    """Deshuffling: the inputs are the tokens in random order, the target is the text."""
 
     def __call__(self, text: np.ndarray, rng: np.random.Generator, symbols: Symbols) -> Pair:
         return Pair(rng.permutation(text), text)
@@ -126,7 +126,7 @@ class Deshuffling(_WholeText):
 
 @dataclass(frozen=True)
 class IidDrop:
-    """Removal of each token with probability `density`; the target is the removed tokens."""
+    """Removal of each token with probability `density`; the target has the removed tokens."""
 
     density: Share = 0.15
 
@@ -142,9 +142,9 @@ class IidDrop:
 
 
 class _Spans:
-    """Replacement of each span of noise by a sentinel.
+    """Replacement of each span of noise tokens by a sentinel.
 
-    The target is each sentinel with its span, then one final sentinel.
+    The target contains each sentinel followed by its span, and ends with one final sentinel.
     """
 
     def noise(self, length: int, rng: np.random.Generator) -> np.ndarray:
@@ -162,7 +162,7 @@ class _Spans:
 
 @dataclass(frozen=True)
 class IidSpans(_Spans):
-    """Replacement of spans of noise; each token is noise with probability `density`, and adjacent ones form a span."""
+    """Replacement of noise spans: each token is noise with probability `density`; adjacent noise forms a span."""
 
     density: Share = 0.15
 
@@ -173,8 +173,11 @@ class IidSpans(_Spans):
         return length
 
     def n_sentinels(self, window: int) -> int:
-        """Return the mean number of spans plus five standard deviations; about one window in millions exceeds it."""
-        share = self.density * (1 - self.density)  # the probability that a span begins at a place
+        """Return the mean number of spans plus five standard deviations; fewer than one window in a million has more.
+
+        The number includes the final sentinel, which ends the target.
+        """
+        share = self.density * (1 - self.density)  # the probability that a span begins at a position
         return round(window * share + 5 * (window * share * (1 - 3 * share)) ** 0.5) + 1
 
 
@@ -182,8 +185,9 @@ class IidSpans(_Spans):
 class RandomSpans(_Spans):
     """Replacement of spans that cover `density` of the text and are `mean` tokens long on average.
 
-    As in the authors' code, all partitions of the noise tokens into spans are equally likely, and so are those of the
-    other tokens into gaps. A text begins with a gap and ends with a span.
+    The number of spans is fixed. All divisions of the noise tokens into spans are equally likely, and so are all
+    divisions of the other tokens into gaps between spans, as in the authors' code. A text begins with a gap and ends
+    with a span.
     """
 
     density: Share = 0.15
@@ -197,7 +201,9 @@ class RandomSpans(_Spans):
     def counts(self, length: int) -> tuple[int, int]:
         """Return the number of noise tokens and the number of spans in a text of `length` tokens."""
         if length < 2:
-            raise UsageError(f"a text of {length} tokens is too short to replace a span; give 2 tokens or more")
+            raise UsageError(
+                f"a text of {length} tokens is too short to replace a span; use a text of 2 tokens or more"
+            )
         n_noise = min(max(round(length * self.density), 1), length - 1)
         return n_noise, min(max(round(n_noise / self.mean), 1), n_noise, length - n_noise)
 
@@ -216,18 +222,18 @@ class RandomSpans(_Spans):
 
 
 def iid_noise(length: int, rng: np.random.Generator, density: float) -> np.ndarray:
-    """Draw a mask, (length,) bool, that is True with probability `density`, independently at each place."""
+    """Draw a mask, (length,) bool, that is True with probability `density`, independently at each position."""
     return rng.random(length) < density
 
 
 def cut(length: int, n_parts: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw part lengths, (n_parts,), each 1 or more with sum `length`, uniformly over all such lists."""
+    """Draw `n_parts` positive part lengths with the sum `length`, uniformly among all such lists."""
     places = np.sort(rng.choice(length - 1, n_parts - 1, replace=False)) + 1
     return np.diff(places, prepend=0, append=length)
 
 
 def replace_spans(text: np.ndarray, noise: np.ndarray, sentinels: np.ndarray) -> Pair:
-    """Return the text with each span of noise replaced by a sentinel, and the spans, each after its sentinel.
+    """Replace each span of noise in a text by a sentinel; the target lists each sentinel with its span.
 
     Args:
         text: ids, (T,).
@@ -251,7 +257,10 @@ def replace_spans(text: np.ndarray, noise: np.ndarray, sentinels: np.ndarray) ->
 
 
 def sentinels_of(marks: dict[str, int]) -> np.ndarray:
-    """Return the ids of `<extra_id_0>`, `<extra_id_1>` and so on, up to the first missing one."""
+    """Return the ids of the sentinels `<extra_id_0>`, `<extra_id_1>` and so on.
+
+    The first missing name ends the list.
+    """
     ids: list[int] = []
     while (name := f"<extra_id_{len(ids)}>") in marks:
         ids.append(marks[name])
@@ -259,16 +268,16 @@ def sentinels_of(marks: dict[str, int]) -> np.ndarray:
 
 
 class Corrupted:
-    """Batches of corrupted windows that tile the stream, with a new offset, order and corruption each epoch.
+    """Batches of corrupted windows that cover the stream, with a new offset, order and corruption each epoch.
 
-    The inputs of a window have at most `length` tokens, and exactly `length` under `RandomSpans`. Inputs and targets
+    The inputs of a window have at most `length` tokens, and exactly `length` with `RandomSpans`. Inputs and targets
     end with the end mark: `</s>`, or the line end if the tokenizer has no `</s>`.
 
     Args:
-        tokens: ids, (N,), also memory-mapped.
-        marks: ids of special tokens by name; `<extra_id_0>` and others are the sentinels.
-        line_end: id that ends a row if there is no `</s>`.
-        batch_size: rows per batch, of all processes together.
+        tokens: ids, (N,), which may be memory-mapped.
+        marks: ids of special tokens by name; `<extra_id_0>`, `<extra_id_1>` and so on are the sentinels.
+        line_end: id that ends a row if the tokenizer has no `</s>`.
+        batch_size: rows per batch, summed over all processes.
 
     Raises: UsageError: the stream is too short for a batch, or the tokenizer has too few sentinels.
     """
@@ -310,10 +319,10 @@ class Corrupted:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch.
+        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
 
         Args:
-            step: number of the batch, from 0; epochs follow one another.
+            step: number of the batch, counted from 0 across epochs.
         """
         share = share_of_rows(self._batch_size, rank, world)
         pairs = [self._corrupted(start, step, row) for row, start in enumerate(self._starts(step))]
@@ -332,6 +341,6 @@ class Corrupted:
 
     def _corrupted(self, start: int, step: int, row: int) -> Pair:
         text = self._tokens[start : start + self.window].astype(np.int64)
-        rng = np.random.default_rng((self._seed, step, row, 1))  # the 1 separates row 0's draws from the epoch's
+        rng = np.random.default_rng((self._seed, step, row, 1))  # the 1 makes row 0's seed differ from the epoch's
         inputs, targets = self._corruption(text, rng, self.symbols)
         return Pair(np.append(inputs, self.end), np.append(targets, self.end))

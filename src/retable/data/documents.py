@@ -1,6 +1,6 @@
-"""The documents and sentences of a token stream, and training rows made from them.
+"""Find the documents and sentences of a token stream, and make training rows from them.
 
-B batch (rows of all processes together), T time, S sentences of the stream, D documents.
+Shapes: B batch (rows summed over all processes), T time, S sentences of the stream, D documents.
 """
 
 from typing import NamedTuple
@@ -10,21 +10,21 @@ import numpy as np
 from retable.core.errors import UsageError
 
 SCAN = 1 << 24  # tokens that are searched for line ends at a time
-POOL = 50  # batches whose rows are sorted by length together
-TRIES = 8  # random sentences that are tried as the second segment of a negative pair
+POOL = 50  # number of batches per pool; the rows of a pool are sorted by length
+TRIES = 8  # random sentences to try as the second segment of a negative pair
 
 
 class Documents:
     """The sentences and documents of a token stream.
 
-    A sentence is a non-empty run of tokens before a line end. A document is one unit of text. If every unit is a single
-    line, document boundaries are unknown, and the whole stream is one document.
+    A sentence is a non-empty run of tokens before a line end. A document is one row of `units`. If every row is a
+    single line, document boundaries are unknown, and the whole stream is one document.
 
-    The text is the tokens of all sentences without the line ends; its tokens are numbered from 0. `offsets`, (S + 1,),
-    are the sentences' places in the text; `first`, (D + 1,), is the index of each document's first sentence. With
-    `parted`, the line end after a document's last sentence is part of the text.
+    The text consists of the tokens of all sentences without the line ends; its tokens are numbered from 0. `offsets`,
+    (S + 1,), are the positions in the text where sentences begin. `first`, (D + 1,), is the index of each document's
+    first sentence. If `parted` is true, the line end after a document's last sentence is part of the text.
 
-    Raises: UsageError: the stream has no line of text, or `units` counts other tokens.
+    Raises: UsageError: the stream has no line of text, or `units` does not match `tokens`.
     """
 
     def __init__(self, tokens: np.ndarray, units: np.ndarray, line_end: int, parted: bool = False):
@@ -35,7 +35,7 @@ class Documents:
             [np.flatnonzero(tokens[i : i + SCAN] == line_end) + i for i in range(0, len(tokens), SCAN)]
         )
         unit = np.searchsorted(unit_ends, ends, side="right")
-        # A document may end with a mark that is not a line end; the next document's first line begins after it.
+        # A document may end with a mark that is not a line end; the next document's first line begins after this mark.
         starts = np.maximum(np.append(0, ends[:-1] + 1), (unit_ends - units[:, 0])[unit])
         lines = len(ends) == len(units) and bool((ends == unit_ends - 1).all())
         kept = ends > starts
@@ -52,13 +52,16 @@ class Documents:
         self._tokens, self._shift = tokens, starts - self.offsets[:-1]
 
     def text(self, places: np.ndarray) -> np.ndarray:
-        """Return the ids, int64, at `places` of the text; same shape as `places`."""
+        """Return the token ids, int64, at the positions `places` of the text.
+
+        The shape of the result is the shape of `places`.
+        """
         sentence = np.searchsorted(self.offsets, places, side="right") - 1
         return self._tokens[places + self._shift[sentence]].astype(np.int64)
 
 
 class Rows(NamedTuple):
-    """A batch of rows with marks: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]."""
+    """A batch of rows with special tokens: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]."""
 
     ids: np.ndarray  # (B, T) int64, padded with 0
     segments: np.ndarray  # (B, T) int64: 1 from the first token of B to the row's end, otherwise 0
@@ -67,14 +70,14 @@ class Rows(NamedTuple):
 
 
 class Windows:
-    """Full rows of one segment, as RoBERTa's (Liu et al. 2019, section 4.2), but cut without regard to sentence ends.
+    """Full-length rows of one segment, as in RoBERTa (Liu et al. 2019, section 4.2).
 
-    The rows tile the text, with [SEP] between documents, from a new offset and in a new order each epoch. `documents`
-    must be made with `parted=True`.
+    Unlike RoBERTa's, rows are cut without regard to sentence ends. The rows cover the text, with [SEP] between
+    documents; each epoch uses a new offset and a new order. `documents` must be built with `parted=True`.
 
     Args:
-        cls, sep, line_end: ids of the marks.
-        batch_size, length: rows per batch, and tokens per row with marks.
+        cls, sep, line_end: ids of the special tokens.
+        batch_size, length: rows per batch, and tokens per row including special tokens.
 
     Raises: UsageError: the text is too short for a batch.
     """
@@ -110,15 +113,16 @@ class Windows:
 
 
 class Pairs:
-    """Rows of two segments, half of them negative at random (Devlin et al. 2019, appendix A.2).
+    """Rows of two segments A and B; a random half of the rows are negatives (Devlin et al. 2019, appendix A.2).
 
     Documents are cut at sentence ends into stretches of at most `length` − 3 tokens that cover the whole text. Each
     stretch is cut at a random sentence end into A and B. With `swap`, a negative row has B before A (ALBERT: Lan et al.
-    2020, section 3.1). Otherwise its B is sentences of another document with about as many tokens, so that neither the
-    length nor the end of a row reveals a negative. (BERT fills the row instead.)
+    2020, section 3.1). Without `swap`, a negative row replaces B by sentences of another document with about as many
+    tokens, so that neither the length nor the end of a row reveals a negative. (In BERT, the B of a negative is as long
+    as possible.)
 
-    Rows of a batch have similar lengths. A sentence longer than a row is cut, and so is a stretch without an inner
-    sentence end.
+    The rows of a batch have similar lengths. A sentence longer than a row is cut to fit. A stretch without a sentence
+    end inside is cut in the middle.
 
     Raises: UsageError: without `swap`, the corpus is a single document; or there are too few pairs for a batch.
     """
@@ -128,7 +132,7 @@ class Pairs:
     ):
         self._documents, self._marks, self._swap = documents, (cls, sep), swap
         self._batch_size, self._seed = batch_size, seed
-        self._bounds = documents.offsets[documents.first]  # (D + 1,) of the documents in the text
+        self._bounds = documents.offsets[documents.first]  # (D + 1,) positions in the text where documents begin
         sizes = np.diff(self._bounds)
         if not swap and len(sizes) < 2:
             raise UsageError(
@@ -167,7 +171,10 @@ class Pairs:
         return self._put_together(a, a_size, b, b_size, is_next.astype(np.int64))
 
     def _cut(self, share: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-        """Choose a sentence end inside each stretch by `share`, a number in [0, 1); without one, return the middle."""
+        """Choose a sentence end inside each stretch, by the random number `share` in [0, 1).
+
+        Without a sentence end, return the middle of the stretch.
+        """
         first = np.searchsorted(self._documents.offsets, starts, side="right")
         n_ends = np.searchsorted(self._documents.offsets, stops, side="left") - first
         chosen = self._documents.offsets[first + (share * n_ends).astype(np.int64)]
@@ -178,12 +185,12 @@ class Pairs:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw sentences of another document for each stretch; return their starts and their sizes in tokens.
 
-        Sizes are as close to `target_size` as possible and at most `room`. If none of TRIES random sentences fits, one
-        is cut. Sizes are smaller if all other documents are shorter.
+        A size is as close to `target_size` as possible and at most `room`. If none of TRIES random starting sentences
+        fits, a sentence is cut. If all other documents are shorter than `target_size`, the size is smaller.
         """
         offsets, most, shape = self._documents.offsets, len(self._sizes) - 1, (TRIES, len(starts))
         rank = self._ranks[np.searchsorted(self._bounds, starts, side="right") - 1]
-        low = np.minimum(np.searchsorted(self._sizes, target_size), most)  # documents from this rank on are long enough
+        low = np.minimum(np.searchsorted(self._sizes, target_size), most)  # from this rank, documents are long enough
         low -= (low == most) & (rank == most)
         drawn = low + (generator.random(shape) * (most + 1 - low - (rank >= low))).astype(np.int64)
         document = self._by_size[drawn + ((rank >= low) & (drawn >= rank))]
@@ -213,7 +220,7 @@ class Pairs:
         return Rows(ids, ((t > a_size + 1) & (t <= last)).astype(np.int64), lengths, is_next)
 
     def _shuffled(self, epoch: int) -> np.ndarray:
-        """Return the stretches of the epoch's batches, (steps, B)."""
+        """Return the indices of the stretches in each batch of the epoch, (steps, B)."""
         generator = np.random.default_rng((self._seed, epoch))
         order = generator.permutation(len(self._starts))[: self.steps_per_epoch * self._batch_size]
         sizes, pool = (self._stops - self._starts)[order], np.arange(len(order)) // (POOL * self._batch_size)
@@ -222,10 +229,13 @@ class Pairs:
 
 
 def _room(length: int, marks: int, least: int) -> int:
-    """Return the number of text tokens in a row of `length` with `marks`; it must be at least `least`."""
+    """Return the number of text tokens in a row of `length` tokens, of which `marks` are special tokens.
+
+    Raises: UsageError: the number is below `least`.
+    """
     if length < marks + least:
         raise UsageError(
-            f"batches.length={length} leaves no room for text next to the marks; write {marks + least} or more"
+            f"batches.length={length} leaves no room for text next to the special tokens; write {marks + least} or more"
         )
     return length - marks
 
@@ -236,15 +246,15 @@ def stretches(offsets: np.ndarray, bounds: np.ndarray, width: int) -> tuple[np.n
     A stretch ends at a sentence end, except within a sentence longer than `width`. Stretches of one token are dropped.
 
     Args:
-        offsets: places of the sentences in the text, (S + 1,).
-        bounds: places of the documents in the text, (D + 1,).
-        width: the longest stretch, in tokens.
+        offsets: positions in the text where sentences begin, and its length, (S + 1,).
+        bounds: positions in the text where documents begin, and its length, (D + 1,).
+        width: the largest length of a stretch, in tokens.
 
-    Returns: starts and stops of the stretches, in order.
+    Returns: starts and ends of the stretches, in order.
     """
     start, end = bounds[:-1], bounds[1:]
     pieces = []
-    while len(start):  # one pass per stretch number, over all documents at once
+    while len(start):  # pass k makes the k-th stretch of every document
         stop = np.minimum(start + width, end)
         sentence = offsets[np.searchsorted(offsets, stop, side="right") - 1]
         stop = np.where(sentence > start, sentence, stop)

@@ -1,4 +1,4 @@
-"""Encode text to token files in constant memory, on all cores; the bytes do not depend on the number of workers."""
+"""Encode text to token files in constant memory, on all cores; the files do not depend on the number of workers."""
 
 import os
 import threading
@@ -17,9 +17,9 @@ from tqdm import tqdm
 
 from retable.tokenizers.tokenizer import Tokenizer
 
-CHUNK = 1 << 20  # characters per task of a worker
-SMALL = 32  # chunks; fewer are encoded faster in this process than a pool of processes starts
-# Columns of a table of units. `lost`: bytes that the tokens do not determine; `marks`: <unk> in the text itself.
+CHUNK = 1 << 20  # characters per chunk, the amount of text that a worker encodes at a time
+SMALL = 32  # chunks; a shorter text is encoded in the current process before a pool of processes would have started
+# Columns of a table of units. `lost` counts bytes that the tokens do not determine; `marks` counts <unk> in the text.
 COUNTED = ("tokens", "words", "bytes", "lost", "marks")
 THREADS = "TOKENIZERS_PARALLELISM"  # environment variable that the tokenizers library reads at each call
 
@@ -34,12 +34,12 @@ def write_tokens(
 ) -> dict[str, float]:
     """Write the token stream `path`.bin and its table of units `path`.units.npy, and return their totals.
 
-    The table is int64, (n_units, 5), one row per unit with the columns COUNTED.
+    The table is an int64 array, (n_units, 5), with one row per unit and the columns of COUNTED.
 
     Args:
         units: the lines of each unit of text.
-        documents: whether units are documents, not lines.
-        workers: processes that encode, each on one core; a small text is encoded in the current process.
+        documents: whether units are documents; otherwise they are lines.
+        workers: number of processes that encode, each on one core; a small text is encoded in the current process.
         size: size of the text in bytes, for the progress bar on a terminal.
 
     Returns: the sum of each column, and `units`, the number of rows.
@@ -63,7 +63,7 @@ def write_tokens(
 
 
 def write_header(table: BinaryIO, n_units: int) -> None:
-    """Write the header of np.save, padded so that the number of rows can be updated in place later."""
+    """Write an `.npy` header, padded so that the number of rows can be updated in place later."""
     write_array_header_1_0(table, {"descr": "<i8", "fortran_order": False, "shape": (n_units, len(COUNTED))})
 
 
@@ -79,7 +79,8 @@ def _encode_all(tokenizer: Tokenizer, units: Iterable[list[str]], documents: boo
             for chunk in chain(first, chunks):
                 yield _encode(tokenizer, chunk, documents)
         return
-    # Processes parallelise Python's share of the work too. Spawned, not forked: other libraries may have threads here.
+    # Unlike threads, processes also parallelise the Python code. The processes are spawned, because it is unsafe to
+    # fork a process in which other libraries run threads.
     with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (tokenizer, documents)) as pool:
         waiting: deque[Future[Encoded]] = deque()
         for chunk in chain(first, chunks):
@@ -133,7 +134,7 @@ def _start_worker(tokenizer: Tokenizer, documents: bool) -> None:
 
 
 def _end_with_parent() -> None:
-    """Exit when the parent process ends; otherwise a worker of a killed parent waits for work forever."""
+    """Exit when the parent process ends; without this, the worker of a killed parent would wait for work forever."""
     parent = parent_process()
     assert parent is not None
     parent.join()

@@ -1,6 +1,6 @@
 """Batches of labelled texts of similar lengths, padded to the longest text of the batch.
 
-B batch, T time, U time of the second sequence.
+Shapes: B batch, T time, U time of the second sequence, n examples.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from retable.data.bucketed import Encoded
 
 
 class Inputs(NamedTuple):
-    """Encoded texts of a split, see `templates`."""
+    """Encoded texts of a split, laid out by `templates`."""
 
     sequences: Sequence[Sequence[int]]
     others: Sequence[Sequence[int]] | None = None  # a second sequence per example, encoded separately by the model
-    segments: Sequence[int] | None = None  # where the second segment of each sequence begins
+    segments: Sequence[int] | None = None  # the index in each sequence where its second segment begins
     truncated: int = 0  # the number of examples that were truncated to fit the model
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return the tokens of each example, over all its sequences, (n,)."""
+        """Return the number of tokens of each example, summed over its sequences, (n,)."""
         lengths = np.array([len(sequence) for sequence in self.sequences])
         return lengths if self.others is None else lengths + [len(sequence) for sequence in self.others]
 
@@ -35,8 +35,8 @@ class ExampleBatch(NamedTuple):
     input_ids: Tensor  # (B, T) int64, padded with 0
     lengths: Tensor  # (B,) int64
     labels: Tensor  # (B,) int64 classes, or float32 scores
-    weight: float = 1.0  # scales the mean over these examples; the processes' average is then the mean over all
-    segments: Tensor | None = None  # (B, T) int64, 1 from where the second segment begins
+    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all examples
+    segments: Tensor | None = None  # (B, T) int64, 0 in the first segment, 1 from the start of the second
     other_ids: Tensor | None = None  # (B, U) int64
     other_lengths: Tensor | None = None  # (B,) int64
 
@@ -47,7 +47,7 @@ def encoded(inputs: Inputs, labels: Sequence[float]) -> Encoded:
 
 
 def pad(inputs: Inputs, labels: Sequence[float], places: np.ndarray) -> ExampleBatch:
-    """Return the examples at `places` as one batch."""
+    """Return the examples with the indices `places` as one batch."""
     input_ids, lengths = _padded(inputs.sequences, places)
     batch = ExampleBatch(input_ids, lengths, torch.tensor([labels[place] for place in places]))
     if inputs.segments is not None:
@@ -60,7 +60,7 @@ def pad(inputs: Inputs, labels: Sequence[float], places: np.ndarray) -> ExampleB
 
 
 def _padded(sequences: Sequence[Sequence[int]], places: np.ndarray) -> tuple[Tensor, Tensor]:
-    """Return the ids, (B, T), and the lengths, (B,), of the sequences at `places`."""
+    """Return the ids, (B, T), and lengths, (B,), of the sequences with indices `places`."""
     lengths = [len(sequences[place]) for place in places]
     input_ids = np.zeros((len(places), max(lengths, default=0)), dtype=np.int64)
     for row, place in zip(input_ids, places, strict=True):

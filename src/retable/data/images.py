@@ -1,6 +1,6 @@
 """Batches of labelled images of one size.
 
-B batch, C channels, H height, W width; n images.
+Shapes: B batch, C channels, H height, W width, n images.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class ImageBatch(NamedTuple):
 
     images: Tensor  # (B, C, H, W) float32
     labels: Tensor  # (B,) int64 classes
-    weight: float = 1.0  # scales the mean over these images; the processes' average is then the mean over all
+    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all images
 
 
 def encoded(images: np.ndarray, labels: np.ndarray) -> Encoded:

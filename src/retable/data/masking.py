@@ -1,6 +1,6 @@
-"""Masked batches as BERT's (Devlin et al. 2019, section 3.1 and appendix A), with new masks at each step as RoBERTa's.
+"""Masked batches as in BERT (Devlin et al. 2019, section 3.1, appendix A), with RoBERTa's new masks at each step.
 
-B batch (rows of all processes together), T time, P places to predict.
+Shapes: B batch (rows summed over all processes), T time, P positions to predict.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,43 +16,42 @@ from retable.data.documents import Documents, Pairs, Rows, Windows
 from retable.data.streams import share_of_rows
 
 PREFIX = "##"  # starts every piece of a word except the first
-SPAN_P, LONGEST_SPAN = (
-    0.2,
-    10,
-)  # parameter of the geometric distribution, and words; SpanBERT (Joshi et al. 2020, section 3.1)
+# SpanBERT's geometric distribution of span lengths, and its longest span in words (Joshi et al. 2020, section 3.1).
+SPAN_P, LONGEST_SPAN = 0.2, 10
 _LENGTHS = np.cumsum(SPAN_P * (1 - SPAN_P) ** np.arange(LONGEST_SPAN))
 SPAN_LENGTHS = _LENGTHS / _LENGTHS[-1]  # probability that a span has at most 1, 2, … words
 
 
 class MaskedBatch(NamedTuple):
-    """A batch with masked places to predict."""
+    """A batch of text with masked tokens to predict."""
 
     input_ids: Tensor  # (B, T) int64, padded with 0
     segments: Tensor  # (B, T) int64, 0 or 1
     lengths: Tensor  # (B,) int64
-    places: Tensor  # (P,) int64, b · T + t of each place to predict, ascending
-    labels: Tensor  # (P,) int64, the original tokens at these places
+    places: Tensor  # (P,) int64, the index b · T + t of each position to predict, ascending
+    labels: Tensor  # (P,) int64, the original tokens at these positions
     is_next: Tensor | None  # (B,) int64: 1 if segment 2 follows segment 1 in the text; None without segment 2
     draws: Tensor  # (P,) float32, uniform in [0, 1): random numbers for objectives that sample tokens
-    share: float  # weight of the mean over these places; the processes' average is then the mean over all
-    token_share: float  # the same for the mean over tokens
+    share: float  # scales a mean over these positions so that the average over processes is the mean over all positions
+    token_share: float  # scales a mean over tokens in the same way
 
 
 class MaskedDocuments:
-    """Batches of text in which a share `rate` of the tokens, marks excluded, is to be predicted.
+    """Batches of text in which a share `rate` of the tokens is to be predicted, special tokens excluded.
 
     Args:
         tokens: ids of the stream.
-        units: its table of units, (n_units, 5).
+        units: the stream's table of units, (n_units, 5).
         words: the string of each token id, (V,).
-        next_sentence: `none` makes rows of windows of the text, see Windows. `next_sentence` and `sentence_order` make
-            rows of pairs of segments, half of them negative, with a segment of another document or in the wrong order,
-            see Pairs.
-        masking: unit to choose: `token`, `whole_word` (pieces that begin with ## belong to the word before them), or
-            `span` of words with geometric lengths.
-        rate: share of tokens to predict, in expectation. A row has at least one.
-        masked: probability that a chosen token becomes [MASK]. The tokens of a span share one draw.
-        random: probability that it becomes a random token that is not a mark. Otherwise it is unchanged.
+        next_sentence: `none` makes rows of one segment, see Windows. The other values make rows of two segments, half
+            of which are negatives, see Pairs. In a negative, one segment is from another document (`next_sentence`), or
+            the two segments are in the wrong order (`sentence_order`).
+        masking: unit to choose: a `token`, a `whole_word` (pieces that begin with ## belong to the word before them),
+            or a `span` of words with a geometrically distributed length.
+        rate: expected share of tokens to predict. A row has at least one token to predict.
+        masked: probability that a chosen token is replaced by [MASK]. The tokens of a span share one draw.
+        random: probability that a chosen token is replaced by a random token that is not a special token. The
+            remaining chosen tokens are unchanged.
 
     Raises: UsageError: the tokenizer lacks [CLS], [SEP] or [MASK], or a setting is out of range.
     """
@@ -82,7 +81,7 @@ class MaskedDocuments:
             )
         if not (0 < rate <= 1 and masked >= 0 and random >= 0 and masked + random <= 1):
             raise UsageError(
-                f"batches.rate={rate}, masked={masked}, random={random} are not shares; write, for example, "
+                f"batches.rate={rate}, masked={masked}, random={random} are not valid shares; write, for example, "
                 "batches.rate=0.15 batches.masked=0.8 batches.random=0.1"
             )
         cls, sep, self._mask = (marks[mark] for mark in ("[CLS]", "[SEP]", "[MASK]"))
@@ -102,9 +101,9 @@ class MaskedDocuments:
         self._whole: tuple[int, Any, Any, Any, Any] = (-1, None, None, None, None)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> MaskedBatch:
-        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
+        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch."""
         own = share_of_rows(self._batch_size, rank, world)
-        if self._whole[0] != step:  # cached: a process may ask for several shares of one step
+        if self._whole[0] != step:  # cached, because one process may request the rows of several ranks
             self._whole = step, *self._corrupted(step)
         _, rows, chosen, corrupted, draws = self._whole
         lengths, is_chosen = rows.lengths[own], chosen[own] >= 0
@@ -123,28 +122,30 @@ class MaskedDocuments:
         )
 
     def _corrupted(self, step: int) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray]:
-        """Corrupt the whole batch of a step; every process needs it to count the places of the others.
+        """Corrupt the whole batch of a step; every process needs all rows to count the chosen tokens.
 
-        Returns: the rows, the chosen groups, (B, T), as from `_choose`, the corrupted ids, (B, T), and uniform numbers,
+        Returns: the rows, the result of `_choose`, (B, T), the corrupted ids, (B, T), and uniform random numbers,
             (B, T).
         """
         rows, generator = self._rows.rows(step), np.random.default_rng((self._seed, step, 2))
         chosen = self._choose(rows, generator)
-        lot = np.append(generator.random(int(chosen.max(initial=-1)) + 1), 2.0)[
-            chosen
-        ]  # the appended 2.0 where chosen is −1
+        # A token that is not chosen has index −1 and gets the appended number 2.0, which leaves it unchanged.
+        lot = np.append(generator.random(int(chosen.max(initial=-1)) + 1), 2.0)[chosen]
         drawn = self._drawable[generator.integers(len(self._drawable), size=chosen.shape)]
         masked, changed = self._shares
         corrupted = np.where(lot < masked, self._mask, np.where(lot < changed, drawn, rows.ids))
         return rows, chosen, corrupted, generator.random(chosen.shape, dtype=np.float32)
 
     def _choose(self, rows: Rows, generator: np.random.Generator) -> np.ndarray:
-        """Choose the places to predict: (B, T), −1 or the number of the place's group; a group shares one draw."""
+        """Choose the tokens to predict; the tokens of a group are masked, replaced or kept together.
+
+        Returns: the group number of each chosen token, and −1 for other tokens, (B, T).
+        """
         inside = np.arange(rows.ids.shape[1]) < rows.lengths[:, None]
         chosen, n_groups = np.full(rows.ids.shape, -1), 0
         for row, maskable in enumerate(inside & ~self._is_mark[rows.ids]):
             places = np.flatnonzero(maskable)
-            apart = np.diff(places, prepend=-2) > 1  # a mark is between
+            apart = np.diff(places, prepend=-2) > 1  # a special token comes directly before this token
             word = np.cumsum(self._begins_word[rows.ids[row, places]] | apart) - 1
             budget = max(self._rate * len(places), 1.0)
             if self._spans:
@@ -162,12 +163,12 @@ class MaskedDocuments:
 def choose_words(sizes: np.ndarray, budget: float, generator: np.random.Generator) -> np.ndarray:
     """Choose the words to mask, (W,) bool: `budget` tokens in expectation, and at least one word.
 
-    Words are taken in random order as long as they fit. The first that does not fit is taken with a probability of the
-    remaining budget over its size.
+    Words are chosen in random order as long as they fit. The first word that does not fit is chosen with the
+    probability (remaining budget) / (its size).
 
     Args:
-        sizes: tokens of each word, (W,).
-        budget: tokens to mask.
+        sizes: number of tokens of each word, (W,).
+        budget: expected number of tokens to mask.
     """
     order = generator.permutation(len(sizes))
     left = budget - (np.cumsum(sizes[order]) - sizes[order])  # the budget left before each word
@@ -179,12 +180,14 @@ def choose_words(sizes: np.ndarray, budget: float, generator: np.random.Generato
 
 
 def choose_spans(word: np.ndarray, run: np.ndarray, n: int, generator: np.random.Generator) -> np.ndarray:
-    """Choose `n` tokens in spans: return for each token the number of its span, or −1. The last span may be cut short.
+    """Choose `n` tokens to mask, in spans of whole words; the last span may be cut short.
 
     Args:
-        word: the number of each token's word.
-        run: the number of each token's run, a stretch without marks; a span stays within one run.
-        n: tokens to choose, at most all.
+        word: the index of each token's word.
+        run: the index of each token's run, a stretch without special tokens; a span does not cross runs.
+        n: number of tokens to choose; all tokens if there are fewer.
+
+    Returns: the span number of each chosen token, and −1 for other tokens.
     """
     of_token, left, number = np.full(len(word), -1), min(n, len(word)), 0
     n_words = int(word[-1]) + 1 if len(word) else 0

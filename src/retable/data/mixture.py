@@ -14,30 +14,30 @@ from retable.core.settings import Positive, PositiveInt, Seed
 from retable.data.shards import read_stream, stream_files
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams
 
-BLOCK = 1024  # steps whose data sets are drawn at a time
+BLOCK = 1024  # steps for which the data set is drawn at a time
 
 
 def proportional(sizes: Sequence[int], limit: float = float("inf"), temperature: float = 1.0) -> np.ndarray:
     """Compute the sampling rate of each data set.
 
-    A rate is min(size, limit) to the power of 1 / temperature, normalised to sum 1. A temperature of 1 gives
-    examples-proportional mixing; a high one approaches equal mixing.
+    A rate is min(size, limit) to the power of 1 / temperature, normalised to sum 1. A temperature of 1 results in
+    examples-proportional mixing; a high temperature approaches equal mixing.
 
     Raises: UsageError: the temperature is below 1.
     """
     if temperature < 1:
         raise UsageError(
-            f"temperature={temperature} is out of range; write 1 for proportional rates, or more for more equal ones"
+            f"temperature={temperature} is out of range; write 1 for proportional rates, or more for more equal rates"
         )
     rates = np.minimum(sizes, limit) ** (1 / temperature)
     return rates / rates.sum()
 
 
 class Mixture:
-    """Batches of several `parts`; each batch comes from one part, drawn with `rates`.
+    """Batches of several data sets (`parts`); each batch comes from one data set.
 
-    A part yields its batches in their own order and by its own epochs. No state can be carried between batches. (Raffel
-    et al. mix within batches.)
+    The part of each batch is drawn with the probabilities `rates`. The batches of each part are used in their order,
+    epoch after epoch. No recurrent state can be carried from batch to batch. (Raffel et al. mix within batches.)
 
     Raises: UsageError: the rates do not match the parts, or a part carries state between batches.
     """
@@ -56,11 +56,11 @@ class Mixture:
         self.steps_per_epoch = sum(part.steps_per_epoch for part in parts)
         self._parts, self._rates, self._seed = parts, np.array(rates) / sum(rates), seed
         self.tokens_per_step = float(self._rates @ [part.tokens_per_step for part in parts])
-        self._before = [np.zeros(len(parts), dtype=np.int64)]  # the number of batches of each part before each block
+        self._before = [np.zeros(len(parts), dtype=np.int64)]  # per block: how many batches of each part precede it
         self._block = 0, self._drawn(0)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """Return the batch of the step's part, for process `rank` of `world`."""
+        """Return the batch of a step, for process `rank` of `world`, from the part drawn for it."""
         block, place = divmod(step, BLOCK)
         while len(self._before) <= block:
             drawn = self._drawn(len(self._before) - 1)
@@ -85,18 +85,19 @@ class MixedCorpora(Mixture):
         '+batches.corpora={grammar/bpe: 0.7, ptb/pretrained: 0.3}'
 
     The same split is read from every corpus, so held-out batches are mixed like training batches. Language models are
-    validated on the text of the run's own corpus only. The attribute `inputs` lists the files that are read.
+    validated only on the text of the run's main corpus. The attribute `inputs` lists the files that are read.
 
     Args:
-        tokens: the run's own corpus, memory-mapped in its folder of the `tokenize` stage. The folders of other corpora,
-            with one token file or shards, are next to it. The own corpus is mixed in only if `corpora` lists it.
-        kind: builds the batches of one corpus from `settings`, and from those of tokens, units, line_end, marks, words,
-            vocab_size and seed that its signature names.
-        corpora: share of the batches per corpus/tokenizer; or a list, with shares by corpus size to the power of
-            1 / `temperature`. All batches have the same size.
-        temperature: see `corpora`; only for a list.
+        tokens: the run's main corpus, memory-mapped from its folder of the `tokenize` stage. The folders of the other
+            corpora, with one token file or shards, are next to that folder. Batches of the main corpus are included
+            only if `corpora` lists it.
+        kind: a class or function that builds the batches of one corpus. The arguments of `kind` are `settings`, and
+            each of tokens, units, line_end, marks, words, vocab_size and seed that its signature contains.
+        corpora: maps `corpus/tokenizer` to its share of the batches. If `corpora` is a list, the share of a corpus is
+            proportional to its size to the power of 1 / `temperature`. All batches have the same size.
+        temperature: flattens the shares, see `corpora`; only allowed if `corpora` is a list.
 
-    Raises: UsageError: a corpus is missing or has another tokenizer, or the weights are wrong.
+    Raises: UsageError: a corpus is missing or has a different tokenizer, or the weights are invalid.
     """
 
     def __init__(
@@ -143,6 +144,6 @@ class MixedCorpora(Mixture):
 
 
 def source(tokens: np.memmap) -> tuple[Path, str]:
-    """Return the folder of the `tokenize` stage that `tokens` are memory-mapped from, and their split."""
+    """Return the folder and the split of memory-mapped tokens, from the path of their file."""
     path = Path(os.path.relpath(str(tokens.filename)))
     return path.parent, path.stem

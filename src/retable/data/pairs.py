@@ -1,6 +1,6 @@
-"""Batches of sentence pairs with a fixed number of tokens, padded to the longest pair of the batch.
+"""Batches of sentence pairs with a limited number of tokens, padded to the longest pair of the batch.
 
-B batch, S time of the sources, U time of the targets, n pairs.
+Shapes: B batch, S time of the sources, U time of the targets, n pairs.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ class PairBatch(NamedTuple):
     target_ids: Tensor  # (B, U) int64, decoder inputs: the end mark, then all labels except the last
     target_lengths: Tensor  # (B,) int64
     labels: Tensor  # (B, U) int64, the target with its end mark
-    weight: float = 1.0  # scales the mean over these labels; the processes' average is then the mean over all
+    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all labels
 
 
 class BucketedPairs:
-    """Batches of all pairs per epoch; a batch has pairs of similar lengths, and batches come in a new order each epoch.
+    """Batches of pairs of similar lengths; an epoch has every pair once, and its batches in a new random order.
 
-    A batch has as many pairs as fit into `max_tokens` on each side, padding included. Every sequence ends with the end
-    mark. `batch(step)` is a pure function of (seed, step).
+    A batch has as many pairs as fit into `max_tokens` tokens per side (source or target), including padding. Every
+    sequence ends with the end mark. `batch(step)` is a pure function of (seed, step).
 
     Raises: UsageError: a sequence is longer than `max_tokens`.
     """
@@ -40,16 +40,16 @@ class BucketedPairs:
     def __init__(self, sources: Sequences, targets: Sequences, max_tokens: int, seed: int):
         self._sources, self._targets, self._seed = sources, targets, seed
         self._longest = longest_side(sources, targets)
-        # The sorted lengths are the same in every epoch, and so are the batch sizes.
+        # The batch sizes depend only on the sorted lengths, so they are the same in every epoch.
         self._sizes = list(pairwise(cut(np.sort(self._longest), max_tokens)))
         self.steps_per_epoch = len(self._sizes)
         self.tokens_per_step = sum(map(len, targets)) / self.steps_per_epoch
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch.
+        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
 
-        A process without rows gets the first pair of the batch with weight 0.
+        If a batch has fewer pairs than processes, the remaining processes get its first pair with weight 0.
         """
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
@@ -63,13 +63,13 @@ class BucketedPairs:
 
     def _shuffled(self, epoch: int) -> list[np.ndarray]:
         generator = np.random.default_rng((self._seed, epoch))
-        order = generator.permutation(len(self._longest))  # shuffles pairs of equal length among batches
+        order = generator.permutation(len(self._longest))  # so that pairs of equal length are in random order
         order = order[np.argsort(self._longest[order], kind="stable")]
         return [order[slice(*self._sizes[i])] for i in generator.permutation(self.steps_per_epoch)]
 
 
 def pairs_by_length(sources: Sequences, targets: Sequences, max_tokens: int) -> list[np.ndarray]:
-    """Return the indices of all pairs once, the shortest first, one array per batch, for evaluation."""
+    """Group all pairs into batches for evaluation, the shortest pairs first; return the pairs' indices per batch."""
     longest = longest_side(sources, targets)
     order = np.argsort(longest, kind="stable")
     return [order[start:stop] for start, stop in pairwise(cut(longest[order], max_tokens))]
@@ -81,13 +81,16 @@ def encode_lines(tokenizer: Tokenizer, lines: Sequence[str]) -> list[list[int]]:
 
 
 def longest_side(sources: Sequences, targets: Sequences) -> np.ndarray:
-    """Return the tokens of the longer side of each pair, (n,)."""
+    """Return the number of tokens of the longer side (source or target) of each pair, (n,)."""
     return np.array([max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)])
 
 
 def cut(lengths: np.ndarray, max_tokens: int) -> list[int]:
-    """Return the starts of the batches of ascending `lengths`, and the end of the last batch.
+    """Cut sequences into batches of at most `max_tokens` tokens, including padding.
 
+    The `lengths` of the sequences are in ascending order.
+
+    Returns: the index of each batch's first sequence, and the number of sequences.
     Raises: UsageError: one sequence is longer than `max_tokens`.
     """
     if lengths[-1] > max_tokens:
@@ -102,7 +105,7 @@ def cut(lengths: np.ndarray, max_tokens: int) -> list[int]:
 
 
 def pad(sources: Sequences, targets: Sequences, places: np.ndarray) -> PairBatch:
-    """Return the pairs at `places` as one batch."""
+    """Return the pairs with the indices `places` as one batch."""
     source_ids, source_lengths = _stack([sources[place] for place in places])
     labels, target_lengths = _stack([targets[place] for place in places])
     target_ids, _ = _stack([[targets[place][-1], *targets[place][:-1]] for place in places])

@@ -1,4 +1,4 @@
-"""Encode a text in parts, one process per part on any machine; the bytes equal those of encode.write_tokens."""
+"""Encode a text in parts, with one process per part on any machine; the files equal those of encode.write_tokens."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,37 +14,37 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 def write_in_parts(tokenizer: Path, text: Path, unit: str, path: Path, spread: MapWorkers) -> dict[str, float]:
-    """Write the token stream and table of units of a text file, as `write_tokens` does, on several workers.
+    """Encode a text file on several workers: write its token stream and table of units, as `write_tokens` does.
 
     Args:
         tokenizer: file of the saved tokenizer.
         unit: `line` or `document`.
-        path: stem of the files to write.
-        spread: runs one job per part and waits for all.
+        path: path of the files to write, without extension.
+        spread: runs one job per part, and returns when all jobs have finished.
 
     Returns: the totals of `write_tokens`.
     """
     names = [spread.folder / f"{path.name}-{number:05}" for number in range(spread.n)]
-    spans = list(
-        zip(names, pairwise(cuts(text, spread.n, unit)), strict=False)
-    )  # fewer parts than names if the text has few units
+    # If the text has few units, there are fewer parts than names.
+    spans = list(zip(names, pairwise(cuts(text, spread.n, unit)), strict=False))
     parts = [[str(each) for each in (tokenizer, text, unit, *span, name)] for name, span in spans]
-    spread(
-        f"{write_part.__module__}.{write_part.__name__}", parts
-    )  # a reference to the function, so that the fingerprint covers its code
+    # The function is referenced, not named in a string, so that the fingerprint of a cell covers its code.
+    spread(f"{write_part.__module__}.{write_part.__name__}", parts)
     return _join([name for name, _ in spans], path)
 
 
 def cuts(text: Path, n: int, unit: str) -> list[int]:
-    """Return the starts, in bytes, of parts of similar size, and the end of the last part.
+    """Cut a text file into at most `n` parts of similar size; return their byte offsets.
 
-    A part begins after a line end, or after the blank line that ends a document.
+    The offsets are the starts of all parts and the end of the last part.
+
+    If units are lines, a part begins after a line end. If units are documents, a part begins after a blank line.
     """
     size, offsets = text.stat().st_size, {0}
     with text.open("rb") as file:
         for i in range(1, n):
             file.seek(max(size * i // n - 1, 0))
-            file.readline()  # moves to the end of the line that contains the place
+            file.readline()  # moves to the end of the current line
             while unit == "document" and (line := file.readline()) and line.strip(b"\r\n"):
                 pass
             offsets.add(file.tell())
@@ -52,9 +52,9 @@ def cuts(text: Path, n: int, unit: str) -> list[int]:
 
 
 def write_part(tokenizer: str, text: str, unit: str, start: str, stop: str, to: str) -> None:
-    """Write the tokens and the table of units of one part of a text: `to`.bin and `to`.units.npy.
+    """Encode one part of a text file: write its tokens `to`.bin and its table of units `to`.units.npy.
 
-    `start` and `stop` are offsets in bytes.
+    `start` and `stop` are the part's byte offsets in the text.
     """
     part = Path(f"{to}.txt")
     with open(text, "rb") as source, part.open("wb") as copy:

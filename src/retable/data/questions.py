@@ -1,8 +1,8 @@
-"""Questions about paragraphs that contain the answers: in words, as model inputs, and in batches.
+"""Questions about paragraphs that contain the answers: split into words, as model inputs, and in batches.
 
-Paragraphs for reading-comprehension models have any length; those for encoders are cut to fit.
+Reading-comprehension models read paragraphs of any length. For encoders, a paragraph is cut to the maximum length.
 
-B batch, T time of the context or of an encoder's sequence, J time of the question, W words of the context.
+Shapes: B batch, T time of the context or of an encoder's sequence, J time of the question, W words of the context.
 """
 
 import re
@@ -21,9 +21,10 @@ from retable.corpora.squad import Question
 from retable.data.bucketed import Encoded
 
 WORD = re.compile(r"\w+|[^\w\s]")
-# A sentence ends after its mark, unless a lower-case letter follows; or after a mark that is a separate word.
+# A sentence ends at a full stop, question mark or exclamation mark, if no lower-case letter follows. A sentence always
+# ends at a full stop, question mark or exclamation mark that is a separate word.
 END_OF_SENTENCE = re.compile(r"""(?<=[.!?])["'”’)\]]*\s+(?![a-z])|(?<=\s[.!?])\s+""")
-Places = list[tuple[int, int]]  # the first character of each word, and the one after its last
+Places = list[tuple[int, int]]  # start and end of each word in a text, in characters; the end is exclusive
 
 
 class QuestionInWords(NamedTuple):
@@ -31,23 +32,23 @@ class QuestionInWords(NamedTuple):
 
     source: Question
     context: list[str]
-    places: Places  # of the context's words in the context
+    places: Places  # start and end of each word of the context, in characters
     question: list[str]
-    first: int  # first and last word of the context that overlap the first reference answer
-    last: int
+    first: int  # index of the first context word that overlaps the first reference answer
+    last: int  # index of the last such word
 
     def text(self, first: int, last: int) -> str:
-        """Return the text of the context from word `first` to word `last`, as in the source."""
+        """Return the unchanged text of the context from word `first` to word `last`."""
         return self.source.context[self.places[first][0] : self.places[last][1]]
 
     def can_be_answered(self) -> bool:
-        """Return whether some reference answer is a run of whole words of the context."""
+        """Return whether at least one reference answer consists of whole words of the context."""
         return self._whole() is not None
 
     def right(self) -> tuple[int, int]:
-        """Return the first and last word of a reference answer that is whole words.
+        """Return the first and last word of a reference answer that consists of whole words.
 
-        Without such an answer, return those of the first answer.
+        If no answer does, return the first and last word that overlap the first answer.
         """
         return self._whole() or (self.first, self.last)
 
@@ -64,16 +65,17 @@ class QuestionInWords(NamedTuple):
         )
 
     def sentences(self) -> list[tuple[int, int]]:
-        """Return the first word of each sentence of the context, and the word after its last one."""
+        """Return the start and the end of each sentence of the context, as word indices."""
         ends = [match.end() for match in END_OF_SENTENCE.finditer(self.source.context)]
         begins = [bisect_left(self.places, end, key=lambda place: place[0]) for end in ends]
         return [(a, b) for a, b in pairwise([0, *begins, len(self.places)]) if a < b]
 
 
 def in_words(questions: Iterable[Question]) -> list[QuestionInWords]:
-    """Split questions and contexts into words: runs of letters and digits, and each other sign separately.
+    """Split questions and contexts into words: a word is a run of letters and digits, or any other single character.
 
-    Nearly every answer is then a run of words. An answer that begins or ends inside a word is widened to whole words.
+    Nearly every answer then consists of whole words. An answer that begins or ends inside a word is widened to whole
+    words.
     """
     places_of = cache(_places)
     results = []
@@ -108,14 +110,14 @@ class QuestionBatch(NamedTuple):
     question_lengths: Tensor  # (B,) int64
     first: Tensor  # (B,) int64
     last: Tensor  # (B,) int64
-    weight: float = 1.0  # scales the mean over these questions; the processes' average is then the mean over all
+    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all questions
 
 
 class PassageExample(NamedTuple):
-    """A question and its context in one sequence; words that do not fit are cut."""
+    """A question and its context in one sequence; context words that do not fit are removed."""
 
     input_ids: Sequence[int]
-    begins: int  # where the context begins
+    begins: int  # index in input_ids where the context begins
     firsts: Sequence[int]  # index of the first token of each context word that fits
     lasts: Sequence[int]  # index of its last token
     first: int  # index of the answer's first word in the context
@@ -123,23 +125,23 @@ class PassageExample(NamedTuple):
 
 
 class PassageBatch(NamedTuple):
-    """A batch of questions and contexts in one sequence each."""
+    """A batch of questions; each sequence contains a question and its context."""
 
     input_ids: Tensor  # (B, T) int64, padded with 0
     lengths: Tensor  # (B,) int64
-    segments: Tensor  # (B, T) int64, 1 from where the context begins
+    segments: Tensor  # (B, T) int64, 0 in the question, 1 from the start of the context
     firsts: Tensor  # (B, W) int64, padded with 0
     lasts: Tensor  # (B, W) int64, padded with 0
     context_lengths: Tensor  # (B,) int64, in words
     first: Tensor  # (B,) int64
     last: Tensor  # (B,) int64
-    weight: float = 1.0  # scales the mean over these questions; the processes' average is then the mean over all
+    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all questions
 
 
 def encoded_passages(examples: Sequence[PassageExample], truncated: int) -> Encoded:
-    """Prepare passages for batching by sequence length; `truncated` is the number of cut passages.
+    """Prepare passages for batching by sequence length; `truncated` is the number of shortened passages.
 
-    Questions whose answer does not fit are evaluated, but not used for training.
+    A question whose answer does not fit into its sequence is evaluated, but not used for training.
     """
     lengths = np.array([len(example.input_ids) for example in examples])
     trainable = np.flatnonzero([example.last < len(example.firsts) for example in examples])
@@ -147,7 +149,7 @@ def encoded_passages(examples: Sequence[PassageExample], truncated: int) -> Enco
 
 
 def pad_passages(examples: Sequence[PassageExample], places: Iterable[int]) -> PassageBatch:
-    """Return the examples at `places` as one batch."""
+    """Return the examples with the indices `places` as one batch."""
     chosen = [examples[place] for place in places]
     input_ids, firsts, lasts = (
         pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
@@ -173,7 +175,7 @@ def encoded(examples: Sequence[QuestionExample]) -> Encoded:
 
 
 def pad_questions(examples: Sequence[QuestionExample], places: Iterable[int]) -> QuestionBatch:
-    """Return the examples at `places` as one batch."""
+    """Return the examples with the indices `places` as one batch."""
     chosen = [examples[place] for place in places]
     contexts, questions = ([torch.tensor(example[k]) for example in chosen] for k in (0, 1))
     first, last = (torch.tensor([example[k] for example in chosen]) for k in (2, 3))

@@ -1,8 +1,8 @@
-"""Read token shards in place as one sequence, and import published token files as a corpus.
+"""Read token shards as one sequence without copying them, and import published token files as a corpus.
 
-A shard contains bare ids, as the `tokenize` stage writes them, or 16-bit ids after llm.c's header: 256 int32, of which
-the first three are a magic number, the version and the number of tokens. FineWeb's tokens are published in this format
-(kjj0/fineweb10B-gpt2 on the Hugging Face hub).
+A shard contains ids without a header, as the `tokenize` stage writes them, or 16-bit ids after llm.c's header. The
+header has 256 int32 values; the first three are a magic number, the version and the number of tokens. FineWeb's tokens
+are published with this header (kjj0/fineweb10B-gpt2 on the Hugging Face hub).
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,15 +17,15 @@ from retable.core.settings import PositiveInt
 from retable.corpora.text import SPLITS
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
-MAGIC, VERSION, HEADER = 20240520, 1, 256 * 4  # of llm.c's token files; HEADER in bytes
+MAGIC, VERSION, HEADER = 20240520, 1, 256 * 4  # magic number, version and header size in bytes of llm.c's token files
 SCAN = 1 << 20  # tokens that are decoded at a time
 
 
 class Shards:
-    """Several arrays of ids as one sequence, with the operations that batches need of an np.ndarray, without a copy.
+    """Several arrays of ids as one sequence, without a copy, with the np.ndarray operations that batches use.
 
-    A slice is again a lazy `Shards`. Indexing with an array reads at once, and so do `astype`, np.asarray and
-    comparisons.
+    A slice is a lazy `Shards`, too. Indexing with an array, `astype`, np.asarray and comparisons read the ids
+    immediately.
     """
 
     def __init__(self, parts: Sequence[np.ndarray], places: range | None = None):
@@ -41,7 +41,7 @@ class Shards:
             return Shards(self._parts, self._places[key])
         places = np.asarray(key)
         if (outside := (places < -len(self)) | (places >= len(self))).any():
-            raise IndexError(f"place {places[outside].flat[0]} of {len(self)} tokens")
+            raise IndexError(f"place {places[outside].flat[0]} is not in a stream of {len(self)} tokens")
         return self._read(self._places.start + self._places.step * (places % len(self)))
 
     def _read(self, places: np.ndarray) -> np.ndarray:
@@ -74,7 +74,7 @@ class Shards:
 
 
 class Rows:
-    """A `Shards` as a lazy matrix; `rows[a:b, c:d]` reads at once."""
+    """A `Shards` as a lazy matrix; `rows[a:b, c:d]` reads the ids immediately."""
 
     def __init__(self, tokens: Shards, n_rows: int, width: int):
         self._tokens, self.shape = tokens, (n_rows, width)
@@ -90,7 +90,7 @@ class Rows:
 
 
 def stream_files(folder: Path, split: str) -> list[Path]:
-    """Return the file `<split>.bin`, or the sorted shards `<split>-*.bin` if it does not exist."""
+    """Return the token file `<split>.bin`; if it does not exist, return the sorted shards `<split>-*.bin`."""
     whole = folder / f"{split}.bin"
     return [whole] if whole.exists() else sorted(folder.glob(f"{split}-*.bin")) or [whole]
 
@@ -98,7 +98,7 @@ def stream_files(folder: Path, split: str) -> list[Path]:
 def read_stream(files: Sequence[Path], vocab_size: int) -> Any:
     """Memory-map token files as one sequence of ids.
 
-    Raises: UsageError: a file is truncated or has ids beyond `vocab_size`.
+    Raises: UsageError: a file is truncated or contains an id of `vocab_size` or more.
     """
     parts = [read_shard(path, vocab_size) for path in files]
     return parts[0] if len(parts) == 1 else Shards(parts)
@@ -107,16 +107,18 @@ def read_stream(files: Sequence[Path], vocab_size: int) -> Any:
 def read_shard(path: Path, vocab_size: int) -> np.ndarray:
     """Memory-map a token file, with or without llm.c's header.
 
-    Raises: UsageError: the file is truncated or has ids beyond `vocab_size`.
+    Raises: UsageError: the file is truncated or contains an id of `vocab_size` or more.
     """
     if not path.is_file() or not path.stat().st_size:
-        raise UsageError(f"{path} does not exist or is empty; run the tokenize stage, or download it again")
+        raise UsageError(f"{path} does not exist or is empty; run the tokenize stage, or download the file again")
     header = np.fromfile(path, "<i4", 3)
     if len(header) < 3 or header[0] != MAGIC:
         return read_tokens(path, vocab_size)
     version, length = map(int, header[1:])
     if version != VERSION:
-        raise UsageError(f"{path} has version {version} of llm.c's format, but only {VERSION} is supported; convert it")
+        raise UsageError(
+            f"{path} has version {version} of llm.c's format, but only {VERSION} is supported; convert the file"
+        )
     if path.stat().st_size != HEADER + 2 * length:
         raise UsageError(f"{path} is truncated: its header counts {length} tokens; download it again")
     tokens = np.memmap(path, "<u2", "r", offset=HEADER)
@@ -136,16 +138,16 @@ def write_tokenized(
 ) -> dict[str, float]:
     """Write a corpus from published token files: text, tokens, tables of units and tokenizer.
 
-    Writes the text as `<split>.txt`, for any tokenizer. For tokenizer=given it also writes `<split>.bin`, the table of
-    units and `tokenizer.json`. The text leaves out blank lines within documents. A document's words and bytes include
-    its line ends and, if present, its end mark.
+    The text `<split>.txt` can be encoded with any tokenizer. `<split>.bin`, the table of units and `tokenizer.json` are
+    for tokenizer=given, which uses the published tokens. Blank lines within documents are removed from the text. The
+    numbers of words and bytes of a document include its line ends and, if present, its end mark.
 
     Args:
-        source: folder of the token files; GPT-2's end mark, or the tokenizer's boundary, separates documents.
-        train: file pattern of the training tokens, such as train_*.bin; the first `train_tokens` are used.
-        held_out: file pattern of held-out tokens; the first `held_out_tokens` are validation, as many after them are
-            test.
-        tokenizer: the tokenizer.json that made the tokens.
+        source: folder of the token files; the tokenizer's end mark, such as GPT-2's, separates documents.
+        train: file pattern of the training tokens, such as train_*.bin; the first `train_tokens` tokens are used.
+        held_out: file pattern of held-out tokens; the first `held_out_tokens` tokens are the validation split, and the
+            next `held_out_tokens` are the test split.
+        tokenizer: the tokenizer.json that the tokens were encoded with.
 
     Returns: the number of tokens, words and documents of each split.
     Raises: UsageError: files are missing, damaged, or have too few tokens.
@@ -188,9 +190,8 @@ def _write_split(path: Path, stream: Shards, tokenizer: Tokenizer) -> dict[str, 
             for document, mark, text in zip(batch, marked, texts, strict=True):
                 ids.write(document.astype(tokenizer.dtype).tobytes())
                 words, size = len(text.split()) + text.count("\n") + mark, len(text.encode()) + mark
-                rows.append(
-                    (len(document), words, size, 0, 0)
-                )  # the text is decoded from the tokens, so nothing is lost
+                # No bytes are lost and no <unk> is in the text, because the text is decoded from the tokens.
+                rows.append((len(document), words, size, 0, 0))
                 if lines := [line for line in text.split("\n") if line.strip()]:
                     file.write("\n".join(lines) + "\n\n")
     if not path.with_suffix(".txt").stat().st_size:
@@ -201,7 +202,10 @@ def _write_split(path: Path, stream: Shards, tokenizer: Tokenizer) -> dict[str, 
 
 
 def _documents(stream: Shards, mark: int) -> Iterator[np.ndarray]:
-    """Yield the documents, each with its end mark, then the tokens after the last mark."""
+    """Yield the documents of a stream, each with its end mark.
+
+    The last document has no end mark if the stream does not end with it.
+    """
     begun = np.empty(0, stream.dtype)
     for start in range(0, len(stream), SCAN):
         chunk = np.concatenate([begun, np.asarray(stream[start : start + SCAN])])

@@ -1,4 +1,7 @@
-"""Vocabularies of words that have a vector, and of words that a model can only spell."""
+"""Vocabularies of words with a vector, and of words that have only their spelling.
+
+These vocabularies are for models that read words by their spelling.
+"""
 
 import json
 from collections import Counter
@@ -12,11 +15,11 @@ from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN
 class Vocabulary:
     """Words with a trained vector, followed by words that a model represents only by their spelling.
 
-    The first two words are the unknown word and the mark of both sentence ends.
+    The first two words are the unknown word and the end mark, which is placed before and after each sentence.
 
     Args:
-        known: words with a vector, beginning with these two.
-        words: `known`, then the words that are only spelt.
+        known: words with a vector; the first two are the unknown word and the end mark.
+        words: `known`, followed by the words without a vector.
     """
 
     def __init__(self, known: Sequence[str], words: Sequence[str]):
@@ -28,13 +31,15 @@ class Vocabulary:
     def of_texts(
         cls, train: Iterable[Sequence[str]], others: Iterable[Sequence[str]], with_vectors: Container[str] = ()
     ) -> "Vocabulary":
-        """Build the vocabulary of some sentences.
+        """Build the vocabulary of the given sentences.
 
         Args:
-            train: sentences of the training split. Words that occur once get no vector; they train the unknown word's
-                vector.
-            others: further sentences, whose words are spelt.
-            with_vectors: words with a pretrained vector; they are known wherever they occur.
+            train: sentences of the training split. A word that occurs only once does not get a vector; it trains the
+                vector of the unknown word.
+            others: sentences of other splits. A word of these sentences gets a vector only if it occurs twice in
+                `train`, or in `with_vectors`.
+            with_vectors: words with a pretrained vector. Such a word gets a vector even if it occurs only once, or only
+                in `others`.
         """
         counts = Counter(word for words in train for word in words)
         seen = list(dict.fromkeys([*counts, *(word for words in others for word in words)]))
@@ -59,16 +64,16 @@ class Vocabulary:
         path.write_text(json.dumps(saved, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def with_words(self, words: Iterable[str]) -> "Vocabulary":
-        """Return a vocabulary with further words, to be spelt."""
+        """Return a vocabulary extended by words that have only a spelling."""
         return Vocabulary(self.known, list(dict.fromkeys([*self.words, *words])))
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of words of the vocabulary.
+        """Return the ids of words.
 
-        Raises: KeyError: a word is not in it; see `with_words`.
+        Raises: KeyError: a word is not in the vocabulary; add it with `with_words`.
         """
         return [self._ids[word] for word in words]
 
     def sentence(self, words: Sequence[str]) -> list[int]:
-        """Return the ids of a sentence, with the end mark on both sides."""
+        """Return the ids of a sentence, with the end mark before and after it."""
         return self.encode([END_OF_LINE, *words, END_OF_LINE])

@@ -1,6 +1,6 @@
-"""Batches from a token stream; every batch is a pure function of (seed, step), so a resumed run gets the same ones.
+"""Batches from a token stream; a batch is a pure function of (seed, step), so a resumed run repeats the same batches.
 
-B batch (rows of all processes together), T time.
+Shapes: B batch (rows summed over all processes), T time.
 """
 
 from bisect import bisect_right
@@ -13,9 +13,7 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegative, PositiveInt, Seed, Share
 
-DRAWN = (
-    1000  # batches that are drawn together; a new generator per batch takes longer than a small model's forward pass
-)
+DRAWN = 1000  # batches drawn at a time: a new random generator per batch costs more than a small model's forward pass
 
 
 class TokenBatch(NamedTuple):
@@ -25,30 +23,33 @@ class TokenBatch(NamedTuple):
     labels: Tensor  # (B, T) int64, the token after each input
     fresh: bool  # whether recurrent state is reset before this batch
     scale: float = 1.0  # factor of the learning rate for this batch
-    before: Tensor | None = None  # state of a window model before a fresh batch, (1, B, N): the N ids before it
+    before: Tensor | None = None  # initial state of a fixed-window model, (1, B, N): the N ids before a fresh batch
 
     def state(self, carried: Any) -> Any:
-        """Return the state to start the batch from; `carried` is the one after the previous batch."""
+        """Return the recurrent state to start the batch from.
+
+        `carried` is the state after the previous batch.
+        """
         return self.before if self.fresh else carried
 
 
 class OppositeBatch(NamedTuple):
-    """A batch for two language models, left to right and right to left."""
+    """A batch for two language models: one reads left to right, the other right to left."""
 
     forward: TokenBatch
-    backward: TokenBatch  # in reversed order: each label precedes its input in the text
+    backward: TokenBatch  # the text in reverse order: each label precedes its input in the original text
 
 
 class CarriedStreams:
     """The stream in `batch_size` parallel rows, read `length` tokens at a time with recurrent state carried along.
 
-    Truncated back-propagation through time as in Zaremba et al. (2014). The remainder of each row is dropped, and state
-    is reset at each epoch.
+    This order is for truncated back-propagation through time (as in Zaremba et al. 2014). Tokens at the end of a row
+    that do not fill a batch are dropped. The recurrent state is reset at the start of each epoch.
 
     Args:
-        tokens: ids, (N,), also memory-mapped.
-        batch_size, length: B and T of a batch.
-        seed: unused; the order is that of the stream.
+        tokens: ids, (N,), which may be memory-mapped.
+        batch_size, length: number of rows and tokens per row of a batch, B and T.
+        seed: unused, because the batches follow the order of the stream.
 
     Raises: UsageError: the stream is too short for a batch.
     """
@@ -66,10 +67,10 @@ class CarriedStreams:
         self._length = length
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch.
+        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
 
         Args:
-            step: number of the batch, from 0; epochs follow one another.
+            step: number of the batch, counted from 0 across epochs.
         """
         start = step % self.steps_per_epoch * self._length
         share = share_of_rows(len(self._rows), rank, world)
@@ -78,13 +79,13 @@ class CarriedStreams:
 
 
 class OppositeStreams:
-    """The stream from its start and from its end, each as in CarriedStreams: ELMo's batches (Peters et al. 2018).
+    """The stream read forwards and, separately, backwards, both as in CarriedStreams, for ELMo (Peters et al. 2018).
 
-    `tokens_per_step` counts each token of the stream once, although it is read in both directions.
+    `tokens_per_step` counts each token once, although it is read in both directions.
 
     Args:
-        tokens: ids, (N,), also memory-mapped.
-        batch_size, length: B and T of a batch.
+        tokens: ids, (N,), which may be memory-mapped.
+        batch_size, length: number of rows and tokens per row of a batch, B and T.
 
     Raises: UsageError: the stream is too short for a batch.
     """
@@ -99,7 +100,7 @@ class OppositeStreams:
         """Return the rows of process `rank` of `world`, as CarriedStreams does.
 
         Args:
-            step: number of the batch, from 0; epochs follow one another.
+            step: number of the batch, counted from 0 across epochs.
         """
         return OppositeBatch(self._forward.batch(step, rank, world), self._backward.batch(step, rank, world))
 
@@ -107,14 +108,14 @@ class OppositeStreams:
 class JitteredStreams:
     """CarriedStreams with a random length for each batch (Merity, Keskar and Socher 2018, section 4.1).
 
-    The mean length is `length` with probability `share`, otherwise half of it. The length is normal with this mean and
-    standard deviation `deviation`, and at least 5 tokens. The learning rate of a batch is multiplied by its length /
-    `length`.
+    The mean length of a batch is `length` with probability `share`, and half of `length` otherwise. The length is drawn
+    from a normal distribution with this mean and the standard deviation `deviation`; it is at least 5 tokens. The
+    learning rate of a batch is multiplied by (its length) / `length`.
 
     Args:
-        tokens: ids, (N,), also memory-mapped.
-        batch_size: B of a batch.
-        seed: seed of the lengths.
+        tokens: ids, (N,), which may be memory-mapped.
+        batch_size: number of rows per batch, B.
+        seed: seed of the random lengths.
 
     Raises: UsageError: the stream is too short for a batch.
     """
@@ -139,14 +140,14 @@ class JitteredStreams:
         self.tokens_per_step = batch_size * (row - 1) / self.steps_per_epoch
         self._rows = tokens[: batch_size * row].reshape(batch_size, row)
         self._length, self._share_of_long, self._deviation, self._seed = length, share, deviation, seed
-        self._epochs = [self._cuts(0)]  # per epoch the starts of its batches, and its end
+        self._epochs = [self._cuts(0)]  # per epoch: the start of each batch in a row, then the end of the row
         self._first_steps = [0]
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
         """Return the rows of process `rank` of `world`, as CarriedStreams does.
 
         Args:
-            step: number of the batch, from 0; epochs follow one another.
+            step: number of the batch, counted from 0 across epochs.
         """
         while step >= self._first_steps[-1] + len(self._epochs[-1]) - 1:
             self._first_steps.append(self._first_steps[-1] + len(self._epochs[-1]) - 1)
@@ -168,12 +169,12 @@ class JitteredStreams:
 
 
 class ShuffledWindows:
-    """Windows of `length` tokens that tile the stream, from a new offset and in a new order each epoch.
+    """Adjacent windows of `length` tokens, from a new random offset of the stream and in a new order each epoch.
 
     Args:
-        tokens: ids, (N,), also memory-mapped.
-        batch_size, length: B and T of a batch.
-        seed: seed of offsets and orders.
+        tokens: ids, (N,), which may be memory-mapped.
+        batch_size, length: number of rows and tokens per row of a batch, B and T.
+        seed: seed of the random offsets and orders.
 
     Raises: UsageError: the stream is too short for a batch.
     """
@@ -191,10 +192,10 @@ class ShuffledWindows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch.
+        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
 
         Args:
-            step: number of the batch, from 0; epochs follow one another.
+            step: number of the batch, counted from 0 across epochs.
         """
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
@@ -207,9 +208,9 @@ class ShuffledWindows:
 
 
 class SampledWindows:
-    """Single tokens of the stream, drawn with replacement, each with the `context` tokens before it.
+    """Random tokens of the stream, drawn with replacement, each with the `context` tokens before it.
 
-    Boundaries precede the stream.
+    Before the first token of the stream, the context is filled with `boundary`.
     """
 
     def __init__(self, tokens: np.ndarray, boundary: int, batch_size: PositiveInt, context: PositiveInt, seed: Seed):
@@ -221,7 +222,7 @@ class SampledWindows:
         self._drawn: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
+        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch."""
         draw, number = divmod(step, DRAWN)
         if self._drawn[0] != draw:
             generator = np.random.default_rng((self._seed, draw))
@@ -232,7 +233,7 @@ class SampledWindows:
 
 
 def share_of_rows(size: int, rank: int, world: int) -> slice:
-    """Return the rows of process `rank` of `world` in a batch of `size`.
+    """Return the rows of process `rank` of `world` in a batch of `size` rows.
 
     Raises: UsageError: `size` is not a multiple of `world`.
     """

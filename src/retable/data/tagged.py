@@ -1,6 +1,6 @@
 """Sentences with one tag per word, as model inputs and batches.
 
-B batch, T time, W words.
+Shapes: B batch, T time, W words.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,21 +29,21 @@ class TaggedBatch(NamedTuple):
 
     input_ids: Tensor  # (B, T) int64, padded with 0
     lengths: Tensor  # (B,) int64
-    words: Tensor  # (B, W) int64, index in its row of the token that predicts each word's tag, padded with 0
+    words: Tensor  # (B, W) int64, index in the row of the token that predicts each word's tag, padded with 0
     n_words: Tensor  # (B,) int64
     tags: Tensor  # (B, W) int64, padded with 0
-    weight: float = 1.0  # scales the mean over these words; the processes' average is then the mean over all
-    predicates: Tensor | None = None  # (B,) int64, index in its row of the predicate's token
+    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all words
+    predicates: Tensor | None = None  # (B,) int64, index in the row of the predicate's token
 
 
 def encoded(examples: Sequence[TaggedExample], truncated: int = 0) -> Encoded:
-    """Prepare sentences for batching by their number of words; `truncated` is the number of cut sentences."""
+    """Prepare sentences for batching by number of words; `truncated` is the number of shortened sentences."""
     n_words = np.array([len(example.words) for example in examples])
     return Encoded(n_words, partial(pad_tagged, examples), partial(count_weight, n_words), truncated=truncated)
 
 
 def pad_tagged(examples: Sequence[TaggedExample], places: Iterable[int]) -> TaggedBatch:
-    """Return the examples at `places` as one batch."""
+    """Return the examples with the indices `places` as one batch."""
     chosen = [examples[place] for place in places]
     *columns, predicates = zip(*chosen, strict=True)
     input_ids, words, tags = (

@@ -2,14 +2,14 @@
 
     apart          start a end, and start b end: two sequences, for encoders of single sentences
     in segments    [CLS] a [SEP] b [SEP]; b and its [SEP] are segment 1 (Devlin et al. 2019, figure 3)
-    left to right  start a delimiter b extract (Radford et al. 2018, figure 1); for pairs without an order, also
-                   start b delimiter a extract as a second sequence
+    left to right  start a delimiter b extract (Radford et al. 2018, figure 1); if the order of a pair has no meaning,
+                   also start b delimiter a extract as a second sequence
     question first  start question delimiter passage end, for every kind of model; for BERT this is
                    [CLS] question [SEP] passage [SEP] (Devlin et al. 2019, section 4.2)
     as text        a end, where a is the whole example as one text, see `prompt`
 
-Examples that are too long for a model are shortened at the end. In a pair, the longer sentence loses tokens first, and
-the second one if both are equally long, as in BERT's code. A passage is shortened before its question.
+Examples that are too long for a model lose tokens at the end. In a pair, tokens are removed from the longer sentence,
+or from the second if both are equally long, as in BERT's code. A passage is shortened before its question.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ def between(tokens: Sequence[int], start: int, end: int, max_length: int | None 
 
 
 def in_segments(examples: Sequence[Sentences], cls: int, sep: int, max_length: int | None = None) -> Inputs:
-    """Lay out sentences for BERT; a single sentence has no second segment."""
+    """Lay out single sentences or pairs for BERT; the second sentence of a pair is segment 1."""
     is_pair = len(examples[0]) == 2
     room = None if max_length is None else max_length - 2 - is_pair
     shorter = [_truncated(sentences, room) for sentences in examples]
@@ -52,7 +52,7 @@ def left_to_right(
     max_length: int | None = None,
     both_orders: bool = False,
 ) -> Inputs:
-    """Lay out sentences for GPT; with `both_orders`, each pair also gives a second sequence in reverse order."""
+    """Lay out sentences for GPT; with `both_orders`, each pair also results in a second sequence in reverse order."""
     is_pair = len(examples[0]) == 2
     room = None if max_length is None else max_length - 2 - is_pair
     shorter = [_truncated(sentences, room) for sentences in examples]
@@ -68,9 +68,9 @@ def left_to_right(
 def question_first(
     question: list[int], passage: list[int], start: int, delimiter: int, end: int, max_length: int | None = None
 ) -> tuple[list[int], int]:
-    """Lay out a question and its passage; return the sequence and the place where the passage begins.
+    """Lay out a question and its passage; return the sequence and the index where the passage begins.
 
-    A long question is cut to half of the available tokens if the passage needs the rest.
+    A question may use more than half of the available tokens only if the passage does not need these tokens.
     """
     if max_length is not None:
         room = max_length - 3
@@ -80,7 +80,7 @@ def question_first(
 
 
 def prompt(task: str, texts: Mapping[str, str]) -> str:
-    """Write an example as one text: the task's name, then each text after its name (Raffel et al. 2020, section 2.4).
+    """Write an example as one text: the task's name, then each field as `name: text` (Raffel et al. 2020, section 2.4).
 
     >>> prompt("qnli", {"question": "Where did Jebe die?", "sentence": "Jebe died on the road."})
     'qnli question: Where did Jebe die? sentence: Jebe died on the road.'
@@ -89,12 +89,12 @@ def prompt(task: str, texts: Mapping[str, str]) -> str:
 
 
 def as_text(examples: Sequence[Sentences], end: int) -> Inputs:
-    """Lay out each text as its tokens and `end`."""
+    """Lay out each text as its tokens followed by `end`."""
     return Inputs([[*text, end] for (text,) in examples])
 
 
 def _truncated(sentences: Sentences, room: int | None) -> Sentences:
-    """Shorten the sentences to at most `room` tokens together."""
+    """Shorten the sentences of an example until their total length is at most `room` tokens."""
     if room is None or sum(map(len, sentences)) <= room:
         return sentences
     if room < len(sentences):

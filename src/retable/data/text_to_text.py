@@ -1,4 +1,4 @@
-"""Tasks as text to text (Raffel et al. 2020, section 2.4), mixed with an unsupervised objective (section 3.5.2)."""
+"""Tasks in T5's text-to-text format (Raffel et al. 2020, section 2.4), mixed with unsupervised batches (3.5.2)."""
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +26,8 @@ class TaskExamples:
 
     Args:
         file: tab-separated file with a header. The name of its folder is the name of the task.
-        end: id of the end mark, which ends inputs and targets.
-        length: the longest input in tokens, including the end mark; longer ones are cut.
+        end: id of the end mark, appended to inputs and targets.
+        length: largest length of an input in tokens, including the end mark; longer inputs are cut.
         label: name of the column with the label.
 
     Raises: UsageError: the file is malformed or too small, or two labels have the same tokens.
@@ -64,7 +64,7 @@ class TaskExamples:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """Return the rows of process `rank` of `world`; together the processes' batches are the one-process batch."""
+        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, np.random.default_rng((self._seed, epoch)).permutation(len(self._inputs))
@@ -76,18 +76,18 @@ class TaskExamples:
 
 
 class MultitaskMixture(Mixture):
-    """A mixture of an unsupervised objective and supervised tasks, with rates by size, see `proportional`.
+    """A mixture of an unsupervised objective and supervised tasks; `proportional` computes the rates from the sizes.
 
     The attribute `inputs` lists the files of the tasks.
 
     Args:
-        tokens: the corpus, memory-mapped in its folder of the `tokenize` stage. The tasks' files of the same split are
-            read, so validation is mixed like training.
-        unsupervised: makes the batches of `tokens`; its windows are its examples.
-        tasks: folders that the prepare stage wrote.
-        length: the longest input in tokens.
-        temperature: see `proportional`.
-        limit: see `proportional`.
+        tokens: the corpus, memory-mapped from its folder of the `tokenize` stage. The tasks' files of the same split
+            are read, so validation batches are mixed like training batches.
+        unsupervised: builds the batches of `tokens`; the size of the corpus is its number of windows.
+        tasks: folders of tasks, written by the prepare stage.
+        length: largest length of an input in tokens.
+        temperature: flattens the rates, see `proportional`.
+        limit: largest size of a data set that counts for its rate, see `proportional`.
         label: name of the column with the label.
     """
 

@@ -1,6 +1,6 @@
 """Context windows of a text, to train word vectors (Mikolov et al. 2013a, b).
 
-N words, R rows, C centres per row, J = C + 2·window contexts per row.
+Shapes: N words, R rows, C centres per row, J = C + 2·window contexts per row.
 """
 
 from typing import NamedTuple
@@ -14,19 +14,19 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegative, PositiveInt, Seed
 
-# Random streams of a seed: the highest word of Philox's counter. Stream 0 is the objective's noise. It has the same
-# seed and step, so the other streams must differ from it.
+# Numbers of random streams, used as the highest word of Philox's counter. Stream 0 is the objective's noise. The
+# streams have the same seed and step, so their numbers must differ.
 SLICE_ORDER, SUBSAMPLING, SHRINKING = 1, 2, 3
 
-# Centres per row of `rows`. The scores of a row are one small matrix product. Shorter rows read each vector more often;
-# longer rows compute more scores that no window uses.
+# Centres per row of `rows`. The scores of a row are one small matrix product. With shorter rows, each vector is read
+# more often; with longer rows, more scores are computed that no window uses.
 ROW = 32
 
 
 class WindowSlice(NamedTuple):
-    """The words kept of a slice of the stream, in order.
+    """The words of a slice of the stream that subsampling keeps, in order.
 
-    The window of word i contains the words of its line among the reaches[i] words before and after it.
+    The window of word i contains those of the reaches[i] words before and after word i that are in the same line.
     """
 
     words: Tensor  # (N,) int64
@@ -36,33 +36,33 @@ class WindowSlice(NamedTuple):
 
 
 class WindowRows(NamedTuple):
-    """The windows as matrices: contexts[r, j] is in the window of centres[r, i] if pairs[r, i, j] is True."""
+    """Windows as matrices: if pairs[r, i, j] is True, contexts[r, j] is a word in the window of centres[r, i]."""
 
     centres: Tensor  # (R, C) int64
-    contexts: Tensor  # (R, J) int64: the row's centres and `window` words on each side
+    contexts: Tensor  # (R, J) int64: the centres of the row, and `window` words before and after them
     pairs: Tensor  # (R, C, J) bool; False for padding
 
 
 class Windows:
     """Batches of context windows; each batch is one slice of the stream.
 
-    Frequent words are removed before windows are laid, so windows reach across them (section 2.3 of the second paper).
-    Each window is shrunk to a uniform random number of words from 1 to `window` on each side. It ends at line ends, and
-    at the ends of the slice (or of a process's part of it).
+    Occurrences of frequent words are removed at random before windows are formed, so a window reaches across removed
+    words (Mikolov et al. 2013b, section 2.3). The size of each window is drawn uniformly from 1 to `window` words on
+    each side. A window does not cross line ends, the ends of the slice, or the ends of a process's part of the slice.
 
-    A batch is a pure function of (seed, step). Each epoch reads every slice once, in a new order, with new random words
-    and window sizes.
+    A batch is a pure function of (seed, step). Each epoch reads every slice once, in a new order, with newly drawn
+    removals and window sizes.
 
     Args:
-        tokens: ids, (n,), of any integer type, may be memory-mapped.
+        tokens: ids, (n,), of any integer type; the array may be memory-mapped.
         counts: occurrences of each word in `tokens`, (V,).
-        boundary: id of the line end, which is in no window.
+        boundary: id of the line end, which is excluded from all windows.
         window: the largest number of context words on each side.
         subsample: word2vec's t, see `keep_probabilities`.
-        batch_tokens: tokens per slice, with line ends and removed words. If a batch is one update, all windows of a
-            frequent word update its vectors at once. With word2vec's learning rate of 0.025 per pair and
-            subsample=1e-3, an early version of the embedded corpus learnt as well with 1024 as word by word, and
-            diverged with 4096.
+        batch_tokens: tokens per slice, including line ends and removed words. If each batch is one update, the vectors
+            of a frequent word change by the sum over all its windows, so training can diverge. With word2vec's
+            learning rate of 0.025 per pair and subsample=1e-3, training on an early version of the embedded corpus was
+            as good with 1024 as with an update per word, and diverged with 4096.
 
     Raises: UsageError: `tokens` is empty, or a setting is out of range.
     """
@@ -78,13 +78,13 @@ class Windows:
         seed: Seed = 1,
     ) -> None:
         if len(tokens) == 0:
-            raise UsageError("the text has no tokens; take a text with words")
+            raise UsageError("the text has no tokens; use a text with words")
         if window < 1:
-            raise UsageError(f"window={window} leaves no context; write window=1 or more")
+            raise UsageError(f"window={window} leaves words without context; write window=1 or more")
         if batch_tokens is None or batch_tokens < 1:
-            raise UsageError(f"batch_tokens={batch_tokens} leaves a batch empty; write batch_tokens=1 or more")
+            raise UsageError(f"batch_tokens={batch_tokens} makes batches empty; write batch_tokens=1 or more")
         if subsample < 0:
-            raise UsageError(f"subsample={subsample} is negative; write subsample=0, which keeps all words, or more")
+            raise UsageError(f"subsample={subsample} is negative; write 0, which keeps all words, or a greater number")
         self.steps_per_epoch = -(-len(tokens) // batch_tokens)
         self.tokens_per_step = batch_tokens
         self._tokens, self._boundary, self._window, self._seed = tokens, boundary, window, seed
@@ -92,7 +92,7 @@ class Windows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> WindowSlice:
-        """Return the part of process `rank` of `world`; the processes' parts in order are the one-process batch."""
+        """Return the part of process `rank` of `world`; all processes' parts, concatenated, are the step's batch."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self._generator(epoch, SLICE_ORDER).permutation(self.steps_per_epoch)
@@ -112,9 +112,10 @@ class Windows:
 
 
 def rows(batch: WindowSlice) -> WindowRows:
-    """Return the windows of a batch as matrices of at least one row, on the batch's device."""
+    """Convert the windows of a batch to matrices with at least one row, on the batch's device."""
     w = batch.window
-    # Padding fills the last row, and adds w words of line −1 before the first row and after the last.
+    # Padding completes the last row, and adds w words before the first row and after the last row. The line number of
+    # these words is −1.
     missing = -len(batch.words) % ROW if len(batch.words) else ROW
     contexts, lines, reaches = (
         F.pad(part, (w, missing + w), value=filler).unfold(0, ROW + 2 * w, ROW)  # (R, J)
@@ -128,9 +129,10 @@ def rows(batch: WindowSlice) -> WindowRows:
 
 
 def keep_probabilities(counts: ArrayLike, subsample: float) -> np.ndarray:
-    """Compute the probability to keep an occurrence of each word, (V,): √(t/f) + t/f, at most 1, as word2vec.c does.
+    """Compute the probability to keep an occurrence of each word, (V,): min(√(t/f) + t/f, 1), as in word2vec.c.
 
-    f is the word's share of `counts`; t is `subsample`, and 0 keeps all words. Equation 5 of the paper has √(t/f) only.
+    f is the relative frequency of the word, and t is `subsample`; t = 0 keeps all words. In the paper, the probability
+    is √(t/f) (Mikolov et al. 2013b, equation 5).
     """
     counts = np.asarray(counts, dtype=np.float64)
     if subsample == 0:

@@ -10,12 +10,12 @@ from retable.core.errors import UsageError
 def vectors_of(
     text: Iterable[str], words: Sequence[str], vectors: np.ndarray, convention: Callable[[str], str]
 ) -> dict[str, np.ndarray]:
-    """Return the vector of each word of `text` that has one: that of the word, otherwise that of `convention(word)`.
+    """Look up each word of `text`, or `convention(word)` if the word is not found; words without a vector are omitted.
 
     Args:
-        words: the words that have vectors, (N).
-        vectors: their vectors, (N, D).
-        convention: spells a word as `words` do, for example in lower case.
+        words: the words that have vectors, N words.
+        vectors: the vectors of `words`, (N, D).
+        convention: rewrites a word in the spelling of `words`, for example in lower case.
 
     Raises: UsageError: no word of the text has a vector.
     """
@@ -26,5 +26,5 @@ def vectors_of(
         if row is not None:
             result[word] = vectors[row]
     if not result:
-        raise UsageError("none of the task's words has a vector; write embedding= vectors of the task's language")
+        raise UsageError("none of the task's words has a vector; set embedding= to vectors of the task's language")
     return result

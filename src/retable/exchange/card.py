@@ -1,4 +1,4 @@
-"""Model cards of exports: `README.md` in the format of Hugging Face's hub."""
+"""Write the model card of an exported model, `README.md` in Hugging Face's format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from retable.core.escaping import in_one_line, markdown
 
 @dataclass(frozen=True)
 class Result:
-    """A score of the model on a data set, named as in reports: `perplexity_word` of `grammar`, split `test`."""
+    """A score of the model, with names as in reports, such as `perplexity_word` on the split `test` of `grammar`."""
 
     metric: str
     value: float
@@ -22,10 +22,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Card:
-    """Contents of a model card that the model itself does not contain.
+    """The contents of a model card that cannot be derived from the model.
 
-    about: Markdown.
-    datasets: the training data.
+    about: a description of the model, in Markdown.
+    datasets: names of the training data.
     """
 
     name: str
@@ -41,16 +41,16 @@ def write_card(
     """Write the model card of an export.
 
     Args:
-        card: its contents.
-        path: the file.
-        architecture: the model's class.
-        task: the hub's name of the task, None for a model without a head.
-        tags: tags for the hub, without `retable`.
-        remote: the class is not in transformers: its code is next to the weights.
+        card: contents of the model card.
+        path: the file to write.
+        architecture: name of the model's class.
+        task: the hub's name of the task; None for a model without a head.
+        tags: tags for the hub; `retable` is added.
+        remote: whether the class is not in transformers, so that its code is next to the weights.
 
-    Raises: UsageError: the hub's classes refuse these contents.
+    Raises: UsageError: huggingface_hub rejects the contents.
     """
-    card = Card(  # in one line each, because the hub reads a card's header up to the first line of ---
+    card = Card(  # each field is converted to one line, because the hub's header of a card ends at a line with ---
         in_one_line(card.name),
         card.about,
         in_one_line(card.license),

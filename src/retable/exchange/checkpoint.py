@@ -1,4 +1,4 @@
-"""Checkpoints of transformers, from a folder or Hugging Face's hub, as our models, objectives and tokenizers."""
+"""Load checkpoints of transformers, from a folder or the hub, as Retable's models, objectives and tokenizers."""
 
 import json
 from functools import cached_property
@@ -23,18 +23,18 @@ from retable.objectives.text_to_text import TextToText
 from retable.tokenizers.pretrained import read_tokenizer, tokenizer_files
 from retable.tokenizers.tokenizer import Tokenizer
 
-# Files of a snapshot; a hub's repository may also contain the weights in formats of other libraries.
+# Files to download; a repository of the hub may also contain the weights in formats of other libraries.
 SNAPSHOT = ("*.json", "*.txt", "*.safetensors", "pytorch_model*.bin")
-SOFTMAXES = (CausalLM, TextToText)  # objectives whose head is only a softmax, which may be the embedding
+SOFTMAXES = (CausalLM, TextToText)  # objectives whose head is only a softmax layer, which may be tied to the embedding
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 class Checkpoint:
     """A checkpoint of GPT-2, StarCoder2, BERT, ELECTRA, ESM or T5 in the format of transformers.
 
-    name: a folder, or a name on Hugging Face's hub such as `openai-community/gpt2`, of which a snapshot is downloaded.
+    name: a folder; or a name on Hugging Face's hub, such as `openai-community/gpt2`, which is downloaded.
 
-    Raises UsageError if there is no such checkpoint, or if our models can't express it.
+    Raises: UsageError: the checkpoint does not exist, or no model of Retable computes the same function.
     """
 
     def __init__(self, name: str):
@@ -45,7 +45,7 @@ class Checkpoint:
             self._config: Settings = _read_json(path)
         except OSError as error:
             raise UsageError(
-                f"{path} cannot be read ({error}); give a folder that save_pretrained has written"
+                f"{path} cannot be read ({error}); write a folder that save_pretrained has written"
             ) from None
         kind = self._config.get("model_type")
         family = next((family for family in FAMILIES if family.model_type == kind), None)
@@ -61,7 +61,7 @@ class Checkpoint:
 
     @property
     def files(self) -> list[Path]:
-        """The files of the checkpoint that are read."""
+        """All files of the checkpoint that are read."""
         return [self.folder / "config.json", *tokenizer_files(self.folder), *self._weight_files]
 
     @cached_property
@@ -69,14 +69,14 @@ class Checkpoint:
         tokenizer = read_tokenizer(self.folder)
         if tokenizer.vocab_size > self._settings["vocab_size"]:
             raise UsageError(
-                f"{tokenizer_files(self.folder)[0]} has {tokenizer.vocab_size} tokens, but the model only "
+                f"{tokenizer_files(self.folder)[0]} has {tokenizer.vocab_size} tokens, but the model has only "
                 f"{self._settings['vocab_size']}; use another checkpoint"
             )
         return tokenizer
 
     @cached_property
     def model(self) -> Settings:
-        """The class of our model, under `_target_`, and its arguments."""
+        """The settings of Retable's model: the class, under `_target_`, and its arguments."""
         if self._settings["n_layers"] > len(self._theirs):
             raise UsageError(
                 f"{self.folder}: config.json lists {self._settings['n_layers']} layers, more than there are weights; "
@@ -87,12 +87,15 @@ class Checkpoint:
             pooler = self._layers["model.pooler"].names[0]
             arguments = arguments | {"pooler": f"{pooler}.weight" in self._theirs}
         with reading(self._path, ValueError), torch.device("meta"):
-            self._family.model(**arguments)  # raises for incompatible sizes, with the file's name
+            self._family.model(**arguments)  # raises an error for incompatible sizes; `reading` adds the file's name
         return {"_target_": _full_name(self._family.model)} | arguments
 
     @property
     def objective(self) -> Settings | None:
-        """The settings of the pretraining objective as in `model`; None if the head is of another kind or missing."""
+        """The settings of the pretraining objective, in the form of `model`.
+
+        The result is None if the checkpoint has no head, or a head that is not for pretraining.
+        """
         if self._head is None or not self._head.pretrains:
             return None
         needs = {name.removeprefix("objective."): value for name, value in self._head.needs.items()}
@@ -103,9 +106,9 @@ class Checkpoint:
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:
-        """The weights in fp32 under our names: `model.…`, and those of `objective` or of a task's head.
+        """The weights in fp32 under Retable's names: `model.…`, and the weights of the objective or of a task's head.
 
-        A head of regression predicts scores like ours with `low=0, high=1`.
+        The weights of a regression head are for Retable's regression objective with `low=0, high=1`.
         """
         with torch.device("meta"):
             model: nn.Module = self._family.model(**{k: v for k, v in self.model.items() if k != "_target_"})
@@ -123,16 +126,20 @@ class Checkpoint:
 
     @cached_property
     def _layers(self) -> Layers:
-        """The layers of our model, some of which are in the head of transformers."""
+        """The table of layer names of Retable's model.
+
+        In transformers, some of these layers belong to the head.
+        """
         of_head = {} if self._head is None else self._head.layers
         layers = under("model.", self._family.layers(self._settings), self._prefix)
         return layers | {name: each for name, each in of_head.items() if name.startswith("model.")}
 
     @cached_property
     def _head(self) -> Head | None:
-        """A head with all of its weights in the checkpoint: of pretraining, or one that `config.json` names.
+        """The head whose weights are all in the checkpoint; None if there is no such head.
 
-        A softmax over the embedding needs no weights.
+        If there are several, a head for pretraining is preferred, then a head that `config.json` names. A head that is
+        tied to the embedding needs no weights.
         """
         complete = [
             head
@@ -140,7 +147,7 @@ class Checkpoint:
             if head.layers and (head.ours in SOFTMAXES or head.layers.keys() == self._layers_of(head))
         ]
         named = [head for head in complete if head.architecture in (self._config.get("architectures") or ())]
-        # A softmax over the embedding is always complete, even if config.json names a task's head.
+        # A head that can be tied to the embedding is always complete, even if config.json names the head of a task.
         pretrain = [head for head in complete if head.pretrains and (head in named or head.ours not in SOFTMAXES)]
         return next(iter([*pretrain, *named, *complete]), None)
 
@@ -161,10 +168,10 @@ class Checkpoint:
 
     @property
     def _tied(self) -> bool:
-        """Whether the softmax is the embedding.
+        """Whether the softmax layer is tied to the embedding.
 
-        T5 1.0 scales the inputs of a tied softmax. T5 1.1 has a separate softmax. If transformers ties that too, the
-        inputs are not scaled.
+        In Retable, a tied T5 scales the inputs of the softmax layer, as T5 1.0 does. T5 1.1 has a separate softmax
+        layer. If a checkpoint of T5 1.1 ties this layer, the inputs are not scaled, so the result is False.
         """
         tied = self._config.get("tie_word_embeddings") is not False
         return bool(self._config.get("scale_decoder_outputs", tied)) if self._family.model is T5 else tied
@@ -179,7 +186,7 @@ class Checkpoint:
 
     @cached_property
     def _theirs(self) -> dict[str, Tensor]:
-        """The weights under transformers' names, with the prefix, in fp32."""
+        """The weights in fp32 under transformers' names, including the prefix."""
         weights: dict[str, Tensor] = {}
         for path in self._weight_files:
             if path.suffix == ".json":
@@ -193,7 +200,7 @@ class Checkpoint:
 
     @cached_property
     def _weight_files(self) -> list[Path]:
-        """The file of weights, or the index and its files."""
+        """The file of weights; for sharded weights, the index and the files that it lists."""
         for name in WEIGHTS:
             path = self.folder / name
             if path.is_file() and path.suffix != ".json":
@@ -204,7 +211,9 @@ class Checkpoint:
                 for shard in shards:
                     exists = isinstance(shard, str) and Path(shard).name == shard and (self.folder / shard).is_file()
                     if not exists:
-                        raise UsageError(f"{path} names {shown(shard)}, not a file in its folder; download it again")
+                        raise UsageError(
+                            f"{path} lists {shown(shard)}, which is not a file in its folder; download it again"
+                        )
                 return [path, *(self.folder / shard for shard in sorted({*shards}))]
         raise UsageError(f"{self.folder} has no weights; it needs one of {', '.join(WEIGHTS)}")
 
@@ -220,7 +229,10 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
-    """Read weights without executing code. UsageError for a file with anything except weights."""
+    """Read weights without executing code.
+
+    Raises: UsageError: the file is damaged, or contains anything except finite weights.
+    """
     try:
         read = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
     except UnpicklingError:
@@ -228,7 +240,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
             f"{path} is refused: it contains more than weights, and loading it could run code; use a checkpoint with "
             "a model.safetensors"
         ) from None
-    except Exception as error:  # the libraries raise many kinds for a damaged file
+    except Exception as error:  # for a damaged file, the libraries raise many types of exceptions
         raise UsageError(f"{path} is damaged ({in_one_line(str(error))[:200]}); download it again") from None
     if not isinstance(read, dict) or not all(isinstance(each, Tensor) for each in read.values()):
         raise UsageError(f"{path} does not map names to weights; use a checkpoint that save_pretrained has written")
@@ -238,7 +250,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _renamed(name: str) -> str:
-    """Return the current name of a weight whose name is from a BERT checkpoint before 2019."""
+    """Return the current name of a weight, if its name is from a BERT checkpoint before 2019."""
     layer, _, kind = name.rpartition(".")
     return ".".join([layer, {"gamma": "weight", "beta": "bias"}.get(kind, kind)])
 
@@ -252,7 +264,7 @@ def _snapshot(name: str) -> Path:
 
     try:
         return Path(snapshot_download(name, allow_patterns=[*SNAPSHOT]))
-    except Exception as error:  # the hub, the network and invalid names raise many kinds
+    except Exception as error:  # the hub, the network and invalid names raise many types of exceptions
         why = str(error).strip().splitlines()[0]
         raise UsageError(
             f"{name} is not a folder, and cannot be downloaded from the hub ({why}); write the folder of a checkpoint, "

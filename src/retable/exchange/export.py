@@ -1,4 +1,4 @@
-"""Export of our models and objectives for transformers: weights, configuration, tokenizer, model card."""
+"""Export Retable's models and objectives for transformers: weights, configuration, tokenizer, model card."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from retable.objectives.regression import Regression
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
 from retable.tokenizers.tokenizer import UNKNOWN, Tokenizer
 
-# transformers' names of special tokens, with the tokens that ours may have for them.
+# For each special token in transformers: the tokens that Retable's tokenizers may have for it.
 MARKS = {
     "pad_token": ("[PAD]", "<pad>"),
     "unk_token": ("[UNK]", UNKNOWN),
@@ -45,21 +45,21 @@ OF_LABELS = ("text-classification", "token-classification")
 def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, labels: Sequence[str] = ()) -> None:
     """Write an objective or a model in the format of transformers' `save_pretrained`, with its tokenizer.
 
-    For an ELECTRA this is the discriminator; the generator is written to `generator/` in the folder.
+    For an ELECTRA, the discriminator is written to the folder, and the generator to its subfolder `generator/`.
 
     Args:
-        trained: the objective or model.
-        tokenizer: the tokenizer of its training.
-        folder: may exist.
+        trained: the objective or model to export.
+        tokenizer: the tokenizer that the model was trained with.
+        folder: the folder to write to; it may exist.
         card: contents of the model card.
         labels: names of a classifier's labels, in the order of its logits. By default LABEL_0, LABEL_1 and so on.
 
-    Raises: UsageError: transformers has no class for the system, or the tokenizer is not the model's.
+    Raises: UsageError: transformers has no class for the system, or the tokenizer has more tokens than the model.
     """
     family, head, ours = counterpart(trained)
     if ours["vocab_size"] < tokenizer.vocab_size:
         raise UsageError(
-            f"the tokenizer has {tokenizer.vocab_size} tokens, but the model only {ours['vocab_size']}; use the "
+            f"the tokenizer has {tokenizer.vocab_size} tokens, but the model has only {ours['vocab_size']}; use the "
             "tokenizer that the model was trained with"
         )
     marks = _marks(family, tokenizer)
@@ -97,7 +97,7 @@ def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, l
 
 
 def _remote(configuration: Settings, trained: Classification, folder: Path) -> Settings:
-    """Copy the class that transformers lacks into the folder, and return its settings with those of the backbone."""
+    """Copy modeling_pooled.py into the folder, and return the configuration of its class, including the backbone."""
     name = "modeling_pooled"
     copyfile(Path(__file__).with_name(f"{name}.py"), folder / f"{name}.py")
     auto_map = {
@@ -109,7 +109,7 @@ def _remote(configuration: Settings, trained: Classification, folder: Path) -> S
 
 
 def _marks(family: Family, tokenizer: Tokenizer) -> dict[str, str]:
-    """Return the tokens for transformers' marks."""
+    """Return the tokens that the tokenizer has for the special tokens of transformers."""
     words = {*tokenizer.words}
     marks = {name: next((word for word in several if word in words), None) for name, several in MARKS.items()}
     if family.model is GPT:
@@ -125,7 +125,10 @@ def _end_of_line(tokenizer: Tokenizer) -> str:
 
 
 def _template(family: Family, head: Head, tokenizer: Tokenizer, marks: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Return the marks around a single text and around a pair, as the model reads them. Language models have none."""
+    """Return the templates of a single text and of a pair, with the special tokens that the model reads around them.
+
+    Language models read no special tokens.
+    """
     if family.model is BERT:
         single = ["[CLS]", "$A", "[SEP]"]
         return single, [*single, "$B:1", "[SEP]:1"]
@@ -141,7 +144,7 @@ def _template(family: Family, head: Head, tokenizer: Tokenizer, marks: dict[str,
 def _write_tokenizer(
     family: Family, head: Head, tokenizer: Tokenizer, marks: dict[str, str], max_length: int | None, folder: Path
 ) -> None:
-    """Write `tokenizer.json`, which adds the model's marks around a text, and the other files of a tokenizer."""
+    """Write the files of the tokenizer; `tokenizer.json` adds the special tokens that the model reads around a text."""
     path = folder / "tokenizer.json"
     tokenizer.save(path)
     single, pair = _template(family, head, tokenizer, marks)
@@ -167,5 +170,5 @@ def _write(path: Path, facts: dict[str, Any]) -> None:
 
 
 def _without_absent(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts without ids of tokens that the tokenizer lacks."""
+    """Remove the ids of special tokens that the tokenizer does not have; their value is None."""
     return {name: value for name, value in facts.items() if value is not None or not name.endswith("_id")}

@@ -1,8 +1,10 @@
-"""Mapping of our GPT, BERT, ELECTRA and T5 (settings, weights, heads) to and from transformers.
+"""Convert settings, weights and heads of GPT, BERT, ELECTRA and T5 between Retable and transformers.
 
-Each family is described once, for both directions. A setting that the other side lacks raises an error with its name.
-Two families have names of other models whose classes compute the same: StarCoder2 is a GPT with rotary positions, ESM a
-BERT with rotary positions and the norm before its layers.
+Each family of models is described once, for import and export. If a setting of one library has no counterpart in the
+other, an error names it. Two families have the name of a different model whose class computes the same function:
+StarCoder2 is a GPT with rotary positions, and ESM is a BERT with rotary positions and the norm before each layer.
+
+In this module, "our" refers to Retable and "their" to transformers.
 """
 
 import inspect
@@ -40,52 +42,56 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Head:
-    """A class of transformers, and our objective or model without objective that computes the same."""
+    """A class of transformers, and Retable's objective (or model without objective) that computes the same function."""
 
-    architecture: str
-    ours: type[nn.Module]
+    architecture: str  # name of the class in transformers
+    ours: type[nn.Module]  # Retable's class
     layers: Layers = field(default_factory=dict)
-    needs: Mapping[str, Any] = field(default_factory=dict)  # our settings that the class requires, with their values
-    leaves: tuple[str, ...] = ()  # prefixes of our weights that the class lacks, because its outputs do not need them
+    needs: Mapping[str, Any] = field(default_factory=dict)  # Retable's settings that must have these values
+    leaves: tuple[str, ...] = ()  # prefixes of Retable's weights that are not exported, as the outputs do not need them
     task: str | None = None  # the hub's name of the task
-    pretrains: bool = True  # its head is useful for further training on any task
-    remote: bool = False  # the class is in modeling_pooled.py, which goes with the export
+    pretrains: bool = True  # whether the head is for pretraining, and so useful for further training on any task
+    remote: bool = False  # whether the class is in modeling_pooled.py, which is copied into the export
 
 
 @dataclass(frozen=True)
 class Family:
-    """The models of one `model_type`. `settings` maps our settings to those of `config.json` with the same value."""
+    """The models with one `model_type` in transformers.
+
+    `settings` maps each of Retable's settings to the settings of transformers' `config.json` with the same value.
+    """
 
     name: str
     model_type: str
     model: type[Model]
-    prefix: str  # of the model's weights under a head
+    prefix: str  # prefix of the model's weight names in a class with a head
     settings: Mapping[str, tuple[str, ...]]
-    silent: Mapping[str, Any]  # defaults of settings that a config.json omits
-    fixed: Mapping[str, Any]  # settings of config.json with the only values that ours supports
-    needs: Mapping[str, Any]  # our settings with the only values that transformers supports
+    silent: Mapping[str, Any]  # default values of settings that a config.json may omit
+    fixed: Mapping[str, Any]  # settings of config.json for which Retable supports only these values
+    needs: Mapping[str, Any]  # Retable's settings for which transformers supports only these values
     layers: Callable[[Settings], Layers]
     heads: tuple[Head, ...]
-    activations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ours: their names, the first is written
-    width: str | None = None  # their setting that must be four times the model's width
-    has_segments: bool = True  # False: our first segment is added to all embeddings, and pairs are not supported
+    # Maps Retable's name of an activation to its names in transformers; exports use the first.
+    activations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    width: str | None = None  # setting of config.json that must be four times the model's width
+    has_segments: bool = True  # if False, segment 0 is added to all embeddings at export, and pairs are not supported
     renamed: Mapping[str, str] = field(default_factory=dict)  # weights whose names in files differ from `layers`
-    unused: Callable[[Settings], dict[str, Tensor]] = lambda ours: {}  # their weights that our logits do not need
+    unused: Callable[[Settings], dict[str, Tensor]] = lambda ours: {}  # weights that files need but logits do not use
 
     def configuration(self, ours: Settings) -> Settings:
-        """Return the contents of `config.json` for our settings."""
+        """Convert Retable's settings to the contents of `config.json`."""
         theirs = dict(self.fixed)
         for setting, names in self.settings.items():
-            value = ours["d_model"] if ours[setting] is None else ours[setting]  # None: embeddings as wide as the model
+            value = ours["d_model"] if ours[setting] is None else ours[setting]  # None: d_embedding = d_model
             theirs |= dict.fromkeys(names, self.activations[value][0] if setting == "activation" else value)
         return theirs | ({self.width: 4 * ours["d_model"]} if self.width else {})
 
     def read(self, config: Settings, where: str) -> Settings:
-        """Convert a `config.json` to our settings of the model.
+        """Convert the contents of `config.json` to the settings of Retable's model.
 
-        where: its path, for messages.
+        where: path of the file, for messages.
 
-        Raises: UsageError: our model does not have a setting or value of the file.
+        Raises: UsageError: Retable's model does not support a setting or value of the file.
         """
         theirs = {**self.fixed, **self.silent, **config}
         words = {their: our for our, several in self.activations.items() for their in several}
@@ -114,7 +120,10 @@ class Family:
 
 
 def settings_of(model: Model) -> Settings:
-    """Return the settings that determine the function of one of our models. UsageError for unsupported models."""
+    """Return the settings that determine the function that one of Retable's models computes.
+
+    Raises: UsageError: the model cannot be exported.
+    """
     positions = {"learnt": getattr(model, "positions", None), "rotary": getattr(model, "rotations", None)}
     known = next((name for name, table in positions.items() if table is not None), "sinusoidal")
     blocks: Any
@@ -149,7 +158,7 @@ def settings_of(model: Model) -> Settings:
             }
         case _:
             raise UsageError(
-                f"transformers has no counterpart of {type(model).__name__} here; export a GPT, BERT, ELECTRA or T5, "
+                f"transformers has no class for {type(model).__name__}; export a GPT, BERT, ELECTRA or T5, "
                 "such as recipe=bert/bert_small"
             )
     return {
@@ -162,7 +171,7 @@ def settings_of(model: Model) -> Settings:
 
 
 def settings_of_head(objective: nn.Module) -> Settings:
-    """Return the settings of an objective that determine its counterpart, by their names in configurations."""
+    """Return the settings of an objective that determine its class in transformers, by their configuration names."""
     match objective:
         case CausalLM():
             return {
@@ -194,9 +203,9 @@ def _ties(softmax: nn.Linear, model: Model) -> bool:
 
 
 def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
-    """Return the class of transformers that computes the same as one of our models or objectives.
+    """Find the class of transformers that computes the same function as one of Retable's models or objectives.
 
-    Returns: the family, the head, and our settings of the model.
+    Returns: the family, the head, and the settings of Retable's model.
 
     Raises: UsageError: there is no such class; the message names the settings to change.
     """
@@ -207,8 +216,8 @@ def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
     if not candidates:
         known = sorted({head.ours.__name__ for _, head in of_model})
         raise UsageError(
-            f"transformers has no counterpart of {type(model).__name__} with {type(trained).__name__} here; it has "
-            f"one with {', '.join(known)}"
+            f"transformers has no class for {type(model).__name__} with {type(trained).__name__} as objective; it has "
+            f"classes for {', '.join(known)}"
         )
     settings = {f"model.{name}": value for name, value in ours.items()} | settings_of_head(trained)
     closest: tuple[Head, Settings] | None = None
@@ -230,9 +239,12 @@ def counterpart(trained: nn.Module) -> tuple[Family, Head, Settings]:
 
 
 def weights_in_transformers(trained: nn.Module) -> dict[str, Tensor]:
-    """Return the weights of a model or objective under transformers' names, see `counterpart`.
+    """Return the weights of a model or objective under transformers' names.
 
-    A tied softmax is omitted. The weights of a regression give scores on the task's scale, as in predictions.
+    The names are for the class of transformers that `counterpart` finds.
+
+    The weights of a softmax layer that is tied to the embedding are omitted. Regression weights are scaled so that the
+    exported model predicts scores on the task's scale.
     """
     family, head, ours = counterpart(trained)
     layers, alone = family.layers(ours), isinstance(trained, Model)
@@ -246,7 +258,7 @@ def weights_in_transformers(trained: nn.Module) -> dict[str, Tensor]:
     if not family.has_segments:
         ours_at = "" if alone else "model."
         embedding = weights[f"{ours_at}embedding.weight"]
-        if isinstance(trained, MaskedLM):  # the softmax remains unchanged
+        if isinstance(trained, MaskedLM):  # the softmax layer uses the embedding without the added segment
             weights.setdefault("head.decoder.weight", embedding)
         weights[f"{ours_at}embedding.weight"] = embedding + weights.pop(f"{ours_at}segments.weight")[0]
     theirs = {family.renamed.get(name, name): weight for name, weight in to_theirs(layers, weights).items()}
@@ -255,13 +267,13 @@ def weights_in_transformers(trained: nn.Module) -> dict[str, Tensor]:
 
 
 def pooling_of(objective: Classification) -> str:
-    """Return the pooling of a classifier by its name in modeling_pooled.py."""
+    """Return the name in modeling_pooled.py of the pooling that a classifier uses."""
     pooling = objective.pooling or ("last" if isinstance(objective.model, LeftToRight) else "token")
     return {"token": "first"}.get(pooling, pooling)
 
 
 def generator_of(objective: ReplacedTokenDetection) -> MaskedLM:
-    """Return an ELECTRA's generator as a masked language model."""
+    """Return the generator of an ELECTRA as a masked language model."""
     alone = MaskedLM(objective.generator, objective.generator_head.decoder.out_features, next_sentence=False)
     alone.head = objective.generator_head
     return alone
@@ -276,7 +288,7 @@ def _listed(settings: Settings) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value in the notation of a configuration."""
+    """Format a value as in YAML."""
     return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
 
 
@@ -293,7 +305,7 @@ def _tagging(architecture: str, their_head: str, leaves: tuple[str, ...] = ()) -
 
 
 def _pooled(needs: Settings, leaves: tuple[str, ...] = ()) -> tuple[Head, ...]:
-    """Return the heads of modeling_pooled.py, for classifiers of texts that no class of transformers has."""
+    """Return the heads of modeling_pooled.py, for text classifiers that have no class in transformers."""
     return tuple(
         Head(
             "PooledForSequenceClassification",
@@ -469,13 +481,13 @@ _BERT_NEEDS = {"model.norm": "post", "model.positions": "learnt"}
 _MASKED_LM = {
     "head.dense": layer("cls.predictions.transform.dense"),
     "head.norm": layer("cls.predictions.transform.LayerNorm"),
-    "head.decoder": layer("cls.predictions"),  # the bias only: the matrix is the embedding
+    "head.decoder": layer("cls.predictions"),  # only the bias, because the matrix is tied to the embedding
 }
 _SUMMED_UP = {"model.pooler": True, "pooling": None, "d_hidden": None}
 
 
 def _of_tokens(name: str) -> tuple[Head, ...]:
-    """Return the classes whose heads read each token's state, which are the same for BERT and ELECTRA."""
+    """Return the heads for tagging and question answering, which are the same for BERT and ELECTRA."""
     tagging = _tagging(f"{name}ForTokenClassification", "classifier", ("model.pooler.",))
     rows = {"start": layer("qa_outputs", row=0), "end": layer("qa_outputs", row=1)}
     reading = Head(
@@ -608,7 +620,7 @@ def _esm_layers(ours: Settings) -> dict[str, Layer]:
 
 
 def _unused_of_esm(ours: Settings) -> dict[str, Tensor]:
-    """Return weights that ESM's files require: the frequencies of positions, and the head for contacts in proteins."""
+    """Return weights that files of ESM must contain: rotary frequencies, and the head for contacts in proteins."""
     width = ours["d_model"] // ours["n_heads"]
     return {
         "rotary_embeddings.inv_freq": 1 / 10000 ** (torch.arange(0, width, 2) / width),

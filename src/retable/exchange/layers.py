@@ -1,4 +1,7 @@
-"""Conversion of weights between Retable's and transformers' names, with one table for both directions."""
+"""Convert weights between Retable's and transformers' names, with one table for both directions.
+
+In this module, "ours" refers to Retable and "theirs" to transformers.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,16 +12,19 @@ from torch import Tensor
 
 
 class Layer(NamedTuple):
-    """The layers of transformers that correspond to one of Retable; its rows are theirs, concatenated."""
+    """The layers of transformers that correspond to one layer of Retable.
 
-    names: tuple[str, ...]
-    turned: bool = False  # their matrix is ours transposed (Conv1D)
-    row: int | None = None  # ours is this row, without the bias, which shifts all inputs of a softmax equally
-    n_rotated: int = 0  # the first n names are queries or keys with rotary positions
-    d_head: int = 0  # width of their heads
+    The matrix in Retable is the concatenation of the rows of the matrices in transformers.
+    """
+
+    names: tuple[str, ...]  # names of the layers in transformers
+    turned: bool = False  # whether the matrix in transformers is transposed (Conv1D)
+    row: int | None = None  # Retable's matrix is only this row, without bias, which would not change a softmax
+    n_rotated: int = 0  # the first n names are projections of queries or keys with rotary positions
+    d_head: int = 0  # width of the attention heads of these projections
 
 
-# Our names to layers of transformers. A number between dots is {} in both: `blocks.{}.expand`.
+# Maps Retable's layer names to layers of transformers. {} stands for the number of a block, as in `blocks.{}.expand`.
 Layers = Mapping[str, Layer]
 
 
@@ -27,11 +33,11 @@ def layer(*names: str, turned: bool = False, row: int | None = None, n_rotated: 
 
 
 def under(prefix: str, layers: Layers, theirs: str = "") -> dict[str, Layer]:
-    """Return the table with `prefix` before our names and `theirs` before those of transformers.
+    """Return a table of layers with a prefix added to all names.
 
     Args:
-        prefix: begins our names, such as `encoder.`.
-        theirs: begins the names of transformers.
+        prefix: prefix of Retable's names, such as `encoder.`.
+        theirs: prefix of transformers' names.
     """
     return {
         prefix + ours: each._replace(names=tuple(theirs + name for name in each.names)) for ours, each in layers.items()
@@ -39,13 +45,13 @@ def under(prefix: str, layers: Layers, theirs: str = "") -> dict[str, Layer]:
 
 
 def to_theirs(layers: Layers, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Convert our weights to transformers' names.
+    """Convert Retable's weights to transformers' names and layouts.
 
     Args:
-        layers: the table of names and layouts of an architecture.
-        weights: our tensors by name.
+        layers: the table of layers of an architecture.
+        weights: Retable's tensors by name.
 
-    Raises: KeyError: the table lacks a layer.
+    Raises: KeyError: a layer is not in the table.
     """
     theirs: dict[str, Tensor] = {}
     rows: dict[str, dict[int, Tensor]] = {}
@@ -64,11 +70,13 @@ def to_theirs(layers: Layers, weights: Mapping[str, Tensor]) -> dict[str, Tensor
 
 
 def to_ours(layers: Layers, names: Iterable[str], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Convert transformers' weights to our `names`, omitting those that are not in the table or in the weights.
+    """Convert transformers' weights to Retable's names and layouts.
 
     Args:
-        layers: the table of names and layouts of an architecture.
-        weights: tensors of transformers by name.
+        layers: the table of layers of an architecture.
+        names: Retable's names of the tensors to return. Tensors that are missing in the table or in `weights` are
+            omitted.
+        weights: transformers' tensors by name.
     """
     ours = {}
     for name in names:
@@ -88,21 +96,21 @@ def to_ours(layers: Layers, names: Iterable[str], weights: Mapping[str, Tensor])
 
 
 def _in_halves(rows: Tensor, d_head: int) -> Tensor:
-    """Reorder the rows of each head from our rotary layout to that of transformers.
+    """Reorder the rows of each attention head from Retable's rotary layout to transformers'.
 
-    Ours has rotated pairs next to each other (Su et al. 2021, section 3.2); theirs have a distance of half a head.
-    Products of queries and keys are unchanged.
+    In Retable, the two dimensions that are rotated together are adjacent (Su et al. 2021, section 3.2). In
+    transformers, their distance is half the width of the head. Products of queries and keys are the same in both.
     """
     return rows.unflatten(0, (-1, d_head // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
 def _in_pairs(rows: Tensor, d_head: int) -> Tensor:
-    """Undo `_in_halves`."""
+    """Reorder the rows of each attention head from transformers' rotary layout to Retable's."""
     return rows.unflatten(0, (-1, 2, d_head // 2)).transpose(1, 2).flatten(0, 2)
 
 
 def _places(layers: Layers, name: str) -> tuple[list[str], Layer]:
-    """Return transformers' names for our parameter `name`, and target layer in the table."""
+    """Return transformers' names for Retable's parameter `name`, and its entry in the table."""
     kind, number = name.rpartition(".")[2], re.search(r"\.(\d+)\.", name)
     target = layers[_pattern(name)]
     return [f"{each.format(number[1] if number else None)}.{kind}" for each in target.names], target

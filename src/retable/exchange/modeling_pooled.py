@@ -1,10 +1,11 @@
-"""A classifier on pooled states of a backbone: their max, their mean, the first or the last.
+"""A text classifier on the pooled states of a backbone: their maximum, their mean, the first or the last state.
 
-This file goes with an export whose head no class of transformers has. It needs transformers and torch only:
+This file is copied into an exported model whose head has no class in transformers. The file imports only transformers
+and torch. Load the model with:
 
     AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True)
 
-B batch, T time, D width, L labels.
+Shapes: B batch, T time, D width, L labels.
 """
 
 from typing import Any
@@ -16,10 +17,10 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 
 class PooledConfig(PretrainedConfig):
-    """Settings of a backbone, a class of transformers, and of the head on it.
+    """Settings of the backbone (a model of transformers) and of the classification head.
 
-    pooling: `max` or `mean` over the tokens that the attention mask keeps, or the state of the `first` or `last` of
-        them.
+    pooling: `max` or `mean` over the tokens that are not padding, or the state of the `first` or `last` of these
+        tokens.
     """
 
     model_type = "retable_pooled"
@@ -47,11 +48,11 @@ class PooledForSequenceClassification(PreTrainedModel):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **more: Any
     ) -> SequenceClassifierOutput:
-        """Compute logits (B, L) of ids (B, T), and the loss if `labels` (B,) are given.
+        """Compute the logits, (B, L), of token ids, (B, T), and the loss for `labels`, (B,).
 
         Args:
             attention_mask: 1 for tokens and 0 for padding, (B, T); by default there is no padding.
-            labels: class indices, or scores if `problem_type` is `regression`.
+            labels: class indices; if `problem_type` is `regression`, scores.
         """
         mask = ones_like(input_ids) if attention_mask is None else attention_mask
         hidden = self.model(input_ids, attention_mask=mask, **more)[0]
@@ -63,16 +64,16 @@ class PooledForSequenceClassification(PreTrainedModel):
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
     def pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Pool states (B, T, D) to (B, D), over the tokens where mask (B, T) is true.
+        """Pool states, (B, T, D), to one vector per text, (B, D), as `config.pooling` sets.
 
-        Returns: `max` and `mean` use all tokens, `first` and `last` one of them, as `config.pooling` sets.
+        mask: True for tokens and False for padding, (B, T).
         """
         match self.config.pooling:
             case "max":
                 return hidden.masked_fill(~mask[:, :, None], float("-inf")).amax(1)
             case "mean":
                 return hidden.masked_fill(~mask[:, :, None], 0.0).sum(1) / mask.sum(1, keepdim=True)
-        places = mask * arange(1, mask.shape[1] + 1, device=mask.device)  # for padding on either side
+        places = mask * arange(1, mask.shape[1] + 1, device=mask.device)  # correct for padding on the left or right
         first, last = mask.int().argmax(1), places.argmax(1)
         which = first if self.config.pooling == "first" else last
         return hidden[arange(len(hidden), device=hidden.device), which]

@@ -24,27 +24,33 @@ Text = Tokenizer | Vocabulary  # encodes text as ids of tokens, or of words
 
 
 class Fold(NamedTuple):
-    """A part of a cross-validation: the task of which this part is the test split, and the rest the training split."""
+    """One fold of a cross-validation."""
 
-    task: "Task[Any, Any]"
-    units: Sequence[int] | None = None  # the numbers of its units among those of all folds; None without folds
+    task: "Task[Any, Any]"  # its test split is this fold, its training split the other folds
+    units: Sequence[int] | None = None  # indices of the fold's units among the units of all folds; None without folds
 
 
 class Task(Measured, Protocol[Example, Prediction]):
-    """A kind of task with its data. Methods here are defaults; each kind overrides some."""
+    """A kind of task with its data.
+
+    The methods of this class are defaults; each kind overrides some of them.
+    """
 
     kind: str  # name in tables, as in tagging/test/f1
     inputs: list[Path]  # files that the task reads
     splits: Sequence[str] = SPLITS
-    metrics: Sequence[str] = ()  # to compute; if empty, the means of all numeric columns of the units
-    selects: str | None  # metric for early stopping (`patience`), higher is better; None: not available
-    convention: Callable[[str], str] | None = None  # rewrites a word without a vector, to look it up again
-    in_words: bool = False  # texts are split into words, for models that read spelling
-    has_no_text: bool = False  # examples are not texts
-    at_once: int = 64  # examples per batch of predictions
+    metrics: Sequence[str] = ()  # metrics to compute; if empty, the mean of each numeric column of the units
+    selects: str | None  # metric for early stopping (`patience`), higher is better; None disables early stopping
+    convention: Callable[[str], str] | None = None  # rewrites a word that has no vector, for a second lookup
+    in_words: bool = False  # whether texts are split into words, for models that read spelling
+    has_no_text: bool = False  # whether examples are not texts, such as images
+    at_once: int = 64  # examples per batch when predicting
 
     def folds(self) -> list[Fold]:
-        """Return the folds of a cross-validation, each trained and tested separately; without one, the task itself."""
+        """Return the folds of a cross-validation; without cross-validation, return the task as the only fold.
+
+        A separate model is trained and tested for each fold.
+        """
         return [Fold(self)]
 
     @property
@@ -53,16 +59,16 @@ class Task(Measured, Protocol[Example, Prediction]):
         return self.splits[1:]
 
     def cell(self, split: str) -> str:
-        """Return the prefix of the names of a split's metrics."""
+        """Return the prefix of metric names of a split, such as tagging/test."""
         return f"{self.kind}/{split}"
 
     def require(self, model: type[Model], d_predicate: int) -> None:
-        """Check that the model can do the task, before any data are read.
+        """Check that the model is suitable for the task, before any data are read.
 
         Args:
-            d_predicate: size of the model's predicate embedding; 0 if it has none.
+            d_predicate: size of the model's predicate embedding; 0 for models without it.
 
-        Raises: UsageError: the model cannot do the task.
+        Raises: UsageError: the model is not suitable.
         """
         ...
 
@@ -78,7 +84,7 @@ class Task(Measured, Protocol[Example, Prediction]):
         raise NotImplementedError
 
     def labelled(self, examples: Sequence[Example]) -> tuple[Sequence[Sequence[str]], Sequence[Any]]:
-        """Return the texts of examples as lists of words, and their labels, for models that are estimated at once."""
+        """Return texts as lists of words, and their labels, for models that are fitted without gradient steps."""
         raise NotImplementedError
 
     def answered(self, example: Example) -> Answered:
@@ -86,23 +92,25 @@ class Task(Measured, Protocol[Example, Prediction]):
         return repr(example), None
 
     def warnings(self, examples: Mapping[str, Sequence[Example]]) -> list[str]:
-        """Return warnings about the examples of all splits that make scores unreliable."""
+        """Return warnings about examples, of any split, that make scores unreliable."""
         return []
 
     def learnt(self) -> dict[str, Any]:
-        """Return values from the training examples that predictions need, such as the set of tags; they must fit into
-        JSON.
+        """Return values, found in the training examples, that predictions need, such as the set of tags.
+
+        The values must be serialisable as JSON.
         """
         return {}
 
     def recall(self, learnt: Mapping[str, Any]) -> None:
-        """Restore what `learnt` returned, instead of reading the training examples."""
+        """Restore the values that `learnt` returned, instead of reading the training examples."""
 
     def objective(self, model: Model, text: Text, **head: Any) -> Objective:
-        """Return the objective to train the model with; `head` are the settings of its head.
+        """Return the objective to train the model with.
 
         Args:
             text: the tokenizer or vocabulary of the model.
+            head: settings of the objective's output head.
         """
         ...
 
@@ -121,7 +129,7 @@ class Task(Measured, Protocol[Example, Prediction]):
 
         Args:
             batch_size: examples per batch.
-            seed: seed of the order.
+            seed: seed of the random order of examples.
         """
         return Bucketed(encoded, batch_size, seed)
 
@@ -129,22 +137,24 @@ class Task(Measured, Protocol[Example, Prediction]):
         """Predict each example with the objective, in order.
 
         Args:
-            encoded: result of `encode` for the same model.
+            encoded: the result of `encode` for the same model.
         """
         places = range(len(encoded.lengths))
         return self.read(encoded, places, predict(objective, encoded, self.at_once))
 
     def read(self, encoded: Encoded, places: Sequence[int], rows: list[Any]) -> list[Prediction]:
-        """Convert the objective's results for the examples at `places` to predictions.
+        """Convert the objective's results for some examples to predictions.
 
         Args:
             places: indices of the examples in `encoded`.
-            rows: the objective's result for each.
+            rows: the objective's result for each of these examples.
         """
         return rows
 
     def units(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> pd.DataFrame:
-        """Return one row per unit of the metrics with its contribution, for values, intervals and tests.
+        """Return one row per unit (the item that metrics average over, such as a sentence) with its scores.
+
+        The rows are used to compute metrics, confidence intervals and significance tests.
 
         Args:
             predictions: one for each of `examples`, in the same order.
@@ -153,28 +163,28 @@ class Task(Measured, Protocol[Example, Prediction]):
 
     @classmethod
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
-        """Return the units of a split; for a task named after a further set, those of that set.
+        """Return the units of a split, or of the additional test set that ends the task's name.
 
-        For example, mnli_mismatched selects validation_mismatched.
+        For example, the task mnli_mismatched selects the units of validation_mismatched.
 
         Args:
-            units: all rows of `units.csv`, with column `split`.
-            task: name of the task or of a further set of it.
+            units: all rows of `units.csv`, including the column `split`.
+            task: name of the task, with the name of an additional test set at its end, if any.
         """
         sets = [name for name in units["split"].unique() if name.startswith(split)]
         sets = [name for name in sets if task.endswith(name.removeprefix(split))]
         return units[units["split"] == max(sets, key=len, default=split)]
 
     def score(self, units: pd.DataFrame) -> dict[str, float]:
-        """Compute the metrics of some units; empty without reference labels."""
+        """Compute the metrics of units; the result is empty if there are no reference labels."""
         numbers = units.select_dtypes(["number", "bool"]).columns
         return self.values(units, self.metrics or [name for name in numbers if name != "unit"])
 
     def validation(self, examples: Sequence[Example], encoded: Encoded) -> Measure:
-        """Return the measurement of the validation split for the learning curve.
+        """Return the measurement of the validation split that the learning curve shows.
 
         Args:
-            encoded: result of `encode` for `examples`.
+            encoded: the result of `encode` for `examples`.
         """
 
         def score(places: list[int], rows: list[Any]) -> dict[str, float]:
@@ -183,38 +193,38 @@ class Task(Measured, Protocol[Example, Prediction]):
         return Predictions(encoded, self.at_once, score)
 
     def validated(self, units: pd.DataFrame) -> dict[str, float]:
-        """Compute the metrics of the learning curve from units of the validation split."""
+        """Compute the learning curve's metrics from the units of the validation split."""
         return self.score(units)
 
     def write(
         self, folder: Path, split: str, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> list[str]:
-        """Write files for external scorers, and return the names of those that are small enough to view.
+        """Write files for external scorers, and return the names of the files that are small enough to view.
 
         Args:
-            folder: the cell.
+            folder: folder of the cell, the output folder of this run.
             predictions: one for each of `examples`, in the same order.
         """
         return []
 
     def facts(self, examples: Mapping[str, Sequence[Example]]) -> dict[str, Any]:
-        """Return further entries for the record of a cell."""
+        """Return additional entries for the record of a cell, the committed summary of a run."""
         return {}
 
 
 def require_spelling(model: type[Model], instead: str) -> None:
     """Check that the model reads words by their spelling.
 
-    Raises: UsageError: it does not; the message suggests `instead`.
+    Raises: UsageError: the model reads tokens; the message suggests `instead`.
     """
     if not model.reads_words:
         raise UsageError(f"{model.__name__} does not read words by their spelling; write {instead}")
 
 
 def require_no_predicate(d_predicate: int) -> None:
-    """Check that the model does not need predicates.
+    """Check that the model does not need predicates, for tasks without predicates.
 
-    Raises: UsageError: it has a predicate embedding, but the task has no predicates.
+    Raises: UsageError: the model has a predicate embedding.
     """
     if d_predicate:
         raise UsageError(

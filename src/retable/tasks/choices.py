@@ -23,13 +23,13 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class ChoiceTask(Labelled, Task[Choice, int]):
-    """A multiple-choice task; each ending is read with its context, as an ordered pair of sentences.
+    """A multiple-choice task; the model reads each ending with its context, as an ordered pair of sentences.
 
-    A unit is an example, with the indices of the correct and the chosen ending.
+    The unit of evaluation is an example, with the indices of the correct and the chosen ending.
     """
 
     kind = "choices"
-    metrics = ("accuracy",)  # the share of examples with the correct ending chosen
+    metrics = ("accuracy",)  # share of examples for which the model chooses the correct ending
     selects = "accuracy"
 
     def __init__(self, choices: ChoiceFiles):
@@ -42,7 +42,7 @@ class ChoiceTask(Labelled, Task[Choice, int]):
     @cached_property
     def _choices(self) -> dict[str, list[Choice]]:
         for path in self.inputs:
-            if "outputs" in path.parts:  # if missing, the message names the stage that makes it
+            if "outputs" in path.parts:  # `require` names the stage that writes a missing file
                 require(path)
         return self._source.splits()
 
@@ -59,7 +59,7 @@ class ChoiceTask(Labelled, Task[Choice, int]):
         assert isinstance(text, Tokenizer)
         pairs = [(each.context, ending) for each in examples for ending in each.endings]
         n_endings = np.array([len(each.endings) for each in examples])
-        labels = [each.label for each in examples if each.label is not None]  # always true here
+        labels = [each.label for each in examples if each.label is not None]  # no label is None here
         return encoded(Choices(pack(model, text, pairs, symmetric=False), n_endings, labels))
 
     def units(self, examples: Sequence[Choice], predictions: Sequence[int]) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from retable.tasks.base import Task, Text, require_spelling
 
 
 class Source(Protocol):
-    """Documents with clusters by split, and the files they are read from."""
+    """A source of documents with clusters of mentions: its files, and its splits."""
 
     inputs: list[Path]
 
@@ -29,10 +29,12 @@ class Source(Protocol):
 
 
 class CoreferenceTask(Task[Document, Clusters]):
-    """Coreference resolution. A unit is a document, with its counts for each metric.
+    """Coreference resolution.
 
-    documents: the source of the splits.
-    convention: rewrites a word without a vector, to look it up again.
+    The unit of evaluation is a document, with its counts for each metric.
+
+    documents: the source of the documents of each split.
+    convention: rewrites a word that has no vector, for a second lookup.
     """
 
     kind = "coreference"
@@ -51,9 +53,9 @@ class CoreferenceTask(Task[Document, Clusters]):
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64]:
-        """Put the parts of a document into one block.
+        """Group the parts of a document into one block, because parts are not independent.
 
-        Returns: the block of each unit, (n_units,).
+        Returns: the number of each unit's block, (n_units,).
         """
         return pd.factorize(units["document"])[0]
 
@@ -85,7 +87,7 @@ class CoreferenceTask(Task[Document, Clusters]):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        known = ["document", "part", "b_cubed_recall_denominator", "ceaf_recall_denominator"]  # counts of the key
+        known = ["document", "part", "b_cubed_recall_denominator", "ceaf_recall_denominator"]  # counts of the reference
         return tuple(units[known].itertuples(index=False, name=None))
 
     def write(
@@ -94,6 +96,6 @@ class CoreferenceTask(Task[Document, Clusters]):
         """Write the documents with predicted clusters in CoNLL's columns, for its scorer."""
         response = [each._replace(clusters=clusters) for each, clusters in zip(examples, predictions, strict=True)]
         write_documents(folder / f"{split}.response.conll", response)
-        if not self.inputs:  # the scorer has no other file for the key
+        if not self.inputs:  # the documents come from no file, so the scorer needs a file with the reference clusters
             write_documents(folder / f"{split}.key.conll", examples)
         return []

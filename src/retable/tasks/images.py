@@ -1,4 +1,7 @@
-"""J1: image classification."""
+"""Image classification.
+
+System J1 of docs/systems.yaml.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -19,7 +22,7 @@ from retable.objectives.image_classification import ImageClassification, require
 from retable.tasks.base import Task, Text, require_no_predicate
 from retable.tasks.labels import missing_classes
 
-Images = tuple[NDArray[np.float32], NDArray[np.int64]]  # (n, C, H, W) and their classes (n,)
+Images = tuple[NDArray[np.float32], NDArray[np.int64]]  # pixels (n, C, H, W) and classes (n,)
 
 
 class Image(NamedTuple):
@@ -30,7 +33,9 @@ class Image(NamedTuple):
 
 
 class ImageTask(Labelled, Task[Image, int]):
-    """Classification of images of one size. A unit is an image, with its class and the predicted one.
+    """Classification of images of one size.
+
+    The unit of evaluation is an image, with its class and the predicted class.
 
     Args:
         name: name of the task in tables.

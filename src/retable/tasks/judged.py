@@ -1,4 +1,4 @@
-"""Sentences of a text with labels computed by a rule."""
+"""Read the sentences of a text, and label each with a rule."""
 
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +16,7 @@ class Judge(Protocol):
 
 
 def read_judged(path: Path, judge: Judge) -> Table:
-    """Read the lines of a text as column `sentence`, with labels by `judge` as column `label`.
+    """Read the lines of a text as a table with the columns `sentence` and `label`.
 
     Blank lines are skipped.
 

@@ -1,4 +1,4 @@
-"""Labels of tasks: classes or scores."""
+"""Read and write the labels of tasks, which are classes or scores."""
 
 import math
 from collections import Counter
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from retable.core.errors import UsageError
 
-MOST_NAMED = 5  # absent classes that have a warning of their own
+MOST_NAMED = 5  # number of absent classes with a separate warning; the others share one
 
 
 class Classes:
-    """The classes of a task, and their labels in a file.
+    """The classes of a task, and the labels that stand for them in a file.
 
     Args:
-        names: the classes; or a mapping from labels in the file to classes. Several labels may map to one class.
-            Examples with labels that map to None are left out.
+        names: the classes, if the file's labels are the class names; otherwise a mapping from labels to classes.
+            Several labels may map to one class. Examples with a label that maps to None are skipped.
     """
 
     def __init__(self, names: Sequence[object] | Mapping[object, object]):
@@ -22,13 +22,13 @@ class Classes:
         classes = {_text(value): _text(name) for value, name in mapping.items() if name is not None}
         self.names: list[str] = [*dict.fromkeys(classes.values())]
         if not self.names:
-            raise UsageError("task.labels is empty; write the labels of the file")
+            raise UsageError("task.labels is empty; list the labels that occur in the file")
         self._left_out = {_text(value) for value, name in mapping.items() if name is None}
         self._places = {value: self.names.index(name) for value, name in classes.items()}
         self.none = len(self.names)  # prediction for text that is not a class
 
     def read(self, text: str) -> int | None:
-        """Return the index of a label's class among `names`, or None for a label that is left out.
+        """Return the class index of a label, or None if examples with the label are skipped.
 
         Raises: ValueError: the label is unknown.
         """
@@ -39,22 +39,23 @@ class Classes:
                 raise ValueError(f"YAML reads label {text!r} as true or false; write it in quotes in task.labels")
             raise ValueError(
                 f"label {text!r} is not one of {', '.join(map(repr, self._places))}; add it to task.labels, with null "
-                "to leave its examples out"
+                "to skip its examples"
             )
         return self._places[text]
 
     def write(self, place: float) -> str:
-        """Return a class's label in a file, the first of several."""
+        """Return the label of the class with index `place`, the first if it has several."""
         return next(text for text, index in self._places.items() if index == int(place))
 
 
 def missing_classes(names: Sequence[str], labels: Mapping[str, Iterable[float | None]]) -> list[str]:
-    """Return warnings: a line per part whose rows have one class, and per class that a part lacks.
+    """Return warnings about data sets in which classes are missing.
 
-    If parts lack more than five classes, the first five have a line each, and one line counts the rest.
+    There is one warning per data set with a single class, and one per class that is missing in some data set. If more
+    than five classes are missing, the first five have a warning each, and one warning counts the others.
 
     Args:
-        labels: classes by name of a part. Parts without labels are skipped.
+        labels: maps the name of each data set to the class indices of its rows. Data sets without labels are skipped.
     """
     all_counts = {part: Counter(int(each) for each in row if each is not None) for part, row in labels.items()}
     counts = {part: count for part, count in all_counts.items() if count}
@@ -81,18 +82,18 @@ def missing_classes(names: Sequence[str], labels: Mapping[str, Iterable[float | 
 
 
 class Scores:
-    """Scores from `low` to `high`."""
+    """Labels that are numbers from `low` to `high`."""
 
     names: tuple[str, ...] = ()
 
     def __init__(self, low: float, high: float):
         self.low, self.high = low, high
-        self.none = low - 1  # score for text that is not a number; −1 for STS-B, as in T5's code
+        self.none = low - 1  # prediction for text that is not a number; −1 for STS-B, as in T5's code
 
     def read(self, text: str) -> float:
-        """Return the score.
+        """Convert the text of a label to a score.
 
-        Raises: ValueError: it is not a number, or out of range.
+        Raises: ValueError: the text is not a number, or is out of range.
         """
         try:
             score = float(text)
@@ -100,15 +101,18 @@ class Scores:
             score = math.nan
         if not self.low <= score <= self.high:
             raise ValueError(
-                f"score {text!r} is not a number from {self.low:g} to {self.high:g}, the range task.scores"
+                f"score {text!r} is not a number from {self.low:g} to {self.high:g}, the range in task.scores"
             )
         return score
 
     def write(self, score: float) -> str:
-        """Return the score as a file contains it, clipped to the range."""
+        """Return the score as text, clipped to the range and rounded to three decimals."""
         return f"{min(max(score, self.low), self.high):.3f}"
 
 
 def _text(value: object) -> str:
-    """Return a label as a file spells it: YAML reads true and 1 as other types."""
+    """Convert a label in YAML to text as in a data file.
+
+    The conversion is needed because YAML reads true as a Boolean and 1 as a number.
+    """
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -17,16 +17,16 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class PrefixTask(SentenceTask):
-    """Classification of single sentences, where a model learns from each prefix of a sentence.
+    """Classification of single sentences by a model that is trained on every prefix.
 
-    A sentence is between two boundary tokens, as in language modelling.
+    A boundary token is placed before and after each sentence, as in language modelling.
     """
 
     def require(self, model: type[Model], d_predicate: int) -> None:
         require_left_to_right(model)
         if not isinstance(self.labels, Classes) or self._pairs:
             raise UsageError(
-                "prefixes need classes and single sentences; write task.labels, and one column in task.sentences"
+                "prefixes need classes and single sentences; set task.labels, and write one column in task.sentences"
             )
         super().require(model, d_predicate)
 

@@ -1,4 +1,7 @@
-"""H1: tasks where a language model writes a text after a prompt."""
+"""Translation and summarisation by a language model that continues a prompt.
+
+System H1 of docs/systems.yaml.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +16,10 @@ from retable.tasks.summaries import Source
 
 
 class Translations:
-    """Translation of the pairs in `folder`, which the `prepare` stage wrote; BLEU and chrF of the whole split."""
+    """Translation of the sentence pairs in `folder`, an output of the `prepare` stage.
+
+    BLEU and chrF are computed over a whole split.
+    """
 
     kind = "translation"
     metrics = translation.METRICS
@@ -27,9 +33,9 @@ class Translations:
         ]
 
     def read(self, split: str) -> Written:
-        """Return the pairs of a split.
+        """Return the sentence pairs of a split.
 
-        Raises: UsageError: the folder has no pairs.
+        Raises: UsageError: the folder does not contain sentence pairs.
         """
         pair_splits(self._folder)
         return [*zip(*read_pairs(self._folder, split), strict=True)]
@@ -39,9 +45,10 @@ class Translations:
 
 
 class Summaries:
-    """Summaries of documents, with the mean ROUGE; `stemmer` as in `SummaryTask`.
+    """Summarisation of documents, evaluated by mean ROUGE.
 
     documents: the source of documents and summaries.
+    stemmer: see `SummaryTask`.
     """
 
     kind = "summaries"
@@ -51,7 +58,7 @@ class Summaries:
         self._source, self.inputs, self._stemmer = documents, documents.inputs, stemmer
 
     def read(self, split: str) -> Written:
-        """Return each document and its summary, each as one line."""
+        """Return the documents with their summaries; each text is converted to one line."""
         return [(" ".join(each.text.split()), " ".join(each.summary.split())) for each in self._source.splits()[split]]
 
     def scores(self, written: Sequence[str], right: Sequence[str]) -> Mapping[str, NDArray]:

@@ -34,19 +34,19 @@ from retable.tasks.base import Task, Text, require_no_predicate, require_spellin
 from retable.tasks.reading import delimiter, ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
-PredictedAnswer = Sequence[int] | str  # first and last word of an answer in the context, or its text
-SEED = 0  # for the choice of held-out paragraphs; fixed, so that all runs have the same split
+PredictedAnswer = Sequence[int] | str  # indices of the answer's first and last word in the context, or its text
+SEED = 0  # seed for the choice of held-out paragraphs; fixed, so that all runs have the same split
 Read = Callable[[Path], list[Question]]
 
 
 class QuestionFiles:
     """Questions from a training file and a test file; the attribute `inputs` lists both.
 
-    Validation is `held_out` random paragraphs of the training file with all their questions, so training and validation
-    share no paragraph.
+    The validation split consists of `held_out` random paragraphs of the training file with all their questions.
+    Therefore no paragraph occurs in both training and validation.
 
     Args:
-        read_train, read_test: read questions from a path.
+        read_train, read_test: functions that read the questions of a file.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class QuestionFiles:
         self._held_out, self._read = held_out, (read_train, read_test)
 
     def splits(self) -> dict[str, list[Question]]:
-        """Return the questions of train, validation and test.
+        """Return the questions of the splits train, validation and test.
 
-        Raises: UsageError: a file is missing or malformed, or `held_out` leaves no training paragraph.
+        Raises: UsageError: a file is missing or malformed, or `held_out` is 0 or leaves no training paragraph.
         """
         train, test = (read(path) for read, path in zip(self._read, self.inputs, strict=True))
         contexts = list(dict.fromkeys(question.context for question in train))
@@ -82,7 +82,7 @@ class QuestionFiles:
 
 
 class Source(Protocol):
-    """Questions by split, and the files they are read from."""
+    """A source of questions: its files, and the questions of each split."""
 
     inputs: list[Path]
 
@@ -90,21 +90,23 @@ class Source(Protocol):
 
 
 class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
-    """Extractive question answering. A unit is a question, with its exact match and F1.
+    """Extractive question answering.
 
-    Three kinds of models answer: reading-comprehension models read question and paragraph separately, in full, by the
-    spelling of words. Encoders read one sequence of tokens; the paragraph is cut to fit, answers are predicted among
-    the remaining words, and questions whose answer is cut off are evaluated, but not used for training.
-    Encoder-decoders read one text and write the answer.
+    The unit of evaluation is a question, with its exact match and F1.
 
-    questions: the source of the splits.
-    convention: rewrites a word without a vector, to look it up again.
+    Three kinds of models are supported. Reading-comprehension models read the question and the whole paragraph as
+    separate sequences of words, by spelling. Encoders read one sequence of tokens with a shortened paragraph, and
+    predict an answer among its words. If the correct answer is cut off, a question is evaluated, but not used for
+    training. Encoder-decoders read one text and write the answer.
+
+    questions: the source of the questions of each split.
+    convention: rewrites a word that has no vector, for a second lookup.
     """
 
     kind = "answers"
     in_order = True
     in_words = True
-    metrics = ("exact_match", "f1")  # the means over the questions, as shares
+    metrics = ("exact_match", "f1")  # means over the questions, from 0 to 1
     selects = "f1"
 
     def __init__(self, questions: Source, convention: Callable[[str], str] | None = None):
@@ -129,18 +131,18 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
         return tuple(" ".join(text.split()) for text in question), answers
 
     def words(self, examples: Sequence[QuestionInWords]) -> list[list[str]]:
-        """Return each paragraph once, then the questions."""
+        """Return the words of each distinct paragraph, then the words of all questions."""
         contexts = {each.source.context: each.context for each in examples}
         return [*contexts.values(), *(each.question for each in examples)]
 
     def objective(  # type: ignore[override]
         self, model: Model, text: Text, *, dropout: float, tie: bool = True
     ) -> Objective:
-        """Return the objective; `tie` applies to models that write answers, see `TextToText`.
+        """Return the objective to train the model with.
 
         Args:
-            dropout: probability for the states of models that predict spans.
-            tie: whether the output layer shares the input embedding.
+            dropout: dropout probability of the states from which spans are predicted.
+            tie: for models that write answers: whether the output layer shares the input embedding, see `TextToText`.
         """
         if isinstance(model, SpanRule):
             return AnswerByRule(model)
@@ -166,7 +168,7 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
         assert isinstance(text, Vocabulary)
         return encoded(
             [
-                # a question without words, such as "", becomes a single line end
+                # a question without words, such as "", is replaced by a single line end
                 QuestionExample(
                     text.encode(each.context), text.encode(each.question or [END_OF_LINE]), each.first, each.last
                 )
@@ -175,9 +177,9 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
         )
 
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Batches:
-        """Return batches of the questions whose answers the model can read.
+        """Return training batches of the questions whose answers are not cut off.
 
-        Raises: UsageError: the model can read no answer.
+        Raises: UsageError: the answers to all questions are cut off.
         """
         if encoded.trainable is not None and not len(encoded.trainable):
             raise UsageError(
@@ -201,7 +203,7 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
     ) -> list[str]:
         """Write the predictions of the test split in SQuAD's format.
 
-        Returns: no names; nothing is small enough to view.
+        Returns: an empty list, because the file is too large to view.
         """
         if split == "test":
             write_json(folder / "predictions.json", answers_of(examples, predictions))
@@ -209,7 +211,7 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
 
     def facts(self, examples: Mapping[str, Sequence[QuestionInWords]]) -> dict[str, Any]:
         cannot = {split: sum(not each.can_be_answered() for each in rows) for split, rows in examples.items()}
-        return {"cannot_be_answered": cannot}  # by whole words; such questions still count
+        return {"cannot_be_answered": cannot}  # no answer is whole words; these questions still count in scores
 
 
 def _in_one_sequence(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
@@ -220,7 +222,7 @@ def _in_one_sequence(model: Model, text: Text, examples: Sequence[QuestionInWord
         question, context = in_tokens(text, each.question).ids, in_tokens(text, each.context)
         input_ids, begins = templates.question_first(question, context.ids, start, between, end, model.max_length)
         is_cut = len(input_ids) < len(question) + len(context.ids) + 3
-        # The end mark replaces the first token that was cut.
+        # In a shortened sequence, the last index is the end mark and not a context token.
         stop = len(input_ids) - is_cut
         firsts = [begins + place for place in context.first if begins + place < stop]
         lasts = [min(begins + place, stop - 1) for place in context.last[: len(firsts)]]
@@ -241,10 +243,10 @@ def _as_text(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> E
 
 
 def answers_of(examples: Sequence[QuestionInWords], predictions: Sequence[PredictedAnswer]) -> dict[str, str]:
-    """Return the answers by question id, as text.
+    """Return the text of each predicted answer, by question id.
 
     Args:
-        predictions: a text, or first and last word of a span, for each of `examples`.
+        predictions: for each of `examples`, an answer as text, or the indices of its first and last word.
     """
     predicted = zip(examples, predictions, strict=True)
     return {each.source.id: answer if isinstance(answer, str) else each.text(*answer) for each, answer in predicted}

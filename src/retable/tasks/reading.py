@@ -1,4 +1,4 @@
-"""Encode sentences, pairs and words with a tokenizer, in the layout of a model."""
+"""Encode sentences, pairs and words with a tokenizer, in the input layout of a model."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ class WordsInTokens(NamedTuple):
 
 
 def pack(model: Model, text: Text, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
-    """Encode the examples in the layout of `model`, see `templates`.
+    """Encode the examples in the input layout of `model`, see `templates`.
 
     Args:
-        symmetric: whether the order of a pair has no meaning.
+        symmetric: whether the order of the two sentences of a pair has no meaning.
     """
     encode = text.encode if isinstance(text, Tokenizer) else lambda sentence: text.encode(sentence.split())
     ids = [tuple(encode(sentence) for sentence in sentences) for sentences in examples]
@@ -43,9 +43,10 @@ def pack(model: Model, text: Text, examples: Sequence[tuple[str, ...]], symmetri
 
 
 def delimiter(model: Model, text: Text) -> int:
-    """Return the token between two texts in one sequence.
+    """Return the id of the token between two texts in one sequence.
 
-    It is the model's own delimiter. Without one, it is [SEP] if the tokenizer has it, otherwise the end of a sequence.
+    If the model defines a delimiter, this is the token. For other models, the token is [SEP] if the tokenizer has it,
+    and otherwise the token that ends a sequence.
 
     Args:
         text: the tokenizer or vocabulary of the model.
@@ -57,11 +58,12 @@ def delimiter(model: Model, text: Text) -> int:
 
 
 def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
-    """Return the tokens at the begin and end of a sequence.
+    """Return the ids of the first and last token of a sequence.
 
-    They are the model's own, or [CLS] and [SEP] for a model that needs these, otherwise line ends.
+    Some models define these tokens. For encoders that need [CLS] and [SEP], the tokens are [CLS] and [SEP]. For other
+    models, both tokens are line ends.
 
-    Raises: UsageError: the model needs [CLS] and [SEP], but the tokenizer lacks them.
+    Raises: UsageError: the model needs [CLS] and [SEP], but the tokenizer does not have them.
     """
     if isinstance(model, DelimitedLeftToRight):
         return model.start_id, model.extract_id
@@ -73,25 +75,25 @@ def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
     marks = text.special_ids
     if not {"[CLS]", "[SEP]"} <= set(marks):
         raise UsageError(
-            f"{type(model).__name__} needs [CLS] and [SEP], which the tokenizer lacks; write the tokenizer of its "
+            f"{type(model).__name__} needs [CLS] and [SEP], which the tokenizer lacks; set the tokenizer of its "
             "pretraining, such as tokenizer=word_marked or tokenizer=wordpiece_uncased"
         )
     return marks["[CLS]"], marks["[SEP]"]
 
 
 def in_tokens(text: Text, words: Sequence[str]) -> WordsInTokens:
-    """Encode words, joined by spaces, as tokens; for a Vocabulary each word is one token.
+    """Encode words, joined by spaces, as tokens.
 
-    A word without tokens, such as a control character, gets the token after it, which may be the sequence's end.
+    With a Vocabulary, each word is one token. If a word has no tokens, such as a control character, the next token
+    counts as its token. The next token may be the end mark of the sequence.
 
-    Returns: the ids, and the first and last token of each word.
+    Returns: the ids, and the index of the first and last token of each word.
     """
     if isinstance(text, Vocabulary):
         places = [*range(len(words))]
         return WordsInTokens(text.encode(words), places, places)
-    ends = [
-        end - 1 for end in accumulate(len(word.encode()) + 1 for word in words)
-    ]  # in bytes, as offsets of tokens are
+    # The ends of words are in bytes, because the offsets of tokens are in bytes.
+    ends = [end - 1 for end in accumulate(len(word.encode()) + 1 for word in words)]
     starts = [end - len(word.encode()) for end, word in zip(ends, words, strict=True)]
     tokens = text.encode_with_offsets(" ".join(words))
     first = [bisect_right(tokens, start, key=lambda token: token.end) for start in starts]

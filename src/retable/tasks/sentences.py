@@ -1,4 +1,4 @@
-"""Tasks that label a sentence or a pair of sentences, from any file with named columns."""
+"""Label sentences or pairs of sentences, read from any file with named columns."""
 
 import copy
 import inspect
@@ -32,7 +32,7 @@ from retable.tasks.written import Answers, plain
 from retable.tokenizers.tokenizer import Tokenizer
 
 FoldCount = Annotated[int, Ge(2)]
-SEED = 0  # for the choice of held-out examples; fixed, so that all runs have the same split
+SEED = 0  # seed for the choice of held-out examples; fixed, so that all runs have the same split
 
 
 class Example(NamedTuple):
@@ -43,40 +43,46 @@ class Example(NamedTuple):
 
 
 def _drawn(labels: Sequence[float | None], share: float, classes: bool) -> set[int]:
-    """Draw a random share of the examples and return their indices; for classes, the same share of each class."""
+    """Draw a random share of the examples; for classes, draw the same share of each class.
+
+    Returns: the indices of the drawn examples.
+    """
     order = np.random.default_rng(SEED).permutation(len(labels)).tolist()
-    if classes:  # sorted by class, so that even steps take the same share of each
+    if classes:  # sorted by class, because choosing every k-th example then draws the same share of each class
         order.sort(key=lambda i: -1.0 if (label := labels[i]) is None else label)
     return {order[i] for i in range(len(order)) if int((i + 1) * share) > int(i * share)}
 
 
 class SentenceTask(Labelled, Task[Example, float]):
-    """Classification or regression of sentences or pairs. A unit is an example, with its label and the predicted one.
+    """Classification or regression of sentences or pairs.
 
-    Labels are indices of classes, or scores; the prediction `labels.none` is always wrong. An encoder-decoder reads an
-    example as a prompt and writes the label.
+    The unit of evaluation is an example, with its label and the prediction.
+
+    A label is the index of a class, or a score. The prediction `labels.none` is always wrong. An encoder-decoder reads
+    an example as a prompt and writes the label.
 
     Args:
-        name: name in prompts and tables.
-        files: file of each split: train, validation, and optionally test and further sets, such as
-            validation_mismatched. A mapping can replace the file: it has a `path`, or under `by_class` a file of
-            sentences per label, and may have settings that replace those of `form`. None: the split does not exist. A
-            number as validation is the share of training examples to hold out, the same for all runs and for each
-            class.
+        name: name of the task in prompts and tables.
+        files: the file of each split: train, validation, and optionally test and additional sets, such as
+            validation_mismatched. The value null removes a split. For validation, a number is the share of training
+            examples to hold out: the same examples in all runs, and the same share of each class. Instead of a file
+            name, the value may be a mapping with the file's `path`, or with `by_class`, a mapping from each label to a
+            file of sentences. Other keys of this mapping override settings in `form`.
         sentences: the column of the sentences, or the two columns of the pairs.
-        label: the column of the labels, or several names of which each file has one. A test set may lack it.
+        label: the column of the labels, or a list of possible names of this column. A test set may lack the column.
         metrics: metrics of the task, the most important first.
-        labels: the classes, see `Classes`; or
+        labels: the classes, see `Classes`; set either `labels` or `scores`.
         scores: the lowest and the highest score, if labels are numbers.
-        symmetric: whether the order of a pair has no meaning.
-        form: settings of `read` for all files.
+        symmetric: whether the order of the two sentences of a pair has no meaning.
+        form: settings that are passed to `read` for all files.
         read: reads a file as a table.
-        prompt: names of the columns in the prompt of an encoder-decoder, in the order of the text; None: their own
-            names.
-        answers: texts that an encoder-decoder writes for the classes, in their order; None: their names.
-        folds: number of folds of a cross-validation on the file `train`, equal in size and in each class. Each example
-            is tested once, by a model that was trained on the other folds.
-        seed: of the choice of the folds; systems with equal seeds have equal folds.
+        prompt: for encoder-decoders: maps each column to its name in the prompt, in the order of the prompt; None uses
+            the names of the columns.
+        answers: the texts that an encoder-decoder writes for the classes, in the order of the classes; None uses the
+            names of the classes.
+        folds: number of folds of a cross-validation on the file `train`. Folds have nearly equal sizes and the same
+            shares of the classes. Each example is tested once, by a model that was trained on the other folds.
+        seed: seed for the division into folds; systems with equal seeds have equal folds.
     """
 
     at_once = 256
@@ -101,7 +107,7 @@ class SentenceTask(Labelled, Task[Example, float]):
     ):
         self.kind = name
         self._n_folds, self._seed = folds, seed
-        self._of_fold: dict[str, list[Example]] = {}  # the training and the test examples, if this is a fold
+        self._of_fold: dict[str, list[Example]] = {}  # training and test examples, if this object is a fold
         if len(sentences) not in (1, 2):
             raise UsageError(f"task.sentences={list(sentences)} has {len(sentences)} columns; write one or two")
         if (labels is None) == (scores is None):
@@ -112,13 +118,13 @@ class SentenceTask(Labelled, Task[Example, float]):
         self._answers = answers
         self.label = [label] if isinstance(label, str) else list(label)
         if not self.label:
-            raise UsageError("task.label is empty; write the column of the labels")
+            raise UsageError("task.label is empty; write the name of the column that contains the labels")
         if scores is not None and (len(scores) != 2 or not scores[0] < scores[1]):
             raise UsageError(f"task.scores={list(scores)} is not a range; write [lowest, highest]")
         self.labels = Classes(labels) if labels is not None else Scores(*scores or ())
         known = [name for name in (OF_CLASSES if labels is not None else OF_SCORES) if self._fits(name)]
         if not self.metrics or not set(self.metrics) <= set(known):
-            raise UsageError(f"task.metrics={self.metrics}: for these labels write some of {', '.join(known)}")
+            raise UsageError(f"task.metrics={self.metrics} do not fit the labels; write some of {', '.join(known)}")
         self.symmetric = symmetric
         self._prompt = dict(prompt or zip(sentences, sentences, strict=True))
         if set(self._prompt) != set(sentences):
@@ -168,14 +174,14 @@ class SentenceTask(Labelled, Task[Example, float]):
         if issubclass(model, Estimated):
             if model.tags or self._pairs or isinstance(self.labels, Scores):
                 needs = "tags words" if model.tags else "gives single sentences a class"
-                raise UsageError(f"{model.__name__} {needs}; take recipe=encoders/bilstm")
+                raise UsageError(f"{model.__name__} {needs}; write recipe=encoders/bilstm")
             return
         if issubclass(model, EncoderDecoder):
             return
         require_summary(model, self._pairs)
         require_no_predicate(d_predicate)
         if self._answers is not None:
-            raise UsageError(f"{model.__name__} classifies with a head; remove answers=, or take recipe=t5/t5_text")
+            raise UsageError(f"{model.__name__} classifies with a head; remove answers=, or write recipe=t5/t5_text")
 
     def objective(  # type: ignore[override]
         self,
@@ -188,11 +194,11 @@ class SentenceTask(Labelled, Task[Example, float]):
         pooling: str | None,
         tie: bool,
     ) -> Classification | LabelsAsText | AtOnce:
-        """Return the objective for the model and the settings of its head.
+        """Return the objective for the model, with the settings of its output head.
 
-        `tie` applies to models that write labels, see `TextToText`.
+        `tie` is used for models that write labels, see `TextToText`.
 
-        Raises: UsageError: the model has no head for a setting, or the tokenizer cannot encode a label.
+        Raises: UsageError: a setting needs a head that the model does not have, or the tokenizer cannot encode a label.
         """
         if isinstance(model, Estimated):
             return AtOnce(model)
@@ -213,7 +219,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         for written, back in zip(answers.texts, tokenizer.decode_batch(ids), strict=True):
             if plain(written) != plain(back):
                 raise UsageError(
-                    f"the tokenizer turns the label {written!r} into {back!r}; take one that spells words, "
+                    f"the tokenizer turns the label {written!r} into {back!r}; use a subword tokenizer, "
                     "tokenizer=unigram or tokenizer=bpe, or write another text for each class, as in "
                     "answers=[bad,good]"
                 )
@@ -242,7 +248,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
 
     def validated(self, units: pd.DataFrame) -> dict[str, float]:
-        """Compute the metrics of the learning curve; for classes always with accuracy and Matthews."""
+        """Compute the metrics for the learning curve; for classes, add accuracy and Matthews correlation."""
         metrics = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
         return self.values(units, metrics)
 
@@ -253,13 +259,13 @@ class SentenceTask(Labelled, Task[Example, float]):
         return self.words(examples), [int(each.label) for each in examples if each.label is not None]
 
     def named(self, example: Example) -> dict[str, str]:
-        """Return the sentences by their names in the prompt, in its order."""
+        """Return the sentences of an example by their names in the prompt, in prompt order."""
         texts = dict(zip(self.sentences, example.sentences, strict=True))
         return {name: texts[column] for column, name in self._prompt.items()}
 
     @property
     def splits(self) -> list[str]:  # type: ignore[override]
-        """Return train, validation and all further splits."""
+        """Return the names of the splits: train, validation and all additional splits."""
         if self._n_folds:
             return ["train", *(["validation"] if self._held_out else []), "test"]
         return [*dict.fromkeys([*SPLITS[:2], *self._files])]
@@ -281,7 +287,7 @@ class SentenceTask(Labelled, Task[Example, float]):
             return super().folds()
         examples = self._read_examples("train")
         order = np.random.default_rng(self._seed).permutation(len(examples)).tolist()
-        if isinstance(self.labels, Classes):  # neighbours of one class go to different folds
+        if isinstance(self.labels, Classes):  # sorting by class divides the examples of a class evenly among the folds
             order.sort(key=lambda i: examples[i].label)
         folds = []
         for number in range(self._n_folds):
@@ -310,7 +316,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         return examples
 
     def answered(self, example: Example) -> Answered:
-        """Return the sentences and the label; the order of a symmetric pair does not count."""
+        """Return the sentences and the label; symmetric pairs are sorted to ignore their order."""
         return tuple(sorted(example.sentences)) if self.symmetric else example.sentences, example.label
 
     def warnings(self, examples: Mapping[str, Sequence[Example]]) -> list[str]:

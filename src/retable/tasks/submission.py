@@ -1,17 +1,18 @@
-"""Write test predictions as GLUE's archive: a zip with a table `index prediction` per test set."""
+"""Write test predictions for GLUE's server: a zip archive with a table `index prediction` per test set."""
 
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-EPOCH = (1980, 1, 1, 0, 0, 0)  # date of all files, so that equal predictions give equal bytes
+EPOCH = (1980, 1, 1, 0, 0, 0)  # date of all files in the archive, so that equal predictions result in equal archives
 
 
 def write_submission(path: Path, predictions: Mapping[str, Sequence[str]]) -> None:
-    """Write the labels of each test set, by file name, in the order of its examples.
+    """Write the predicted labels of each test set as a table in a zip archive.
 
     Args:
-        path: the zip file to write; its bytes depend on the labels only.
+        path: the zip file to write; its bytes depend only on the predictions.
+        predictions: maps the name of each table to the labels of a test set, in the order of its examples.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:

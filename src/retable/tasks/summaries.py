@@ -1,4 +1,4 @@
-"""Summarisation of documents."""
+"""Summarisation of documents: data files, model inputs, and evaluation by ROUGE."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
@@ -27,10 +27,10 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class SummaryFiles:
-    """Documents with one file per split, in any format of `read_table`; the attribute `inputs` lists the three files.
+    """Documents from one file per split, in any format of `read_table`; the attribute `inputs` lists the three files.
 
     Args:
-        text, summary: names of the columns. Line ends within a field end sentences.
+        text, summary: names of the columns with documents and summaries. A line end within a field ends a sentence.
     """
 
     def __init__(self, train: str, validation: str, test: str, text: str = "text", summary: str = "summary"):
@@ -38,9 +38,9 @@ class SummaryFiles:
         self._columns = text, summary
 
     def splits(self) -> dict[str, list[Summarised]]:
-        """Return the documents of train, validation and test.
+        """Return the documents of the splits train, validation and test.
 
-        Raises: UsageError: a file is missing or damaged, a column does not exist, or a text or summary has no words.
+        Raises: UsageError: a file is missing or damaged, a column does not exist, or a text or summary is empty.
         """
         for path in self.inputs:
             require_file(path)
@@ -51,7 +51,7 @@ class SummaryFiles:
         for role, column in zip(("text", "summary"), self._columns, strict=True):
             if column not in table.columns:
                 raise UsageError(
-                    f"{path} has no column {column!r}; write task.documents.{role}= one of "
+                    f"{path} has no column {column!r}; set task.documents.{role} to one of its columns: "
                     f"{', '.join(map(repr, table.columns)) or 'none'}"
                 )
         documents = []
@@ -67,7 +67,7 @@ class SummaryFiles:
 
 
 class Source(Protocol):
-    """Documents and their summaries by split, and the files they are read from."""
+    """A source of documents with summaries: its files, and the documents of each split."""
 
     inputs: list[Path]
 
@@ -75,20 +75,22 @@ class Source(Protocol):
 
 
 class SummaryTask(Task[InSentences, str]):
-    """Summarisation. A unit is a document, with the ROUGE of its summary.
+    """Summarisation.
+
+    The unit of evaluation is a document, with the ROUGE scores of its predicted summary.
 
     An encoder-decoder reads "summarize:" and the document as one text, and writes the summary by greedy decoding. A
-    rule selects sentences.
+    rule without training selects sentences of the document.
 
     Args:
-        max_tokens: the longest document in tokens; the rest is cut.
-        max_new_tokens: the longest summary in tokens, including the end mark; the rest is cut in training.
-        stemmer: whether ROUGE compares words without suffixes, as papers on English do.
+        max_tokens: largest length of a document in tokens; longer documents are cut.
+        max_new_tokens: largest length of a summary in tokens, including the end mark. Longer training targets are cut.
+        stemmer: whether ROUGE compares word stems, as in papers on English.
     """
 
     kind = "summaries"
     in_words = True
-    metrics = METRICS  # the means over the documents, as shares
+    metrics = METRICS  # means over the documents, from 0 to 1
     selects = "rougeL"
 
     def __init__(self, documents: Source, max_tokens: PositiveInt, max_new_tokens: PositiveInt, stemmer: bool):
@@ -110,14 +112,14 @@ class SummaryTask(Task[InSentences, str]):
         return " ".join(example.text), " ".join(example.summary)
 
     def words(self, examples: Sequence[InSentences]) -> list[list[str]]:
-        """Return the sentences of each document and of each summary, as words."""
+        """Return the sentences of all documents and summaries as lists of words."""
         return [sentence.split() for each in examples for part in each for sentence in part]
 
     def objective(self, model: Model, text: Text, *, tie: bool) -> Objective:  # type: ignore[override]
-        """Return the objective; `tie` applies to models that write, see `TextToText`.
+        """Return the objective to train the model with.
 
         Args:
-            tie: whether the output layer shares the input embedding.
+            tie: for encoder-decoders: whether the output layer shares the input embedding, see `TextToText`.
         """
         if isinstance(model, SentenceRule):
             return SummaryByRule(model)
@@ -152,9 +154,9 @@ class SummaryTask(Task[InSentences, str]):
         return pd.DataFrame({"unit": range(len(right)), **dict(zip(METRICS, scores.T, strict=True))})
 
     def write(self, folder: Path, split: str, examples: Sequence[InSentences], predictions: Sequence[str]) -> list[str]:
-        """Write the summaries, one per line.
+        """Write the predicted summaries to a file, one per line.
 
-        Returns: the name of the file.
+        Returns: a list with the name of the file.
         """
         file = folder / f"summaries.{split}.txt"
         file.write_text("".join(f"{' '.join(each.split())}\n" for each in predictions), encoding="utf-8")

@@ -14,14 +14,14 @@ from retable.corpora.json_lines import read_objects, require_distinct
 from retable.corpora.text import SPLITS, read_lines
 
 JSON_LINES = (".jsonl", ".json", ".ndjson")
-NO_TEXTS, VOCABULARY = (".bin", ".npy", ".safetensors"), "tokenizer.json"  # files without texts
+NO_TEXTS, VOCABULARY = (".bin", ".npy", ".safetensors"), "tokenizer.json"  # endings and name of files without texts
 
 
 class Row(NamedTuple):
     """A row of a table."""
 
-    place: str  # place in its file, such as "line 3", the line where it begins
-    fields: dict[str, str | None]  # by column; None for a missing value
+    place: str  # location of the row in its file: the line where it begins, such as "line 3"
+    fields: dict[str, str | None]  # the value of each column; None for a missing value
 
 
 class Table(NamedTuple):
@@ -41,20 +41,20 @@ def read_table(
     skip_incomplete: bool = False,
     gold: str | None = None,
 ) -> Table:
-    r"""Read a file as a table; the suffix gives the format: .jsonl or .json, .parquet, otherwise delimited text.
+    r"""Read a file as a table, in the format of its suffix: JSON lines, parquet, or delimited text (any other suffix).
 
     A byte-order mark is removed.
 
     Args:
         columns: names of the columns, for a file without a header.
-        delimiter: between fields; by default a comma in .csv and a tab in others.
-        quotes: whether " encloses fields that may contain delimiters and line ends; by default only in .csv. In GLUE's
-            files quotes are ordinary characters.
-        pattern: a regular expression for lines, whose named groups are the columns, such as
+        delimiter: separator of fields; by default a comma in .csv files and a tab in other files.
+        quotes: whether " encloses fields, which may then contain delimiters and line ends; by default only in .csv
+            files. In GLUE's files quotes are ordinary characters.
+        pattern: a regular expression that each line must match; its named groups are the columns. Example:
             `(?P<label>\w+):\w+ (?P<sentence>.*)`.
-        skip_incomplete: skip rows of delimited text with the wrong number of fields, such as the halves of broken lines
-            in GLUE's QQP.
-        gold: a second file with one line per row, the values of a further column `gold`.
+        skip_incomplete: whether to skip rows of delimited text with the wrong number of fields, such as the two halves
+            of a broken line in GLUE's QQP.
+        gold: a second file; its line i is the value of row i in the additional column `gold`.
 
     Raises: UsageError: a file is missing or malformed, or a row is incomplete.
     """
@@ -76,9 +76,11 @@ def read_table(
 
 
 def read_by_class(files: Mapping[str, Path], encoding: str = "utf-8") -> Table:
-    """Read files with one sentence per line, one file per label, as the columns `sentence` and `label`.
+    """Read one file of sentences per label as a table with the columns `sentence` and `label`.
 
-    Blank lines are skipped. Raises: UsageError: a file is missing, or not in `encoding`.
+    A file has one sentence per line; blank lines are skipped.
+
+    Raises: UsageError: a file is missing, or not in `encoding`.
     """
 
     def rows() -> Iterator[Row]:
@@ -91,7 +93,7 @@ def read_by_class(files: Mapping[str, Path], encoding: str = "utf-8") -> Table:
 
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines with their numbers, from 1."""
+    """Yield the lines of a file with their numbers, counted from 1."""
     try:
         "".encode(encoding)
     except (LookupError, ValueError):
@@ -147,7 +149,7 @@ def _matches(path: Path, pattern: str, encoding: str) -> Table:
 
 
 def _objects(path: Path) -> Table:
-    """Read JSON lines; the first object sets the columns."""
+    """Read JSON lines as a table; the keys of the first object are the columns."""
 
     def rows() -> Iterator[Row]:
         for number, fields in read_objects(path):
@@ -188,15 +190,19 @@ def _with_gold(path: Path, rows: Iterable[Row], gold: Path) -> Iterator[Row]:
 
 
 def _text(value: Any) -> str | None:
-    """Return a JSON value as text: true and 1 as JSON, null as no value, and dates in words."""
+    """Convert a value to text as in JSON; strings and None (null) are unchanged.
+
+    A value that JSON does not support, such as a date, is written as a JSON string.
+    """
     return value if value is None or isinstance(value, str) else json.dumps(value, default=str)
 
 
 @contextlib.contextmanager
 def placed(files: Iterable[Path]) -> Iterator[None]:
-    """Add file and line to the message of a TextError in the block; `files` are those the text may come from.
+    """Convert a TextError inside the block to a UsageError that starts with the file and line of the text.
 
-    Raises: UsageError, with the file and line.
+    Args:
+        files: the files that may contain the text.
     """
     try:
         yield
@@ -207,9 +213,13 @@ def placed(files: Iterable[Path]) -> Iterator[None]:
 
 
 def _place_of(error: TextError, files: Sequence[Path]) -> str:
-    """Return the file and line that contain the part and most other words of the text.
+    """Find the line of a file that the text of an error most likely comes from.
 
-    Lines that end with the part come first, as tags end lines of columns; ties are broken by order.
+    The line contains the wrong string `error.part`, and has most words in common with `error.text`. Among equally good
+    lines, a line that ends with the wrong string is preferred, because in columns the tag is last. If several lines
+    remain, the first is returned.
+
+    Returns: the file and line, as the beginning of a message.
     """
     words, part = {*error.text.split()}, error.part.lower()
     matches = [
@@ -225,12 +235,12 @@ def _place_of(error: TextError, files: Sequence[Path]) -> str:
 
 
 def _places(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each line or row."""
+    """Yield the location and the text of each line or row of a file."""
     if path.suffix == ".parquet":
         yield from ((row.place, "\t".join(filter(None, row.fields.values()))) for row in _parquet(path).rows)
         return
     try:
         lines = [*read_lines(path)]
-    except UsageError:  # another encoding; Latin-1 keeps ASCII letters, in UTF-16 with NULs
+    except UsageError:  # not UTF-8; read as Latin-1, ASCII letters are correct, and UTF-16 only has extra NULs
         lines = [*read_lines(path, "latin-1")]
     yield from ((f"line {number}", line.replace("\0", "")) for number, line in enumerate(lines, 1))

@@ -1,4 +1,4 @@
-"""Tagging: predict a tag for each word of a sentence, from files in columns or CoNLL-U, or from a labelled text."""
+"""Tagging: predict a tag for each word of a sentence; the data are files in columns or CoNLL-U, or a labelled text."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -29,20 +29,20 @@ from retable.tasks.reading import ends_of_sequences, in_tokens
 from retable.tasks.table import placed
 from retable.tokenizers.tokenizer import Tokenizer
 
-COLUMNS = ("words", "right")  # of a unit; for span tags, SPAN_COLUMNS are added
+COLUMNS = ("words", "right")  # columns of the units; span tags add SPAN_COLUMNS
 SPAN_COLUMNS = ("spans_right", "spans_predicted", "spans_labelled")
-SEED = 0  # for the choice of held-out sentences; fixed, so that all runs have the same split
+SEED = 0  # seed for the choice of held-out sentences; fixed, so that all runs have the same split
 
 
 class TaggedFiles:
-    """Tagged sentences with one file per split; the attribute `inputs` lists the files.
+    """Tagged sentences from one file per split; the attribute `inputs` lists the files.
 
     Args:
-        validation: file of the validation split; None holds out training sentences instead.
-        held_out: number of random training sentences to hold out; 0 for no validation split.
-        read: reads sentences from a path; by default from columns, with the word first and the tag last.
+        validation: file of the validation split; if it is None, `held_out` must be set.
+        held_out: number of random training sentences to use for validation; 0 for no validation split.
+        read: reads the sentences of a file; by default from columns, with the word first and the tag last.
 
-    Raises: UsageError: both or neither of `validation` and `held_out` are set.
+    Raises: UsageError: both `validation` and `held_out` are set, or neither is.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class TaggedFiles:
     ):
         if (validation is None) == (held_out is None):
             raise UsageError(
-                "the validation split is missing or given twice: write either task.sentences.validation, a file, or "
-                "task.sentences.held_out, a number of training sentences"
+                "the validation split is missing or given twice: set either task.sentences.validation to a file, or "
+                "task.sentences.held_out to a number of training sentences"
             )
         self._paths = {"train": train, "validation": validation, "test": test}
         self.inputs = [Path(path) for path in self._paths.values() if path is not None]
@@ -66,7 +66,7 @@ class TaggedFiles:
         ]
 
     def splits(self) -> dict[str, list[TaggedSentence]]:
-        """Return the sentences of train, validation and test.
+        """Return the sentences of the splits train, validation and test.
 
         Raises: UsageError: a file is missing or malformed, or `held_out` leaves no training sentence.
         """
@@ -86,14 +86,17 @@ class TaggedFiles:
 
 
 def _places(sentences: Sequence[TaggedSentence]) -> list[int]:
-    """Return the number of each sentence in the text; adjacent repetitions for several predicates share a number."""
+    """Number the sentences of a text; adjacent copies of a sentence, one per predicate, have the same number."""
     pairs = zip([None, *sentences], sentences, strict=False)
     new = [here.predicate is None or before is None or here.words != before.words for before, here in pairs]
     return (np.cumsum(new, dtype=int) - 1).tolist()
 
 
 class LabelledText(Protocol):
-    """Sentences with labels of their words, by name of the label."""
+    """A text with several kinds of word labels.
+
+    Each sentence maps the name of a kind to the labels of its words.
+    """
 
     inputs: list[Path]
 
@@ -101,9 +104,11 @@ class LabelledText(Protocol):
 
 
 class TaggedText:
-    """The sentences of a labelled text, such as the grammar's, with one of its labels as tags.
+    """The sentences of a labelled text, with one kind of labels as tags.
 
-    label: name of the label, such as `part_of_speech`.
+    An example is the text of the built-in grammar.
+
+    label: the kind of labels to predict, such as `part_of_speech`.
     """
 
     def __init__(self, text: LabelledText, label: str):
@@ -111,7 +116,7 @@ class TaggedText:
         self.inputs = text.inputs
 
     def splits(self) -> dict[str, list[TaggedSentence]]:
-        """Return the sentences of train, validation and test."""
+        """Return the sentences of the splits train, validation and test."""
         return {
             split: [TaggedSentence(each.words, each.labels[self._label]) for each in self._text.sentences(split)]
             for split in SPLITS
@@ -119,7 +124,7 @@ class TaggedText:
 
 
 class Source(Protocol):
-    """Tagged sentences by split, and the files they are read from."""
+    """A source of tagged sentences: its files, and the sentences of each split."""
 
     inputs: list[Path]
 
@@ -127,24 +132,26 @@ class Source(Protocol):
 
 
 class TaggingTask(Task[TaggedSentence, Sequence[int]]):
-    """Tagging of words. A unit is a sentence: words, correct tags, and for span tags the counts of spans.
+    """Tagging of words.
 
-    A model that reads spelling gets whole words. Other models read tokens, and predict a word's tag from its first
-    token (Devlin et al. 2019, section 5.3); left-to-right models from its last token, the only one after the whole
-    word. Long sentences are cut at the end; words after the cut are not trained on, and get the most frequent training
-    tag, so that metrics count them.
+    The unit of evaluation is a sentence, with its numbers of words, correct tags and, for span tags, spans.
+
+    A model that reads spelling gets whole words. Other models read tokens and predict the tag of a word from its first
+    token (Devlin et al. 2019, section 5.3). Left-to-right models predict the tag from the word's last token, where they
+    have read the whole word. Long sentences are cut at the end. Words after the cut are not used for training; metrics
+    include these words, with the most frequent training tag as the prediction.
 
     Args:
-        scheme: scheme of span tags for training and prediction; None for tags without spans.
-        roles: whether tags concern a predicate, and a sentence is repeated for each of its predicates; a unit is then
-            all repetitions together.
-        convention: rewrites a word without a vector, to look it up again.
+        scheme: scheme of span tags for training and prediction, such as IOBES; None for tags without spans.
+        roles: whether the tags are the semantic roles of a predicate. The source then contains one copy of a sentence
+            per predicate, and a unit of evaluation comprises all copies.
+        convention: rewrites a word that has no vector, for a second lookup.
     """
 
     kind = "tagging"
     in_order = True
     statistics = {"accuracy": (("right", "words"), share)} | {name: (SPAN_COLUMNS, SHARES[name]) for name in SHARES}
-    metrics = tuple(statistics)  # the last three only for span tags
+    metrics = tuple(statistics)  # all except accuracy are only for span tags
     in_words = True
     at_once = 128
 
@@ -196,7 +203,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return self._sentences[split]
 
     def words(self, examples: Sequence[TaggedSentence]) -> list[list[str]]:
-        """Return the words of each sentence once."""
+        """Return the words of each sentence, without the copies for further predicates."""
         return [examples[place].words for place in _starts(examples)]
 
     def answered(self, example: TaggedSentence) -> Answered:
@@ -204,7 +211,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
     @cached_property
     def tags(self) -> list[str]:
-        """Return the tags of the training split, which are those that can be predicted."""
+        """Return the tags of the training split; only these can be predicted."""
         return sorted({tag for each in self._sentences["train"] for tag in each.tags})
 
     @cached_property
@@ -213,7 +220,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
     @cached_property
     def _commonest(self) -> str:
-        """Return the most frequent training tag; of several, the first in `tags`."""
+        """Return the most frequent training tag, the first in `tags` if there are several."""
         counts = Counter(tag for each in self._sentences["train"] for tag in each.tags)
         return max(self.tags, key=counts.__getitem__)
 
@@ -229,7 +236,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     def objective(  # type: ignore[override]
         self, model: Model, text: Text, *, dropout: float, crf: bool
     ) -> Tagging | AtOnce:
-        if isinstance(model, Estimated):  # in span tags, an I after O begins a chunk
+        if isinstance(model, Estimated):  # `convert` handles predicted span tags that have an I after an O
             return AtOnce(model, lambda tags: self._ids(convert(tags, self._scheme) if self._scheme else tags))
         return Tagging(model, self.tags, dropout, crf, self._scheme if crf else None)
 
@@ -255,22 +262,23 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             tokens = in_tokens(tokenizer, each.words)
             input_ids = templates.between(tokens.ids, start, end, model.max_length)
             is_cut = len(input_ids) < len(tokens.ids) + 2
-            # The end mark replaces the first token that was cut.
+            # In a shortened sequence, the last index is the end mark and not a token of a word.
             tells = tokens.last if from_left else tokens.first
             words = [1 + place for place in tells if not is_cut or 1 + place < len(input_ids) - 1]
-            words = words or [
-                len(input_ids) - 1
-            ]  # if even the first word does not fit, its tag is predicted from the end
+            # If even the first word does not fit, its tag is predicted from the end mark.
+            words = words or [len(input_ids) - 1]
             rows.append(TaggedExample(input_ids, words, self._ids(each.tags[: len(words)])))
             truncated += is_cut
         return encoded(rows, truncated)
 
     def _ids(self, tags: Sequence[str]) -> list[int]:
-        """Return the ids of tags; a tag unseen in training cannot be predicted, so its id does not matter."""
+        """Return the ids of tags. A tag that is not in the training split gets id 0, as it cannot be predicted."""
         return [self._places.get(tag, 0) for tag in tags]
 
     def read(self, encoded: Encoded, places: Sequence[int], rows: list[Sequence[int]]) -> list[Sequence[int]]:
-        """Return the tags of the words that were read; an example's length is their number.
+        """Remove the padding from predicted tags.
+
+        Each example then has one tag per word that the model read.
 
         Args:
             rows: predicted tag indices of each example, padded.
@@ -295,12 +303,13 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     def write(
         self, folder: Path, split: str, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]
     ) -> list[str]:
-        """Write word, tag and prediction per line, with a blank line after each sentence and spans in IOB2.
+        """Write one line per word with the word, its tag and the predicted tag, for the Perl script conlleval.
 
-        This is the input of the Perl script conlleval, which would join adjacent spans of one type in IOBES. With
-        predicates, a second column repeats the predicate in its line and has a hyphen in others.
+        A blank line ends a sentence. Span tags are written in IOB2, because in IOBES conlleval would join adjacent
+        spans of the same type. For semantic roles, a second column has the word in the line of the predicate, and a
+        hyphen in all other lines.
 
-        Returns: no names; nothing is small enough to view.
+        Returns: an empty list, because the file is too large to view.
         """
         with (folder / f"{split}.tags.txt").open("w", encoding="utf-8") as file:
             for each, guessed in zip(examples, self.named(examples, predictions), strict=True):
@@ -318,10 +327,10 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return {"tags": len(self.tags)}
 
     def named(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> list[list[str]]:
-        """Return the tags of each sentence, from its padded row; words beyond the row get the most frequent tag.
+        """Convert predicted indices to tags; words without a prediction get the most frequent training tag.
 
         Args:
-            predictions: tag indices for each of `examples`.
+            predictions: tag indices of each example, padded or shortened.
         """
         named = []
         for each, row in zip(examples, predictions, strict=True):
@@ -331,5 +340,5 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
 
 def _starts(sentences: Sequence[TaggedSentence]) -> list[int]:
-    """Return the indices where a new sentence begins; repetitions of a sentence share the same list of words."""
+    """Return the index of each sentence's first copy; all copies of a sentence share one list of words."""
     return [i for i, each in enumerate(sentences) if i == 0 or each.words is not sentences[i - 1].words]

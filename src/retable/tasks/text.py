@@ -1,4 +1,4 @@
-"""Write the texts of tasks as a corpus, to train a tokenizer or word vectors."""
+"""Write the texts of tasks as a corpus, to train a tokenizer or word vectors on."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,9 +9,9 @@ from retable.tasks.sentences import sentences_of
 
 
 def write_text(folder: Path, tasks: Mapping[str, Any]) -> dict[str, float]:
-    """Write the sentences or texts of the tasks' splits to `<split>.txt`, one per line, task after task.
+    """Write the texts of all tasks to train.txt, validation.txt and test.txt, one text per line, in order of tasks.
 
-    If no task has a test split, test.txt repeats validation.
+    If no task has a test split, test.txt is a copy of validation.txt.
 
     Returns: the number of lines and words of each split.
     """

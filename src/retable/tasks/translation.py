@@ -1,4 +1,4 @@
-"""Translation of sentences."""
+"""Translation of sentences: data, decoding, and evaluation by BLEU and chrF."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,10 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs(Encoded):
-    """Encoded pairs, each side with the end mark, and the tokenizer to decode them."""
+    """Encoded pairs, and the tokenizer to decode predictions.
+
+    Sources and targets end with the end mark.
+    """
 
     sources: Sequences
     targets: Sequences
@@ -51,14 +54,15 @@ class Translated(NamedTuple):
 
 
 class TranslationTask(Task[Pair, Translated]):
-    """Translation of the pairs in `folder`, which the `prepare` stage wrote.
+    """Translation of the sentence pairs in `folder`, an output of the `prepare` stage.
 
-    A unit is a sentence of a test set, with its counts for BLEU and chrF.
+    The unit of evaluation is a sentence of a test set, with its counts for BLEU and chrF.
 
     Args:
-        decoding: the decoding strategy; `strategy` is its name.
-        max_tokens: tokens per batch.
-        alignments: number of test sentences whose attention is recorded, if the model has attention.
+        decoding: the decoding strategy.
+        strategy: name of the decoding strategy, for the record.
+        max_tokens: number of tokens per batch when the validation loss is measured.
+        alignments: number of test sentences whose attention weights are saved, if the model has attention.
     """
 
     kind = "translation"
@@ -110,8 +114,8 @@ class TranslationTask(Task[Pair, Translated]):
         """Return batches of at most `batch_size` tokens.
 
         Args:
-            batch_size: largest number of tokens per side of a batch, padding included.
-            seed: seed of the order.
+            batch_size: largest number of tokens of a batch's sources, and of its targets, including padding.
+            seed: seed of the random order.
         """
         assert isinstance(encoded, Pairs)
         return BucketedPairs(encoded.sources, encoded.targets, batch_size, seed)
@@ -140,23 +144,24 @@ class TranslationTask(Task[Pair, Translated]):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """Return the lengths of the references."""
+        """Return the lengths of the references, which identify the units for paired tests."""
         return tuple(units["bleu_reference"])
 
     def validation(self, examples: Sequence[Pair], encoded: Encoded) -> translation.NatsPerToken:
-        """Return the measurement of nats per token; decoding would take longer than training.
+        """Return a measurement of the loss in nats per target token.
 
-        Returns: a measurement of nats per target token.
+        Translations are not decoded for the learning curve, because decoding would take longer than training.
         """
         assert isinstance(encoded, Pairs)
         return translation.NatsPerToken(encoded.sources, encoded.targets, self._max_tokens)
 
     def write(self, folder: Path, split: str, examples: Sequence[Pair], predictions: Sequence[Translated]) -> list[str]:
-        """Write the translations, one per line.
+        """Write the predicted translations to a file, one per line.
 
-        For `test` also write alignments.csv, one row per pair of tokens, including end marks.
+        For the split `test`, also write alignments.csv, with the attention weight of each pair of tokens, including
+        end marks.
 
-        Returns: the name of the file of translations.
+        Returns: a list with the name of the file of translations.
         """
         file = folder / f"translations.{split}.txt"
         file.write_text("".join(f"{each.text}\n" for each in predictions), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 (3 (2 It) (4 (2 's) (4 lovely)))
 
-Escaped brackets become brackets again; other escapes, such as 1\\/2 for 1/2, are kept.
+The reader converts escaped brackets to brackets. Other escapes, such as 1\\/2 for 1/2, are unchanged.
 """
 
 from collections.abc import Iterator
@@ -12,14 +12,15 @@ from retable.core.errors import UsageError
 from retable.corpora.text import read_lines
 from retable.tasks.table import Row, Table
 
-BRACKETS = {"-LRB-": "(", "-RRB-": ")"}  # escapes of brackets in the text
+BRACKETS = {"-LRB-": "(", "-RRB-": ")"}  # escaped brackets in the text
 
 
 def read_trees(path: Path, phrases: bool = False) -> Table:
     """Read the trees of a file, one per line, as a table with the columns `sentence` and `label`.
 
     Args:
-        phrases: add all phrases of each tree, including words, in the order in which their nodes open.
+        phrases: whether each node of a tree is a row, including single words, in the order of the nodes' opening
+            brackets; otherwise only whole sentences are rows.
 
     Raises: UsageError: a line is not a tree.
     """
@@ -35,7 +36,7 @@ def read_trees(path: Path, phrases: bool = False) -> Table:
 
 
 def _nodes(path: Path, number: int, line: str) -> list[tuple[str, list[str]]]:
-    """Return the label and the words of each node, in the order in which they open."""
+    """Return the label and words of each node, in the order of their opening brackets."""
     nodes: list[tuple[str, list[str]]] = []
     open_nodes: list[list[str]] = []  # word lists of the open nodes, shared with `nodes`
     broken = UsageError(

@@ -1,4 +1,6 @@
-"""Texts of labels, for a model that writes its labels (Raffel et al. 2020, section 2.4).
+"""Convert labels to texts and back, for models that write labels as text.
+
+T5 solves tasks in this way (Raffel et al. 2020, section 2.4).
 
 >>> answers = Answers(Scores(0, 5))
 >>> answers.texts[answers.place(3.25)], answers.label("2.7"), answers.label("very alike")
@@ -13,9 +15,12 @@ from retable.tasks.labels import Classes, Scores
 
 
 class Answers:
-    """The text of each label: a class's name, or its entry in `texts`; a score rounded to a multiple of 0.2.
+    """The texts that a model writes for labels.
 
-    Raises: UsageError: the texts do not fit the labels.
+    The text of a class is its entry in `texts`, or its name. The text of a score is the score rounded to a multiple of
+    0.2.
+
+    Raises: UsageError: `texts` is given for scores, or does not have one distinct text per class.
     """
 
     def __init__(self, labels: Classes | Scores, texts: Sequence[str] | None = None):
@@ -38,11 +43,11 @@ class Answers:
             )
 
     def place(self, label: float) -> int:
-        """Return the index of a label's text among `texts`."""
+        """Return the index in `texts` of the text of a label."""
         return round(5 * label) - math.floor(5 * self._labels.low) if isinstance(self._labels, Scores) else int(label)
 
     def label(self, text: str) -> float:
-        """Return the label of a text: a class's index, or a number within the scores; otherwise `none`."""
+        """Return the label that a text means: the index of a class, or a score in range; `none` for other texts."""
         if isinstance(self._labels, Classes):
             return self._places.get(plain(text), self.none)
         try:
@@ -53,5 +58,5 @@ class Answers:
 
 
 def plain(text: str) -> str:
-    """Return a text without spaces and capitals, which a tokenizer may change."""
+    """Remove spaces and convert to lower case, because a tokenizer may change spaces and case."""
     return "".join(text.split()).lower()
