@@ -47,8 +47,12 @@ def _python(source: str) -> Iterator[tuple[str, int, str]]:
     comments = [
         each for each in tokenize.generate_tokens(io.StringIO(source).readline) if each.type == tokenize.COMMENT
     ]
-    lines = [(each.start[0], each.string.lstrip("#").strip()) for each in comments]
-    yield from (("comment", line, text) for line, text in _joined(lines) if not MARKS.match(text))
+    whole, beside = list[tuple[int, str]](), list[tuple[int, str]]()  # comments on their own lines, and after code
+    for each in comments:
+        (beside if each.line[: each.start[1]].strip() else whole).append(
+            (each.start[0], each.string.lstrip("#").strip())
+        )
+    yield from (("comment", line, text) for line, text in [*_joined(whole), *beside] if not MARKS.match(text))
 
 
 def _literal(node: ast.expr) -> str:
