@@ -108,7 +108,7 @@ class System:
 
     @property
     def shown(self) -> list[str]:
-        """Return the result files in docs/systems.yaml, for results without a headline number."""
+        """Return the result files that docs/systems.yaml lists for a system without a headline number."""
         shown = (each.partition("/") for each in self.entry.get("shown", ()))
         return [f"studies/{study}/results/{name}" for study, _, name in shown]
 

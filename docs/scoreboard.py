@@ -20,7 +20,7 @@ from retable.reporting.names import display_name
 from retable.reporting.results import CELL, ORACLE, read_references
 from retable.reporting.verdicts import MEANINGS, NOT_RUN, UNJUDGED, judged, reproduction
 
-OF = ["of", *CELL[1:]]  # names a published number; `of` is the system that it was published of
+OF = ["of", *CELL[1:]]  # identify a published number; `of` is the system that the number was published for
 SHARES = ("accuracy", "precision", "recall", "f1", "matthews", "exact_match", "pearson", "spearman", "rouge")
 LACKS = ("no recipe", "needs", "one person")  # how reasons begin that need more than time on two cores
 WIDTH = 128  # characters of a line
