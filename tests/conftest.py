@@ -30,8 +30,13 @@ LONGEST = {"pipelines", "reporting", "training"}  # folders
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the folders whose files take longest: short files at the end keep all workers busy."""
-    items.sort(key=lambda item: LONGEST.isdisjoint(item.path.parts))
+    """Begin with the folders whose files take longest: short files at the end keep all workers busy.
+
+    One file makes the cells that all workers share. The other files that use them come later, so that no worker waits.
+    """
+    sharing = list(dict.fromkeys(item.path for item in items if "cells" in getattr(item, "fixturenames", ())))
+    places = {path: 2 * (path in sharing[1:]) for path in sharing}
+    items.sort(key=lambda item: (LONGEST.isdisjoint(item.path.parts), places.get(item.path, 1)))
 
 
 def last_of_each(arguments: Sequence[str]) -> list[str]:
