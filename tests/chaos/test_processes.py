@@ -99,7 +99,7 @@ def test_nothing_is_left_of_a_command_that_is_killed_alone(small, number):
     first = small.begin()
     until(small.trains, 120)
     first.send_signal(number)
-    until(lambda: not small.processes(), 5)
+    until(lambda: not small.processes(), 60)
     said, _ = first.communicate()
     assert first.returncode == ASKED.get(number, -number) and "Traceback" not in said, said
     code, said = small.end()
@@ -116,7 +116,7 @@ def test_nothing_is_left_when_the_terminal_is_closed(small):
 
     until(trains, 120)
     os.close(terminal)
-    until(lambda: not small.processes(), 5)
+    until(lambda: not small.processes(), 60)
 
 
 @pytest.mark.parametrize("to", [os.kill, os.killpg])
@@ -128,7 +128,7 @@ def test_a_signal_in_the_first_seconds_leaves_nothing_and_no_traceback(small, se
     time.sleep(seconds)
     to(first.pid, number)
     said, _ = first.communicate(timeout=30)
-    until(lambda: not small.processes(), 5)
+    until(lambda: not small.processes(), 60)
     assert first.returncode in (ASKED[number], -number)
     assert said in ("", f"{number.name}: stopped; run the same command again to resume\n")
 
