@@ -97,7 +97,7 @@ ASKED = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143}
 @pytest.mark.parametrize("number", [signal.SIGKILL, *ASKED])
 def test_nothing_is_left_of_a_command_that_is_killed_alone(small, number):
     first = small.begin()
-    until(small.trains, 120)
+    until(small.trains, 300)
     first.send_signal(number)
     until(lambda: not small.processes(), 60)
     said, _ = first.communicate()
@@ -114,7 +114,7 @@ def test_nothing_is_left_when_the_terminal_is_closed(small):
             os.read(terminal, 4096)
         return small.trains()
 
-    until(trains, 120)
+    until(trains, 300)
     os.close(terminal)
     until(lambda: not small.processes(), 60)
 
@@ -142,7 +142,7 @@ def test_a_study_needs_no_program_of_the_path(small):
 
 def test_a_second_command_says_which_one_is_at_work(small):
     first = small.begin()
-    until(small.trains, 120)
+    until(small.trains, 300)
     code, said = small.end()
     assert code == 2 and re.fullmatch(SAID, said), said
     assert first.wait(timeout=300) == 0
@@ -164,7 +164,7 @@ def container() -> Iterator[list[str]]:
 def test_a_study_goes_on_that_was_killed_in_a_container_without_an_init(small, container):
     small.within = container
     first = small.begin()
-    until(small.trains, 120)
+    until(small.trains, 300)
     for process in small.processes():
         process.send_signal(signal.SIGKILL)
     first.wait()
