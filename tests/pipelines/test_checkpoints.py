@@ -341,6 +341,6 @@ def test_a_fine_tuned_cell_goes_to_transformers_and_labels_the_same(labelled, be
 
 def test_what_is_no_network_does_not_go_to_transformers(labelled):
     labelled.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram")
-    assert "unigram-1 is not a neural model of tokens, as transformers needs" in labelled.refuse(
+    assert "unigram-1 is not a neural model of tokens, so transformers cannot load it" in labelled.refuse(
         "cli.main", "export", "pretrain/grammar_tiny/unigram-1", "nothing"
     )

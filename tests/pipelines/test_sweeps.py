@@ -151,7 +151,7 @@ def test_a_job_that_fails_is_reported_and_the_others_run(sweeping):
     (["recipe=recurrent/lstm,recurrent/lstn"], "recurrent/lstm"),
     (["model.d_model=8", "optimizer.lr=1e-3,1e-3"], "jobs 0 and 1 are the same"),
     (["optimizer.lr=interval(1e-3,1e-2)"], "hydra/sweeper=optuna"),
-    (["seed=1,2", "hydra/launcher=basic"], "leave it out"),
+    (["seed=1,2", "hydra/launcher=basic"], "remove hydra/launcher=basic"),
     (["seed=1,2", "hydra.launcher.n_jobs=0"], "write 1 or more"),
     (["seed=1,2", "hydra.sweeper.direction=up"], "minimize or maximize"),
     (["seed=1,2", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=0"], "write 1 or more"),
