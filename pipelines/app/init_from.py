@@ -183,8 +183,9 @@ def freeze_input(model: Model, cfg: DictConfig) -> None:
     """Freeze the input layer if `cfg.freeze_embedding` is true."""
     if cfg.freeze_embedding:
         if cfg.embedding == "random":
-            raise UsageError("freeze_embedding=true would freeze random vectors; write embedding=FILE, or remove
-            freeze_embedding=true")
+            raise UsageError(
+                "freeze_embedding=true would freeze random vectors; write embedding=FILE, or remove this setting"
+            )
         _embedding(model).requires_grad_(False)
 
 
