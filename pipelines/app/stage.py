@@ -188,7 +188,7 @@ def _refuse_choices_passed_over(cfg: DictConfig) -> None:
             if own != choice:
                 raise UsageError(
                     f"task={chosen('task')} uses {own} and ignores {group}={choice}; "
-                    f"write {group}._target_={'.'.join([*module, choice])} and the settings of {choice}"
+                    f"write {group}._target_={'.'.join([*module, choice])} and the settings of this class"
                 )
 
 

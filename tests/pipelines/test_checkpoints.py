@@ -183,7 +183,7 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
     (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1", "tokenizer=pretrained"],
      "outputs/pretrain/grammar_tiny/on-1/model.safetensors has the weights of another model than LSTM"),
     (["recipe=counted/kn5", "init=pretrain/grammar_tiny/on-1"],
-     "a count-based model cannot start from another one; leave init="),
+     "a count-based model cannot start from other weights; leave init="),
     (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, but the recipe's model is a "),
     (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/none-1"],
      "outputs/pretrain/grammar_tiny/none-1/config.yaml"),
