@@ -116,7 +116,7 @@ def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
     (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, but the recipe's model is a GPT; write "),
     (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert sets the model's settings; leave mod"),
     (["recipe=bert/bert", "init=hf:none/of/these"],
-     "none/of/these is not a folder, and cannot be downloaded from the hub"),
+     "none/of/these is not a folder and cannot be downloaded from the hub"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_said_in_one_line(labelled, bert, overrides, said):
     line = labelled.refuse("finetune", *SST2, "init=hf:tiny-bert", *overrides, RETABLE_DATA="data")
