@@ -174,7 +174,7 @@ def is_main_process() -> bool:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return the UsageError that Hydra wrapped in its own errors; if there is none, return `error` itself."""
+    """Return the UsageError that Hydra wrapped in its own errors, or `error` itself if Hydra wrapped no UsageError."""
     inner: BaseException | None = error
     while inner is not None and not isinstance(inner, UsageError):
         inner = inner.__cause__

@@ -25,8 +25,8 @@ def bands(study: str | None) -> bool:
 def summary(study: str | None) -> str:
     """Return a summary of a study's bands in Markdown.
 
-    The summary lists the values outside of their bands. If there are none, it says that all bands hold, or why none
-    were checked.
+    The summary lists the values outside of their bands. If all bands hold, the summary says so; if no bands could be
+    checked, it contains the reason.
     """
     enter_project(study)
     try:

@@ -60,8 +60,7 @@ class Essence(ast.NodeVisitor):
     """A statement of a module as a text that changes only if a change of the statement can change a number.
 
     text: the syntax, with local names numbered.
-    names: the non-local names that the statement reads, each alone and with its attributes: `np`,
-        `np.random.default_rng`.
+    names: the non-local names that the statement reads, including attributes, such as `np` or `np.random.default_rng`.
     imports: the import statements in the statement; if the statement is itself an import, only this import.
     """
 
