@@ -34,7 +34,7 @@ def adapt(cfg: DictConfig) -> None:
     system, adaptation = load_system(cell), build(cfg.adaptation, "adaptation")
     if not isinstance(system, adaptation.requires):
         raise UsageError(
-            f"{cell} is not a {adaptation.requires.__name__}, which adaptation={chosen('adaptation')} needs; set "
+            f"{cell} is not a {adaptation.requires.__name__}, but adaptation={chosen('adaptation')} needs one; set "
             "cell to a left-to-right neural model, as trained with recipe=recurrent/lstm or recipe=transformer/gpt"
         )
     tokenizer = require(folder / "tokenizer.json")

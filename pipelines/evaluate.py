@@ -29,7 +29,7 @@ from retable.tasks.table import placed
 def evaluate(cfg: DictConfig) -> None:
     if cfg.vectors:
         source = Path(cfg.vectors)
-        # The vectors of every embed cell are in a file vectors.bin, so the cell's folder gives the name.
+        # Every embed cell has its vectors in a file vectors.bin, so the name is taken from the cell's folder.
         name = source.parent.name if source.stem == "vectors" else source.stem
         inputs, cells, seed = [require(source)], [], 0
         # The default `out` is the cell's name, which is replaced here. An `out` that the user set is kept.

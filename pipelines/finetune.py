@@ -26,7 +26,7 @@ def finetune(cfg: DictConfig) -> None:
         raise UsageError(
             f"task={cfg.task_name} has no validation metric, which early stopping needs; leave patience= out"
         )
-    for path in filter(Path.exists, task.inputs):  # the task has its own message for missing files
+    for path in filter(Path.exists, task.inputs):  # the task itself reports missing files
         require(path)
     folds = task.folds()
     learner = open_learner(cfg, folds[0].task)

@@ -41,8 +41,8 @@ def write(cfg: DictConfig, cell: Path, system: System, path: Path, computed: dic
         cfg: the stage's configuration.
         cell: folder of the system's cell.
         system: the system.
-        path: the file of its tokenizer.
-        computed: the devices used, which are recorded with the costs.
+        path: the file of the system's tokenizer.
+        computed: the devices on which the texts are generated; they are recorded with the costs.
     """
     from retable.generation.fudge import FUDGE
     from retable.inference.writing import Writer

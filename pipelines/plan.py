@@ -40,7 +40,7 @@ def report_plan(study: Study) -> str:
     measured = [conf().read(*each) for each in sorted(chosen)]
     content = {"study": study.name, "cells": sorted(study.cells), "said": dict(study.reported), "tables": tables}
     content["code"] = code().fingerprint(entry_points_of("report", tables, measured))
-    texts = CODE["retable"] / "reporting"  # published numbers and templates are not Python code
+    texts = CODE["retable"] / "reporting"  # the fingerprint covers Python code only
     files = [texts / "references.yaml", *texts.glob("templates/*")]
     content["texts"] = digest_of({path.name: digest(path) for path in files})
     return as_yaml(content)

@@ -15,7 +15,7 @@ from retable.core.settings import build
 from retable.corpora.overlap import text_overlap
 from retable.inference.build import takes_setting
 
-# Control characters in UTF-8: in ASCII all except white space and separators, and U+0080 to U+009F except NEL.
+# Matches, in UTF-8, ASCII control characters except white space and separators, and U+0080 to U+009F except NEL.
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1b\x7f]|\xc2[\x80-\x84\x86-\x9f]")
 
 

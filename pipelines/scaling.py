@@ -30,7 +30,7 @@ def layers(cfg: DictConfig) -> None:
 
     if torch.device(cfg.device).type == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"device={cfg.device} is not available here; write device=cpu")
-    torch.set_num_threads(1)  # the theory counts operations, so time must not depend on threads
+    torch.set_num_threads(1)  # the measured time is compared with numbers of operations, so only one thread is used
     with run_folder(cfg, inputs=[], upstream=[], system=cfg.device, seed=0, corpus="layers") as record:
         rows = measure(
             cfg.kernel, cfg.lengths, cfg.width, cfg.widths, cfg.length, cfg.batch_size, cfg.repeats, cfg.device
@@ -40,7 +40,7 @@ def layers(cfg: DictConfig) -> None:
 
 
 def law(cfg: DictConfig) -> None:
-    """Fit the scaling law to the measured losses in a corpus, with standard errors from resamples."""
+    """Fit the scaling law to measured losses, which a corpus contains; compute standard errors from resamples."""
     import pandas as pd
 
     from retable.corpora.loss_points import POINTS

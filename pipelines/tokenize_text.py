@@ -64,7 +64,7 @@ def copy_tokens(cfg: DictConfig, text: Path) -> None:
     names = ["tokenizer.json", *(f"{split}{end}" for split in SPLITS for end in (".bin", ".units.npy"))]
     files = [require(require(text) / "train.txt").with_name(name) for name in names]
     if not files[0].exists():
-        raise UsageError(f"{text} has text but no token ids; write tokenizer=bpe, or another tokenizer")
+        raise UsageError(f"{text} has text but no token ids; write tokenizer=bpe or the name of another tokenizer")
     with run_folder(cfg, files, upstream=[text], system=Path(cfg.out).name, seed=0, corpus=cfg.text) as record:
         for file in files:
             shutil.copyfile(file, record.folder / file.name)
@@ -84,7 +84,8 @@ def measure(record: RunFolder, split: str, tokenizer: Tokenizer, totals: dict[st
         record: the open cell with the split's tokens.
         split: name of the split.
         tokenizer: the tokenizer.
-        totals: counts of the split by name. The counts `lost` (bytes) and `marks` (<unk> in the text) are removed.
+        totals: counts of the split by name. The counts `lost` (bytes that no token contains) and `marks` (<unk> in the
+            text) are removed from `totals`.
     """
     tokens = read_tokens(record.folder / f"{split}.bin", tokenizer.vocab_size)
     lost, unknown = Lost(int(totals.pop("lost")), int(totals.pop("marks"))), count_unknown(tokenizer, tokens)
@@ -100,7 +101,7 @@ def measure(record: RunFolder, split: str, tokenizer: Tokenizer, totals: dict[st
 
 
 def give_back_memory() -> None:
-    """Return memory that a tokenizer's trainer has freed to the operating system.
+    """Return to the operating system the memory that a tokenizer's trainer has freed.
 
     Otherwise the C library keeps 300 MB after training on 10 million characters.
     """
@@ -109,7 +110,7 @@ def give_back_memory() -> None:
 
 
 class Lines:
-    """The lines of a file. They can be iterated several times: WordPiece reads them twice."""
+    """The lines of a file. The lines can be iterated several times, since WordPiece reads them twice."""
 
     def __init__(self, path: Path):
         self.path = path

@@ -42,11 +42,11 @@ def initialise(
         objective: the objective that trains `model`.
         model: the model to initialise and, if configured, to freeze.
         text: the tokenizer, or for a model that reads words by their spelling, the vocabulary.
-        vectors: vectors of the vocabulary's words; unused with a tokenizer.
+        vectors: vectors of the vocabulary's words; unused if `text` is a tokenizer.
         checkpoint: the checkpoint to load instead of a cell.
 
     Returns: the files read, except the file of `vectors`.
-    Raises: UsageError: frozen parts would keep random weights, or the weights do not fit.
+    Raises: UsageError: frozen parts would keep random weights, or the weights do not fit the model.
     """
     inputs: list[Path] = []
     if cfg.init != "random":
@@ -78,9 +78,9 @@ def continue_from(
 ) -> Start:
     """Initialise pretraining from the weights of the cell `cfg.init` or of a checkpoint.
 
-    All weights of the model are loaded. Another part of the objective is loaded if its name and shape are the same.
+    All weights of the model are loaded. Every other part of the objective is loaded if its name and shape match.
 
-    Returns: the files read, and the names of the parameters that stay random.
+    Returns: the files read, and the names of the parameters that keep random initial values.
     Raises: UsageError: the model has another shape, or the tokens come from another tokenizer.
     """
     if cfg.init == "random":
@@ -97,7 +97,7 @@ def continue_from(
         raise UsageError(
             f"{cfg.tokens} was not encoded by the tokenizer of {path}; first run "
             f"python -m pipelines.tokenize_text corpus={corpus} tokenizer=pretrained "
-            f"tokenizer.train.path={path}, then this with tokenizer=pretrained"
+            f"tokenizer.train.path={path}, then repeat this command with tokenizer=pretrained"
         )
     weights, files = _weights(cfg, checkpoint)
     put_weights(objective.model, weights, files[-1], prefix="model.")
@@ -112,12 +112,12 @@ def continue_from(
 
 
 def open_checkpoint(cfg: DictConfig) -> "Checkpoint | None":
-    """Return the Hugging Face checkpoint of init=hf:…; None for any other `init`."""
+    """Return the Hugging Face checkpoint that `init=hf:…` names, or None if `init` names no checkpoint."""
     return build(cfg.init, "init") if isinstance(cfg.init, DictConfig) else None
 
 
 def _weights(cfg: DictConfig, checkpoint: "Checkpoint | None") -> tuple[dict[str, Tensor], list[Path]]:
-    """Return the weights of `cfg.init` by retable's parameter names, and the files read, the weights' file last."""
+    """Return the weights by retable's parameter names, and the files read; the file of the weights is last."""
     if checkpoint is not None:
         return checkpoint.weights, checkpoint.files
     path = require(Path("outputs", cfg.init, "model.safetensors"))
@@ -152,7 +152,7 @@ def load_pretrained(objective: nn.Module, model: Model, weights: Mapping[str, Te
 def freeze(model: Model) -> None:
     """Freeze the model's weights.
 
-    Raises: UsageError: only parts of the model are pretrained, or it has no head to train.
+    Raises: UsageError: only parts of the model are pretrained, or the model has no head to train.
     """
     if isinstance(model, EncoderDecoder):
         raise UsageError(f"{type(model).__name__} writes its labels as text and has no head; leave frozen=true out")
@@ -169,7 +169,7 @@ def initialise_input(model: Model, cfg: DictConfig, tokenizer: Tokenizer) -> lis
 
     With `cfg.freeze_embedding`, the layer is not trained.
 
-    Returns: a list with the file; [] for "random".
+    Returns: a list with the word2vec file, or an empty list if `embedding` is "random".
     """
     inputs = []
     if cfg.embedding != "random":
@@ -183,7 +183,9 @@ def freeze_input(model: Model, cfg: DictConfig) -> None:
     """Freeze the input layer if `cfg.freeze_embedding` is true."""
     if cfg.freeze_embedding:
         if cfg.embedding == "random":
-            raise UsageError("freeze_embedding=true would freeze random vectors; write embedding=FILE, or leave it out")
+            raise UsageError(
+                "freeze_embedding=true would freeze random vectors; write embedding=FILE, or remove this setting"
+            )
         _embedding(model).requires_grad_(False)
 
 

@@ -42,9 +42,9 @@ def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
 
 
 def first_words(path: Path, n_words: int, n_prompts: int) -> list[str]:
-    """Return prompts: the first `n_words` words of each of the first `n_prompts` lines with more words."""
+    """Return prompts: the first `n_words` words of the first `n_prompts` lines that have more than `n_words` words."""
     lines = (words for words in map(str.split, read_lines(path)) if len(words) > n_words)
     prompts = [" ".join(words[:n_words]) for words in islice(lines, n_prompts)]
     if not prompts:
-        raise UsageError(f"{path} has no line of more than {n_words} words; write a smaller prompt_words")
+        raise UsageError(f"{path} has no line of more than {n_words} words; set prompt_words to a smaller number")
     return prompts

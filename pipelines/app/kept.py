@@ -24,7 +24,7 @@ def key_of(cfg: DictConfig, name: str, benchmark: Any, inputs: Sequence[Path], c
 
 
 def measured_before(kept: Path, folder: Path) -> dict[str, float] | None:
-    """Return the cached scores of a benchmark and copy its files to `folder`; None without a valid entry in `kept`."""
+    """Return a benchmark's cached scores and copy its files to `folder`; None if `kept` is missing or damaged."""
     if not kept.exists():
         return None
     try:

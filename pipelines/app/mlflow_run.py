@@ -87,7 +87,7 @@ def _about_study() -> str:
 
 
 def _name(stage: str, place: str, task: str | None) -> str:
-    """Return a run's name: `lstm-1`, with a task `lstm-1 sentiment`, in a sweep `lstm-1+optimizer.lr-0.01`.
+    """Return a run's name, such as `lstm-1`; `lstm-1 sentiment` on a task; `lstm-1+optimizer.lr-0.01` in a sweep.
 
     The name begins with the system, because MLflow's column is narrow.
     """
@@ -112,7 +112,7 @@ def _note(stage: str) -> str:
     """Return the recipe's comment and the command, as Markdown."""
     command = f"`{' '.join([f'python -m {module_of(stage)}', *overrides()])}`"
     recipe = HydraConfig.get().runtime.choices.get("recipe")
-    if recipe is None or not (CONF / "recipe" / f"{recipe}.yaml").exists():  # a recipe of the user's own folder
+    if recipe is None or not (CONF / "recipe" / f"{recipe}.yaml").exists():  # a recipe in the user's own folder
         return command
     return f"{comment_of(CONF / f'recipe/{recipe}.yaml').removeprefix('@package _global_').strip()}\n\n{command}"
 
@@ -130,7 +130,7 @@ def headline(config: Any) -> dict[str, Any]:
     choices = HydraConfig.get().runtime.choices.items()
     without = ("logger", "callbacks", "debug")
     chosen = {str(k): v for k, v in choices if v is not None and not k.startswith("hydra") and k not in without}
-    # With a task, the choice of objective belongs to the recipe's pretraining; a count-based model has no objective.
+    # The recipe's objective is for pretraining and not for a task, and a count-based model has no objective.
     if "task" in chosen or config.get("objective") is None:
         chosen.pop("objective", None)
     if "task" in chosen:  # a task replaces the recipe's optimizer, schedule and batches

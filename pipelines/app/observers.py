@@ -37,7 +37,7 @@ def loggers(cfg: DictConfig, settings: dict[str, Any]) -> Iterator[list[Callable
 
 
 def callbacks(cfg: DictConfig) -> list[Any]:
-    """Return the callbacks of a training run: the callbacks in `cfg`, and some that every run has.
+    """Return the callbacks of a training run: the callbacks in `cfg`, and the callbacks that every run has.
 
     If RETABLE_PROGRESS names a file, a further callback writes the progress to it. In a search, a further callback may
     stop the training.
@@ -60,8 +60,8 @@ def callbacks(cfg: DictConfig) -> list[Any]:
 def trainable_rows(measure: Any, batch: Any) -> Any:
     """Reduce a validation batch to the examples that have a training loss.
 
-    Returns: the examples' places in the split, and their batch; None without such examples, or if the measure has its
-        own loss.
+    Returns: the examples' positions in the split, and the batch of these examples; None if no example has a training
+    loss, or if the measure has its own loss.
     """
     import numpy as np
 

@@ -94,9 +94,9 @@ def write_results(study: Study, adhoc_results: dict[str, list[Result]], out: Pat
 
 
 def _further_seeds(study: Study, root: str) -> dict[Path, Cell]:
-    """Return the records that add seeds to this study's systems, with their cells.
+    """Return the records that add seeds to this study's systems, and the cell of each record.
 
-    They belong to the study that is named by this study's key `more_seeds`.
+    The records belong to the study that is named by this study's key `more_seeds`.
     """
     if not (folder := folder_of_more_seeds(study, root)):
         return {}
@@ -105,7 +105,7 @@ def _further_seeds(study: Study, root: str) -> dict[Path, Cell]:
 
 
 def _seeds_line(study: Study, cells: Iterable[Cell]) -> str:
-    """Return sentences that name the seeds from the other study, and the systems that have them."""
+    """Return sentences that name the seeds from the study `more_seeds`, and the systems with these seeds."""
     systems: dict[str, set[int]] = {}
     for cell in cells:
         if "seed" in cell.settings:

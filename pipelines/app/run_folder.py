@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from retable.tracking.run import Run
 
 THREADS = "threads"  # file in a scratch folder with the number of threads that computed its checkpoints
-REPLACED = "replaced"  # folder next to the scratch folders, for the old cell while a new one replaces it
+REPLACED = "replaced"  # folder next to the scratch folders, for the old cell while a new cell replaces it
 
 
 class RunFolder:
@@ -237,7 +237,7 @@ def _scratch(making: Making) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _run(tracked: bool, making: Making, made: Mapping[str, Any]) -> Iterator["Run | None"]:
-    """Open the cell's run in MLflow if `tracked`; close it if the block raises. Yields None without a run."""
+    """Open the cell's run in MLflow if `tracked`; close it if the block raises. Yield None if not `tracked`."""
     if not tracked:
         yield None
         return
@@ -270,7 +270,7 @@ def _log_to(sinks: Sequence[Callable[[Any], None]]) -> Callable[[Any], None]:
 
 @contextlib.contextmanager
 def _costs() -> Iterator[dict[str, Any]]:
-    """Yield a dictionary. When the block ends, add its seconds, peak memory (MiB), hardware and environment."""
+    """Yield a dictionary, and at the block's end add seconds, peak memory (MiB), hardware and environment to it."""
     costs: dict[str, Any] = {}
     # Seconds are measured by the monotonic clock, since the system's clock may be changed during a run.
     started, startup = time.monotonic(), max(time.time() - psutil.Process().create_time(), 0.0)
@@ -325,9 +325,9 @@ def _bench(stage: str, place: str) -> Path:
 
 @contextlib.contextmanager
 def _same_threads(scratch: Path) -> Iterator[None]:
-    """Resume training with the number of threads that it began with; print a line if that differs from the setting.
+    """Resume training with its initial number of threads; print a line if this number differs from the setting.
 
-    With another number of threads, numbers are added in another order, which changes the last digits.
+    The number of threads determines the order of additions, which affects the last digits of results.
     """
     if (torch := sys.modules.get("torch")) is None:  # nothing is trained
         yield
@@ -348,7 +348,7 @@ def _same_threads(scratch: Path) -> Iterator[None]:
 
 
 def _display_name(cell: Path) -> str:
-    """Return a cell's path in `outputs/`, such as `pretrain/grammar/lstm-1`; elsewhere the whole path."""
+    """Return a cell's path in `outputs/`, such as `pretrain/grammar/lstm-1`. Other paths are returned whole."""
     return str(cell).removeprefix("outputs/")
 
 

@@ -49,7 +49,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
             if trust.trusted() != known:  # hydra.job.env_set in a configuration file has changed the variable
                 raise UsageError(f"a configuration cannot trust a package; set {trust.PACKAGES} in the environment")
             if HydraConfig.get().mode == RunMode.MULTIRUN:
-                raise UsageError("hydra/launcher=basic runs all jobs in one process; leave it out")
+                raise UsageError("hydra/launcher=basic runs all jobs in one process; remove hydra/launcher=basic")
             make_ready(function.__name__, cfg)
             function(cfg)
 
@@ -103,7 +103,7 @@ def _refuse_unread(arguments: list[str]) -> None:
     for each in arguments:
         name, equals, _ = each.lstrip("+").partition("=")
         if equals and not each.startswith(("-", "~", "@")) and (other := settings.setdefault(name, each)) is not each:
-            raise UsageError(f"{other} and {each} set the same name; leave one out")
+            raise UsageError(f"{other} and {each} set the same name; remove one of the two")
 
 
 def _of_plan(argument: str) -> list[str]:
@@ -167,7 +167,7 @@ def _refuse_misplaced(cfg: DictConfig) -> None:
         raise UsageError(
             f"{file} lacks the first line `# @package _global_`, so its settings are not read; add the line"
         )
-    measured, choice = cfg.get("benchmark"), choices.get("benchmark")  # choice is None for several benchmarks
+    measured, choice = cfg.get("benchmark"), choices.get("benchmark")  # choice: None if there are several
     if not isinstance(measured, DictConfig):
         measured = {}
     if "_target_" in measured or choice not in (None, *measured):
@@ -188,7 +188,7 @@ def _refuse_choices_passed_over(cfg: DictConfig) -> None:
             if own != choice:
                 raise UsageError(
                     f"task={chosen('task')} uses {own} and ignores {group}={choice}; "
-                    f"write {group}._target_={'.'.join([*module, choice])}, and its settings"
+                    f"write {group}._target_={'.'.join([*module, choice])} and the settings of this class"
                 )
 
 

@@ -54,12 +54,12 @@ def subsample(examples: Sequence[Example], number: int, seed: int) -> list[Examp
 
     With the same seed, a smaller sample is a subset of a larger one.
 
-    Raises: UsageError: there are fewer examples.
+    Raises: UsageError: there are fewer than `number` examples.
     """
     available = len(examples)
     if number not in range(1, available + 1):
         raise UsageError(
-            f"examples={number}, but the training split has {available}; write 1 to {available}, or null for all"
+            f"examples={number}, but there are {available} training examples; write 1 to {available}, or null for all"
         )
     drawn = np.random.default_rng(seed).permutation(available)[: int(number)]  # 1e3 is a float
     return [examples[place] for place in np.sort(drawn)]

@@ -75,7 +75,7 @@ def train(
     record.log(points)
     save_weights(objective, record.folder / "model.safetensors")
     write_curve(points, record.folder / "curve.csv")
-    steps = points[-1].step if points else kept  # no points if the trainer stopped before the first
+    steps = points[-1].step if points else kept  # there are no points if the trainer stopped before the first one
     record.metrics |= {point.metric: point.value for point in points if point.step == steps}
     record.metrics |= {point.metric: point.value for point in points if point.step == kept}
     record.metrics |= {"steps": steps, "parameters": sum(p.numel() for p in objective.parameters())}
@@ -87,7 +87,7 @@ def train(
         if stepped and cost:
             share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), devices)
             record.costs |= {} if share is None else {"flops_utilisation": round(share, 4)}
-    else:  # on another machine, these may differ and change the last digits
+    else:  # on another machine, these facts may differ and change the last digits
         record.costs |= {"threads": torch.get_num_threads(), "compiled_kernels": int(fused.COMPILED is not None)}
     if device.type == "cpu" and devices == 1 and stepped and cost.get("flops"):
         rate = product_rate(torch.bfloat16 if cfg.trainer.precision == "bf16-mixed" else torch.float32)

@@ -31,7 +31,7 @@ def print_comparison(a: str, b: str, metric: str | None, study: str | None) -> N
             print(markdown_table(table, folded=False))
         return
     if metric is not None:
-        raise UsageError("--metric applies to systems and cells; leave it out to compare all tables of a study")
+        raise UsageError("--metric applies to systems and cells; remove --metric to compare all tables of a study")
     folder = STUDIES / next((each for each in (study, a, b) if each in studies), DEFAULT) / "results"
     after, before = (
         tables_of(STUDIES / each / "results") if each in studies else tables_at(each, folder) for each in (a, b)

@@ -22,7 +22,7 @@ def export_cell(cell: str, place: Path, license: str) -> None:
             is replaced.
         license: the license to put into the model card, by its name on the Hub.
 
-    Raises: UsageError: the place is not free or is in a cell, or the cell cannot be exported in this format.
+    Raises: UsageError: `place` cannot be written or is inside a cell, or the cell cannot be exported in this format.
     """
     system = retable.load(cell)
     place = place.resolve()
@@ -47,7 +47,10 @@ def _write_arpa(system: Any, file: Path) -> None:
     from retable.models.ngram import BackoffModel
 
     if not isinstance(system.system, BackoffModel):
-        raise UsageError(f"{system.folder} is not an n-gram model, as ARPA files need; write one, such as kn5-1")
+        raise UsageError(
+            f"{system.folder} is not an n-gram model, and an ARPA file can contain only an n-gram model; "
+            "write a cell such as kn5-1"
+        )
     write_arpa(system.system, system.tokenizer.words, file)
 
 
@@ -57,7 +60,7 @@ def _write_vectors(system: Any, file: Path) -> None:
 
     if not isinstance(system, Vectors):
         raise UsageError(
-            f"{system.folder} has no word vectors, as {file.suffix} needs; write a cell such as skipgram-1"
+            f"{system.folder} has no word vectors to write to a {file.suffix} file; write a cell such as skipgram-1"
         )
     write_word2vec(file, system.words, system.system.vectors)
 
@@ -80,19 +83,20 @@ def _write_checkpoint(system: Any, folder: Path, license: str) -> None:
         labels = system.task.tags if isinstance(system, Tagger) else labels
     else:
         raise UsageError(
-            f"{system.folder} is not a neural model of tokens, as transformers needs; write a cell such as gpt-1"
+            f"{system.folder} is not a neural model of tokens, so transformers cannot load it; "
+            "write a cell such as gpt-1"
         )
     run, cell = read_run(system.folder), system.folder
     trained = "imported" not in run
     of = f"trained on {run['corpus']} with seed {run['seed']}" if trained else f"from {run['imported']}"
     about = markdown(f"System {run['system']}, {of}.")
     results = []
-    if cell.parts[-4:-3] == ("outputs",):  # a cell of the project may have evaluations
+    if cell.parts[-4:-3] == ("outputs",):  # a cell in outputs/ may have been evaluated
         file, weights = "/".join([*cell.parts[-4:], "model.safetensors"]), digest(cell / "model.safetensors")
         measured = Path(*cell.parts[:-3], "evaluate", *cell.parts[-2:])
         scores = {}
         if (measured / "metrics.json").exists() and read_run(measured)["digests"].get(file) == weights:
-            scores = read_json(measured / "metrics.json")  # scores of other weights are left out
+            scores = read_json(measured / "metrics.json")  # scores that were measured with other weights are not used
         for name, value in scores.items():
             split, _, metric = name.rpartition("/")
             results.append(Result(metric, value, run["corpus"], split or None))

@@ -68,7 +68,7 @@ def import_cell(source: str, name: str) -> Path:
 def _is_task(name: str, where: str) -> bool:
     """Return whether `name` is a task and not a corpus. Vectors for a task's words belong to no corpus.
 
-    Raises: UsageError: no corpus or task has this name, and the most similar name belongs to a task.
+    Raises: UsageError: no corpus or task has this name, and the most similar name is a task's.
     """
     corpora, tasks = conf().names("corpus"), conf().names("task")
     if name not in (*corpora, *tasks) and not {*near(name, [*corpora, *tasks])[:1]} <= {*corpora}:
@@ -84,7 +84,7 @@ def _arpa(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
     if UNKNOWN not in words or len({*words}) < len(words):
         raise UsageError(f"{path} lacks <unk> for unknown words, or has both <eos> and </s>; write the file again")
     tables = read.model.tables
-    tables[0].log_prob[len(words)] = 0  # the probability of <s> is never used, and a file may leave it out
+    tables[0].log_prob[len(words)] = 0  # the probability of <s> is never used and may be missing in a file
     if not all(np.isfinite(column).all() for table in tables for column in (table.log_prob, table.backoff)):
         raise UsageError(
             f"{path} has a probability of 0, or lacks prefixes of its n-grams; write the file with KenLM or SRILM"
@@ -97,7 +97,7 @@ def _arpa(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
 
 def _vectors(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
     write_word2vec(folder / "vectors.bin", *read_word2vec(path))
-    return {"tokens": f"{corpus}/word"}  # the tokens that benchmarks of the vectors use
+    return {"tokens": f"{corpus}/word"}  # the tokens of the benchmarks for word vectors
 
 
 def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dict[str, Any]]:

@@ -43,7 +43,8 @@ Study = Annotated[
 ]  # fmt: skip
 
 
-# These commands find the project by a study's name, or need no project. The others resolve paths in the current folder.
+# These commands find the project by a study's name, or need no project. All other commands resolve paths in the current
+# folder.
 ANYWHERE = ("studies", "repro", "why", "new", "graph", "report", "tables", "bands")
 
 
@@ -289,7 +290,7 @@ def score(
     """
     system = _able(cell, "score")
     if not all(text.split() for text in texts):
-        raise UsageError("one of the texts is empty; leave it out")
+        raise UsageError("one of the texts is empty; remove the empty text")
     rows = [(each.log_prob, len(each.tokens), each.text) for each in system.score(texts, end=end)]
     print(f"{'log-prob':>10}{'per token':>10}{'tokens':>8}  text")
     for log_prob, n, text in sorted(rows, key=lambda row: -row[0]):
@@ -420,9 +421,9 @@ def translate(
 
     system = _able(cell, "translate")
     if not all(text.split() for text in texts):
-        raise UsageError("one of the texts is empty; leave it out")
+        raise UsageError("one of the texts is empty; remove the empty text")
     if strange := unknown_words(system.tokenizer, texts):
-        raise UsageError(f"{system.folder}: unknown words {', '.join(strange)}; use words of its training text")
+        raise UsageError(f"{system.folder}: unknown words {', '.join(strange)}; use words of the training text")
     if attention is None:
         _print("\n".join(system.translate(texts)))
         return

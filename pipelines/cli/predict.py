@@ -30,7 +30,7 @@ def predict(system: Any, file: str | None, texts: list[str], out: Path | None) -
         texts: texts instead of a file; the two texts of a pair are separated by a tab.
         out: the file to write; None for standard output.
 
-    Raises: UsageError: a file and texts are given, or neither; or a file cannot be read or written.
+    Raises: UsageError: the file and the texts are both given or both missing, or a file cannot be read or written.
     """
     if (file is None) == (not texts):
         raise UsageError("predict needs either a file or texts; write FILE, - for standard input, or --text TEXT")
@@ -67,7 +67,7 @@ def predict(system: Any, file: str | None, texts: list[str], out: Path | None) -
 
 def _require_place(out: Path, file: str | None, tags: bool) -> None:
     if not tags and out.suffix not in FORMS:
-        raise UsageError(f"--out {out} is not a {', '.join(FORMS)}; write {out.stem or 'predicted'}.csv")
+        raise UsageError(f"--out {out} does not end in one of {', '.join(FORMS)}; write {out.stem or 'predicted'}.csv")
     if not out.parent.is_dir():
         raise UsageError(f"--out {out}: {out.parent} does not exist; make the folder first")
     if out.is_dir() or (file is not None and os.path.exists(file) and out.exists() and os.path.samefile(file, out)):
@@ -82,7 +82,7 @@ def _table_of(system: Any, texts: list[str]) -> str:
     for text in texts:
         if len(text.split("\t")) != len(columns):
             form = "one text" if len(columns) == 1 else "two texts with a tab between them"
-            raise UsageError(f"--text {text!r}: {system.folder} labels {form}; write {form}")
+            raise UsageError(f"--text {text!r}: {system.folder} expects {form}; write {form}")
     return "".join("\t".join(" ".join(part.split()) for part in row) + "\n"
                    for row in (columns, *(text.split("\t") for text in texts)))  # fmt: skip
 

@@ -50,7 +50,7 @@ def submit(system: str, corpus: str, seed: int, tests: Sequence[str]) -> None:
 
 
 def read_predictions(corpus: str, system: str, seed: int, task_name: str, split: str) -> list[str]:
-    """Return the labels that a system's cell predicts for a test set, in the order and notation of the set's file.
+    """Return the labels that a system's cell predicts for a test set, in the order and notation of the test file.
 
     Raises: UsageError: the cell or the test set is missing, or examples have no prediction.
     """
@@ -76,11 +76,11 @@ def read_predictions(corpus: str, system: str, seed: int, task_name: str, split:
     if missing := sorted(set(range(n)) - set(predictions.index)):
         raise UsageError(
             f"{cell}/units.csv has no prediction for {len(missing)} of the {n} examples of {split}, first "
-            f"{missing[0]}; train it again on the present files"
+            f"{missing[0]}; train the system again on the present files"
         )
     if task.labels.names and (without := sum(predictions[range(n)] == task.labels.none)):
         raise UsageError(
-            f"{cell} predicts no valid label for {without} of the {n} examples of {split}, as the server requires; "
-            "train it for longer, or submit only other sets with --test"
+            f"{cell} predicts no valid label for {without} of the {n} examples of {split}, but the server needs a "
+            "label for each example; train the system for longer, or submit only other sets with --test"
         )
     return [task.labels.write(prediction) for prediction in predictions[range(n)]]

@@ -8,7 +8,7 @@ from retable.core.errors import UsageError
 from retable.planning.cell import CHECKPOINT
 
 READER = "retable.exchange.checkpoint.Checkpoint"  # imported only where needed: the import takes seconds
-# Models that load all or some weights of another class, which has the same settings.
+# Maps a model's class to the class whose settings it has, and from whose checkpoints it loads all or some weights.
 BEGUN_AS = {
     "retable.models.t5_encoder.T5Encoder": "retable.models.t5.T5",
     "retable.models.gpt_special_tokens.GPTWithSpecialTokens": "retable.models.gpt.GPT",
@@ -18,10 +18,10 @@ RECIPES = {"GPT": "transformer/gpt", "BERT": "bert/bert", "T5": "t5/t5"}
 
 
 def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
-    """Replace the model settings in `cfg` by the checkpoint's, if `cfg.init` names a checkpoint.
+    """If `cfg.init` names a checkpoint, replace the model settings in `cfg` by the checkpoint's settings.
 
-    All settings of the model except dropout are replaced, and the objective's `vocab_size` and `tie`. `init` becomes
-    the `_target_` that opens the checkpoint. So the cell's `config.yaml` lists the settings that were used.
+    The objective's settings `vocab_size` and `tie` and all settings of the model except dropout are replaced. `init`
+    becomes the `_target_` that opens the checkpoint. So the cell's `config.yaml` lists the settings that were used.
 
     Args:
         cfg: the composed configuration; changed in place.
@@ -53,7 +53,7 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
 
 
 def opened_by(init: Any) -> Any:
-    """Return the value of `init` for a cell's configuration: a checkpoint's `_target_`, any other value unchanged."""
+    """Return the part with a `_target_` that opens the checkpoint `init`; return any other `init` unchanged."""
     if not str(init).startswith(CHECKPOINT):
         return init
     return {"_target_": READER, "name": str(init).removeprefix(CHECKPOINT)}

@@ -71,7 +71,7 @@ def in_mlflow(cfg: DictConfig, overrides: Sequence[str]) -> bool:
 def of_result(stage: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that determine a cell's numbers.
 
-    `logger` is left out. For stages that use a trained system, the trainer's devices are left out, too.
+    The result does not contain `logger` and, for stages that use a trained system, the trainer's devices.
     """
     own = {key: value for key, value in config.items() if key != "logger"}
     if stage in USING_STAGES and isinstance(own.get("trainer"), Mapping):

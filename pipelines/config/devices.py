@@ -11,8 +11,8 @@ from retable.core.stages import USING_STAGES
 def choose_machine(stage: str, cfg: DictConfig) -> None:
     """Replace each `auto` of the trainer: accelerator, number of devices and precision.
 
-    Stages that use a trained system get full precision. The cell's configuration contains the values, and training
-    resumes only with the same values.
+    For stages that use a trained system, the precision is full precision. The cell's configuration contains the chosen
+    values, and training resumes only with the same values.
     """
     trainer = _trainer(cfg)
     if trainer.get("accelerator") == "auto" or trainer.get("devices") == "auto":
@@ -46,5 +46,5 @@ def require_machine(cfg: DictConfig) -> None:
 
 
 def _trainer(cfg: DictConfig) -> Any:
-    """Return the trainer's settings; {} if they are missing or not a mapping (see `check_settings`)."""
+    """Return the trainer's settings, or {} if the settings are missing or not a mapping (see `check_settings`)."""
     return trainer if isinstance(trainer := cfg.get("trainer"), DictConfig) else {}

@@ -16,12 +16,12 @@ from retable.core.errors import UsageError
 DATA = "RETABLE_DATA"  # the folder of data sets
 STUDY = "RETABLE_STUDY"  # the study that `retable repro` runs
 PROGRESS = "RETABLE_PROGRESS"  # the file to which training writes its progress, `step/steps`
-DEVICES = "RETABLE_DEVICES"  # the devices that a process needs, in the form of `executors.executor.resources`
+DEVICES = "RETABLE_DEVICES"  # the devices that a process needs, as `executors.executor.resources` returns them
 ENGINE = "RETABLE_ENGINE"  # the engine for parts of a process's work: a name, or slots and address of a running server
 PARENT_RUN = "RETABLE_PARENT_RUN"  # a sweep's MLflow run, the parent of its jobs' runs
 JOB_SUFFIX = "RETABLE_JOB_SUFFIX"  # the end of the name of a job's cell, made from the job's settings
 JOB_REPORT = "RETABLE_JOB_REPORT"  # the file to which a job writes facts about its result
-TRIAL = "RETABLE_TRIAL"  # JSON: storage, study, trial, metric and pruner of a search, which may stop training early
+TRIAL = "RETABLE_TRIAL"  # JSON: a search's storage, study, trial, metric and pruner, which may stop training early
 
 
 def data() -> Path:
@@ -29,7 +29,7 @@ def data() -> Path:
 
 
 def study() -> str | None:
-    """Return the study that DVC runs this stage for; None for a run by hand."""
+    """Return the study that DVC runs this stage for, or None if a user started the stage."""
     return os.environ.get(STUDY) if by_dvc() else None
 
 

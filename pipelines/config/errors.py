@@ -38,7 +38,8 @@ class ThereAlready(BaseException):
 def one_line_errors() -> Iterator[None]:
     """Print one line to standard error and exit with code 2 if the block raises an error for a user's mistake.
 
-    After a signal, the exit code is the signal's. If the cell exists already or a trial is pruned, the exit code is 0.
+    After a signal, the exit code depends on the signal (`CODES` in retable.training.signals). If the cell exists
+    already or a trial is pruned, the exit code is 0.
     """
     try:
         yield
@@ -67,9 +68,9 @@ def one_line_errors() -> Iterator[None]:
 
 
 def _missing_target(error: BaseException) -> str | None:
-    """Return the message for a `_target_` that does not exist; None for any other error.
+    """Return the message for a `_target_` that does not exist, or None if the error has another cause.
 
-    Errors that the target's module itself raises give None as well.
+    The result is also None if the target's module exists but raises an error itself.
     """
     named = re.match(r"Error (?:locating target|loading) '([\w.]+)'", str(error))
     inner: BaseException | None = error
@@ -101,19 +102,19 @@ def _is_making(error: Exception) -> bool:
     if (inner := _of_system(error)) is None or inner.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
         return False
     last = traceback.extract_tb(inner.__traceback__)[-1:]
-    making = ("mkdir", "makedirs", "mkdtemp", "_mkstemp_inner", "_open")  # _open: of logging's handlers
+    making = ("mkdir", "makedirs", "mkdtemp", "_mkstemp_inner", "_open")  # `_open` is a method of log handlers
     return bool(last) and last[0].name in making
 
 
 def _is_of(kind: str) -> Callable[[Exception], bool]:
-    """Return a check whether the error's class, or a base class, is defined in module `kind`.
+    """Return a function that checks whether an error's class or one of its bases is defined in module `kind`.
 
     The module is not imported.
     """
     return lambda error: any(each.__module__ == kind for each in type(error).__mro__)
 
 
-# Errors of libraries and the system that a user's mistake or a lack of space causes, each with the message to print.
+# Errors that libraries or the operating system raise for a user's mistake or a full disk, with the messages to print.
 # The first match wins.
 _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
     (_contains("Config group override must be"),
@@ -123,7 +124,7 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
      "a list has no named settings ({error}); write the whole list"),
     (lambda error: isinstance(error, ValueError) and "allow_pickle=" in str(error),
      "a *.units.npy contains pickled objects, which could run code, so it is not read; make it again"),
-    # Disk, permissions and files. Libraries wrap the system's error in their own, or quote its words.
+    # Disk, permissions and files. Libraries wrap the operating system's error in their own error, or quote its message.
     (_is_errno(errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
     (_contains("No space left on device", "database or disk is full", "PytorchStreamWriter failed"), _FULL),
     (_is_errno(errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
@@ -138,7 +139,7 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
                "integer multiplication overflow", "Unable to allocate"), _LARGE),
     (_contains("InvalidCxxCompiler", "Failed to find C compiler"),  # from torch on CPUs, from Triton on GPUs
      "compile=true needs the C++ compiler g++, which is not installed here; install it, or leave compile=true out"),
-    # Errors of Gloo, of NCCL, and of the main process's store, which the processes use to find each other.
+    # Errors of Gloo, of NCCL, and of the main process's key-value store, through which the processes find each other.
     (_contains("gloo/transport/", "ncclRemoteError"), PARTNER_LOST),
     (lambda error: type(error).__name__ == "DistNetworkError"
      and _contains("Connection was likely closed", "Connection reset by peer", "Broken pipe")(error), PARTNER_LOST),
@@ -151,7 +152,7 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
 
 
 def _of_system(error: BaseException) -> OSError | None:
-    """Return the OSError that this error is or was raised from; None without one."""
+    """Return the error itself if it is an OSError, else the OSError that it was raised from, or None."""
     inner: BaseException | None = error
     while inner is not None and not isinstance(inner, OSError):
         inner = inner.__cause__
@@ -164,16 +165,16 @@ def _is_of_omegaconf(error: Exception) -> bool:
 
 
 def is_main_process() -> bool:
-    """Return whether this is the main process, and not a worker started by Lightning, torchrun or Slurm.
+    """Return whether this is the main process and not a worker that Lightning, torchrun or Slurm has started.
 
-    Workers may run on this node or on others.
+    Workers may run on this node or on other nodes.
     """
     names = ["RANK"] if "RANK" in os.environ else ["SLURM_PROCID", "NODE_RANK", "LOCAL_RANK"]
     return all(int(os.environ.get(name, "0")) == 0 for name in names)
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return the UsageError that Hydra wrapped in its own errors; the error itself if it wraps no UsageError."""
+    """Return the UsageError that Hydra wrapped in its own errors, or `error` itself if Hydra wrapped no UsageError."""
     inner: BaseException | None = error
     while inner is not None and not isinstance(inner, UsageError):
         inner = inner.__cause__
@@ -217,7 +218,7 @@ def _unreadable(override: str) -> str:
         return f"{override} is not a setting; write names of letters a to z, digits, _ and ., as in model.d_model=64"
     if not equals:
         return f"{override} has no value; write {override}=VALUE"
-    quoted = re.sub(r'(\\*)"', r'\1\1\\"', re.sub(r"(\\+)$", r"\1\1", value))  # a backslash escapes only before a quote
+    quoted = re.sub(r'(\\*)"', r'\1\1\\"', re.sub(r"(\\+)$", r"\1\1", value))  # `\` is special only before a quote
     brackets = "close its brackets, or " if value[:1] in ("[", "{") else ""
     example = shlex.quote(f'{name}="{quoted}"')
     return f"{override} cannot be parsed; {brackets}put quotes round the value, as in {example}"
@@ -226,7 +227,7 @@ def _unreadable(override: str) -> str:
 def no_setting(name: str, there: DictConfig | None) -> str:
     """Return the message for an unknown setting, with the closest name in the configuration `there`."""
     known = [*_names(OmegaConf.to_container(there))] if there else []
-    last = {each.rpartition(".")[2]: each for each in reversed(known)}  # the first in the configuration wins
+    last = {each.rpartition(".")[2]: each for each in reversed(known)}  # of equal names, keep the first
     near = get_close_matches(name, known, n=1, cutoff=0.75)
     near = near or [last[each] for each in get_close_matches(name.rpartition(".")[2], last, n=1, cutoff=0.7)]
     return f"unknown setting {name}{f'; write {near[0]}' if near else ''}; +{name}= adds one"
@@ -265,6 +266,6 @@ def _missing_recipe(file: str) -> str:
 def _quit(message: str, of_any_process: bool = False) -> None:
     if is_main_process():
         print(f"error: {in_one_line(message)}", file=sys.stderr)
-    elif of_any_process:  # the main process may have been killed, and then prints nothing
+    elif of_any_process:  # the main process may have been killed and may not print this
         print(in_one_line(message), file=sys.stderr)
     sys.exit(2)

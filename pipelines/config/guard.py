@@ -1,4 +1,4 @@
-"""Refuse configuration files with settings that could run code, or write files, outside of the computation.
+"""Refuse configuration files whose settings could run other code than the computation, or write other files.
 
 Hydra builds callbacks, handlers of logs and a sweeper before a job begins. So the files are checked before Hydra
 composes them. `hydra`, `callbacks`, `logger` and the paths of Lightning's Trainer may be set on the command line, and
@@ -23,7 +23,7 @@ from retable.core.errors import UsageError
 FREE = ("app", "hydra", "callbacks", "logger", "trainer", "debug")  # files and groups of the installed conf/
 OBSERVING = ("hydra", "callbacks", "logger")
 OF_TRAINER = ("callbacks", "default_root_dir", "logger", "plugins", "profiler")
-NOT_OF_SWEEPS = ("_target_", "${", "storage")  # a sweep's file could build any class, or write to any path, with these
+NOT_OF_SWEEPS = ("_target_", "${", "storage")  # with these, a sweep's file could build any class or write to any path
 SEARCH_PATH = "hydra.searchpath="
 
 
@@ -32,8 +32,8 @@ def refuse_foreign_nodes(stage: str, arguments: Sequence[str]) -> None:
 
     Args:
         stage: name of the root config.
-        arguments: the command line. If Hydra cannot compose it, nothing is checked, because Hydra will build nothing
-            and report the error.
+        arguments: the command line. If Hydra cannot compose the command line, nothing is checked, because Hydra will
+            build nothing and report the error.
     """
     folders, overrides = [*_folders(arguments)], [each for each in arguments if not each.startswith("-")]
     mode = RunMode.MULTIRUN if {"-m", "--multirun"} & {*arguments} else RunMode.RUN
@@ -101,9 +101,9 @@ def _quoted(folder: Path) -> str:
 
 
 def _set_by(file: Path, package: str, chooses: bool) -> Iterator[tuple[str, Any]]:
-    """Yield the names that a file sets, with their values, and the groups and packages in its defaults list.
+    """Yield the names and values that a file sets, and the groups and packages in the file's defaults list.
 
-    chooses: whether to leave out the defaults list, since a stage's own file may choose from any group.
+    chooses: whether to skip the defaults list, since a stage's own file may choose from any group.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def _set_by(file: Path, package: str, chooses: bool) -> Iterator[tuple[str, Any]
     except (OSError, ValueError, yaml.YAMLError) as error:  # Hydra's own parser might still accept the file
         raise UsageError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
     if text.startswith("\ufeff"):  # Hydra would miss the header `# @package` and put the settings elsewhere
-        raise UsageError(f"{file} begins with a byte-order mark; save it as UTF-8 without one")
+        raise UsageError(f"{file} begins with a byte-order mark; save the file as UTF-8 without this mark")
     prefix = f"{package}." if package not in ("", "_global_") else ""
     for key, value in content.items() if isinstance(content, Mapping) else ():
         if key == "defaults":

@@ -16,7 +16,8 @@ from retable.core.publishing import atomic_write
 def hydra_looks_into_folders() -> None:
     """Make Hydra's help and completion list a group's files in subfolders, such as recipe=recurrent/lstm.
 
-    Files whose names begin with `_` are left out: they are only bases of others. A subfolder is not listed as a group.
+    Files whose names begin with `_` are not listed, since they only serve as bases of other files. A subfolder is not
+    listed as a group.
     """
     own = ConfigLoaderImpl.get_group_options
 
@@ -48,7 +49,7 @@ def dvc_writes_whole() -> None:
 
 
 def dvc_writes_only_what_is_new() -> None:
-    """Make DVC replace only the entry of the finished stage in `dvc.lock`. The file's bytes are as without the patch.
+    """Make DVC replace only the entry of the finished stage in `dvc.lock`. The patch changes no byte of the file.
 
     Unpatched, DVC parses and dumps the whole file for each stage, which takes 7 s with 1,000 cells.
     """

@@ -2,8 +2,8 @@
 
 A study is a folder with a file `study.yaml` and a DVC project. The checkout's studies are in `studies/`. The default
 study's DVC files are at the top of the checkout, so that `dvc repro` there runs this study. A user's study may be in
-any folder, with the checkout or with the installed package. Files in the study's folder `conf/` take precedence over
-the project's.
+any folder, whether Retable runs from the checkout or from the installed package. Files in the study's folder `conf/`
+take precedence over the project's.
 """
 
 import os
@@ -31,7 +31,7 @@ CODE_LINKS = "code"  # folder in a study's folder, with links to the code that t
 
 
 def require_own_checkout() -> None:
-    """Raise UsageError in a checkout whose code is not the running code, as in a copy or another clone."""
+    """Raise UsageError if the working folder is in a checkout (a copy or clone) whose code is not the running code."""
     project_folder()  # raises if DVC_ROOT is not a folder
     code = {"pipelines": Path("pipelines"), "retable": Path("src/retable")}
     for folder in (Path.cwd(), *Path.cwd().parents):
@@ -61,7 +61,7 @@ def study_names() -> list[str]:
 
 
 def own_conf() -> Path | None:
-    """Return the folder `conf` of the study in the working folder, if it has one."""
+    """Return the folder `conf` of the study in the working folder, or None if the study has no such folder."""
     folder = Path.cwd() / "conf"
     return folder if folder.is_dir() and folder != CONF and Path(STUDY).exists() else None
 
@@ -85,8 +85,8 @@ def folder_of(study: str | None) -> Path:
 
     Args:
         study: name of one of the project's studies, path of a folder, or name of the working folder or of a folder
-            above it; None for the working folder's study. With the installed package, a study of the project is copied
-            into a new folder.
+            above it; None for the working folder's study. If Retable is an installed package, a study of the project is
+            copied into a new folder.
 
     Raises: UsageError: the study does not exist.
     """
@@ -167,7 +167,7 @@ def _packages(folder: Path) -> dict[str, Path]:
 
 
 def _named(pattern: str, files: Iterable[Path]) -> set[str]:
-    """Return all matches of a pattern's group in files."""
+    """Return the texts that the group in a regular expression matches in files."""
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file())
     return {name for text in texts for name in re.findall(pattern, text, re.MULTILINE)}
 

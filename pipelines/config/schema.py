@@ -36,7 +36,7 @@ from retable.training.budget import parse_budget
 
 def _require_a_line(sizes: Sequence[int]) -> Sequence[int]:
     if len(set(sizes)) < 3:
-        raise ValueError("three sizes or more, which an exponent with an interval needs")
+        raise ValueError("three sizes or more, since the interval of a fitted exponent needs three")
     return sizes
 
 
@@ -58,7 +58,8 @@ def _require_plain_name(name: str) -> str:
     return name
 
 
-# Modules of the functions that write a corpus. They are listed because other functions also have a parameter `folder`.
+# Modules of the functions that write a corpus. The modules are listed because other functions also have a parameter
+# `folder`.
 WRITERS = ("retable.corpora.", "retable.data.shards.", "retable.grammar.", "retable.tasks.text.")
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # without line breaks
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # file name
@@ -271,9 +272,10 @@ STAGES: dict[str, type] = {
         *(Evaluate, Generate, Report, Scaling),
     )
 }
-# Settings of the `pretrain` stage for a count-based model. `init` is listed because `count` has its own message for it.
+# Settings of the `pretrain` stage for a count-based model. `init` is listed because `pretrain.count` itself refuses
+# `init`.
 READ_TO_COUNT = {"corpus", "tokenizer", "tokens", "system", "out", "seed", "model", "objective", "init"} | {
-    "trainer", "callbacks", "logger",  # allowed for sweeps over recipes of both kinds
+    "trainer", "callbacks", "logger",  # allowed so that a sweep may mix neural and count-based recipes
 }  # fmt: skip
 # Names that configuration files may set in any stage, since one recipe file is used by several stages.
 _OF_FILES = {name for each in STAGES.values() for name in get_type_hints(each)}

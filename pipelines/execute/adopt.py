@@ -1,7 +1,8 @@
 """Write the best trial of a sweep into its recipe: `retable adopt multirun/pretrain/lstm_lr`.
 
 The recipe's file in conf/recipe is changed in place, and its comments are kept. All cells that become stale are listed,
-by study. With `--as`, the settings go to a new recipe that inherits from the swept one; no cell becomes stale.
+by study. With `--as`, the settings are written to a new recipe that inherits from the swept recipe; no cell becomes
+stale.
 """
 
 import io
@@ -29,7 +30,7 @@ from retable.planning.cell import Cell
 from retable.planning.study import read_study
 from retable.reporting.sweeps import best_of, settings_of
 
-SHORTER = ("budget", "corpus", "epochs", "max_steps", "examples")  # settings that make trials cheaper than a study
+SHORTER = ("budget", "corpus", "epochs", "max_steps", "examples")  # settings that make trials cheaper than cells
 OF_A_CELL = ("seed", "system", "init", "embedding", "budget", "out", "cell", "cells")  # settings that no recipe has
 SHOWN = 8  # largest number of stale cells listed per study
 
@@ -40,7 +41,7 @@ def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> No
     Args:
         folder_name: the sweep's folder.
         dry_run: print, but write nothing.
-        new: name of a new recipe to write, which inherits from the swept one.
+        new: name of a new recipe to write, which inherits from the swept recipe.
 
     Raises: UsageError: no trial has a value of the metric, or the sweep varied no setting of a recipe.
     """
@@ -56,7 +57,7 @@ def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> No
     best_values = {name.lstrip("+"): value(texts[name]) for name in settings_of(trials) if name != "recipe"}
     for name in best_values:
         if name in OF_A_CELL or ((CONF / name.partition(".")[0]).is_dir() and "." not in name):
-            raise UsageError(f"{name} is not a setting of a recipe; choose it in a study, or sweep without it")
+            raise UsageError(f"{name} is not a setting of a recipe; set it in a study, or sweep other settings only")
     if not best_values:
         raise UsageError(f"{folder} swept no setting of a recipe; to use the best recipe, write {recipe} in a study")
     swept = (*best_values, "sweep", "recipe")
@@ -69,7 +70,7 @@ def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> No
         written = Path(recipe).with_name(new)
         path = path.with_name(f"{new}.yaml")
         if TEMPLATE in path.parents:
-            files_of_study()  # raises in a folder without a study, which could not use the recipe
+            files_of_study()  # raises if the folder has no study, since nothing could use the recipe
             path = Path("conf/recipe", f"{written}.yaml")
         origin = f"# {recipe} with the settings of trial {best['trial']} of {folder}."
         before = f"# @package _global_\n{origin}\ndefaults: [/recipe/{recipe}, _self_]\n"
@@ -138,7 +139,7 @@ def stale_cells(recipe: str, settings: Mapping[str, Any]) -> Iterator[tuple[str,
 def _is_changed(cell: Cell, recipe: str, settings: Mapping[str, Any], known: dict[tuple[Any, ...], bool]) -> bool:
     """Return whether new settings of a recipe change a cell's configuration.
 
-    `known` caches the answers; cells that differ only in their seed, for example, share one.
+    `known` caches the answers; cells that differ only in their seed, for example, share an answer.
     """
     if (own := cell.settings.get("recipe")) is None:
         return False
@@ -156,7 +157,7 @@ def _is_changed(cell: Cell, recipe: str, settings: Mapping[str, Any], known: dic
 
 
 def written_at(stage: str, overrides: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Return the names that a recipe has for a stage's settings, such as `finetuning.lr` for `optimizer.lr`."""
+    """Return the names under which a recipe contains a stage's settings, such as `finetuning.lr` for `optimizer.lr`."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         raw: Any = OmegaConf.to_container(compose(stage, overrides=[*overrides]), resolve=False)
     places = {}
@@ -170,7 +171,7 @@ def written_at(stage: str, overrides: Sequence[str], names: Sequence[str]) -> di
 
 
 def value(text: Any) -> Any:
-    """Parse a setting's text as YAML; floats are rounded to four digits, more than a search can distinguish."""
+    """Parse a setting's text as YAML; floats are rounded to four digits, since a search finds no more."""
     read = YAML(typ="safe").load(str(text))
     return float(f"{read:.4g}") if isinstance(read, float) else read
 

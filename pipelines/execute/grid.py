@@ -36,8 +36,8 @@ class Sweep(Sweeper):
     """The base class of this project's sweepers.
 
     Args:
-        metric: the metric by which jobs are compared; None for validation/loss. If no job has validation/loss, None
-            means the first validation metric in alphabetical order.
+        metric: the metric by which jobs are compared. With None, the metric is validation/loss or, if no job has
+            validation/loss, the first validation metric in alphabetical order.
         direction: minimize or maximize; None to derive it from the metric's name.
         params: values to sweep over, in addition to values on the command line: {optimizer.lr: "1e-3,1e-2"}.
     """
@@ -49,13 +49,13 @@ class Sweep(Sweeper):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         if not config.hydra.launcher._target_.startswith("hydra_plugins.retable."):
-            raise UsageError("hydra/launcher=basic runs all jobs in one process; leave it out")
+            raise UsageError("hydra/launcher=basic runs all jobs in one process; remove hydra/launcher=basic")
         plugin: Any = Plugins.instance().instantiate_launcher(hydra_context, task_function, config)
         self.launcher: Processes = plugin.inner
         self.settings = config
 
     def parsed(self, arguments: Sequence[str]) -> list[Override]:
-        """Parse `params` and the command line; the last override of a setting counts."""
+        """Parse `params` and the command line; of several overrides of a setting, the last is used."""
         overrides = [f"{key}={value}" for key, value in self._params.items()] + [*arguments]
         parsed = OverridesParser.create().parse_overrides(overrides)
         return [*{each.get_key_element(): each for each in parsed}.values()]
@@ -104,7 +104,7 @@ class Grid(Sweep):
         return None
 
     def _run(self, job: Job) -> None:
-        """Run a job. Raise UsageError at once if it lacks the metric, so that no further jobs start."""
+        """Run a job. Raise UsageError at once if the job lacks the metric, so that no further jobs start."""
         self.launcher.run_one(job)
         self.metric_of([job])
 

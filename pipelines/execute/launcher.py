@@ -1,7 +1,7 @@
 """Hydra's launcher for the jobs of a multirun: each job is a separate process with its own devices.
 
-A job's cell is in outputs/ like any other; its name ends with the job's settings. If the cell exists and was made by
-the same configuration, inputs and code, the job has nothing to do.
+A job's cell is in outputs/, and the cell's name ends with the job's settings. If the cell exists and was made by the
+same configuration, inputs and code, the job has nothing to do.
 """
 
 import contextlib
@@ -176,7 +176,7 @@ class Processes(Launcher):
         places: dict[str, Job] = {}
         for job in jobs:
             if (other := places.setdefault(job.label, job)) is not job:
-                raise UsageError(f"jobs {other.number} and {job.number} are the same, {job.label}; leave one out")
+                raise UsageError(f"jobs {other.number} and {job.number} are the same, {job.label}; remove one job")
         return jobs
 
     def check(
@@ -236,7 +236,7 @@ class Processes(Launcher):
 
     @contextlib.contextmanager
     def running(self, total: int) -> Iterator[None]:
-        """Start the engine and the progress display for `total` jobs; running jobs are stopped at the block's end."""
+        """Start the engine and the progress display of `total` jobs; at the block's end, stop jobs that still run."""
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._stopping = False
         try:
@@ -264,12 +264,12 @@ class Processes(Launcher):
         self._progress.refresh()
 
     def run_one(self, job: Job, variables: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Run a job to its end. Its code stays None if this process is stopped.
+        """Run a job to its end. If this process is stopped, the job's exit code stays None.
 
         `variables` are added to the job's environment.
         """
         assert self._engine is not None
-        # If the engine allocates devices, the engine itself lets the job wait for them.
+        # An engine that allocates devices makes the job wait for the devices.
         required = (0, 0) if self._engine.allocates else (job.gpus, job.processes)
         with self.devices.taken(*required) as own:
             if self._stopping:

@@ -1,8 +1,8 @@
 """The sweeper `hydra/sweeper=optuna`: a search for the best settings. The search can be resumed and extended.
 
 Trials are stored in Optuna's database `trials.db` in the sweep's folder. A trial whose worker was killed resumes from
-its checkpoint. Several workers can share a search; each is started with the same command. Failed trials are retried
-when the command is run again.
+its checkpoint. Several workers can share a search; every worker is started with the same command. Failed trials are
+retried when the command is run again.
 """
 
 import contextlib
@@ -62,7 +62,9 @@ class Search(Sweep):
         self._space = {each.get_key_element(): distribution(each) for each in parsed if each.is_sweep_override()}
         self._fixed = [each.input_line or "" for each in parsed if not each.is_sweep_override()]
         if not self._space:
-            raise UsageError("no setting has several values; write one, as in optimizer.lr=interval(1e-4,1e-2)")
+            raise UsageError(
+                "no setting is varied; write an interval or a list of values, as in optimizer.lr=interval(1e-4,1e-2)"
+            )
         lower = self.lower_is_better(str(self._metric))
         facts = {"space": {key: str(each) for key, each in self._space.items()}, "fixed": sorted(self._fixed),
                  "metric": self._metric, "minimize": lower}  # fmt: skip
@@ -120,7 +122,7 @@ class Search(Sweep):
         return self._study.get_trials(deepcopy=False, states=states)
 
     def _work(self, _: int) -> None:
-        """Run trials until none is left."""
+        """Run trials until the search has enough trials."""
         while (trial := self._next()) is not None:
             try:
                 values = trial.params
@@ -128,7 +130,7 @@ class Search(Sweep):
                 suffix = f"+{self._name}.{trial.number}{cell_suffix({}, [*map(rounded, overrides)], [*values])}"
                 try:
                     job = self.launcher.check([*self._fixed, *overrides], trial.number, suffix=suffix)
-                except UsageError as error:  # the drawn values do not fit together
+                except UsageError as error:  # the drawn values are not a valid combination
                     print(f"failed: {error}", file=sys.stderr)
                     self._study.tell(trial, state=TrialState.FAIL)
                     continue
@@ -149,7 +151,7 @@ class Search(Sweep):
     def _next(self) -> optuna.Trial | None:
         """Return a trial of a killed worker, or a new trial; None if the search has enough trials.
 
-        Trials that failed since the command was started count as well.
+        Trials that failed since the command was started are included in the number of trials.
         """
         with self._ask_lock, self._exclusive():
             for left in self._of(TrialState.RUNNING):
@@ -168,7 +170,7 @@ class Search(Sweep):
             return self._drawn(trial)
 
     def _seed_for(self, number: int) -> None:
-        """Seed the sampler by the trial's number, so that a resumed search draws the values of an uninterrupted one."""
+        """Seed the sampler by the trial's number, so that interruptions of a search do not change its values."""
         self._study.sampler = self._sampler(seed=int(digest_of([self._seed, number])[:8], 16))
 
     def _drawn(self, trial: optuna.Trial) -> optuna.Trial:
@@ -224,14 +226,14 @@ class Search(Sweep):
 def distribution(override: Override) -> BaseDistribution:
     """Return Optuna's distribution for `interval(1e-4,1e-2)`, `tag(log, interval(…))`, `range(1,9,2)` or `a,b,c`.
 
-    Raises: UsageError: the override has another form, or is empty.
+    Raises: UsageError: the override has none of these forms, or its range contains no value.
     """
     match override.value():
         case IntervalSweep(start=float() | int() as low, end=float() | int() as high, tags=tags):
             if low > high or ("log" in tags and low <= 0):
                 raise UsageError(
-                    f"{override.input_line}: the interval from {low} to {high} is not valid; write the lower end "
-                    "first, above 0 for log"
+                    f"{override.input_line}: the interval from {low} to {high} is invalid; write the lower end first; "
+                    "with log, the lower end must be above 0"
                 )
             if isinstance(low, int) and isinstance(high, int):
                 return IntDistribution(low, high, log="log" in tags)
@@ -239,7 +241,7 @@ def distribution(override: Override) -> BaseDistribution:
         case RangeSweep():
             values: list[Any] = [*override.sweep_iterator()]
             if not values:
-                raise UsageError(f"{override.input_line}: the range is empty; write one as in range(1,9,2)")
+                raise UsageError(f"{override.input_line}: the range is empty; write a range such as range(1,9,2)")
             step = abs(values[1] - values[0]) if len(values) > 1 else 1
             if isinstance(step, int):
                 return IntDistribution(min(values), max(values), step=step)
@@ -261,7 +263,7 @@ def rounded(override: str) -> str:
 
 
 def suggested(trial: optuna.Trial, name: str, of: BaseDistribution) -> Any:
-    """Return the trial's value of a setting; draw it if the trial has none."""
+    """Return the trial's value of a setting; if the trial has no value yet, draw one."""
     match of:
         case FloatDistribution():
             return trial.suggest_float(name, of.low, of.high, log=of.log, step=of.step)
@@ -276,7 +278,7 @@ def corners(space: Mapping[str, BaseDistribution]) -> Iterator[list[str]]:
     """Yield the overrides for some corners of a search space.
 
     The first corner has the first value of every setting. In each further corner, one setting has another value.
-    Intervals have their two ends as values.
+    The values of an interval are its two ends.
     """
     ends = {
         key: [*each.choices] if isinstance(each, CategoricalDistribution) else [each.low, each.high]  # type: ignore

@@ -1,4 +1,4 @@
-"""Progress of a study or a sweep: one line per finished stage, and in a terminal a bar per running stage."""
+"""Progress of a study or a sweep: a line for each finished stage and, in a terminal, a bar for each running stage."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ class Shown(Protocol):
 
 
 class StudyProgress:
-    """The display of a study's or sweep's progress: lines for finished stages; in a terminal, bars for running ones."""
+    """The display of a study's or sweep's progress: lines for finished and, in a terminal, bars for running stages."""
 
     def __init__(self, what: str, total: int, console: Console):
         columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}")]
@@ -43,7 +43,7 @@ class StudyProgress:
         self._bars.stop()
 
     def drops_to(self, waiting: int) -> None:
-        """Reduce the total to the finished stages plus `waiting`."""
+        """Reduce the displayed total to the number of finished stages plus `waiting`."""
         with self._lock:
             self._total = self._ended + waiting
             self._bars.update(self._study, total=self._total)

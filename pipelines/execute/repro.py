@@ -45,7 +45,7 @@ class Stage:
 
     Attributes:
         before: addresses of the stages whose outputs this stage reads.
-        devices: the devices that the stage needs, in the form of `resources`.
+        devices: the devices that the stage needs, in the format that `resources` returns.
         reports: for the stage `report`, the page that it writes; DVC does not track this file. None for other stages.
     """
 
@@ -69,7 +69,7 @@ class Stage:
         return self.log.with_suffix(".steps")
 
     def did(self) -> str:
-        """Return what DVC did instead of running the stage; "" if it ran the stage."""
+        """Return what DVC did instead of running the stage, or "" if DVC ran the stage."""
         log = self.log.read_text(encoding="utf-8", errors="replace")
         if re.search(r"^Running stage '.*':$", log, re.MULTILINE):
             return ""
@@ -77,7 +77,7 @@ class Stage:
         return "from the cache" if cached else "no change"
 
     def problem(self) -> str:
-        """Return the last error line of the stage's log; without one, the last line that DVC did not print."""
+        """Return the last error line of the stage's log or, if there are no errors, the last line that is not DVC's."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         of_dvc = ("ERROR: failed to repro", "Running stage '")
         lines = [line for line in lines if line.strip() and not line.startswith(of_dvc)]
@@ -163,11 +163,11 @@ def stages_of(study: Study) -> list[Stage]:
 
 
 def _devices(cell: Cell, conf: Conf) -> str:
-    """Return the devices that a cell's training needs, in the form of `resources`."""
+    """Return the devices that a cell's training needs, in the format that `resources` returns."""
     trainer = conf.read("trainer", cell.settings.get("trainer", "cpu"))
     trainer = trainer | {key.rpartition(".")[2]: value for key, value in cell.settings.items() if "trainer." in key}
     devices, nodes = (str(trainer.get(name, 1)) for name in ("devices", "num_nodes"))
-    n = int(devices) if devices.isdigit() else 1  # with auto, training uses all devices that the engine assigns
+    n = int(devices) if devices.isdigit() else 1  # with `auto`, training uses all devices that the engine assigns
     return resources(0 if cell.stage in GIVING_ON else n, trainer.get("accelerator", "auto") != "cpu", int(nodes))
 
 
@@ -215,7 +215,7 @@ def run(
     os.environ |= {environment.STUDY: study, environment.DATA: "data", "SHELL": "/bin/sh"}
     waiting, failed, ran = list(stages), list[Stage](), list[Stage]()
     done = {address for stage in stages for address in stage.before} - {stage.address for stage in stages}
-    running: dict[int, tuple[Stage, int, float]] = {}  # by the descriptor that signals a process's end
+    running: dict[int, tuple[Stage, int, float]] = {}  # keys: the descriptors that signal the end of processes
     listen()
     with ending(running), on as runner, StudyProgress(f"study {study}", len(stages), console) as progress:
         require_processors(runner)
@@ -230,7 +230,7 @@ def run(
                 running[os.pidfd_open(pid)] = stage, pid, time.monotonic()
                 progress.begins(stage)
                 continue
-            if not running:  # the rest depends on failed stages
+            if not running:  # all other stages depend on failed stages
                 break
             for end in select.select(list(running), [], [], 0.5)[0]:
                 stage, pid, since = running.pop(end)
@@ -256,12 +256,12 @@ def run(
 def require_processors(runner: Engine) -> None:
     """Raise UsageError if the engine has no CPU cores, for example on a cluster without worker nodes."""
     if runner.slots < 1:
-        raise UsageError("the engine has no CPU cores; start nodes that have some, or write --jobs 2")
+        raise UsageError("the engine has no CPU cores; start nodes with CPU cores, or write --jobs 2")
 
 
 @contextlib.contextmanager
 def ending(running: Mapping[int, tuple[Stage, int, float]]) -> Iterator[None]:
-    """Wait for DVC's processes at the end of the block. They end after their stages, which the fork server ends."""
+    """At the block's end, wait for DVC's processes. The fork server ends the stages, and then DVC's processes end."""
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ LONGEST = 107  # Linux's limit for the path of a socket, in bytes
 
 @contextlib.contextmanager
 def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Start `python <server> ADDRESS` and stop it after the block. Yield the address and the server's first line.
+    """Start `python <server> ADDRESS`, yield ADDRESS and the server's first line, and stop the server after the block.
 
     The server has its own session, so signals from a terminal, or to the group of this process, do not reach it.
     """
@@ -34,12 +34,12 @@ def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
             assert process.stdin is not None and process.stdout is not None
             try:
                 first_line = process.stdout.readline().rstrip()
-            except BaseException:  # a signal; nothing runs on the server yet
+            except BaseException:  # for example after a signal; nothing runs on the server yet
                 process.kill()
                 raise
             try:
                 yield address, first_line
-            finally:  # closing is not enough: forks of this process keep the pipe open
+            finally:  # closing the pipe is not enough, because forks of this process keep it open
                 with contextlib.suppress(BrokenPipeError):
                     print("end", file=process.stdin, flush=True)
     finally:
@@ -47,7 +47,7 @@ def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _address() -> str:
-    """Make a folder for a socket and its script, and return the socket's path.
+    """Make a folder for a socket and the script `python`, and return the socket's path.
 
     Raises: UsageError: no temporary folder can be used.
     """
@@ -60,7 +60,7 @@ def _address() -> str:
             if len(os.fsencode(address)) <= LONGEST and os.access(python_of(address), os.X_OK):
                 return address
             shutil.rmtree(folder)
-    from retable.core.errors import UsageError  # the script of write_python imports this module without packages
+    from retable.core.errors import UsageError  # the script of write_python imports this module but no packages
 
     raise UsageError(
         f"{tempfile.gettempdir()}, /tmp and /var/tmp cannot be used: each has too long a path, is not writable or "
@@ -116,9 +116,9 @@ sys.exit(submit({address!r}, module, arguments, os.getcwd(), dict(os.environ), o
 def submit(
     address: str, module: str, arguments: Sequence[str], folder: str, environment: dict[str, str], out: str, err: str
 ) -> int:
-    """Run a module, or a file, in a folder and return its exit code, which is negative for a signal.
+    """Run a module or a file in a folder, and return the exit code, which is negative if a signal ended the process.
 
-    Its output is appended to the files `out` and `err`. The module is stopped if this process ends first.
+    The module's output is appended to the files `out` and `err`. If this process ends first, the module is stopped.
     """
     job = {"module": module, "arguments": arguments, "folder": folder, "environment": environment,
            "out": out, "err": err}  # fmt: skip

@@ -69,7 +69,8 @@ class Engine:
 def resources(devices: int, gpus: bool = False, nodes: int = 1) -> str:
     """Return the value of RETABLE_DEVICES for a process that needs a number of devices on each of several nodes.
 
-    With 0 devices, the process runs on the machine of the command, and only the parts of its work run on the engine.
+    With 0 devices, the process runs on the machine where the user started the command, and the engine runs only the
+    parts of the process's work.
     """
     return f"{devices} {'gpu' if gpus else 'cpu'} {nodes}"
 

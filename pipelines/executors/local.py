@@ -1,8 +1,8 @@
 """A fork server: runs modules in forks of a process that has already imported the libraries.
 
-`python local.py ADDRESS` serves at a Unix socket and prints `ready`. It ends when its standard input contains a line or
-ends. Running forks then get SIGTERM, and SIGKILL after PATIENCE seconds.
-`multiprocessing.forkserver` would be as fast, but only its parent process can use it, and DVC starts stages in a shell.
+`python local.py ADDRESS` serves at a Unix socket and prints `ready`. The server ends when its standard input contains a
+line or ends. Forks that still run then get SIGTERM, and after PATIENCE seconds SIGKILL. `multiprocessing.forkserver`
+would be as fast, but only the process that started it can use it. DVC starts stages in a shell.
 """
 
 import atexit
@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 SERVER = "RETABLE_FORKS"  # the address of the fork server that runs this process
-PATIENCE = 30  # seconds for a training to write its checkpoint
+PATIENCE = 30  # seconds that a training has to write its checkpoint
 # Libraries that stages import. Each stage imports the project's code itself, so that edits take effect.
 LIBRARIES = (
     *("hydra", "lightning", "mlflow.store.tracking.sqlalchemy_store", "mlflow.tracking"),
@@ -53,7 +53,7 @@ def exec_module(
 ) -> None:
     """Run a job in this process.
 
-    `sys.executable` becomes the server's script, so that processes that Lightning starts are forks of the server, too.
+    `sys.executable` becomes the server's script, so that Lightning, too, starts its processes as forks of the server.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     write = os.O_WRONLY | os.O_APPEND  # out and err may be the same file
@@ -94,11 +94,11 @@ def forked(work: Callable[[], None]) -> int:
         traceback.print_exc()
     for end in (threading._shutdown, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):  # type: ignore
         end()
-    os._exit(code)  # freeing the modules would take half a second
+    os._exit(code)  # a normal exit would take half a second to free the modules
 
 
 def serve(address: str) -> None:
-    """Import the libraries and fork a process per connection until standard input can be read.
+    """Import the libraries, and fork a process for each connection until standard input has a line or ends.
 
     This process and its forks have their own session and process group, so Ctrl-C reaches only the client.
     """
@@ -131,7 +131,7 @@ def serve(address: str) -> None:
 
 def answer(connection: socket.socket, address: str) -> None:
     """Run the job of a connection in a fork and send its exit code. If the client ends first, the job gets SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # only the job, a further fork, ends at the group's SIGTERM
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a SIGTERM to the group ends only the job, which is a further fork
     with connection.makefile() as stream:
         if not (line := stream.readline()):  # the client only tested the socket, or has ended
             return

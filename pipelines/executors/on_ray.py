@@ -11,11 +11,11 @@ from pipelines.executors.client import submit
 from pipelines.executors.local import server
 from retable.core.errors import UsageError
 
-_open = contextlib.ExitStack()  # stays open in a Ray process from one task to the next
+_open = contextlib.ExitStack()  # a Ray process starts one fork server, which stays open for its later tasks
 
 
 class Cluster:
-    """The Ray cluster in RAY_ADDRESS, or the one that this machine belongs to."""
+    """The Ray cluster in RAY_ADDRESS, or the cluster that this machine belongs to."""
 
     def __init__(self) -> None:
         try:
@@ -57,7 +57,7 @@ class Task:
 
 
 def on_node(job: dict[str, Any]) -> int:
-    """Run a job on the fork server of a Ray process, and return the exit code. The server ends with the process."""
+    """Run a job on the fork server of a Ray process, and return the exit code. The server ends with the Ray process."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # Ray cancels tasks by SIGINT, which may be ignored here
     own = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
     return submit(

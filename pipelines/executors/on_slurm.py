@@ -18,7 +18,8 @@ NOTICE = 120  # seconds before the time limit at which Slurm sends SIGUSR1, so t
 class Cluster:
     """The Slurm cluster that this machine submits to.
 
-    Partition, account and time limit are set by sbatch's variables SBATCH_PARTITION, SBATCH_ACCOUNT, SBATCH_TIMELIMIT.
+    The user sets partition, account and time limit in sbatch's variables SBATCH_PARTITION, SBATCH_ACCOUNT and
+    SBATCH_TIMELIMIT.
     """
 
     def __init__(self) -> None:
@@ -31,8 +32,9 @@ class Cluster:
 
     def start(self, job: dict[str, Any], devices: int, gpus: bool, nodes: int) -> "Submitted":
         command = shlex.join([sys.executable, "-m", job["module"], *job["arguments"]])
-        # Jobs are queued again after these exit codes. 99: the checkpoint was written near the time limit. 138: SIGUSR1
-        # came before its handler was set. 143: SIGTERM, by preemption or by `end`, which sets Requeue=0 to stop this.
+        # Jobs are queued again after the exit codes 99, 138 and 143. 99: the checkpoint was written near the time
+        # limit. 138: SIGUSR1 came before its handler was set. 143: SIGTERM, by preemption or by `end`; `end` sets
+        # Requeue=0, so that its jobs are not queued again.
         again = "case $code in 99|138|143) scontrol requeue $SLURM_JOB_ID;; esac"
         script = f"#!/bin/sh\ntrap : TERM\nsrun {command}\ncode=$?\n{again}\nexit $code\n"
         options = [

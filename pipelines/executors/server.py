@@ -1,7 +1,7 @@
 """Server of the engines ray and slurm: `python -m pipelines.executors.server ray ADDRESS` serves at a Unix socket.
 
 The server prints `ready` and the cluster's number of CPU cores, or one line with the reason why it did not start. When
-its standard input contains a line or ends, running processes get SIGTERM, and SIGKILL after PATIENCE seconds.
+the server's standard input contains a line or ends, running processes get SIGTERM, and after PATIENCE seconds SIGKILL.
 
 A process whose node dies or is preempted runs again on another node; training then resumes from its checkpoint.
 """
@@ -23,20 +23,20 @@ from pipelines.config.environment import DEVICES, ENGINE
 from pipelines.executors.executor import resources
 from retable.core.errors import UsageError
 
-PATIENCE = 60  # seconds for a training to write its checkpoint and for the cluster to report its end
+PATIENCE = 60  # seconds that a training has to write its checkpoint, and the cluster to report the training's end
 
 
 class Running(Protocol):
-    """A process on some machine."""
+    """A process that runs on one of the cluster's machines."""
 
     def poll(self) -> int | None:
-        """Return the exit code; None while the process runs."""
+        """Return the process's exit code, or None while the process runs."""
 
     def end(self) -> None:
         """Ask the process to end, as SIGTERM does."""
 
     def kill(self) -> None:
-        """Kill the process, after `end` had no effect."""
+        """Kill the process; this is called if `end` had no effect."""
 
 
 class Cluster(Protocol):
@@ -47,7 +47,7 @@ class Cluster(Protocol):
 
         Args:
             job: module, arguments, folder, environment, out and err.
-            devices: number of CPU cores, or of GPUs with `gpus`, per node.
+            devices: number of GPUs per node if `gpus` is true, otherwise of CPU cores per node.
             gpus: whether devices are GPUs.
             nodes: number of nodes.
 
@@ -93,7 +93,7 @@ def answer(cluster: Cluster, connection: socket.socket, engine: str, ended: thre
         if not (line := stream.readline()):  # the client only tested the socket, or has ended
             return
         job = json.loads(line)
-        for name in ("out", "err"):  # may be /proc/…/fd/… of the client, which exists on its machine only
+        for name in ("out", "err"):  # may be the client's /proc/…/fd/…, which exists only on the client's machine
             job[name] = os.path.realpath(job[name])
         devices, kind, nodes = job["environment"].get(DEVICES, resources(1)).split()
         job["environment"][ENGINE] = "local" if int(devices) else engine
@@ -112,8 +112,8 @@ def answer(cluster: Cluster, connection: socket.socket, engine: str, ended: thre
 
 
 def wait(running: Running, client: socket.socket, ended: threading.Event) -> int:
-    """Wait for a job and return its exit code; stop it if the client or the server ends."""
-    until: float | None = None  # time of the kill, once the job was asked to end
+    """Wait for a job and return its exit code; stop the job if the client or the server ends."""
+    until: float | None = None  # the time at which to kill a job that was asked to end
     while (code := running.poll()) is None:
         gone = client in select.select([client] if until is None else [], [], [], 0.1)[0] or ended.is_set()
         if gone and until is None:

@@ -22,21 +22,21 @@ from retable.planning.conf import flat
 from retable.planning.graph import settings_of
 
 _ABSENT = "absent"
-_LONGEST = 100  # characters of a cell-name suffix; file systems allow 255 for a whole name
+_LONGEST = 100  # characters of a cell-name suffix; file systems allow 255 bytes for the name
 
 
 def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Sequence[str]) -> str:
     """Return a name suffix with the settings in which a run differs from the cell that DVC tracks.
 
-    The tracked cell is the cell of the working folder's study with the same stage and place. Its configuration is
-    composed from its command in `params.yaml`, so no plans are needed.
+    The tracked cell is the cell of the working folder's study with the same stage and place. The configuration of the
+    tracked cell is composed from the cell's command in `params.yaml`, so no plans are needed.
 
     Args:
         stage, place: the stage of the run, and the path of its cell below `outputs/<stage>/`.
         config: the run's configuration.
-        overrides: the run's command line; its settings come first in the name.
+        overrides: the run's command line, whose settings come first in the name.
 
-    Returns: the suffix, such as `+epochs-0.05`; "" without differences or without a tracked cell.
+    Returns: the suffix, such as `+epochs-0.05`; "" if no setting differs or there is no tracked cell.
     """
     cell = _tracked(stage, place)
     if cell is None:
@@ -50,14 +50,15 @@ def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Seq
     choose_machine(stage, composed)
     own, other = flat(config), flat(OmegaConf.to_container(composed))
     differing = {key: own.get(key, _ABSENT) for key in sorted({*own, *other})}
-    # Values are compared as text: 1.0 == 1 in Python, but the two texts differ in the cell's configuration.
+    # Values are compared as text: 1.0 == 1 in Python, but "1.0" and "1" are different texts in the cell's
+    # configuration.
     differing = {key: value for key, value in differing.items() if repr(value) != repr(other.get(key, _ABSENT))}
     of_cell = [f"{key}={value}" for key, value in cell.settings.items()]
     return cell_suffix(differing, [override for override in overrides if override not in of_cell])
 
 
 def _tracked(stage: str, place: str) -> Cell | None:
-    """Return the cell of the working folder's study at `<stage>/<place>`; None without one."""
+    """Return the cell of the working folder's study at `<stage>/<place>`, or None if there is no such cell."""
     params, place = Path("params.yaml"), os.path.normpath(place)
     if not params.exists():
         return None
@@ -79,7 +80,7 @@ def cell_suffix(differing: Mapping[str, Any], overrides: Sequence[str], named: S
             left = {each: value for each, value in left.items() if each not in under}
     whole = "".join(f"+{key}-{value}" for key, value in (parts | left).items())
     name = re.sub(r"[^\w.+-]+", "_", whole)
-    # A digest is needed if ["the old"] and ["the", "old"] would give the same name.
+    # A digest is added if different values, such as ["the old"] and ["the", "old"], would result in the same name.
     texts = [text for value in (parts | left).values() if isinstance(value, list) for text in value]
     is_unique = not any(re.search(r"[^\w.+-]", str(text)) for text in texts)
     return name if is_unique and len(name) <= _LONGEST else f"{name[: _LONGEST - 9]}-{digest_of(parts | left)[:8]}"

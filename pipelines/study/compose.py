@@ -70,8 +70,9 @@ def composing() -> Any:
 def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
     """Return a cell's plan as YAML.
 
-    It contains the configurations of the cell, of the systems that it loads and of the tasks that it writes, and the
-    digest of the code that they use. `every` contains all cells of the study by place.
+    The plan contains the configurations of the cell, of the systems that the cell loads and of the tasks that the cell
+    writes. It also contains the digest of the code that these configurations use. `every`: all cells of the study, by
+    place (`<stage>/<out>`).
     """
     own, loaded, tasks = _parts(cell, every)
     _require_trusted(own, loaded, tasks)
@@ -86,7 +87,7 @@ def plan_of(cell: Cell, every: Mapping[str, Cell]) -> str:
 
 
 def _require_trusted(own: Mapping[str, Any], *others: Any) -> None:
-    """Raise UsageError for code of packages that are not trusted, since a plan cannot include its digest.
+    """Raise UsageError for code of packages that are not trusted, since a plan cannot include the digest of that code.
 
     Callbacks are exempt, because they change no number.
     """
@@ -100,7 +101,7 @@ def entry_points(cell: Cell, every: Mapping[str, Cell]) -> list[str]:
 
 
 def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return the configurations of a cell, of the systems that it loads, and of the tasks that it writes."""
+    """Return three configurations: of a cell, of the systems that the cell loads, and of the tasks that it writes."""
     own = own_part(cell.stage, configuration(cell))
     own |= {"init": opened_by(own["init"])} if "init" in own else {}
     loaded = {place: _loaded(every[place]) for place in _systems(cell, every)}
@@ -111,8 +112,8 @@ def _parts(cell: Cell, every: Mapping[str, Cell]) -> tuple[dict[str, Any], dict[
 def configuration(cell: Cell, opened: bool = False) -> dict[str, Any]:
     """Return the resolved configuration of a cell's command.
 
-    With `opened`, the model's settings are read from the checkpoint that the cell starts from. Plans do not need them,
-    because the cell depends on the checkpoint itself.
+    With `opened`, the model's settings are read from the checkpoint that the cell starts from. Plans do not need these
+    settings, because the cell depends on the checkpoint itself.
     """
     return _composed(
         cell.root_config,
@@ -138,7 +139,7 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
     values = {each.key_or_group: each.value() for each in parsed.values() if _is_value(each)}
     choices = tuple(text for text, each in parsed.items() if not _is_value(each))
     cfg, whole = _chosen(stage, choices, tuple(values))
-    # Filling in a checkpoint's settings, or merging a mapping, would change the cached configuration.
+    # A copy is needed where a checkpoint's settings or a mapping would be merged into the cached configuration.
     if opened or any(isinstance(value, dict) for value in values.values()):
         cfg = copy.deepcopy(cfg)
     HydraConfig.instance().set_config(whole)
@@ -158,18 +159,18 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
 
 
 def _is_value(override: Override) -> bool:
-    """Return whether an override sets a value and not the choice of a config group.
+    """Return whether an override sets a value; otherwise it chooses from a config group.
 
-    Choices are composed only once for all cells that share them.
+    Choices are composed only once for all cells with the same choices.
     """
     return override.type == OverrideType.CHANGE and not (CONF / override.key_or_group).is_dir()
 
 
 @cache
 def _chosen(stage: str, choices: tuple[str, ...], keys: tuple[str, ...]) -> tuple[DictConfig, DictConfig]:
-    """Compose choices of config groups, and return the result without and with Hydra's part.
+    """Compose choices of config groups; return the configuration without and with Hydra's own settings.
 
-    `keys` is only a part of the cache's key: the values of these settings are then written into the cached result.
+    `keys` is only a part of the cache's key: the caller writes the values of these settings into the cached result.
     """
     whole = compose(stage, overrides=list(choices), return_hydra_config=True)
     cfg = copy.deepcopy(whole)
@@ -180,7 +181,7 @@ def _chosen(stage: str, choices: tuple[str, ...], keys: tuple[str, ...]) -> tupl
 
 
 def conf() -> Conf:
-    """Return the project's configurations; those of the working folder's study take precedence."""
+    """Return the project's configurations; configurations of the working folder's study take precedence."""
     return _conf(CONF, own_conf())
 
 

@@ -34,11 +34,11 @@ def noted_stages() -> dict[str, Any]:
 
 
 def forget_killed(rwlock: Path) -> None:
-    """Remove DVC's list of reading and writing processes if all were killed, or if a kill left it incomplete.
+    """Remove DVC's list of active processes if all of them were killed, or if a kill left the list incomplete.
 
-    DVC rejects an incomplete list. DVC also assumes that a listed process is alive if its number is in use, but after a
-    container's restart another process may have the number. Call this function with the project's lock held, so that no
-    other process writes the list.
+    DVC rejects an incomplete list. DVC also assumes that a listed process is alive if its number is in use. After a
+    restart of a container, another process may have this number. Call this function with the project's lock held, so
+    that no other process writes the list.
     """
     if not rwlock.exists():
         return
@@ -52,10 +52,10 @@ def forget_killed(rwlock: Path) -> None:
 
 
 def _is_at_work(pid: int, project: Path) -> bool:
-    """Return whether the process with this number is DVC and works in the project.
+    """Return whether the process with number `pid` is DVC and works in the project.
 
-    Start times are not compared, since the clock may be set back. Zombies do not count, and neither do processes of
-    other containers.
+    Start times are not compared, since the clock may be set back. For zombies and for processes of other containers,
+    the result is False.
     """
     try:
         process = psutil.Process(pid)
@@ -74,7 +74,7 @@ def only_one(study: str) -> Iterator[None]:
 
     The kernel frees the lock when this process and its forks have ended, for any reason.
 
-    Raises: UsageError: another process holds the lock; the message names it.
+    Raises: UsageError: another process holds the lock; the message names this process.
     """
     path = Path("work/repro.lock")
     path.parent.mkdir(exist_ok=True)

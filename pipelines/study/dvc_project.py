@@ -23,9 +23,9 @@ from retable.planning.graph import params_of, params_text, pipeline_of, pipeline
 from retable.planning.study import Study, expand
 from retable.reporting.names import display_name
 
-READ = 8_000_000  # bytes of text that training reads: about 2,000 steps of the recipes for two million words
-MOST = 10  # largest number of epochs: on 200 KB of text a GPT was better after 10 than after 5, and worse after 20
-MEASURED = ("task", "benchmark")  # groups whose choices define metrics
+READ = 8_000_000  # bytes of text read in all epochs: about 2,000 steps of the recipes for two million words
+MOST = 10  # largest number of epochs: on 200 KB of text, a GPT was better after 10 epochs than after 5 or 20
+MEASURED = ("task", "benchmark")  # config groups whose choices define metrics
 
 
 def graph() -> None:
@@ -37,9 +37,9 @@ def graph() -> None:
 
 
 def graph_files(study: Study, folder: Path, root: str) -> dict[Path, str]:
-    """Return the texts of a study's `params.yaml` and `dvc.yaml`, by their path in `folder`.
+    """Return the texts of a study's `params.yaml` and `dvc.yaml`, by the files' paths in `folder`.
 
-    `root` is the path in front of `study.yaml`; "" if the study's folder is `folder`.
+    `root` is the path from `folder` to the study's folder, with a final `/`; "" if the two are the same.
     """
     with composing():
         params = params_of(study, {place: data_of(cell) for place, cell in study.cells.items()}, display_name)
@@ -85,7 +85,7 @@ def new(folder: str, settings: Sequence[str]) -> None:
     benchmarks = keys.pop("benchmarks", {"perplexity": "all"})
     configurations = Conf(CONF, own if (own := Path(folder, "conf")).is_dir() else None)
     content = keys | {"systems": [{"of": of}], "benchmarks": benchmarks}
-    expand(configurations, name, content)  # reports mistakes before a text is read
+    expand(configurations, name, content)  # raises for a mistake in the study, before a text is read
     size = training_bytes(configurations.read("corpus", keys["corpus"]), Path(folder)) if "corpus" in keys else None
     trained = [each for each in of if configurations.recipe(each).get("epochs") == 1]
     if size is not None and trained:
@@ -99,7 +99,7 @@ def new(folder: str, settings: Sequence[str]) -> None:
 
 
 def training_bytes(corpus: Mapping[str, Any], folder: Path) -> int | None:
-    """Return the size of a corpus's training text in bytes; None if it is not a file, or does not exist yet.
+    """Return the size of a corpus's training text in bytes; None if the text is not a file or does not exist yet.
 
     Relative paths start in `folder`, the study's folder.
     """
@@ -118,7 +118,8 @@ def training_bytes(corpus: Mapping[str, Any], folder: Path) -> int | None:
 def data_of(cell: Cell) -> list[str]:
     """Return the data sets and cell folders that the configurations of a cell name.
 
-    The configurations of its corpus, tokenizer, task and benchmarks are searched, and its checkpoint is included.
+    Names are searched in the configurations of the cell's corpus, tokenizer, task and benchmarks. The cell's checkpoint
+    is included.
     """
     values = {"${oc.env:RETABLE_DATA,data}": "data", "${text}": cell.corpus}
     values |= {"${tokens}": f"{cell.corpus}/{cell.tokenizer}"}
@@ -129,7 +130,7 @@ def data_of(cell: Cell) -> list[str]:
 
 
 def _checkpoint(init: str) -> list[str]:
-    """Return a list with the folder of the checkpoint `init`; [] for a checkpoint from the Hub or a cell."""
+    """Return a list with the folder of the checkpoint `init`; [] if `init` names a cell or the Hub's checkpoint."""
     folder = init.removeprefix(CHECKPOINT)
     return [folder] if init.startswith(CHECKPOINT) and Path(folder).is_dir() else []
 
@@ -143,7 +144,7 @@ def _naming(cell: Cell) -> Iterator[Any]:
     if cell.stage == "tokenize":
         yield conf().read("tokenizer", cell.tokenizer)
     set_by_hand = {key.lstrip("+~").partition(".")[0] for key in cell.settings if "." in key}
-    for group in MEASURED:  # reading the files is far faster than composing
+    for group in MEASURED:  # reading the files is far faster than composing a configuration
         if group in set_by_hand:
             yield configuration(cell).get(group)
         else:
@@ -158,9 +159,9 @@ def _container(name: str, *overrides: str) -> dict[str, Any]:
 
 
 def _paths(text: str, values: Mapping[str, str]) -> list[str]:
-    """Return a list with the path that a setting names; [] if the setting is not a path.
+    """Return a list with the path that a setting names, or [] if the setting is not a path.
 
-    For a file in a cell, the path is the cell's folder.
+    If the setting names a file in a cell, the path is the cell's folder.
     """
     for name, value in values.items():
         text = text.replace(name, value)
@@ -195,6 +196,6 @@ def refresh_graph() -> None:
 
 
 def _existing_files(configs: Sequence[Path]) -> list[str]:
-    """Return the existing paths in configuration files. A user's text becomes an input as soon as it exists."""
+    """Return the existing paths in configuration files. A user's text becomes an input once it exists."""
     named = {path for file in configs for path in re.findall(r"[\w./+-]*[\w+-][./][\w./+-]+", file.read_text("utf-8"))}
     return sorted(path for path in named if os.path.exists(path))

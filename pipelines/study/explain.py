@@ -32,7 +32,7 @@ _SHOWN = 8  # largest number of changed definitions listed
 
 
 def why(name: str | None, study: str | None) -> None:
-    """Print why a cell would run, or which cells of a study the present code and settings would run again.
+    """Print why a cell would run, or which cells of a study would run again with the present code and settings.
 
     Args:
         name: a cell, or a study; None for all cells of `study`.
@@ -58,9 +58,10 @@ def _of_cell(name: str, study: Study, reasons: "Reasons") -> Iterator[str]:
 
 
 def _of_recipe(cell: Cell) -> Iterator[str]:
-    """Yield lines about recipes that a user could edit without any effect on the cell.
+    """Yield lines about recipes that a user might edit by mistake, without any effect on the cell.
 
-    These are bases whose settings the cell's recipe overrides, and another recipe with the name of the cell's system.
+    These are base recipes whose settings the cell's recipe overrides, and another recipe with the name of the cell's
+    system.
     """
     if (recipe := cell.settings.get("recipe")) is None:
         return
@@ -85,10 +86,10 @@ def find(name: str, study: Study) -> str:
 
     Args:
         name: the cell's place or the end of the place, the cell's folder, or the name of the cell's stage in DVC. If
-            the cells of a training and of its evaluation match, the training's is returned.
+            the name matches a training and its evaluation, the training is returned.
         study: the study.
 
-    Raises: UsageError: no cell matches, or several do.
+    Raises: UsageError: no cell matches, or several cells match.
     """
     every, short = study.cells, os.path.normpath(name).removeprefix("outputs/")
     if short in every:
@@ -108,7 +109,7 @@ def find(name: str, study: Study) -> str:
 
 
 class Reasons:
-    """The reasons why a study's cells would run again: changes since they were made, as lines of text."""
+    """The reasons why a study's cells would run again: what has changed since a cell was made, as lines of text."""
 
     def __init__(self, repo: Repo, study: Study):
         self._repo, self._every, self._keys = repo, study.cells, keys_of(study)
@@ -118,13 +119,13 @@ class Reasons:
         self._codes: dict[str, Code | None] = {}
 
     def of(self, cell: Cell) -> list[str]:
-        """Return one line for each reason why the cell would run; [] if it is up to date."""
+        """Return one line for each reason why the cell would run, or [] if the cell is up to date."""
         if cell.place not in self._lines:
             self._lines[cell.place] = [*self._look(cell)]
         return self._lines[cell.place]
 
     def _read(self, cell: Cell) -> dict[str, str] | None:
-        """Return the digests of the cell's inputs when it was made, by path; None if it was not made."""
+        """Return the digests, by path, that the cell's inputs had when the cell was made; None if it was not made."""
         made = self._noted.get(f"{cell.stage}@{self._keys[cell.place]}")
         return None if made is None else {each["path"]: each["md5"] for each in made["deps"]}
 
@@ -151,7 +152,7 @@ class Reasons:
                 yield f"{path} {'has changed' if Path(path).exists() else 'is missing'}; its former content is {cached}"
 
     def _maker(self, path: str) -> Cell | None:
-        """Return the cell whose output is `path`; None without one."""
+        """Return the cell whose output is `path`, or None if no cell of the study writes `path`."""
         return self._every.get(path.removeprefix("outputs/"))
 
     def of_plan(self, cell: Cell) -> Iterator[str]:
@@ -179,11 +180,12 @@ class Reasons:
             yield "code: the classes that these settings name" if named else line
 
     def _of_code(self, cell: Cell, before: str | None, md5: str) -> str:
-        """Return a line with the changed definitions that a cell depends on; "" if git does not have the former code.
+        """Return a line with the changed definitions that a cell depends on; "" if git lacks the former code.
 
         Args:
             cell: the cell.
-            before: the former fingerprint; None to compare with the commit that first recorded the cell's plan.
+            before: the former fingerprint of the code; None to compare with the commit that first recorded the cell's
+                plan.
             md5: digest of the cell's former plan.
         """
         if CHECKOUT is None:
@@ -196,7 +198,7 @@ class Reasons:
                 continue
             try:
                 then = earlier.digests(names)
-            except UnknownName:  # a name did not exist at that commit
+            except UnknownName:  # that commit did not have one of the names
                 continue
             if before is None or earlier.fingerprint(names) == before:
                 others = _others(then, now) or _others(earlier.links(names), code().links(names))
@@ -216,7 +218,7 @@ class Reasons:
 
 
 def _others(then: Mapping[Place, str], now: Mapping[Place, str]) -> list[str]:
-    """Return the definitions whose digest or links changed. A definition that only moved is not included."""
+    """Return the definitions whose digest or links changed. A definition that was only moved is not included."""
     same = {(place[1], text) for place, text in then.items()} & {(place[1], text) for place, text in now.items()}
     places = {place for each in (then, now) for place, text in each.items() if (place[1], text) not in same}
     names = sorted(".".join(filter(None, place)) for place in places)
@@ -232,7 +234,7 @@ def _settings(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> bytes:
-    """Return git's output in the repository of the code; b"" without git or a repository."""
+    """Return git's output in the repository of the code, or b"" if git is not installed or there is no repository."""
     paths = [os.path.abspath(each) if each == "dvc.lock" else each for each in arguments]
     try:
         return subprocess.run(["git", *paths], cwd=CHECKOUT, capture_output=True).stdout

@@ -132,7 +132,7 @@ MISTAKES: dict[str, list[tuple[str | bytes, str]]] = {
         (b"a B\n\xff B\n", r"line 2: byte 1 of the line is not UTF-8"),
     ],
     "a.txt tag=2": [
-        ("a B\n", r"line 1: tag=2 does not exist; the line has 2 columns: write 0 to 1, or −1 for the last")
+        ("a B\n", r"line 1: tag=2 does not exist; the line has 2 columns: write 0 to 1, or −1 for the last column")
     ],
     "a.txt word=-3": [("a B\n", r"line 1: word=-3 does not exist; the line has 2 columns")],
     "a.conllu": [
@@ -142,17 +142,17 @@ MISTAKES: dict[str, list[tuple[str | bytes, str]]] = {
         (rows("1", "1-"), r"line 2: expects word number 2 but got '1-'"),
         ("# c\n1 a b c d e f g h i\n", r"line 2: expects ten columns separated by tabs, but got 1"),
         (rows("1")[:-3] + "\n", r"line 1: expects ten columns .* got 9"),
-        ("# only a comment\n\n", r"has no sentences; write it in CoNLL-U format"),
-        (rows("1-2"), r"has no sentences; write it in CoNLL-U format"),
+        ("# only a comment\n\n", r"has no sentences; write the file in CoNLL-U format"),
+        (rows("1-2"), r"has no sentences; write the file in CoNLL-U format"),
     ],
     "a.conll": [
-        (f"{BEGIN}a (1\n\n{END}", r"line 3: the sentence ends within a mention of cluster 1; end it there"),
-        (f"{BEGIN}a (1\n{END}", r"line 3: the sentence ends within a mention of cluster 1; end it there"),
+        (f"{BEGIN}a (1\n\n{END}", r"line 3: the sentence ends within a mention of cluster 1; end the mention in this"),
+        (f"{BEGIN}a (1\n{END}", r"line 3: the sentence ends within a mention of cluster 1; end the mention in this"),
         (f"{BEGIN}a 1)\n{END}", r"line 2: '1\)' ends a mention of cluster 1, but no such mention has begun"),
         (f"{BEGIN}a (1|2)\n{END}", r"line 2: '\(1\|2\)' ends a mention of cluster 2, but no such mention has begun"),
         (f"{BEGIN}a 1\n{END}", r"line 2: '1' is malformed; write, for example, \(12, 12\) or \(12\)"),
         (f"{BEGIN}a (x)\n{END}", r"line 2: '\(x\)' is malformed"),
-        (f"{BEGIN}a -\n{BEGIN}", r"line 3: a document begins within another; write #end document before it"),
+        (f"{BEGIN}a -\n{BEGIN}", r"line 3: a document begins within another document; write #end document before it"),
         (f"{BEGIN}a -\n", r"line 2: the last document does not end; write #end document after it"),
         (f"a -\n{BEGIN}", r"line 1: text outside a document; write before it #begin document \(name\); part 000"),
         (f"{BEGIN}{END}{END}", r"line 3: text outside a document; write before it #begin document \(name\); part 000"),
@@ -169,7 +169,7 @@ MISTAKES: dict[str, list[tuple[str | bytes, str]]] = {
         ("x *\n\na (A0*)\nb *\n", r"line 1: column 1 of the sentence marks 0 predicates; write one \(V\*\)"),
         ("a (V*)\nb (V*)\n", r"line 1: column 1 of the sentence marks 2 predicates"),
         ("a (V*)\nb\n", r"line 2: expects 2 columns, as in the sentence's first line, but got 1"),
-        ("a\n\nb\n", r"has no predicates in columns from first=1 up to the last behind=0"),
+        ("a\n\nb\n", r"has no predicates in columns from first=1 on, without the last behind=0"),
         ("#begin document (x); part 000\n", r"has no predicates"),
     ],
     "a.jsonl": [

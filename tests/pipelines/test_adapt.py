@@ -115,7 +115,7 @@ def test_it_is_loaded_and_asked_from_anywhere(name, inside):
 
 
 @pytest.mark.parametrize(("overrides", "message"), [
-    (["cell=grammar_tiny/kn3-1"], "kn3-1 is not a NeuralLM, which adaptation=neural_cache needs; write"),
+    (["cell=grammar_tiny/kn3-1"], "kn3-1 is not a NeuralLM, but adaptation=neural_cache needs one; set cell"),
     (["cell=grammar_tiny/nothing-1"], "nothing-1/model.safetensors is missing"),
     (["tokenizer=bpe", CELL], "was trained on grammar_tiny/word; write corpus=grammar_tiny tokenizer=word"),
     ([CELL, "adaptation.thetas=[]"], "adaptation.thetas=[] should"),

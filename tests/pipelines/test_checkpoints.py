@@ -116,7 +116,7 @@ def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
     (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, but the recipe's model is a GPT; write "),
     (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert sets the model's settings; leave mod"),
     (["recipe=bert/bert", "init=hf:none/of/these"],
-     "none/of/these is not a folder, and cannot be downloaded from the hub"),
+     "none/of/these is not a folder and cannot be downloaded from the hub"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_said_in_one_line(labelled, bert, overrides, said):
     line = labelled.refuse("finetune", *SST2, "init=hf:tiny-bert", *overrides, RETABLE_DATA="data")
@@ -183,7 +183,7 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
     (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1", "tokenizer=pretrained"],
      "outputs/pretrain/grammar_tiny/on-1/model.safetensors has the weights of another model than LSTM"),
     (["recipe=counted/kn5", "init=pretrain/grammar_tiny/on-1"],
-     "a count-based model cannot start from another one; leave init="),
+     "a count-based model cannot start from other weights; leave init="),
     (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, but the recipe's model is a "),
     (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/none-1"],
      "outputs/pretrain/grammar_tiny/none-1/config.yaml"),
@@ -341,6 +341,6 @@ def test_a_fine_tuned_cell_goes_to_transformers_and_labels_the_same(labelled, be
 
 def test_what_is_no_network_does_not_go_to_transformers(labelled):
     labelled.succeed("pretrain", "corpus=grammar_tiny", "recipe=counted/unigram")
-    assert "unigram-1 is not a neural model of tokens, as transformers needs" in labelled.refuse(
+    assert "unigram-1 is not a neural model of tokens, so transformers cannot load it" in labelled.refuse(
         "cli.main", "export", "pretrain/grammar_tiny/unigram-1", "nothing"
     )

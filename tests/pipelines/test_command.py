@@ -54,7 +54,7 @@ def test_help_names_every_command(command):
     (["why", "lstn-1", "--study", "history"], "lstn-1 is not a cell of study history; write lstm-1"),
     (["compare", "lstm", "elmann", "--study", "history"], "no measured cell or system elmann; write elman"),
     (["compare", "history", "nosuchcommit"], "nosuchcommit is not a commit; write a commit, or the name of a"),
-    (["compare", "smoke", "history", "--metric", "test/f1"], "--metric applies to systems and cells; leave it out"),
+    (["compare", "smoke", "history", "--metric", "test/f1"], "--metric applies to systems and cells; remove --metric"),
     (["tables", "histry"], "no study 'histry' and no folder histry with a study.yaml; write history"),
     (["bands", "ptb_larg"],
      "no study 'ptb_larg' and no folder ptb_larg with a study.yaml; write ptb_large"),

@@ -122,7 +122,7 @@ def test_the_quotes_that_are_proposed_are_read(value):
 )
 def test_a_setting_that_occurs_twice(tmp_path, stage, one, other):
     done = in_process.run(stage[0], [*stage[1:], one, TINY, other], tmp_path, os.environ)
-    assert (done.returncode, done.stderr) == (2, f"error: {one} and {other} set the same name; leave one out\n")
+    assert (done.returncode, done.stderr) == (2, f"error: {one} and {other} set the same name; remove one of the two\n")
     assert not any(tmp_path.iterdir())
 
 

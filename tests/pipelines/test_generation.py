@@ -223,7 +223,7 @@ def test_mistakes_of_use(refuse, project, application, overrides, message):
      "--n 2: --strategy greedy generates one text; write --strategy beam or sample"),
     (["generate", "words-1", "--strategy", "sample", "--temperature", "0"], "temperature=0.0 is out of range"),
     (["translate", "words-1", "a"], "words-1 cannot translate; it can perplexity, score, choose, generate"),
-    (["export", "lstm-1", "x.arpa"], "lstm-1 is not an n-gram model, as ARPA files need"),
+    (["export", "lstm-1", "x.arpa"], "lstm-1 is not an n-gram model, and an ARPA file can contain"),
 ], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_mistakes_of_the_command(command, arguments, message):
     said = command(*arguments, code=2)[1].splitlines()[-1]

@@ -250,7 +250,7 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(arpa, monkeypatch):
 
 
 def test_vectors_of_a_language_model_are_not_there(arpa):
-    assert "counted-1 has no word vectors, as .txt needs" in arpa.refuse(
+    assert "counted-1 has no word vectors to write to a .txt file" in arpa.refuse(
         "cli.main", "export", "pretrain/grammar_tiny/counted-1", "mine.txt"
     )
 

@@ -47,7 +47,7 @@ def test_examples_without_a_prediction_are_counted(cells):
     with (cells.folder / "data/glue/RTE/test.tsv").open("a") as file:
         file.write("3\tA.\tB.\n4\tA.\tB.\n")
     line = cells.refuse(*SUBMIT, "RTE", RETABLE_DATA="data")
-    assert "has no prediction for 2 of the 5 examples of test, first 3; train it again" in line
+    assert "has no prediction for 2 of the 5 examples of test, first 3; train the system again" in line
 
 
 def test_a_text_that_is_no_label_is_not_handed_in(cells):

@@ -173,7 +173,7 @@ def test_labels_are_drawn_by_the_seed_without_replacement():
 
 @pytest.mark.parametrize("number", [0, -1, 201, 0.5, "all"])
 def test_more_labels_than_there_are_and_none_are_refused(number):
-    with pytest.raises(UsageError, match=f"^examples={number}, but the training split has 200; write 1 to 200, or"):
+    with pytest.raises(UsageError, match=f"^examples={number}, but there are 200 training examples; write 1 to 200"):
         subsample(EXAMPLES, number, seed=1)
 
 

@@ -203,7 +203,7 @@ def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, 
 
 @pytest.mark.parametrize(("arguments", "said"), [
     (["translate", f"{RNN}-1", "the zebra saw the yak"], f"{RNN}-1: unknown words zebra, saw, yak; use"),
-    (["translate", f"{RNN}-1", " "], "one of the texts is empty; leave it out"),
+    (["translate", f"{RNN}-1", " "], "one of the texts is empty; remove the empty text"),
     (["translate", "elman-1", "the"], "elman-1 cannot translate; it can perplexity, score"),
     (["translate", "writing_blind-1", "the", "--attention", "a.svg"], "has no attention to the source"),
     (["translate", f"{RNN}-1", "the", "--attention", "a.png"], "--attention a.png must end in .svg; write a.svg"),

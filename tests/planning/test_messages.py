@@ -70,8 +70,8 @@ MISTAKES = [
     (ablation(better="larger"), ", ablations.pairs.better: 'larger' ", "write better: higher"),
     (ablation(systems=["bilstm", "cnn", "cmn"]), ", ablations.pairs", "'cmn'; write cnn"),
     (ablation(holds=[]), ", ablations.pairs.holds: [] ", "write holds: [[bert, bert_no_nsp]]"),
-    (ablation(holds=[["bilstm", "gpt"]]), ", ablations.pairs", "['bilstm', 'gpt'] is not a pair of its systems"),
-    (ablation(holds=[["cnn", "cnn"]]), ", ablations.pairs", "['cnn', 'cnn'] is not a pair of its systems"),
+    (ablation(holds=[["bilstm", "gpt"]]), ", ablations.pairs", "['bilstm', 'gpt'] is not a pair of the ablation"),
+    (ablation(holds=[["cnn", "cnn"]]), ", ablations.pairs", "['cnn', 'cnn'] is not a pair of the ablation's systems"),
     (ablation(alike=[["bilstm", "cnn"]]), ", ablations.pairs: ", "one of holds and alike"),
     (STUDY | {"ablations": {"pairs": ALIKE}}, ", ablations.pairs: ", "alike has no margin"),
     *(

@@ -45,16 +45,15 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
     """
     for name, value in metrics.items():
         if not math.isfinite(value):
-            raise UsageError(f"{name} is {value}: the training has diverged; lower optimizer.lr, or clip_norm")
+            raise UsageError(f"{name} is {value}: the training has diverged; lower optimizer.lr or clip_norm")
     write_json(folder / "metrics.json", metrics)
 
 
 def main_scores(metrics: Mapping[str, float], n: int = 3) -> dict[str, float]:
     """Return at most `n` of a cell's metrics, without counts such as `tokens`.
 
-    All metrics returned are of one split if possible: of the test split, or of validation if the test split has no
-    metrics. Overlap with the training data is a property of the data, so it is included only if the cell has no other
-    metrics.
+    If the test split has metrics, only these are returned; otherwise, only the validation split's metrics. Overlap with
+    the training data is a property of the data, so it is included only if the cell has no other metrics.
     """
     scores = {name: value for name, value in metrics.items() if name.rpartition("/")[2] not in _COUNTS}
     scores = {name: value for name, value in scores.items() if "/overlap_" not in name} or scores
@@ -89,9 +88,9 @@ def read_run(folder: Path) -> dict[str, Any]:
 def changed_inputs(cells: Iterable[Path]) -> dict[Path, str]:
     """Find input files that have changed since cells were made from them.
 
-    The search includes the cells that `cells` were made from. A missing file does not count as changed, because cells
-    may be moved away from their texts. Only texts and data sets are hashed; for files of cells, the stored digests are
-    compared.
+    The search includes all cells from which `cells` were made, directly or indirectly. A missing file does not count as
+    changed, because a cell may be copied to a machine without the texts. Digests are computed only for texts and data
+    sets; a cell's files have stored digests.
 
     Returns: for each changed file, the name of one cell that was made from it.
     """
@@ -133,7 +132,7 @@ def record_file(cell: Path) -> Path:
 
 
 def write_record(cell: Path, record: Mapping[str, Any]) -> None:
-    """Write the record of a finished cell atomically, next to the cell and, for other studies, under `work/made`.
+    """Write the record of a finished cell atomically: next to the cell, and for other studies a copy under `work/made`.
 
     Args:
         cell: folder of the cell.
@@ -142,18 +141,18 @@ def write_record(cell: Path, record: Mapping[str, Any]) -> None:
     for path in (record_file(cell), _kept(cell)):
         path.parent.mkdir(parents=True, exist_ok=True)
         begun = path.with_name(f"{path.name}.begun")
-        begun.unlink(missing_ok=True)  # the old file may be a link
+        begun.unlink(missing_ok=True)  # an old temporary file may be a link
         write_json(begun, {**record, "of": _digests(cell)})
         begun.replace(path)
 
 
 def read_record(cell: Path) -> dict[str, Any]:
-    """Return the record of the run that made a cell, or {} if it has no record.
+    """Return the record of the run that made a cell, or {} if the cell has no record.
 
     A cell has no record if it was copied from another machine, or if its stage was interrupted. A record whose digests
     do not match the cell is ignored.
     """
-    for path in (record_file(cell), _kept(cell)):  # the second path is for a cell that another study made
+    for path in (record_file(cell), _kept(cell)):  # the second path contains records of cells that another study made
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):  # ValueError: a power failure has cut off the record
@@ -164,7 +163,7 @@ def read_record(cell: Path) -> dict[str, Any]:
 
 
 def _kept(cell: Path) -> Path:
-    """Return the path of a record's copy for all studies.
+    """Return the path of the copy of a record that all studies can read.
 
     The path depends only on the digests of the cell.
     """
@@ -178,7 +177,7 @@ def _digests(cell: Path) -> dict[str, str]:
 
 
 def require(path: Path) -> Path:
-    """Return `path` after checking that it exists, and that a file of a cell is undamaged.
+    """Return `path` after checking that it exists and, if it belongs to a cell, is undamaged.
 
     Raises: UsageError: the file is missing or damaged; the message names the stage that writes the file.
     """
@@ -208,13 +207,13 @@ def _advice(path: Path) -> str:
 def project_folder() -> Path:
     """Return the folder of the running DVC project.
 
-    For an experiment in a temporary copy (`dvc exp run --temp`), this is the folder of the original, from DVC_ROOT.
+    `dvc exp run --temp` runs in a temporary copy of the project; the result is then the original folder, from DVC_ROOT.
 
     Raises: UsageError: DVC_ROOT is not a folder.
     """
     folder = Path(os.environ.get("DVC_ROOT", "."))
     if not folder.is_dir():
-        raise UsageError(f"DVC_ROOT={folder} is not a folder; unset it, or write the folder of a DVC project")
+        raise UsageError(f"DVC_ROOT={folder} is not a folder; unset DVC_ROOT, or set it to the folder of a DVC project")
     return folder.resolve()
 
 
@@ -240,12 +239,12 @@ def git_state() -> dict[str, Any]:
 
 
 def remote() -> str | None:
-    """Return the URL of the code's git remote `origin`; None without one."""
+    """Return the URL of the code's git remote `origin`, or None if there is no such remote."""
     return _git("-C", str(CHECKOUT), "remote", "get-url", "origin")
 
 
 def _git(*arguments: str) -> str | None:
-    """Return the output of a git command; None if it fails or git is not installed."""
+    """Return the output of a git command; None if the command fails or git is not installed."""
     try:
         done = subprocess.run(["git", *arguments], capture_output=True, text=True)
     except FileNotFoundError:
@@ -269,12 +268,12 @@ def peak_memory() -> float:
 
 
 def hardware() -> str:
-    """Return a description of the machine: processor, cores, memory, and GPUs if this process has used one."""
+    """Return a description of the machine: processor, cores, memory, and the GPUs if this process has used a GPU."""
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         processor = next((x.split(":")[1].strip() for x in file if x.startswith("model name")), processor)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    torch: Any = sys.modules.get("torch")  # a process that has not imported torch has used no GPU
+    torch: Any = sys.modules.get("torch")  # without torch, the process cannot have used a GPU
     used = torch is not None and torch.cuda.is_initialized()
     gpus = Counter(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())) if used else Counter()
     named = [f"{count} × {name}" if count > 1 else name for name, count in gpus.items()]

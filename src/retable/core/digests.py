@@ -24,7 +24,7 @@ DIGESTS, RUN = "digests.json", "run.json"
 FORMAT = 2  # version of the cell format in run.json; version 1 had no digests
 LARGE = 64 << 20  # bytes; smaller files are hashed in less than 0.1 s
 REMEMBERED = Path("work/remembered.json")
-_TICK = 2e9  # ns, the resolution of file times in some file systems; within it, a second write may not change the time
+_TICK = 2e9  # ns; two writes within this time may result in the same file time on some file systems
 
 _known: dict[str, list[Any]] = {}  # maps device and inode of a file to its size, times and sha256
 _unchecked: list[Path] = []
@@ -33,9 +33,9 @@ _unchecked: list[Path] = []
 def digest(path: Path) -> str:
     """Return the sha256 of a file, in hexadecimal.
 
-    The result is cached in memory, by inode, size and times. For files of 64 MiB and more it is also cached on disk, in
-    `work/remembered.json`, so that stages do not read a large corpus again. Therefore, if the disk damages a large file
-    without a write, the damage is not detected until `work/` is removed.
+    The result is cached in memory, by inode, size and times. Digests of files of 64 MiB and more are also cached on
+    disk, in `work/remembered.json`, so that stages do not read a large corpus again. Therefore, if a disk error changes
+    a large file, the damage is not detected until `work/` is removed.
     """
     stat = path.stat()
     inode = f"{stat.st_dev}:{stat.st_ino}"
@@ -48,7 +48,7 @@ def digest(path: Path) -> str:
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        error.filename = str(path)  # Python does not set the file name if reading fails after opening
+        error.filename = str(path)  # if reading fails after opening, Python does not set the error's file name
         raise
     if time.time_ns() - max(stamp[1:]) > _TICK:
         _known[inode] = [*stamp, sha256]
@@ -87,8 +87,9 @@ def _text(files: dict[str, dict[str, Any]]) -> str:
 def check(path: Path) -> None:
     """Check that a file of a cell, or a whole cell, has not changed since its stage wrote it.
 
-    The names and sizes of all files of the cell are compared. For a single file, its sha256 is compared, too. Paths
-    outside cells and old cells without digests are not checked. For old cells, one warning per process is printed.
+    The names and sizes of all files of the cell are compared. If `path` is a file, the file's sha256 is compared, too.
+    Paths outside cells and old cells without digests are not checked. For old cells, one warning per process is
+    printed.
 
     Raises: UsageError: a file is damaged, missing, or does not belong to the cell; the message names the file.
     """
@@ -145,7 +146,7 @@ def _run(cell: Path) -> dict[str, Any]:
 
 
 def _files(cell: Path) -> dict[str, Path]:
-    """Return the files of a cell by relative name, except hidden files, which file systems and editors create."""
+    """Return the files of a cell by relative path, except hidden files, which file systems and editors create."""
     names = {path.relative_to(cell).as_posix(): path for path in sorted(cell.rglob("*")) if not path.is_dir()}
     return {name: path for name, path in names.items() if name != DIGESTS and not path.name.startswith(".")}
 
@@ -155,12 +156,12 @@ def _damaged(path: Path) -> UsageError:
 
 
 def remedy(path: Path) -> str:
-    """Return advice for a damaged file: to run its stage, or to copy the cell again."""
+    """Return advice for a damaged file: to run the stage that made the file, or to copy the cell again."""
     return made_by(path) or "copy the cell again from its source"
 
 
 def made_by(path: Path) -> str | None:
-    """Return advice that names the stage which makes a cell or the cell of a file; None for a path outside cells."""
+    """Return advice that names the stage that makes `path` or the cell that contains `path`; None outside cells."""
     if (name := _cell_name(path)) is None:
         return None
     stage = name.partition("/")[0]
@@ -173,7 +174,7 @@ def _cell_name(path: Path) -> str | None:
     stage, *names = parts[parts.index("outputs") + 1 :] if "outputs" in parts[:-1] else [""]
     length = 1 if stage == "prepare" else 2
     is_file = len(names) == length and re.search(r"\.[a-z]\w*$", names[-1])  # a file next to cells, such as a record
-    odd = {".", ".."} & {*parts} or {*STAGES, "outputs"} & {*names[:1]}  # a wrong name that repeats the stage or path
+    odd = {".", ".."} & {*parts} or {*STAGES, "outputs"} & {*names[:1]}  # a wrong name with a stage or `outputs`
     if stage not in STAGES or len(names) < length or is_file or odd:
         return None
     return "/".join([stage, *names[:length]])

@@ -10,7 +10,7 @@ from os import PathLike
 from types import FrameType
 from typing import Any
 
-_LONGEST = 800  # largest number of characters of a message, as text quoted from a file can be megabytes long
+_LONGEST = 800  # largest number of characters of a message, since a message may quote megabytes of text from a file
 
 
 class UsageError(Exception):
@@ -28,12 +28,12 @@ class UsageError(Exception):
 
 
 class TextError(UsageError):
-    """An error in a text whose location is unknown.
+    """An error in a text whose file and line are unknown.
 
     `retable.tasks.table.placed` adds the file and line to the message.
 
     text: the whole text.
-    part: the faulty part of the text, in the form in which a file contains it.
+    part: the faulty part of the text, as it is written in the file.
     """
 
     def __init__(self, message: str, text: str, part: str):
@@ -48,7 +48,7 @@ class UsageWarning(UserWarning):
 def warn(message: str) -> None:
     """Issue a UsageWarning at the line of the user's code that called this package.
 
-    Python shows the same warning only once per line.
+    Python shows the same warning only once for each line of code.
     """
     frame: FrameType | None = sys._getframe(1)
     level = 2
@@ -76,7 +76,7 @@ def reading(path: str | PathLike[str], *kinds: type[Exception]) -> Iterator[None
     """Add the path of a file to the errors that are raised inside the block.
 
     Exceptions of `kinds`, which a library raises for a damaged file, are converted to UsageErrors. The path is added to
-    the beginning of a UsageError's message, unless the message contains it.
+    the beginning of a UsageError's message, unless the message already contains the path.
     """
     try:
         yield
@@ -91,7 +91,7 @@ def reading(path: str | PathLike[str], *kinds: type[Exception]) -> Iterator[None
 def require_file(path: str | PathLike[str], missing: str = "") -> None:
     """Raise UsageError if a path does not exist, or is a folder, pipe or device.
 
-    missing: advice for a file that does not exist; by default, to set the folder of data sets.
+    missing: advice for a file that does not exist; the default advice is to set the folder of data sets.
     """
     if os.path.isdir(path):
         raise UsageError(f"{path} is a folder; write the path of a file")
@@ -120,7 +120,7 @@ def near(name: str, known: Iterable[str]) -> list[str]:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return advice for an unknown name: "write X" with up to three similar names, otherwise "write one of" all names.
+    """Return advice for an unknown name: to write one of up to three similar names, or else one of all names.
 
     Args:
         known: names to compare with.

@@ -1,6 +1,6 @@
 """Escape untrusted texts for terminals, spreadsheets, Markdown and LaTeX.
 
-Names and texts in cells, corpora and checkpoints may come from other people. After escaping, programs show them
+Names and texts in cells, corpora and checkpoints may come from other people. After escaping, programs show these texts
 literally and do not interpret them as commands or markup. Jinja escapes HTML, and `shlex` escapes shell commands.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 # non-characters.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-# Matches the positions where a spreadsheet would start a formula: the beginning of a field, and after separators other
-# than commas. The characters are listed by OWASP ("CSV Injection"), including full-width characters.
+# Matches the positions where a spreadsheet would read a formula: at the beginning of a field, and after separators
+# other than commas. OWASP ("CSV Injection") lists the characters that begin a formula; some are full-width characters.
 _FORMULA = re.compile(r"^(?=[=+\-@＝＋－＠\t\n])|(?<=[;\t\n])(?=[=+\-@＝＋－＠])")
 _MARKDOWN = re.compile(r"([\\`*{}\[\]|~#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 _LATEX = {

@@ -1,6 +1,6 @@
 """Publish cells, the output folders of stages, atomically.
 
-A cell is written completely or not at all, by only one process, and replaces only an older version of itself.
+Only one process writes a cell, completely or not at all. A cell replaces only an older version of the same cell.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ WORK = Path("work")
 PATIENCE = 60  # seconds to wait for another process that makes the same cell
 IDENTITY = ("stage", "system", "corpus", "seed", "task")  # keys of run.json that two runs of the same cell share
 OF_REPORT = (".csv", ".html", ".json", ".md", ".svg")  # suffixes of a report's files
-_LONGEST = 255 - len(".record.json.begun")  # largest length of a cell's name in bytes; file names have at most 255
+_LONGEST = 255 - len(".record.json.begun")  # largest length of a cell's name in bytes, as file names have at most 255
 
 
 def check_path(place: Any) -> None:
@@ -34,7 +34,7 @@ def check_path(place: Any) -> None:
     if any(part in ("", ".", "..") or not part.isprintable() for part in parts):
         raise UsageError(f"out={place!r} is not a valid place for a cell; write plain names, as in out=corpus/name")
     if long := next((part for part in parts if len(os.fsencode(part)) > _LONGEST), None):
-        raise UsageError(f"out=…/{long[:20]}… has a name of more than {_LONGEST} bytes; write a shorter one")
+        raise UsageError(f"out=…/{long[:20]}… has a name of more than {_LONGEST} bytes; write a shorter name")
 
 
 def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
@@ -53,11 +53,11 @@ def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
         return
     if out.is_symlink() or not out.is_dir():
         raise UsageError(
-            f"{out} is not a folder, and only a cell may be replaced; set out= to another folder, or remove it"
+            f"{out} is not a folder, and only a cell may be replaced; set out= to another folder, or remove the file"
         )
     if not (out / "run.json").exists():
         raise UsageError(
-            f"{out} has no run.json, and only a cell may be replaced; set out= to another folder, or remove it"
+            f"{out} has no run.json, and only a cell may be replaced; set out= to another folder, or remove this folder"
         )
     try:
         run = json.loads((out / "run.json").read_text(encoding="utf-8"))
@@ -65,7 +65,9 @@ def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
     except (ValueError, TypeError, KeyError, RecursionError):
         raise UsageError(f"{out / 'run.json'} is damaged, and only a cell may be replaced; remove {out}") from None
     if other := [f"{fact} {value}, not {facts[fact]}" for fact, value in existing.items() if value != facts[fact]]:
-        raise UsageError(f"{out} is another cell: {' and '.join(other)}; set out= to another folder, or remove it")
+        raise UsageError(
+            f"{out} is another cell: {' and '.join(other)}; set out= to another folder, or remove this cell"
+        )
 
 
 def refuse_all_but_a_report(out: Path) -> None:
@@ -79,10 +81,10 @@ def refuse_all_but_a_report(out: Path) -> None:
     foreign = [each for each in out.iterdir() if each.is_dir() or each.suffix not in OF_REPORT] if out.is_dir() else []
     if foreign:
         raise UsageError(
-            f"{foreign[0]} is not part of a report, but a report replaces all files in {out}; move it elsewhere"
+            f"{foreign[0]} is not part of a report, but a report replaces all files in {out}; move that file elsewhere"
         )
     if not (_is_free(out) or any((out / name).exists() for name in ("report.md", "report.html"))):
-        raise UsageError(f"{out} is not a report, and only a report may be replaced; move it elsewhere")
+        raise UsageError(f"{out} is not a report, and only a report may be replaced; move the folder elsewhere")
 
 
 @contextlib.contextmanager
@@ -108,7 +110,7 @@ def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
-    """Yield the folder `partial` to fill; it replaces `out` if the block succeeds, and is removed otherwise.
+    """Yield the folder `partial`; after the block it replaces `out`, or is removed if the block failed.
 
     Two renames replace the folder: `out` to `aside`, then `partial` to `out`. If the process is killed, one of three
     states remains:
@@ -139,7 +141,7 @@ def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
 
 
 def recover(out: Path, aside: Path) -> None:
-    """Complete or undo a replacement during which the process was killed; see `replace`."""
+    """Complete or undo a replacement (see `replace`) during which a process was killed."""
     old = aside.with_name(f"{aside.name}.old")
     if aside.exists() and _is_free(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -155,15 +157,15 @@ def require_one_mount(scratch: Path, out: Path) -> None:
     """Raise UsageError if `scratch` and `out` are on different mounts.
 
     Folders cannot be renamed from one mount to another. This function is called before training, so that hours of work
-    are not lost. The check renames a file; device numbers are not sufficient, because a bind mount has the same number
-    as the file system.
+    are not lost. The check renames a file. Comparing device numbers is not sufficient, because a bind mount has the
+    same number as its file system.
 
     Args:
         scratch: an existing folder.
         out: a folder that may be missing.
     """
     near = next(each for each in out.absolute().parents if each.exists())
-    probe, target = scratch / "probe", near / f".{out.name}.probe"  # may replace a file that a killed process left
+    probe, target = scratch / "probe", near / f".{out.name}.probe"  # `target` may exist if a process was killed here
     probe.touch()
     try:
         probe.rename(target)
@@ -184,11 +186,11 @@ def _is_free(out: Path) -> bool:
 def exclusive(bench: Path, cell: Path, patiently: bool = False) -> Iterator[None]:
     """Hold the lock of a cell inside the block, so that only one process makes the cell.
 
-    The lock is on a file in the folder `bench`. At the end, the file is removed, and the folder if it is empty. The
-    kernel releases the lock of a killed process, and child processes do not inherit it.
+    The lock is on a file in the folder `bench`. At the end, the file is removed, and the folder is removed if it is
+    empty. The kernel releases the lock of a killed process, and child processes do not inherit it.
 
-    patiently: whether to wait up to a minute for another process, so that a process that was asked to end can save its
-        checkpoint.
+    patiently: whether to wait up to a minute for another process that holds the lock. Such a process may have been
+        asked to end and may still save its checkpoint.
 
     Raises: UsageError: another process makes the cell; the message names the process.
     """
@@ -209,7 +211,7 @@ def _locked(bench: Path, cell: Path, until: float) -> TextIO:
         try:
             bench.mkdir(parents=True, exist_ok=True)
             lock = (bench / "lock").open("a+", encoding="utf-8")
-        except FileNotFoundError:  # the process of another cell has finished and removed the empty parent folders
+        except FileNotFoundError:  # another cell's process has just removed the empty parent folders
             continue
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -224,7 +226,7 @@ def _locked(bench: Path, cell: Path, until: float) -> TextIO:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock.fileno()), (bench / "lock").stat()):
                 return lock
-        lock.close()  # the process that held the lock has finished and removed the file
+        lock.close()  # the process that held the lock has removed this file
 
 
 def remove_empty(folder: Path) -> None:

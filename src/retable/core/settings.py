@@ -1,10 +1,10 @@
 """Check settings against the signatures of classes and functions, and build the parts of a system from them.
 
 A part of a configuration names a class or function under `_target_`; its other keys are arguments. With `_partial_`,
-the part is not called, but becomes a callable. The annotations of parameters determine the allowed values; the types
-below define ranges of numbers. Configurations may come from other people, together with cells. Therefore a `_target_`
-is looked up only in this project and in packages that the user trusts (`retable.core.trust`). A `_target_` is called
-only if its result has the type that the setting requires.
+the class or function is not called yet, but the part becomes a callable. The annotations of parameters determine the
+allowed values; the types below define ranges of numbers. Configurations may come from other people, together with
+cells. Therefore a `_target_` is looked up only in this project and in packages that the user trusts
+(`retable.core.trust`). A `_target_` is called only if its result has the type that the setting requires.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Interval(ge=0, le=1)]
-Rate = Annotated[float, Interval(ge=0, lt=1)]  # share of items to drop, as in dropout; 1 would drop all
-Warmup = Annotated[float, Interval(ge=0, le=100)]  # length of the warm-up as a share of the run; above 1 it never ends
+Rate = Annotated[float, Interval(ge=0, lt=1)]  # share of items to drop, as in dropout; a rate of 1 would drop all items
+Warmup = Annotated[float, Interval(ge=0, le=100)]  # warm-up as a share of the run; above 1, it does not end
 LearningRate = Annotated[float, Interval(ge=0, le=1000)]
 Sizes = Annotated[Sequence[PositiveInt], MinLen(1)]
 Filters = Annotated[Sequence[tuple[PositiveInt, PositiveInt]], MinLen(1)]  # (width, number of features) per convolution
 Bound = Annotated[float, Gt(0), "or infinite"]  # .inf means no bound
-WholeNumber = Annotated[float, Ge(1), MultipleOf(1)]  # a float, because YAML reads 1e3 as a float
+WholeNumber = Annotated[float, Ge(1), MultipleOf(1)]  # has the type float, because YAML reads 1e3 as a float
 
 OWN = "retable."
 _MOST = 100_000
@@ -63,7 +63,7 @@ class Takes(NamedTuple):
 
 
 class Schema:
-    """A group of settings, annotated in a subclass. If `closed` is true, a setting without annotation is an error."""
+    """A group of settings, annotated in a subclass. If `closed` is true, settings without annotation are errors."""
 
     closed = False
 
@@ -83,8 +83,8 @@ def build(part: Part, name: str, place: Any = None, within: Within = OWN, **give
         part: settings with a `_target_`.
         name: name of the setting in messages.
         place: the type that the result must have; None for any type.
-        within: the package that the `_target_` must be in.
-        given: additional arguments, which the configuration must not contain.
+        within: the package that the `_target_` must be in. given: additional arguments, which the configuration must
+            not contain.
 
     Raises: UsageError: `check` finds a mistake, or the target rejects the combination of settings.
     """
@@ -104,8 +104,8 @@ def build(part: Part, name: str, place: Any = None, within: Within = OWN, **give
 def _copied(value: Any, number: Iterator[int]) -> Any:
     """Convert mappings and lists to `dict` and `list`, including nested ones.
 
-    Raises: UsageError: there are more than _MOST values. Each use of a YAML alias counts, so that a small file cannot
-        expand without limit.
+    Raises: UsageError: there are more than _MOST values. Values of a YAML alias are counted at each use, so that a
+    small file cannot expand without limit.
     """
     if next(number) > _MOST:
         raise UsageError(f"a part has more than {_MOST} settings; copy the cell again from its source")
@@ -180,7 +180,7 @@ def _missing(target: str, part: str) -> str:
 def parameters(part: Any, name: str) -> Mapping[str, inspect.Parameter]:
     """Return the parameters of the class or function that a part names.
 
-    Raises: UsageError: in the same cases as `target_of`.
+    Raises: UsageError: the part has no `_target_`, or the target does not exist.
     """
     return inspect.signature(target_of(part, name)).parameters
 
@@ -232,7 +232,8 @@ def check(part: Any, name: str, place: Any = None, given: Collection[str] | None
         part: settings with a `_target_`.
         name: name of the setting in messages.
         place: the type that the result must have; None for any type.
-        given: arguments that the caller adds; None if they are unknown, so that missing arguments are not detected.
+        given: arguments that the caller adds. None if these arguments are unknown; missing arguments are then not
+            detected.
         within: the package that the `_target_` must be in.
     """
     if not isinstance(part, Mapping) or "_target_" not in part:
@@ -280,7 +281,7 @@ def check_value(value: Any, annotation: Any, name: str) -> None:
 
 
 def _given_later(place: Any) -> Collection[str] | None:
-    """Return the arguments that the caller adds to a part with `_partial_`, or None if they are unknown.
+    """Return the arguments that the caller adds to a part with `_partial_`, or None if the arguments are unknown.
 
     For a setting of type `Callable[..., T]`, the caller adds the arguments that are derived from a text.
     """
@@ -309,7 +310,8 @@ def require(value: Any, annotation: Any, name: str) -> None:
     if not plain:
         raise SettingError(name, f"{name}={shown(value)} must be a mapping with a _target_{nothing}")
     try:
-        # The value is validated as JSON, which strictly distinguishes numbers from texts and has one kind of list.
+        # The value is validated as JSON, because JSON distinguishes numbers from texts and does not distinguish lists
+        # from tuples.
         _adapter(typing.Union[plain]).validate_json(json.dumps(value, default=str))  # noqa: UP007
     except ValidationError as error:
         options = dict.fromkeys(expected(each) for each in error.errors(include_url=False))
@@ -319,7 +321,7 @@ def require(value: Any, annotation: Any, name: str) -> None:
 def shown(value: Any) -> str:
     """Format a value for a message, in one line of at most 60 characters."""
     json_of = json.JSONEncoder(ensure_ascii=False, check_circular=False, default=str).iterencode
-    text = value if isinstance(value, str) else "".join(islice(json_of(value), 61))  # lazy, as a value can be large
+    text = value if isinstance(value, str) else "".join(islice(json_of(value), 61))  # lazy: values can be large
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()) or repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
@@ -377,7 +379,7 @@ def _annotation(target: Callable[..., Any], annotation: Any) -> Any:
 
 
 def makes(target: Callable[..., Any], place: Any, partial: bool = False) -> bool:
-    """Check whether a class, or a function by its return annotation, returns a value of the type `place`.
+    """Check whether calling a class or function results in a value of the type `place`; return annotations are trusted.
 
     partial: whether the part has `_partial_`; then `place` must be a Callable that returns the result.
     """
@@ -416,13 +418,13 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _holds_values(annotation: Any) -> bool:
-    """Check whether a plain value (not only a mapping with a `_target_`) has this type."""
+    """Check whether plain values can have this type; other types need a mapping with a `_target_`."""
     kind = _plain(annotation)
     return kind in _OF_VALUES or kind is typing.Literal
 
 
 def _plain(annotation: Any) -> Any:
-    """Return the class of a generic or annotated type, such as `list` for `list[int]`."""
+    """Return the class in a generic or annotated type, such as `list` for `list[int]`."""
     annotation = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     return get_origin(annotation) or annotation
 

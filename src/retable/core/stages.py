@@ -4,10 +4,10 @@ STAGES = (
     *("prepare", "tokenize", "embed", "pretrain", "adapt", "mix", "from_scratch", "finetune"),
     *("evaluate", "generate", "scaling"),
 )
-TASK_STAGES = ("from_scratch", "finetune")  # stages that train a system on a task, without and with pretrained weights
+TASK_STAGES = ("from_scratch", "finetune")  # train a system on a task: from random weights, or from pretrained weights
 SYSTEM_STAGES = ("embed", "pretrain", "adapt", "mix", *TASK_STAGES)  # stages whose output is a trained system
 USING_STAGES = ("adapt", "mix", "evaluate", "generate")  # stages that use trained systems
-_MODULES = {"tokenize": "tokenize_text", "from_scratch": "finetune"}  # modules whose name is not the stage's name
+_MODULES = {"tokenize": "tokenize_text", "from_scratch": "finetune"}  # stages whose module has a different name
 
 
 def module_of(stage: str) -> str:

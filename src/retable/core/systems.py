@@ -1,4 +1,4 @@
-"""Interfaces of the systems that are loaded from cells, for code that generates, scores and measures.
+"""Interfaces of the systems that are loaded from cells, for code that generates texts, scores texts or runs benchmarks.
 
 The interfaces are protocols, so that any object with these methods counts as a language model.
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-if TYPE_CHECKING:  # so that torch is not imported to score an n-gram model
+if TYPE_CHECKING:  # not imported at run time, since n-gram models do not need torch
     from retable.objectives.base import Objective
 
 

@@ -16,7 +16,7 @@ from retable.core.errors import UsageError, reading
 
 Within = str | tuple[str, ...]  # allowed prefixes of full names in this project, such as "retable.models."
 PACKAGES = "RETABLE_PACKAGES"  # environment variable with names separated by commas
-# Names that a user's package cannot have: the project's packages, and conf, a link in the folder of each study.
+# Names that a user's package cannot have: names of the project's packages, and `conf`, a link in each study's folder.
 _OWN = ("retable", "pipelines", "hydra_plugins", "conf")
 
 
@@ -57,7 +57,7 @@ def trust(names: Iterable[str]) -> None:
 
 
 def taken(arguments: Iterable[str]) -> list[str]:
-    """Remove the options `--trust=NAME` from a command line and trust the packages that they name.
+    """Remove the options `--trust=NAME` from a command line, and trust the packages with these names.
 
     Returns: the remaining arguments.
     """
@@ -105,7 +105,7 @@ def require_trusted(target: str, within: Within) -> None:
 
 
 def sources() -> dict[str, Path]:
-    """Return the folder of each installed trusted package, or its file if the package is a single module.
+    """Return the folder of each trusted package that is installed; for a package with a single module, its file.
 
     The packages are not imported.
 
@@ -118,7 +118,7 @@ def sources() -> dict[str, Path]:
             continue
         folders = list(spec.submodule_search_locations or ())
         if len(folders) > 1:
-            raise UsageError(f"package {name} is in several folders, {' and '.join(folders)}; install it in one")
+            raise UsageError(f"package {name} is in several folders, {' and '.join(folders)}; install it in one folder")
         if folders or spec.origin is not None:
             paths[name] = Path(folders[0] if folders else str(spec.origin)).resolve()
     return paths

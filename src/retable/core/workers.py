@@ -1,14 +1,14 @@
-"""The interface for processing a large text in parts, one process per part; the result equals that of one process."""
+"""The interface for processing a large text in parts, each in a process; the result is the same as with one process."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-SMALL = 8 << 20  # bytes; a smaller text is processed by one process before other processes would have started
+SMALL = 8 << 20  # bytes; for a smaller text, one process is faster than starting further processes
 
 
 class MapWorkers(Protocol):
-    """A callable that runs a function, given by its full name, on every part, and returns when all have finished.
+    """A callable that runs a function, given by its full name, on every part, and returns when all parts are processed.
 
     The arguments of the function are the strings of a part.
     """

@@ -39,11 +39,11 @@ def write_lm1b(folder: Path, source: str, shards: PositiveInt = 99) -> dict[str,
     """Write `<split>.txt` from the One Billion Word benchmark (Chelba et al. 2014): one shuffled sentence per line.
 
     The test split is the first of the fifty held-out shards, as in published results. The validation split is the
-    second.
+    second held-out shard.
 
     Args:
         source: the folder 1-billion-word-language-modeling-benchmark-r13output of the published archive.
-        shards: number of training shards to read, counted from the first; published results use all 99.
+        shards: number of training shards to read, counted from the first; published results use all 99 shards.
 
     Returns: the number of lines and words of each split.
     Raises: UsageError: a shard is missing or has no words.

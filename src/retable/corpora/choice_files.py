@@ -1,4 +1,4 @@
-"""Read the multiple-choice examples of all splits, see `multiple_choice`."""
+"""Read the multiple-choice examples of all splits; the formats are described in `multiple_choice`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,11 +17,12 @@ class ChoiceFiles:
     """Multiple-choice data from one file per split; the attribute `inputs` lists the files.
 
     Args:
-        context, endings, label: names of fields, see `read_choices`.
+        context, endings, label: names of fields, as for `read_choices`.
         validation: file of the validation split; if it is None, `held_out` must be set.
-        held_out: number of random training examples to use for validation. Examples with the same context as one of
-            them are also moved to validation.
-        labels: maps each split to a file with one label number per example, if the labels are not in the field `label`.
+        held_out: number of random training examples to use for validation. All other examples with the same context as
+            one of these examples are moved to validation as well.
+        labels: maps each split to a file with one label number per example. Needed if the examples have no field with
+            the label.
 
     Raises: UsageError: the settings contradict each other.
     """
@@ -39,7 +40,7 @@ class ChoiceFiles:
     ):
         if (validation is None) == (held_out == 0):
             raise UsageError(
-                "the validation split is missing or given twice: set either task.choices.validation to a file, or "
+                "the validation split is set twice or not at all: set either task.choices.validation to a file, or "
                 "task.choices.held_out to a number of training examples"
             )
         files = {"train": train, "validation": validation, "test": test}
@@ -72,7 +73,7 @@ class ChoiceFiles:
         return {split: splits[split] for split in SPLITS}
 
     def _parted(self, choices: list[Choice]) -> tuple[list[Choice], list[Choice]]:
-        """Split the examples into training and held-out examples that have no context in common."""
+        """Split the examples into training examples and held-out examples; no context occurs in both parts."""
         drawn = np.random.default_rng(SEED).permutation(len(choices))[: self._held_out]
         held = {choices[place].context for place in drawn}
         parts = (

@@ -23,7 +23,7 @@ def write_collection(
     documents: bool = False,
     spread: MapWorkers | None = None,
 ) -> dict[str, float]:
-    """Write `<split>.txt` from all files of a split, in alphabetical order, with single spaces between words.
+    """For each split, write `<split>.txt` from all its files in alphabetical order, with single spaces between words.
 
     Args:
         source: a folder; or a data set of the hub, as hub:owner/name.
@@ -32,7 +32,7 @@ def write_collection(
         documents: whether units are documents; otherwise they are lines. In files, blank lines separate documents; on
             the hub, each text is one document. The output has a blank line after each document. If units are lines,
             blank lines are removed.
-        spread: runs parts of a large split on several workers; the output does not depend on it.
+        spread: runs parts of a large split on several workers; the output does not depend on `spread`.
 
     Returns: the number of lines and words of each split.
     Raises: UsageError: a split has no file or no words.
@@ -90,7 +90,8 @@ def _write_in_parts(to: Path, files: Sequence[Path], documents: bool, spread: Ma
     shares = [[path for path, of in zip(files, groups, strict=True) if of == group] for group in np.unique(groups)]
     names = [spread.folder / f"{to.stem}-{number:05}.txt" for number in range(len(shares))]
     parts = [[str(name), str(documents), *map(str, share)] for name, share in zip(names, shares, strict=True)]
-    # The function is referenced, not named in a string, so that the fingerprint of a cell covers its code.
+    # The name is derived from the function, not written as a string, so that the fingerprint of a cell covers the
+    # function.
     spread(f"{write_part.__module__}.{write_part.__name__}", parts)
     with to.open("wb") as whole:
         for name in names:
@@ -102,7 +103,7 @@ def _write_in_parts(to: Path, files: Sequence[Path], documents: bool, spread: Ma
 
 
 def write_part(to: str, documents: str, *files: str) -> None:
-    """Write the text of some files to `to`, and its numbers of lines and words to a JSON file of the same name.
+    """Write the text of some files to `to`, and its numbers of lines and words to a JSON file with the same name.
 
     Args:
         to: path of the text to write.

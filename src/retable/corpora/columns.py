@@ -20,7 +20,7 @@ class TaggedSentence(NamedTuple):
 
     words: list[str]
     tags: list[str]  # one per word
-    predicate: int | None = None  # for semantic roles: the index of the verb; there is one copy of a sentence per verb
+    predicate: int | None = None  # for semantic roles: the verb's index; each verb has a copy of the sentence
 
 
 class Row(NamedTuple):
@@ -38,8 +38,8 @@ def read_tagged(
     Lines with -DOCSTART- are skipped.
 
     Args:
-        word, tag: column numbers, counted from 0; negative numbers count from the last column, −1.
-        pos: column of the part of speech, which is appended to the word, as in `dog/NN`; None for words only.
+        word, tag: column numbers, counted from 0. Negative numbers count from the end: −1 is the last column.
+        pos: column of the part of speech, which is appended to the word, as in `dog/NN`. If None, nothing is appended.
         chunk: the only type of chunks to predict, such as NP; the tags of other chunks are replaced by O. If `chunk` is
             None, all types are used.
 
@@ -99,5 +99,5 @@ def require_columns(path: Path, row: Row, **columns: int) -> None:
         if not -width <= column < width:
             raise UsageError(
                 f"{path}, line {row.line}: {name}={column} does not exist; the line has {width} columns: write 0 to "
-                f"{width - 1}, or −1 for the last"
+                f"{width - 1}, or −1 for the last column"
             )

@@ -12,7 +12,7 @@ NO_WORD = re.compile(r"[0-9]+(-|\.)[0-9]+")  # ids that are not words: 3-4 is a 
 
 
 def read_conllu(path: Path, tag: str = "upos") -> list[TaggedSentence]:
-    """Read the syntactic words of each sentence, and use the column `tag` as tags.
+    """Read each sentence's syntactic words, with the values of the column `tag` as their tags.
 
     Lines of multiword tokens (id 3-4) and of empty nodes (id 8.1) are skipped. Only tabs separate columns, because
     word forms may contain spaces.
@@ -44,5 +44,5 @@ def read_conllu(path: Path, tag: str = "upos") -> list[TaggedSentence]:
     if sentence.words:
         sentences.append(sentence)
     if not sentences:
-        raise UsageError(f"{path} has no sentences; write it in CoNLL-U format, one word per line")
+        raise UsageError(f"{path} has no sentences; write the file in CoNLL-U format, one word per line")
     return sentences

@@ -1,7 +1,7 @@
-"""Rewrite ordinary English text in the conventions of a corpus, line by line.
+"""Rewrite ordinary English text, line by line, so that it looks like the text of a corpus.
 
 A model's vocabulary contains only the words of its training corpus. Without rewriting, many words of ordinary text
-would be unknown, for example because of their case.
+would be unknown, for example because of a capital letter.
 """
 
 import re

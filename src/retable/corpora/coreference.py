@@ -13,7 +13,7 @@ from retable.corpora.text import SPLITS
 BEGIN = re.compile(r"#begin document \((.*)\);(?: part (\d{1,9}))?")
 MENTION = re.compile(r"(\()?(\d+)(\))?")
 
-Mention = tuple[int, int]  # index in the document of the mention's first word, and of the word after its last
+Mention = tuple[int, int]  # indices in the document: the mention's first word, and the word after its last word
 
 
 class Document(NamedTuple):
@@ -28,11 +28,11 @@ class Document(NamedTuple):
 def read_documents(path: Path, word: int = 3, clusters: int = -1) -> list[Document]:
     """Read the documents between `#begin document (name); part 000` and `#end document`.
 
-    In the column of clusters, `(12` begins a mention of cluster 12, and `12)` ends the mention of cluster 12 that began
-    last. `(12)` is a mention of one word, and | separates several entries.
+    In the column of clusters, `(12` begins a mention of cluster 12. `12)` ends the last mention of cluster 12 that is
+    still open. `(12)` is a mention of one word, and | separates several entries.
 
     Args:
-        word, clusters: column numbers, counted from 0; negative numbers count from the last column, −1.
+        word, clusters: column numbers, counted from 0. Negative numbers count from the end: −1 is the last column.
 
     Raises: UsageError: the file is missing or has no documents, a line is malformed, or a mention does not end in the
         sentence where it begins.
@@ -45,7 +45,7 @@ def read_documents(path: Path, word: int = 3, clusters: int = -1) -> list[Docume
         if mark == ["#begin", "document"]:
             if current:
                 raise UsageError(
-                    f"{path}, line {row.line}: a document begins within another; write #end document before it"
+                    f"{path}, line {row.line}: a document begins within another document; write #end document before it"
                 )
             current = _Reader(path, row, word, clusters)
         elif mark == ["#end", "document"] and current:
@@ -84,7 +84,7 @@ class DocumentFiles:
         for path, documents in zip(self.inputs, splits.values(), strict=True):
             for document in documents:
                 if not document.sentences:
-                    raise UsageError(f"{path}: {document.name}, part {document.part:03} has no words; remove it")
+                    raise UsageError(f"{path}: {document.name}, part {document.part:03} has no words; remove the part")
         return splits
 
 
@@ -109,7 +109,8 @@ def write_documents(path: Path, documents: Iterable[Document]) -> None:
 def _marks(clusters: Iterable[Iterable[Mention]]) -> dict[int, str]:
     """Return the entry of each word in the column of clusters.
 
-    An entry lists the mentions that end at the word, then those that consist of it, then those that begin at it.
+    An entry lists first the mentions that end at the word, then mentions of only this word, then mentions that begin at
+    it.
     """
     closing, single, opening = (defaultdict[int, list[str]](list) for _ in range(3))
     for number, mentions in enumerate(clusters):
@@ -123,7 +124,7 @@ def _marks(clusters: Iterable[Iterable[Mention]]) -> dict[int, str]:
 
 
 class _Reader:
-    """The state of a document while its lines are read."""
+    """The state of a document while the document's lines are read."""
 
     def __init__(self, path: Path, row: Row, word: int, clusters: int):
         begin = BEGIN.fullmatch(" ".join(row.fields))
@@ -133,7 +134,7 @@ class _Reader:
         self._name, self._part = begin[1], int(begin[2] or 0)
         self._sentences: list[list[str]] = [[]]
         self._n_words = 0
-        self._open: dict[str, list[int]] = defaultdict(list)  # first words of mentions that have not ended, by cluster
+        self._open: dict[str, list[int]] = defaultdict(list)  # by cluster: first words of open mentions
         self._mentions: dict[str, list[Mention]] = defaultdict(list)
 
     def read(self, row: Row) -> None:
@@ -161,7 +162,8 @@ class _Reader:
     def end_sentence(self, line: int) -> None:
         if unclosed := [cluster for cluster, starts in self._open.items() if starts]:
             raise UsageError(
-                f"{self._path}, line {line}: the sentence ends within a mention of cluster {unclosed[0]}; end it there"
+                f"{self._path}, line {line}: the sentence ends within a mention of cluster {unclosed[0]}; "
+                "end the mention in this sentence"
             )
         if self._sentences[-1]:
             self._sentences.append([])

@@ -1,4 +1,4 @@
-"""Write a corpus from one file: train on its beginning, hold out its end, with lines in order or shuffled."""
+"""Write a corpus from one file. The beginning is for training and the end is held out; lines may be shuffled first."""
 
 import random
 from codecs import BOM_UTF8, getincrementaldecoder
@@ -22,11 +22,12 @@ def write_cut(
     unit: Literal["line", "document"] = "line",
     blank_lines: bool = False,
 ) -> dict[str, float]:
-    """Cut a file into train.txt, validation.txt and test.txt, in this order.
+    """Cut a file into three consecutive parts: train.txt, validation.txt and test.txt.
 
-    `train` and `test` are shares of the file's bytes; the validation split is the text between them. With test=0,
-    test.txt is a copy of validation.txt. A file is cut only between characters, and a split that would end within a
-    line gets a final line end. A byte-order mark is removed. Memory use does not depend on the size of the file.
+    `train` and `test` are shares of the file's bytes; the validation split is the text between these two splits. With
+    test=0, test.txt is a copy of validation.txt. A file is cut only between characters, and a split that would end
+    within a line gets a final line end. A byte-order mark is removed. Memory use does not depend on the size of the
+    file.
 
     Args:
         unit: units of the corpus. Blank lines separate documents; in a corpus of lines, blank lines are removed.
@@ -56,9 +57,10 @@ def write_cut(
 
 
 def write_shuffled_lines(folder: Path, source: str, train: Share, test: Share, seed: Seed) -> dict[str, float]:
-    """Shuffle the lines of a file, as Python's `random.seed(seed)` and `random.shuffle` do, and cut them into splits.
+    """Shuffle the lines of a file as Python's `random.seed(seed)` and `random.shuffle` do, and cut them into splits.
 
-    `train` and `test` are shares of the lines; the validation split is the lines between them. Blank lines are removed.
+    `train` and `test` are shares of the lines; the validation split is the lines between these two splits. Blank lines
+    are removed.
 
     Returns: the number of characters and lines of each split.
     Raises: UsageError: the file is missing or not UTF-8, or a split is empty.
@@ -77,9 +79,9 @@ def write_shuffled_lines(folder: Path, source: str, train: Share, test: Share, s
 
 
 def _copy(file: BinaryIO, start: int, stop: int, to: Path, blank_lines: bool) -> dict[str, int] | None:
-    """Copy the text from byte `start` to `stop`, and add a final line end if it is missing.
+    """Copy the text from byte `start` to `stop`, and add a line end if the text does not end with one.
 
-    Returns: the number of characters, lines and words; None if there are no words.
+    Returns: the number of characters, lines and words, or None if there are no words.
     """
     characters = lines = words = 0
     within_word, last = False, ""

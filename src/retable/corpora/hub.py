@@ -8,7 +8,7 @@ HUB = "hub:"  # prefix of a data set's name, in settings that also accept a file
 
 
 def hub_texts(name: str, split: str) -> Sequence[str]:
-    """Load the column `text` of a split of a data set, `owner/name` or `owner/name/configuration`.
+    """Load the column `text` from one split of the data set `owner/name` or `owner/name/configuration`.
 
     Raises: UsageError: the extra `hub` is not installed, or loading fails.
     """

@@ -14,12 +14,12 @@ def parse(text: str, path: Path, line: int | None = None) -> Any:
     """Parse the JSON of a file, or of one line of a file.
 
     Raises: UsageError: the text is not JSON, is nested too deeply for Python, or contains a repeated key, half of a
-        surrogate pair, or an integer with more digits than Python allows. The message names file and line.
+        surrogate pair, or an integer with more digits than Python allows. The message names the file and the line.
     """
     try:
         value = json.loads(text, object_pairs_hook=lambda pairs: _distinct(pairs, path, line))
         if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode()  # fails for "\ud800", half of a surrogate pair
+            json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair, such as "\ud800"
         return value
     except (ValueError, RecursionError) as error:
         where, cause = line, str(error)
@@ -36,12 +36,12 @@ def _distinct(pairs: list[tuple[str, Any]], path: Path, line: int | None) -> dic
 
 
 def require_distinct(place: object, names: Sequence[str]) -> None:
-    """Check that the names of columns or keys are distinct, because values with the same name would hide each other.
+    """Check that names of columns or keys are distinct: of two values with the same name, one would be lost.
 
     Raises: UsageError: a name occurs twice.
     """
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise UsageError(f"{place}: {twice[0]!r} occurs twice among {', '.join(map(repr, names))}; rename one")
+        raise UsageError(f"{place}: {twice[0]!r} occurs twice among {', '.join(map(repr, names))}; rename one of them")
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -20,7 +20,7 @@ def write_points(
 
     Args:
         weights, flops, loss: names of the columns with N, C and the loss.
-        without_highest: number of models to exclude, which are the models with the highest losses.
+        without_highest: number of models to exclude; the models with the highest losses are excluded.
 
     Returns: the number of models in `points.csv`.
     Raises: UsageError: the file or a column is missing, a value is not a positive number, or no model is left.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from retable.core.errors import UsageError
 from retable.corpora.json_lines import read_records
 
-# The paper and its published results assign the two paradigms of s-selection to argument structure.
+# The files name a phenomenon s-selection; the paper counts its two paradigms as argument structure.
 RENAMED = {"s-selection": "argument_structure"}
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from retable.corpora.text import read_lines
 
 N = 13  # words per n-gram, as in the filter of GPT-3's training text
-MOST = 10_000_000  # number of characters of the test text that are checked, because they are held in memory
+MOST = 10_000_000  # number of checked characters of the test text, which are held in memory
 BLOCK = 1 << 18  # words of the training text that are hashed at a time
 UNIT_END = 0  # word id that marks the end of a unit
 
@@ -29,11 +29,12 @@ def text_overlap(train: Path, test: Path, unit: str, n: int = N) -> dict[str, fl
     """Compute the shares of a test text's lines and n-grams that occur in a training text.
 
     Each occurrence of a repeated line or n-gram counts; blank lines do not count. Only the first MOST characters of
-    the test text are checked. If the test text has no line or no n-gram, the result does not contain that share.
+    the test text are checked. The share of lines is missing from the result if the test text has no lines, and the
+    share of n-grams if it has no n-grams.
 
-    Only the test text is held in memory, which needs about 100 MB. N-grams are compared by 64-bit hashes. With two
-    million n-grams of the test text and 100 million of the training text, the probability of a false match is about 1
-    in 100,000.
+    Only the test text is held in memory; it needs about 100 MB. N-grams are compared by 64-bit hashes. With two million
+    n-grams of the test text and 100 million of the training text, the probability of a false match is about 1 in
+    100,000.
 
     Args:
         unit: `line` or `document`; n-grams do not cross the end of a unit.
@@ -66,13 +67,13 @@ def text_overlap(train: Path, test: Path, unit: str, n: int = N) -> dict[str, fl
 
 
 def example_overlap(train: Iterable[Answered], test: Iterable[Answered]) -> dict[str, float]:
-    """Compute the share of test examples whose question occurs in training, as `overlap_examples`.
+    """Compute `overlap_examples`, the share of test examples whose question occurs in the training examples.
 
-    `overlap_contradicted` is the share of test examples whose question occurs in training, but only with different
-    answers. The result does not contain this share if no test example has an answer.
+    A second share, `overlap_contradicted`, counts only test examples whose question occurs in training with different
+    answers only. It is missing from the result if no test example has an answer.
 
     Args:
-        train, test: pairs of question and answer; the answer is None for examples without one.
+        train, test: pairs of question and answer; the answer is None for examples without an answer.
     """
     tested = [*test]
     test_questions = {question for question, _ in tested}
@@ -98,12 +99,12 @@ def _runs(path: Path, unit: str) -> Iterator[list[str]]:
 
 
 class _Grams:
-    """The n-grams of a test text, with marks for those that occur in other texts."""
+    """The n-grams of a test text, with a mark for each n-gram that occurs in another text."""
 
     def __init__(self, vocabulary: Mapping[str, int], ids: NDArray[np.int64], n: int):
         random = np.random.default_rng(0)
         self._codes = random.integers(2**64, size=len(vocabulary), dtype=np.uint64)  # a random number for each word
-        # A random odd number for each position in the n-gram.
+        # `_factors`: a random odd number for each position in the n-gram.
         self._factors = random.integers(2**63, size=n, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         self._vocabulary = vocabulary
         self._known, self._counts = np.unique(self._hashes(ids), return_counts=True)
@@ -126,7 +127,7 @@ class _Grams:
             self._is_shared[places[self._known[places] == hashes]] = True
 
     def _hashes(self, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Compute the hashes of the n-grams that contain no unit end; unknown words have the id of a unit end."""
+        """Compute the hashes of the n-grams without unit ends and unknown words; both have the id UNIT_END."""
         n = len(self._factors)
         ends = np.concatenate([[0], np.cumsum(ids == UNIT_END)])
         starts = np.flatnonzero(ends[n:] == ends[:-n]) if len(ids) >= n else np.empty(0, np.int64)

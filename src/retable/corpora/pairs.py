@@ -23,7 +23,7 @@ def write_pairs(folder: Path, lowercase: bool = False, **files: str) -> dict[str
     splits = dict.fromkeys([*SPLITS, *(name.rpartition("_")[0] for name in files)])
     for name in (f"{split}_{side}" for split in splits for side in ("source", "target")):
         if name not in files:
-            raise UsageError(f"a parallel corpus needs both sides of each split; add corpus.write.{name}=FILE")
+            raise UsageError(f"a parallel corpus needs source and target of each split; add corpus.write.{name}=FILE")
     counts: dict[str, float] = {}
     for split in splits:
         source, target = Path(files[f"{split}_source"]), Path(files[f"{split}_target"])
@@ -33,14 +33,14 @@ def write_pairs(folder: Path, lowercase: bool = False, **files: str) -> dict[str
 
 
 def write_split(folder: Path, split: str, source: Path, target: Path, lowercase: bool) -> dict[str, int]:
-    """Write the files of one split, and return its counts.
+    """Write the files of one split, and return the counts of pairs and words.
 
     Args:
         source, target: the files to copy; line n of `target` is the translation of line n of `source`.
         lowercase: whether to convert both languages to lower case.
 
     Returns: `pairs`, `source_words` and `target_words`.
-    Raises: UsageError: a line is empty, one file has fewer lines, or there is no pair.
+    Raises: UsageError: a line is empty, one file has fewer lines than the other file, or there is no pair.
     """
     pairs = source_words = target_words = 0
     with (
@@ -70,7 +70,7 @@ def write_split(folder: Path, split: str, source: Path, target: Path, lowercase:
 
 
 def read_pairs(folder: Path, split: str) -> tuple[list[str], list[str]]:
-    """Read the source and target sentences of a split from the files of `write_pairs`.
+    """Read the source and target sentences of a split from the files that `write_pairs` wrote.
 
     Args:
         split: `train`, `validation`, or the name of a test set.

@@ -21,13 +21,13 @@ def read_propositions(
     """Read one copy of a sentence per predicate, with the predicate's arguments as IOB2 tags.
 
     The predicate is the span of type V, and the attribute `predicate` is the index of its first word. The settings for
-    CoNLL-2012 are word=3, first=11, behind=1. The settings for CoNLL-2005, with the columns of the props files pasted
-    after those of the words files, are word=0, first=2.
+    CoNLL-2012 are word=3, first=11, behind=1. For CoNLL-2005, paste the columns of the props files after the columns of
+    the words files, and set word=0, first=2.
 
     Args:
         word: the column of words, counted from 0.
-        first: the first column of arguments. The predicates of a sentence have one column each, in their order, and
-            each column has one span of type V.
+        first: the first column of arguments. Each predicate of a sentence has one such column, which contains one span
+            of type V; the columns are in the order of the predicates.
         behind: number of columns after the columns of arguments.
 
     Raises: UsageError: the file is missing or has no predicates, or columns or brackets of a sentence are malformed.
@@ -57,8 +57,8 @@ def read_propositions(
             propositions.append(TaggedSentence(words, tags, predicates[0]))
     if not propositions:
         raise UsageError(
-            f"{path} has no predicates in columns from first={first} up to the last behind={behind} columns; correct "
-            "first or behind"
+            f"{path} has no predicates in columns from first={first} on, without the last behind={behind} columns; "
+            "correct first or behind"
         )
     return propositions
 
@@ -66,7 +66,7 @@ def read_propositions(
 def _tags(path: Path, rows: Sequence[Row], column: int) -> list[str]:
     """Convert one column of bracketed arguments, such as (A0* … *), to IOB2 tags."""
     tags = []
-    role = ""  # role of the argument that has begun and not ended; "" outside arguments
+    role = ""  # role of the argument that is still open, or "" outside arguments
     for row in rows:
         field = row.fields[column]
         brackets = BRACKETS.fullmatch(field)

@@ -1,6 +1,6 @@
 """Read zero-shot questions for language models: HellaSwag, PIQA, LAMBADA, and tables with labels.
 
-A question consists of named fields, which fill a prompt template, and of choices, one of which is correct.
+A question consists of named fields and of choices. The fields fill a prompt template; one of the choices is correct.
 """
 
 import csv
@@ -37,7 +37,7 @@ class HellaSwag:
     def read(self) -> list[Question]:
         """Read all questions.
 
-        Raises: UsageError: a line is malformed or has no label, as in the test set.
+        Raises: UsageError: a line is malformed, or has no label (the test set has none).
         """
         path, questions = self.inputs[0], []
         for record in read_records(path, "endings", "label", texts=("activity_label", "ctx_a", "ctx_b")):
@@ -63,7 +63,7 @@ class PIQA:
 
     The field for prompts is `goal`.
 
-    path: a file of JSON lines; without `labels`, each line needs a field `label`, as on the hub.
+    path: a file of JSON lines. If `labels` is None, each line needs a field `label`, as on the hub.
     labels: a file with the label of each line, 0 or 1.
     """
 
@@ -73,26 +73,26 @@ class PIQA:
     def read(self) -> list[Question]:
         """Read all questions.
 
-        Raises: UsageError: the files do not match, or a line is malformed.
+        Raises: UsageError: the two files do not have the same number of lines, or a line is malformed.
         """
         path, *labels = self.inputs
         choices = read_choices(path, "goal", ("sol1", "sol2"), None if labels else "label", *labels)
         return [
             Question({"goal": goal}, tuple(solutions), place)
             for goal, solutions, place in choices
-            if place is not None  # for the type checker: every choice has a label here
+            if place is not None  # this condition is for the type checker: every choice has a label
         ]
 
 
 class Labelled:
-    """Questions in a table (.tsv, .csv or JSON lines, .jsonl), one question per row.
+    """Questions in a table (.tsv, .csv or .jsonl), one question per row.
 
     Every column is a field of the question; surrounding spaces are removed.
 
     Args:
         label: name of the column with the label.
         words: maps each label to its text; these texts, in this order, are the choices of every question.
-        columns: names of the columns of a file without a header.
+        columns: names of the columns, for a file without a header.
     """
 
     def __init__(self, path: str, label: str, words: Mapping[str, str], columns: Sequence[str] | None = None):
@@ -111,7 +111,7 @@ class Labelled:
             if label not in places:
                 known = ", ".join(map(repr, places))
                 raise UsageError(
-                    f"{self.inputs[0]}, row {number}: label {label!r} is not one of {known}; add it to words"
+                    f"{self.inputs[0]}, row {number}: label {label!r} is not one of {known}; add this label to words"
                 )
             questions.append(Question(row, choices, places[label]))
         return questions
@@ -138,16 +138,16 @@ def _rows(path: Path, column: str, columns: Sequence[str] | None) -> Iterator[di
 
 
 class Lambada:
-    """LAMBADA (Paperno et al. 2016): passages, one per line, whose last word is to be predicted.
+    """LAMBADA (Paperno et al. 2016): one passage per line, whose last word is to be predicted.
 
-    The file is plain text, or JSON lines (.jsonl) with a key `text`, as in OpenAI's version.
+    The file contains plain text or, as in OpenAI's version, JSON lines (.jsonl) with a key `text`.
     """
 
     def __init__(self, path: str):
         self.inputs = [Path(path)]
 
     def read(self) -> list[tuple[str, str]]:
-        """Read the passages; each is a pair of the text before the last word, and the last word.
+        """Read the passages; split each passage into the text before its last word and the last word.
 
         Raises: UsageError: the file has no passages, or a passage has only one word.
         """
@@ -158,12 +158,12 @@ class Lambada:
         else:
             texts = [*filter(str.strip, read_lines(path))]
         if not texts:
-            raise UsageError(f"{path} has no passages; write one per line")
+            raise UsageError(f"{path} has no passages; write one passage per line")
         passages = []
         for number, text in enumerate(texts, 1):
             context, _, word = text.rstrip().rpartition(" ")
             if not context.strip():
-                raise UsageError(f"{path}, passage {number}: {text!r} has only one word; write two or more")
+                raise UsageError(f"{path}, passage {number}: {text!r} has only one word; write two or more words")
             passages.append((context.rstrip(), word))
         return passages
 

@@ -14,7 +14,7 @@ class Answer(NamedTuple):
     """A reference answer."""
 
     text: str
-    start: int  # index in the context of the answer's first character
+    start: int  # the position in the context where the answer begins, in characters
 
 
 class Question(NamedTuple):
@@ -30,11 +30,11 @@ class Question(NamedTuple):
 def read_squad(path: Path) -> list[Question]:
     """Read all questions of a file in SQuAD's JSON format, in order.
 
-    If an answer is not at its `answer_start`, its nearest occurrence is used, because in some published copies the
-    positions are wrong by one or two characters.
+    If an answer is not at its `answer_start`, the answer's occurrence nearest to `answer_start` is used. In some
+    published copies, the positions are wrong by one or two characters.
 
     Raises: UsageError: the file is missing or malformed, a question has no answer (as in SQuAD v2.0) or a repeated id,
-        or an answer is not in its paragraph. The message contains the line, or the path of the JSON value.
+        or an answer is not in its paragraph. The error's message contains the line, or the path of the JSON value.
     """
     questions = []
     for a, article in enumerate(_get(path, "", _read_json(path), "data", list)):
@@ -57,9 +57,9 @@ def read_triples(path: Path) -> list[Question]:
     """Read all questions of a JSON list of objects with the strings `context`, `question` and `answer`.
 
     The id of a question is its index in the list, and its title is empty. If an answer occurs several times in its
-    context, the first occurrence as whole words is used.
+    context, the first occurrence that consists of whole words is used.
 
-    Raises: UsageError: in the same cases as `read_squad`.
+    Raises: UsageError: the file is missing or malformed, or an answer is empty or not in its context.
     """
     triples = _read_json(path)
     if not isinstance(triples, list):

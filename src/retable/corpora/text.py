@@ -20,8 +20,8 @@ def write_corpus(
     """Copy three text files to `<split>.txt`, one sentence per line, with single spaces between words.
 
     Args:
-        documents: whether blank lines separate documents. The copy of a corpus of documents has a blank line after each
-            document; otherwise blank lines are removed.
+        documents: whether blank lines separate documents. If so, the copy has a blank line after each document;
+            otherwise blank lines are removed.
         strip: words, such as `<s>` and `<eos>`, to remove from the beginning and end of each line.
 
     Returns: the number of lines and words of each split.
@@ -54,7 +54,7 @@ def _stripped(words: list[str], marks: Sequence[str]) -> list[str]:
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """Yield the lines of a file without their line ends, which may be LF, CR LF, or CR in a file without LF.
+    """Yield the lines of a file without line ends. Line ends may be LF, CR LF or, in a file without LF, CR.
 
     A byte-order mark is removed.
 
@@ -72,7 +72,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
 
 
 def _to_lf(path: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines of a file that end in LF, for encodings in which LF is one byte."""
+    """Yield a file's lines, which end in LF, for encodings in which LF is one byte."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -85,7 +85,7 @@ def _to_lf(path: Path, encoding: str) -> Iterator[str]:
 
 
 def _wide_to_lf(path: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines of a file that end in LF, for UTF-16 and UTF-32.
+    """Yield a file's lines, which end in LF, for UTF-16 and UTF-32.
 
     In these encodings, LF has several bytes.
     """
@@ -105,12 +105,12 @@ def require_length(place: str, n_words: int) -> None:
     """
     if n_words > LONGEST:
         raise UsageError(
-            f"{place}: the text has {n_words} words; write {LONGEST} or fewer, as a model reads it at once"
+            f"{place}: the text has {n_words} words; write {LONGEST} or fewer, as a model reads a text at once"
         )
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a text into lines as `read_lines` does: without byte-order mark, CR, or an empty line after the last."""
+    """Split a text into lines as `read_lines` does: without a byte-order mark, CR, or an empty line at the end."""
     lines = text.removeprefix("\ufeff").split("\n" if "\n" in text else "\r")
     if len(lines) > 1 and not lines[-1]:
         del lines[-1]
@@ -123,8 +123,9 @@ def is_blank(line: str) -> bool:
 
 
 def without_blank_lines(texts: Iterable[str]) -> Iterator[str]:
-    """Remove the blank lines of a text that is given and yielded in parts; a part may begin and end within a line."""
-    # `held`: white space at the start of a line. `within`: whether the last part ended inside a line that has words.
+    """Remove blank lines from a text that is read and yielded in parts; a part may begin or end within a line."""
+    # `held`: white space at the start of a line that has no words yet. `within`: whether the last part ended inside a
+    # line with words.
     held, within = "", False
     for text in texts:
         *lines, last = (held + text).split("\n")
@@ -137,8 +138,8 @@ def without_blank_lines(texts: Iterable[str]) -> Iterator[str]:
 def read_units(path: Path, unit: str) -> Iterator[list[str]]:
     """Yield the units of a corpus, each as a list of lines.
 
-    A unit is a text that a likelihood is computed for. With unit="line", each line is a unit. With unit="document", the
-    lines between two blank lines are a unit.
+    A unit is a text whose likelihood is computed as a whole. With unit="line", each line is a unit. With
+    unit="document", the lines between two blank lines are a unit.
 
     Raises: UsageError: the file is missing or is not in UTF-8.
     """

@@ -21,9 +21,9 @@ def write_text8(folder: Path, source: str, line: PositiveInt = 1000, held_out: b
         source: the file text8 or text8.zip of http://mattmahoney.net/dc/textdata; or `hub:<data set>`, a data set of
             the hub whose first example is the text, such as hub:afmck/text8. A data set of the hub needs the extra
             `hub`.
-        held_out: whether training, validation and test are 90, 5 and 5 % of the characters, cut between words (Mikolov
-            et al. 2012). If `held_out` is false, the training split is the whole text, as for published word vectors,
-            and contains the validation and test splits.
+        held_out: whether to split the text into 90 % for training, 5 % for validation and 5 % for testing, cut between
+            words (Mikolov et al. 2012). If `held_out` is false, the training split is the whole text, including
+            validation and test, as for published word vectors.
 
     Returns: the number of lines and words of each split.
     Raises: UsageError: the source is missing or is not text8.

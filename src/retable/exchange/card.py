@@ -12,7 +12,7 @@ from retable.core.escaping import in_one_line, markdown
 
 @dataclass(frozen=True)
 class Result:
-    """A score of the model, with names as in reports, such as `perplexity_word` on the split `test` of `grammar`."""
+    """A score of the model, with names as in reports: for example `perplexity_word` on split `test` of `grammar`."""
 
     metric: str
     value: float
@@ -45,12 +45,12 @@ def write_card(
         path: the file to write.
         architecture: name of the model's class.
         task: the hub's name of the task; None for a model without a head.
-        tags: tags for the hub; `retable` is added.
+        tags: tags for the hub; the tag `retable` is added.
         remote: whether the class is not in transformers, so that its code is next to the weights.
 
     Raises: UsageError: huggingface_hub rejects the contents.
     """
-    card = Card(  # each field is converted to one line, because the hub's header of a card ends at a line with ---
+    card = Card(  # each field is converted to one line, because a line --- would end the card's header
         in_one_line(card.name),
         card.about,
         in_one_line(card.license),

@@ -23,7 +23,8 @@ from retable.objectives.text_to_text import TextToText
 from retable.tokenizers.pretrained import read_tokenizer, tokenizer_files
 from retable.tokenizers.tokenizer import Tokenizer
 
-# Files to download; a repository of the hub may also contain the weights in formats of other libraries.
+# Files to download. Other files of a repository on the hub, such as weights in other libraries' formats, are not
+# needed.
 SNAPSHOT = ("*.json", "*.txt", "*.safetensors", "pytorch_model*.bin")
 SOFTMAXES = (CausalLM, TextToText)  # objectives whose head is only a softmax layer, which may be tied to the embedding
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -32,7 +33,7 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.b
 class Checkpoint:
     """A checkpoint of GPT-2, StarCoder2, BERT, ELECTRA, ESM or T5 in the format of transformers.
 
-    name: a folder; or a name on Hugging Face's hub, such as `openai-community/gpt2`, which is downloaded.
+    name: a folder; or a name on Hugging Face's hub, such as `openai-community/gpt2`, to download.
 
     Raises: UsageError: the checkpoint does not exist, or no model of Retable computes the same function.
     """
@@ -92,7 +93,7 @@ class Checkpoint:
 
     @property
     def objective(self) -> Settings | None:
-        """The settings of the pretraining objective, in the form of `model`.
+        """The settings of the pretraining objective, in the same format as `model`.
 
         The result is None if the checkpoint has no head, or a head that is not for pretraining.
         """
@@ -138,8 +139,8 @@ class Checkpoint:
     def _head(self) -> Head | None:
         """The head whose weights are all in the checkpoint; None if there is no such head.
 
-        If there are several, a head for pretraining is preferred, then a head that `config.json` names. A head that is
-        tied to the embedding needs no weights.
+        If several heads are complete, a head for pretraining is preferred, then a head that `config.json` names. A head
+        that is tied to the embedding needs no weights of its own.
         """
         complete = [
             head
@@ -147,7 +148,8 @@ class Checkpoint:
             if head.layers and (head.ours in SOFTMAXES or head.layers.keys() == self._layers_of(head))
         ]
         named = [head for head in complete if head.architecture in (self._config.get("architectures") or ())]
-        # A head that can be tied to the embedding is always complete, even if config.json names the head of a task.
+        # A head that can be tied to the embedding is always complete, even if config.json names another head, for a
+        # task.
         pretrain = [head for head in complete if head.pretrains and (head in named or head.ours not in SOFTMAXES)]
         return next(iter([*pretrain, *named, *complete]), None)
 
@@ -186,7 +188,7 @@ class Checkpoint:
 
     @cached_property
     def _theirs(self) -> dict[str, Tensor]:
-        """The weights in fp32 under transformers' names, including the prefix."""
+        """The weights in fp32 under transformers' names, including `Family.prefix`."""
         weights: dict[str, Tensor] = {}
         for path in self._weight_files:
             if path.suffix == ".json":
@@ -200,7 +202,7 @@ class Checkpoint:
 
     @cached_property
     def _weight_files(self) -> list[Path]:
-        """The file of weights; for sharded weights, the index and the files that it lists."""
+        """The file of weights; for sharded weights, the index and the files that the index lists."""
         for name in WEIGHTS:
             path = self.folder / name
             if path.is_file() and path.suffix != ".json":
@@ -212,7 +214,7 @@ class Checkpoint:
                     exists = isinstance(shard, str) and Path(shard).name == shard and (self.folder / shard).is_file()
                     if not exists:
                         raise UsageError(
-                            f"{path} lists {shown(shard)}, which is not a file in its folder; download it again"
+                            f"{path} lists {shown(shard)}, which is not a file in that folder; download it again"
                         )
                 return [path, *(self.folder / shard for shard in sorted({*shards}))]
         raise UsageError(f"{self.folder} has no weights; it needs one of {', '.join(WEIGHTS)}")
@@ -250,7 +252,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _renamed(name: str) -> str:
-    """Return the current name of a weight, if its name is from a BERT checkpoint before 2019."""
+    """Return the current name of a weight, whose name may be from a BERT checkpoint before 2019."""
     layer, _, kind = name.rpartition(".")
     return ".".join([layer, {"gamma": "weight", "beta": "bias"}.get(kind, kind)])
 
@@ -267,6 +269,6 @@ def _snapshot(name: str) -> Path:
     except Exception as error:  # the hub, the network and invalid names raise many types of exceptions
         why = str(error).strip().splitlines()[0]
         raise UsageError(
-            f"{name} is not a folder, and cannot be downloaded from the hub ({why}); write the folder of a checkpoint, "
-            "or with internet access a name such as openai-community/gpt2"
+            f"{name} is not a folder and cannot be downloaded from the hub ({why}); write the folder of a checkpoint "
+            "or, with internet access, a name such as openai-community/gpt2"
         ) from None

@@ -31,7 +31,7 @@ from retable.objectives.regression import Regression
 from retable.objectives.replaced_token_detection import ReplacedTokenDetection
 from retable.tokenizers.tokenizer import UNKNOWN, Tokenizer
 
-# For each special token in transformers: the tokens that Retable's tokenizers may have for it.
+# For each special token of transformers: the tokens that Retable's tokenizers may use for this purpose.
 MARKS = {
     "pad_token": ("[PAD]", "<pad>"),
     "unk_token": ("[UNK]", UNKNOWN),
@@ -45,14 +45,15 @@ OF_LABELS = ("text-classification", "token-classification")
 def export(trained: nn.Module, tokenizer: Tokenizer, folder: Path, card: Card, labels: Sequence[str] = ()) -> None:
     """Write an objective or a model in the format of transformers' `save_pretrained`, with its tokenizer.
 
-    For an ELECTRA, the discriminator is written to the folder, and the generator to its subfolder `generator/`.
+    For an ELECTRA, the discriminator is written to `folder`, and the generator to the subfolder `generator/`.
 
     Args:
         trained: the objective or model to export.
         tokenizer: the tokenizer that the model was trained with.
         folder: the folder to write to; it may exist.
         card: contents of the model card.
-        labels: names of a classifier's labels, in the order of its logits. By default LABEL_0, LABEL_1 and so on.
+        labels: names of a classifier's labels, in the order of the logits. The default names are LABEL_0, LABEL_1 and
+            so on.
 
     Raises: UsageError: transformers has no class for the system, or the tokenizer has more tokens than the model.
     """
@@ -109,7 +110,7 @@ def _remote(configuration: Settings, trained: Classification, folder: Path) -> S
 
 
 def _marks(family: Family, tokenizer: Tokenizer) -> dict[str, str]:
-    """Return the tokens that the tokenizer has for the special tokens of transformers."""
+    """Return the tokens that the tokenizer uses as special tokens, by transformers' names of the special tokens."""
     words = {*tokenizer.words}
     marks = {name: next((word for word in several if word in words), None) for name, several in MARKS.items()}
     if family.model is GPT:
@@ -125,7 +126,7 @@ def _end_of_line(tokenizer: Tokenizer) -> str:
 
 
 def _template(family: Family, head: Head, tokenizer: Tokenizer, marks: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Return the templates of a single text and of a pair, with the special tokens that the model reads around them.
+    """Return two templates, for a single text and for a pair, with the special tokens that the model reads.
 
     Language models read no special tokens.
     """
@@ -170,5 +171,5 @@ def _write(path: Path, facts: dict[str, Any]) -> None:
 
 
 def _without_absent(facts: dict[str, Any]) -> dict[str, Any]:
-    """Remove the ids of special tokens that the tokenizer does not have; their value is None."""
+    """Remove the ids of special tokens that are None because the tokenizer does not have the tokens."""
     return {name: value for name, value in facts.items() if value is not None or not name.endswith("_id")}

@@ -1,8 +1,9 @@
 """Convert settings, weights and heads of GPT, BERT, ELECTRA and T5 between Retable and transformers.
 
-Each family of models is described once, for import and export. If a setting of one library has no counterpart in the
-other, an error names it. Two families have the name of a different model whose class computes the same function:
-StarCoder2 is a GPT with rotary positions, and ESM is a BERT with rotary positions and the norm before each layer.
+One description of each family of models serves import and export. If a setting of one library has no counterpart in the
+other library, an error names the setting. Two classes of transformers serve for variants of our models, because they
+compute the same function: StarCoder2 for a GPT with rotary positions, and ESM for a BERT with rotary positions and the
+norm before each layer.
 
 In this module, "our" refers to Retable and "their" to transformers.
 """
@@ -42,15 +43,15 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Head:
-    """A class of transformers, and Retable's objective (or model without objective) that computes the same function."""
+    """A class of transformers, and the objective (or model alone) in Retable that computes the same function."""
 
     architecture: str  # name of the class in transformers
     ours: type[nn.Module]  # Retable's class
     layers: Layers = field(default_factory=dict)
     needs: Mapping[str, Any] = field(default_factory=dict)  # Retable's settings that must have these values
-    leaves: tuple[str, ...] = ()  # prefixes of Retable's weights that are not exported, as the outputs do not need them
+    leaves: tuple[str, ...] = ()  # prefixes of Retable's weights that are not exported, as outputs do not need them
     task: str | None = None  # the hub's name of the task
-    pretrains: bool = True  # whether the head is for pretraining, and so useful for further training on any task
+    pretrains: bool = True  # whether the head is for pretraining, so that all tasks can start from the checkpoint
     remote: bool = False  # whether the class is in modeling_pooled.py, which is copied into the export
 
 
@@ -71,25 +72,25 @@ class Family:
     needs: Mapping[str, Any]  # Retable's settings for which transformers supports only these values
     layers: Callable[[Settings], Layers]
     heads: tuple[Head, ...]
-    # Maps Retable's name of an activation to its names in transformers; exports use the first.
+    # Maps Retable's name of an activation to transformers' names of it; an export uses the first of these names.
     activations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     width: str | None = None  # setting of config.json that must be four times the model's width
-    has_segments: bool = True  # if False, segment 0 is added to all embeddings at export, and pairs are not supported
-    renamed: Mapping[str, str] = field(default_factory=dict)  # weights whose names in files differ from `layers`
+    has_segments: bool = True  # if False, exports add segment 0 to all embeddings, and pairs of texts are not supported
+    renamed: Mapping[str, str] = field(default_factory=dict)  # file names of weights whose names differ in `layers`
     unused: Callable[[Settings], dict[str, Tensor]] = lambda ours: {}  # weights that files need but logits do not use
 
     def configuration(self, ours: Settings) -> Settings:
         """Convert Retable's settings to the contents of `config.json`."""
         theirs = dict(self.fixed)
         for setting, names in self.settings.items():
-            value = ours["d_model"] if ours[setting] is None else ours[setting]  # None: d_embedding = d_model
+            value = ours["d_model"] if ours[setting] is None else ours[setting]  # d_embedding may be None: d_model
             theirs |= dict.fromkeys(names, self.activations[value][0] if setting == "activation" else value)
         return theirs | ({self.width: 4 * ours["d_model"]} if self.width else {})
 
     def read(self, config: Settings, where: str) -> Settings:
         """Convert the contents of `config.json` to the settings of Retable's model.
 
-        where: path of the file, for messages.
+        where: path of the file `config.json`, for messages.
 
         Raises: UsageError: Retable's model does not support a setting or value of the file.
         """
@@ -120,7 +121,7 @@ class Family:
 
 
 def settings_of(model: Model) -> Settings:
-    """Return the settings that determine the function that one of Retable's models computes.
+    """Return the settings of a model of Retable that determine which function it computes.
 
     Raises: UsageError: the model cannot be exported.
     """
@@ -171,7 +172,7 @@ def settings_of(model: Model) -> Settings:
 
 
 def settings_of_head(objective: nn.Module) -> Settings:
-    """Return the settings of an objective that determine its class in transformers, by their configuration names."""
+    """Return the settings of an objective, by configuration name, that determine its class in transformers."""
     match objective:
         case CausalLM():
             return {
@@ -267,7 +268,7 @@ def weights_in_transformers(trained: nn.Module) -> dict[str, Tensor]:
 
 
 def pooling_of(objective: Classification) -> str:
-    """Return the name in modeling_pooled.py of the pooling that a classifier uses."""
+    """Return a classifier's pooling under its name in modeling_pooled.py."""
     pooling = objective.pooling or ("last" if isinstance(objective.model, LeftToRight) else "token")
     return {"token": "first"}.get(pooling, pooling)
 
@@ -620,7 +621,7 @@ def _esm_layers(ours: Settings) -> dict[str, Layer]:
 
 
 def _unused_of_esm(ours: Settings) -> dict[str, Tensor]:
-    """Return weights that files of ESM must contain: rotary frequencies, and the head for contacts in proteins."""
+    """Return weights that files of ESM need but logits do not use: rotary frequencies and a head for proteins."""
     width = ours["d_model"] // ours["n_heads"]
     return {
         "rotary_embeddings.inv_freq": 1 / 10000 ** (torch.arange(0, width, 2) / width),

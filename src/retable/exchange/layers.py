@@ -19,9 +19,9 @@ class Layer(NamedTuple):
 
     names: tuple[str, ...]  # names of the layers in transformers
     turned: bool = False  # whether the matrix in transformers is transposed (Conv1D)
-    row: int | None = None  # Retable's matrix is only this row, without bias, which would not change a softmax
+    row: int | None = None  # Retable's matrix is only this row; the bias, which would not change a softmax, is omitted
     n_rotated: int = 0  # the first n names are projections of queries or keys with rotary positions
-    d_head: int = 0  # width of the attention heads of these projections
+    d_head: int = 0  # width of the attention heads with rotary positions
 
 
 # Maps Retable's layer names to layers of transformers. {} stands for the number of a block, as in `blocks.{}.expand`.
@@ -74,7 +74,7 @@ def to_ours(layers: Layers, names: Iterable[str], weights: Mapping[str, Tensor])
 
     Args:
         layers: the table of layers of an architecture.
-        names: Retable's names of the tensors to return. Tensors that are missing in the table or in `weights` are
+        names: Retable's names of the tensors to return. A tensor that the table or `weights` does not contain is
             omitted.
         weights: transformers' tensors by name.
     """
@@ -96,21 +96,22 @@ def to_ours(layers: Layers, names: Iterable[str], weights: Mapping[str, Tensor])
 
 
 def _in_halves(rows: Tensor, d_head: int) -> Tensor:
-    """Reorder the rows of each attention head from Retable's rotary layout to transformers'.
+    """Reorder the rows of each attention head from Retable's rotary layout to transformers' rotary layout.
 
     In Retable, the two dimensions that are rotated together are adjacent (Su et al. 2021, section 3.2). In
-    transformers, their distance is half the width of the head. Products of queries and keys are the same in both.
+    transformers, their distance is half the width of the head. Products of queries and keys are the same in both
+    layouts.
     """
     return rows.unflatten(0, (-1, d_head // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
 def _in_pairs(rows: Tensor, d_head: int) -> Tensor:
-    """Reorder the rows of each attention head from transformers' rotary layout to Retable's."""
+    """Reorder the rows of each attention head from transformers' rotary layout to Retable's rotary layout."""
     return rows.unflatten(0, (-1, 2, d_head // 2)).transpose(1, 2).flatten(0, 2)
 
 
 def _places(layers: Layers, name: str) -> tuple[list[str], Layer]:
-    """Return transformers' names for Retable's parameter `name`, and its entry in the table."""
+    """Return transformers' names for Retable's parameter `name`, and the parameter's entry in the table."""
     kind, number = name.rpartition(".")[2], re.search(r"\.(\d+)\.", name)
     target = layers[_pattern(name)]
     return [f"{each.format(number[1] if number else None)}.{kind}" for each in target.names], target

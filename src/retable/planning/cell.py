@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from retable.core.stages import TASK_STAGES, module_of
 
-CHECKPOINT = "hf:"  # prefix of `init=` for a Hugging Face checkpoint instead of a cell
+CHECKPOINT = "hf:"  # prefix of the value of `init=` if it names a Hugging Face checkpoint and not a cell
 _CHOSEN = (
     *("corpus", "tokenizer", "recipe", "task", "objective", "trainer", "decoding", "benchmark", "scaling", "device"),
     *("system", "seed", "init", "embedding", "stage", "cell", "cells", "adaptation", "weights"),
@@ -15,13 +15,13 @@ _CHOSEN = (
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a stage with `settings`, whose results go to the folder `outputs/<stage>/<out>`.
+    """One run of a stage with `settings`, whose results are written to the folder `outputs/<stage>/<out>`.
 
     Attributes:
-        made_from: the cells whose systems this cell loads, such as `pretrain/ptb/kn5-1`. This cell also depends on
-            their configurations.
+        made_from: the cells whose systems this cell loads, such as `pretrain/ptb/kn5-1`. This cell also depends on the
+            configurations of those cells.
         reads: the cells whose files this cell reads.
-        corpus, tokenizer: the corpus and the tokenizer of the text that this cell reads; "" without a text.
+        corpus, tokenizer: the corpus and the tokenizer of the text that this cell reads, or "" if it reads no text.
     """
 
     stage: str
@@ -47,14 +47,14 @@ class Cell:
 
     @property
     def plan(self) -> str:
-        """Return the path of the cell's plan, which contains everything that it depends on except input data."""
+        """Return the path of the cell's plan, which contains everything that the cell depends on except input data."""
         return f"outputs/plan/{self.place}.yaml"
 
     @property
     def short_name(self) -> str:
-        """Return the cell's name without the corpus, as in `lstm-1`; a task comes first, as in `sentiment-bert-1`.
+        """Return the cell's name without the corpus, as in `lstm-1`, and with the task, as in `sentiment-bert-1`.
 
-        The name of a prepared corpus is the corpus, as in `ptb`.
+        The name of a cell of the stage `prepare` is the corpus, as in `ptb`.
         """
         group, _, name = self.out.partition("/")
         if not name:
@@ -63,17 +63,17 @@ class Cell:
         return name if task is None or name.startswith(f"{task}-") else f"{task}-{name}"
 
     def choices(self, group: str) -> list[str]:
-        """Return the cell's choices for a config group, which may be none, one or several."""
+        """Return the list of the cell's choices for a config group; the list may be empty."""
         return self.settings[group].strip("[]").split(",") if group in self.settings else []
 
     @property
     def set(self) -> dict[str, str]:
-        """Return the cell's settings, except choices of config groups and names of systems, seeds and cells."""
+        """Return the cell's settings, except choices of config groups and the settings for systems, seeds and cells."""
         return {key: value for key, value in self.settings.items() if key not in _CHOSEN}
 
     @property
     def command(self) -> str:
-        """Return the shell command that makes the cell by hand."""
+        """Return the shell command with which a user makes the cell."""
         return " ".join([f"python -m {self.module}", *(f"{k}={_quoted(v)}" for k, v in self.settings.items())])
 
 

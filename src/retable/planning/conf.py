@@ -15,7 +15,7 @@ from retable.core.settings import OWN
 from retable.core.trust import require_trusted
 
 _LAST = object()
-_SHOWN = 12  # a message shows all names of a group if there are at most this many, otherwise only similar names
+_SHOWN = 12  # largest number of names for which a message lists all names of a group; of more names, only similar ones
 
 
 class Conf:
@@ -33,34 +33,34 @@ class Conf:
             there = dict[str, Path]()
             for path in sorted((folder / "recipe").rglob("[!_]*.yaml")):
                 if (other := there.setdefault(path.stem, path)) != path:
-                    raise UsageError(f"{other} and {path} are recipes with the same name; rename one")
+                    raise UsageError(f"{other} and {path} are recipes with the same name; rename one of them")
             self._recipes = there | self._recipes
         self._names: dict[str, list[str]] = {"recipe": sorted(self._recipes)}
         self._facts: dict[Path, dict[str, Any]] = {}
-        self._parsed: dict[str, list[ast.stmt]] = {}  # the statements of modules, by the modules' files
+        self._parsed: dict[str, list[ast.stmt]] = {}  # the statements of each module, by file
 
     def path(self, name: str) -> Path:
-        """Return the file of a choice, such as `task/sst2`, in the first folder that has it."""
+        """Return the file of a choice, such as `task/sst2`, from the first folder that contains this file."""
         paths = [folder / f"{name}.yaml" for folder in self.folders]
         return next(filter(Path.exists, paths), paths[-1])
 
     def names(self, group: str) -> list[str]:
-        """Return the choices of a group, sorted; recipes without their folders."""
+        """Return the choices of a group, sorted; names of recipes do not contain their folders."""
         if group not in self._names:
             paths = (path for folder in self.folders for path in (folder / group).glob("[!_]*.yaml"))
             self._names[group] = sorted({path.stem for path in paths})
         return self._names[group]
 
     def require(self, group: str, name: str, where: str) -> str:
-        """Return `name` if the group has it.
+        """Return `name` if the group has this choice.
 
-        Raises: UsageError: the group does not have it; the message begins with `where` and suggests similar names.
+        Raises: UsageError: the group has no such choice; the message begins with `where` and suggests similar names.
         """
         if name in (known := self.names(group)):
             return name
         near_names, tasks = near(name, known), near(name, self.names("task")) if group == "corpus" else []
         if tasks and tasks[0].startswith(name) and not any(each.startswith(name) for each in near_names):
-            near_names = []  # a task whose name begins with `name` is better advice than a similar corpus
+            near_names = []  # a task whose name begins with `name` is more probably meant than a similar corpus
         if near_names or len(known) <= _SHOWN:
             instead = closest(name, known)
         else:
@@ -80,17 +80,17 @@ class Conf:
         return self._read(self._recipes[name])
 
     def replaced(self, recipe: str) -> dict[str, list[str]]:
-        """Return the recipes that a recipe inherits from, nearest first, each with its overridden settings' names."""
+        """Return a recipe's base recipes, nearest first, each with the names of its overridden settings."""
         return {
             parent: sorted(nearer & {*flat(read_yaml(self.path(f"recipe/{parent}")))})
             for parent, nearer in self.inherited(recipe).items()
         }
 
     def inherited(self, recipe: str) -> dict[str, set[str]]:
-        """Return the recipes that a recipe inherits from, nearest first.
+        """Return the base recipes that a recipe inherits from, nearest first.
 
-        Each comes with the names of all settings that take precedence over its own. Files whose names begin with an
-        underscore are not listed, but their settings are included.
+        Each inherited recipe is returned with the names of all settings that take precedence over its own settings.
+        Files whose names begin with an underscore are not listed, but their settings are included.
         """
         keys_of_recipe: dict[str, set[str]] = {}
         nearer: set[str] = set()
@@ -108,7 +108,7 @@ class Conf:
         return keys_of_recipe
 
     def _inherited(self, path: Path, entry: Any) -> Path | None:
-        """Return the file that an entry of the defaults list of `path` inherits from; None for other entries.
+        """Return the file that an entry of the defaults list of `path` inherits from, or None if it inherits nothing.
 
         Raises: UsageError: the file does not exist.
         """
@@ -139,12 +139,12 @@ class Conf:
         return self._facts[path]
 
     def corpora_of(self, task: str) -> list[str]:
-        """Return the corpora in a task's paths, such as `outputs/prepare/grammar_endings/train.jsonl`."""
+        """Return the corpora in a task's paths: grammar_endings in `outputs/prepare/grammar_endings/train.jsonl`."""
         paths = (text for text in strings(self.read("task", task)) if text.startswith("outputs/prepare/"))
         return sorted({name for path in paths if "$" not in (name := path.split("/")[2])})
 
     def read(self, group: str, name: str) -> dict[str, Any]:
-        """Return the keys of a group's choice and its bases, such as task sst2; interpolations stay unresolved."""
+        """Return the keys of a group's choice, such as task sst2, and of its bases; interpolations are not resolved."""
         return self._read(self.path(f"{group}/{name}"))
 
     def tables(self) -> dict[str, dict[str, Any]]:
@@ -160,13 +160,13 @@ class Conf:
             followers.setdefault(after, []).append(name)
 
         def placed(after: Any) -> Iterator[str]:
-            # If several tables follow the same table, those with followers come last.
+            # If several tables follow the same table, a table that others follow comes last.
             for name in sorted(followers.get(after, ()), key=lambda name: name in followers):
                 yield from (name, *placed(name))
 
         order = [*placed(None), *placed(_LAST)]
         if circle := sorted(tables.keys() - {*order}):
-            raise UsageError(f"conf/table: the `after` of {', '.join(circle)} form a circle; write after: perplexity")
+            raise UsageError(f"conf/table: the keys after of {', '.join(circle)} form a circle; set one to perplexity")
         left_out = ("choices", "after")
         return {name: {key: value for key, value in tables[name].items() if key not in left_out} for name in order}
 
@@ -177,8 +177,8 @@ class Conf:
             target: the class, as in `_target_`.
             attribute: the name of the attribute.
 
-        Returns: the literal, or the name of a class; None if neither the class nor a base class sets the attribute.
-            Base classes are searched in the same module, the same package and retable.
+        Returns: the value of a literal, or the name of a class; None if neither the class nor a base class sets the
+            attribute. Only base classes in the same module, the same package or retable are searched.
         Raises: UsageError: the module does not exist or is not trusted.
         """
         require_trusted(target, OWN)  # finding a module imports its package
@@ -201,7 +201,7 @@ class Conf:
                 if isinstance(each, ast.Assign | ast.AnnAssign) and attribute in map(ast.unparse, _names_of(each)):
                     return _value_of(each.value)
             name = ast.unparse(classes[name].bases[0]) if classes[name].bases else ""
-        for each in body:  # a base class from another module
+        for each in body:  # the base class may be imported from another module
             if isinstance(each, ast.ImportFrom) and (spec.parent if each.level else each.module):
                 source = resolve_name("." * each.level + (each.module or ""), spec.parent or "")
                 known = source.partition(".")[0] in (module.partition(".")[0], __name__.partition(".")[0])
@@ -211,7 +211,7 @@ class Conf:
 
 
 def flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Return a configuration's values by the names that a command line uses, such as optimizer.lr."""
+    """Return a configuration's values, by names in the form of a command line, such as optimizer.lr."""
     if isinstance(config, dict):
         return {k: v for name, part in config.items() for k, v in flat(part, f"{prefix}{name}.").items()}
     return {prefix[:-1]: config}
@@ -228,7 +228,7 @@ def _names_of(assignment: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
 
 
 def _value_of(value: ast.expr | None) -> Any:
-    """Return the value of a literal; for a class, its name."""
+    """Return the value of a literal, or the name of a class."""
     match value:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -245,7 +245,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _OneOfEach) or {}  # noqa: S506, a safe loader
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())}; correct it there") from None
+        raise UsageError(f"{path} is not valid YAML: {' '.join(str(error).split())}; correct the file there") from None
     if not isinstance(content, dict):
         raise UsageError(f"{path} is not a mapping; write one `key: value` per line")
     return content

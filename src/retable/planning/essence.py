@@ -1,29 +1,31 @@
-"""The syntax of a definition as a text for its digest, without the parts that cannot change a number.
+"""Write the syntax of a definition as a text, whose digest changes only if a change of the code can change a number.
 
-Docstrings, comments and positions in the file are left out. Imports are left out, because an imported name counts where
-it is used. Annotations count only in classes, whose decorators may read them.
+The text does not contain docstrings, comments and positions in the file. It does not contain imports, because an
+imported name is part of the text where it is used. Annotations are part of the text only in classes, because decorators
+of classes may read annotations.
 
-Strings that are only printed are left out:
+Strings that are only printed are not part of the text:
 
 - strings in `raise X(…)`, and all arguments of a UsageError
 - messages of `assert`
 - strings in `warn(…)`, in `tqdm(…)`, and in `print(…)` to the terminal
 
-An expression inside an f-string is evaluated by `warn`, `tqdm` and `print`, so there it counts. It does not count in
-`raise` and `assert`.
+Expressions inside the f-strings of `warn`, `tqdm` and `print` are evaluated, so these expressions are part of the text.
+Expressions in `raise` and `assert` are not part of it.
 
 Local names are replaced by numbers in the order of their first use, so a consistent renaming does not change the text.
-These names are kept:
+The text contains these names unchanged:
 
 - Parameters of methods and of a module's functions, because callers, `_target_` in YAML, Lightning and Hydra use the
-  names. Parameters that can only be passed by position (`/`, `*args`, `**kw`) are numbered.
+  names. Parameters whose names no caller uses (before `/`, `*args`, `**kw`) are numbered.
 - Some parameters of lambdas and inner functions: keyword-only parameters, parameters that the same definition passes by
   keyword in any call, and all parameters next to `**kw`, which would accept an old name. Calls by keyword from another
-  definition are not found. After a renaming they fail, and give another number only if two parameters exchange names.
+  definition are not found. After a renaming such calls fail; results change only if two parameters exchange names.
 - Names of inner classes, which code can read as text.
 - Names and parameters of decorated inner functions, which the decorator can read.
-- Names of inner functions, if the definition reads `__name__`; their parameters, if it uses `inspect.signature`.
-- All local names, if the definition uses `locals`, `eval`, `exec` or similar. In f"{x=}", the text contains the name.
+- Names of inner functions, if the definition reads `__name__`; parameters of inner functions, if the definition uses
+  `inspect.signature`.
+- All local names, if the definition uses `locals`, `eval`, `exec` or similar. The string f"{x=}" contains the name x.
 - Names bound in a class or by an import, attributes, keywords, and global names.
 
 Scopes follow Python's reference, "Naming and binding". The module symtable is not used: from Python 3.12 on, it merges
@@ -38,14 +40,14 @@ from dataclasses import dataclass, field
 _READ_LOCALS = {"locals", "currentframe", "_getframe", "f_locals", "getsource"}
 _READ_PARAMETERS = {"signature", "getfullargspec", "getcallargs", "__code__", "__kwdefaults__"}
 _PRINTERS = {"print", "warn", "warnings.warn", "tqdm"}
-_IGNORED = {"ctx", "kind", "type_comment"}  # a name's ctx (load or store) follows from its position
+_IGNORED = {"ctx", "kind", "type_comment"}  # `ctx` (load or store) follows from the position of a name
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 @dataclass
 class _Scope:
-    """Names that a function, lambda, comprehension or class binds. Names of the module are in no scope."""
+    """Names that a function, lambda, comprehension or class binds. Module-level names belong to no scope."""
 
     outer: "_Scope | None"
     is_class: bool = False
@@ -55,11 +57,11 @@ class _Scope:
 
 
 class Essence(ast.NodeVisitor):
-    """A module's statement as a text that changes only where a number can change.
+    """A statement of a module as a text that changes only if a change of the statement can change a number.
 
     text: the syntax, with local names numbered.
-    names: the names read from outside, each with the attributes that follow: `np`, `np.random.default_rng`.
-    imports: the imports inside the statement, or the statement itself.
+    names: the non-local names that the statement reads, including attributes, such as `np` or `np.random.default_rng`.
+    imports: the import statements in the statement; if the statement is itself an import, only this import.
     """
 
     def __init__(self, statement: ast.stmt):
@@ -98,7 +100,7 @@ class Essence(ast.NodeVisitor):
         self._out.append(")")
 
     def _write(self, name: str, value: object) -> None:
-        """Write a part of a node, unless it is empty: versions of Python differ in the empty parts."""
+        """Write a part of a node. Empty parts are not written, because versions of Python differ in them."""
         if isinstance(value, ast.AST):
             self._out.append(f"{name}=")
             self.visit(value)
@@ -170,7 +172,7 @@ class Essence(ast.NodeVisitor):
         self._binding(node, "rest", node.rest)
 
     def _binding(self, node: ast.AST, part: str, name: str | None) -> None:
-        """Write a node that stores the name that it binds as a string in its field `part`."""
+        """Write a node that binds a name and stores this name as a string in its field `part`."""
         self._out.append(f"{type(node).__name__}(")
         for each in node._fields:
             self._write(each, self._resolved(name)[0] if each == part and name else getattr(node, each))
@@ -305,7 +307,7 @@ class Essence(ast.NodeVisitor):
         return name in _PRINTERS and file == "sys.stderr" and not self._resolved(name)[1]
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        self._out.append("JoinedStr(")  # Python 3.12 ends some format specifications with an empty string
+        self._out.append("JoinedStr(")  # Python 3.12 adds an empty string to some format specifications
         self._write("values", [each for each in node.values if getattr(each, "value", None) != ""])
         self._out.append(")")
 
@@ -315,7 +317,7 @@ class Essence(ast.NodeVisitor):
 
 
 def bindings(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
-    """Yield each name that nodes of one scope bind or declare, with the node that binds it."""
+    """Yield each name that nodes of one scope bind or declare, with the node that binds or declares the name."""
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
@@ -331,7 +333,7 @@ def bindings(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
                 waiting += [*node.decorator_list, *node.bases, *node.keywords]
             case ast.Lambda():
                 waiting += [*node.args.defaults, *filter(None, node.args.kw_defaults)]
-            case ast.comprehension():  # its targets are bound inside, but a := inside it binds in this scope
+            case ast.comprehension():  # the targets are bound in its own scope, but `:=` binds in this scope
                 waiting += [node.iter, *node.ifs]
             case ast.Import() | ast.ImportFrom():
                 yield from ((each.asname or each.name.partition(".")[0], node) for each in node.names)
@@ -353,7 +355,7 @@ def _parameters(arguments: ast.arguments) -> Iterator[str]:
 
 
 def _words(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the strings and f-strings of which a literal text is composed; nothing for any other expression."""
+    """Yield the strings and f-strings that a text's expression consists of; nothing for other expressions."""
     match node:
         case ast.Constant(value=str()):
             yield node

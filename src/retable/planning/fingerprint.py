@@ -1,10 +1,11 @@
-"""Fingerprints of the code that a cell depends on: the definitions that its stage and configuration reach.
+"""Fingerprints of the code that a cell depends on: all definitions that its stage and configuration use.
 
-References are followed from definition to definition, through the project's imports. The fingerprint covers the essence
-of each definition (`essence.py`: no docstrings, comments, messages or local names) and the definitions that its names
-refer to. A definition that moves keeps its digest, and an edit elsewhere in its file changes nothing. A class counts as
-a whole, because it is known only at run time which methods are called. The cache of Apache Hamilton also identifies
-functions by their code without docstrings and comments.
+A definition refers to others by name; these references are followed directly and indirectly, through the project's
+imports. The fingerprint covers each definition's code without docstrings, comments, messages and local names
+(`essence.py`), and the definitions that the code's names refer to. A definition that is moved keeps its digest, and an
+edit elsewhere in the file has no effect on it. A class is included as a whole, because it is known only at run time
+which methods are called. The cache of Apache Hamilton also identifies functions by their code without docstrings and
+comments.
 """
 
 import ast
@@ -18,8 +19,8 @@ from pathlib import Path
 from retable.core.errors import UsageError
 from retable.planning.essence import Essence, bindings
 
-# Modules that cannot change a number: they record runs, report mistakes or read studies. Some complete configurations,
-# but a cell depends on the completed configuration itself.
+# Modules that cannot change a number, because they record runs, report mistakes or read studies. Some of these modules
+# complete configurations, but a cell's plan contains the completed configuration itself.
 RECORDING = (
     *("pipelines.config", "pipelines.executors", "pipelines.plan", "pipelines.study"),
     *("pipelines.app.mlflow_run", "pipelines.app.observers", "pipelines.app.run_folder", "pipelines.app.stage"),
@@ -29,15 +30,15 @@ RECORDING = (
     *("retable.planning.cell", "retable.planning.conf", "retable.planning.schema", "retable.planning.study"),
 )
 
-Place = tuple[str, str]  # a module and a definition; definition "" means the statements with effects on import
+Place = tuple[str, str]  # a module and a definition; the definition "" is the module's statements in `effects`
 
 
 class UnknownName(UsageError):
-    """A name that no module defines, in a package whose source is known."""
+    """A name in a package whose source code is known, but that no module of the package defines."""
 
 
 class Code:
-    """The source code of packages: the project's own, and those that the user trusts.
+    """The source code of the project's packages and of packages that the user trusts.
 
     Args:
         folders: the folder of each package by name, or the file of a package that is a single module.
@@ -55,9 +56,9 @@ class Code:
         self._digests: dict[Place, str] = {}
 
     def fingerprint(self, names: Iterable[str]) -> str:
-        """Return the sha256 of all definitions that `names`, such as `retable.models.gpt.GPT`, reach.
+        """Return the sha256 of all definitions that `names`, such as `retable.models.gpt.GPT`, depend on.
 
-        Names of other libraries are ignored.
+        Names in other libraries are ignored.
 
         Raises: UnknownName: a name is in one of these packages, but is not defined there.
         """
@@ -65,15 +66,15 @@ class Code:
         return hashlib.sha256("\n".join(sorted(linked)).encode()).hexdigest()
 
     def digests(self, names: Iterable[str]) -> dict[Place, str]:
-        """Return the digest of each definition that `names` reach."""
+        """Return the digest of each definition that `names` depend on."""
         return {place: self._digest(place) for place in self.reached(names)}
 
     def links(self, names: Iterable[str]) -> dict[Place, str]:
-        """Return, for each definition that `names` reach, the definitions that its names refer to, as text."""
+        """Return, for each definition that `names` depend on, the definitions that its own names refer to, as text."""
         return {place: self._links(place) for place in self.reached(names)}
 
     def reached(self, names: Iterable[str]) -> set[Place]:
-        """Return the places of all definitions that `names` reach, including their own."""
+        """Return the places of all definitions that `names` depend on, including the definitions of `names`."""
         waiting = [place for name in names for place in self._root(name)]
         places: set[Place] = set()
         while waiting:
@@ -92,13 +93,13 @@ class Code:
         return places
 
     def _used(self, place: Place) -> set[Place]:
-        """Return the definitions that `place` refers to, and its module's statements with effects on import."""
+        """Return the definitions that `place` refers to, and statements of its module that do more than bind names."""
         name, definition = place
         effects = {(name, "")} if definition and self._modules[name].effects else set()
         return effects.union(*(places for _, places, _ in self._named(place))) - {place}
 
     def _named(self, place: Place) -> frozenset[tuple[str, frozenset[Place], str]]:
-        """Return the names that `place` uses, each with its definitions, or with its full name in another library."""
+        """Return the names that `place` uses, each with its definitions or, in another library, with its full name."""
         if place not in self._names:
             name, definition = place
             module, named = self._modules[name], set()
@@ -117,7 +118,7 @@ class Code:
     def _links(self, place: Place) -> str:
         """Return, as text, the definitions that the names at `place` refer to.
 
-        Definitions are given by their digest, so that they may move to another module.
+        The text contains digests of definitions, so that it stays the same if a definition moves to another module.
         """
         links = (
             f"{chain} {origin or ' '.join(sorted(map(self._digest, places)))}"
@@ -139,7 +140,7 @@ class Code:
         return next(filter(None, starred), set())
 
     def _resolve(self, dotted: str) -> set[Place]:
-        """Return the definition of a full name; for the name of a module, all definitions in it."""
+        """Return the definition of a full name; for the name of a module, all definitions in the module."""
         parts = dotted.split(".")
         name = next((n for i in range(len(parts), 0, -1) if (n := ".".join(parts[:i])) in self._modules), None)
         if name is None or self._records(name):
@@ -176,8 +177,8 @@ class Code:
 @dataclass
 class _Module:
     path: Path
-    imports: dict[str, str] | None = field(default=None, init=False)  # imports at module level, by the name they bind
-    _essences: dict[int, Essence] = field(default_factory=dict, init=False)  # by the statement's place in the module
+    imports: dict[str, str] | None = field(default=None, init=False)  # full names, by the name that an import binds
+    _essences: dict[int, Essence] = field(default_factory=dict, init=False)  # by a statement's position
 
     @property
     def is_package(self) -> bool:
@@ -189,9 +190,9 @@ class _Module:
 
     @cached_property
     def compiled(self) -> list[str]:
-        """Return the words of the C source and the YAML data that have the module's name.
+        """Return the words of the C file and the YAML file that have the same name as the module.
 
-        All definitions of the module depend on them.
+        All definitions of the module depend on these words.
         """
         source, data = self.path.with_suffix(".c"), self.path.with_suffix(".yaml")
         words: list[str] = []
@@ -266,7 +267,7 @@ def _is_main(node: ast.If) -> bool:
 
 
 def _imports(nodes: Iterable[ast.stmt], module: str, is_package: bool) -> Iterator[tuple[str, str]]:
-    """Yield the names that imports among the statements bind, each with its full name."""
+    """Yield the names that the import statements in `nodes` bind, each with its full name."""
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -278,7 +279,7 @@ def _imports(nodes: Iterable[ast.stmt], module: str, is_package: bool) -> Iterat
 
 
 def _source(node: ast.ImportFrom, module: str, is_package: bool) -> str:
-    """Return the full name of the module that a from-import in `module` reads."""
+    """Return the full name of the module that `from … import` in `module` reads."""
     if not node.level:
         return node.module or ""
     up = module.split(".")[: len(module.split(".")) - node.level + is_package]

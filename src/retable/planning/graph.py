@@ -1,16 +1,17 @@
 """A study's `params.yaml` and `dvc.yaml`, which DVC runs.
 
 `dvc.yaml` has one DVC stage for each of Retable's stages, with `foreach` over the study's cells of that stage.
-`params.yaml` lists the cells by stage and key. The entry of a cell contains its choices and overrides, and under `of`:
+`params.yaml` lists the cells by stage and key. The entry of a cell contains the cell's choices and overrides and, under
+the key `of`:
 
 - `out`: the path of the cell below `outputs/<stage>/`.
 - `reads`: the cell's inputs. DVC's templates cannot contain lists of variable length (DVC's issues 7151 and 8171). So
-  all `reads` of a stage have the same length: shorter lists repeat their last entry, which DVC counts once.
+  all lists `reads` of a stage have the same length: shorter lists repeat their last entry, and DVC ignores repetitions.
 - `name`: the display name of the cell's system, which `dvc stage list` shows.
 
-The stage `plan` writes a plan for each cell: its resolved configuration and the digest of the code that it reaches. A
-cell runs again only if its plan or its inputs change. Its command and its outputs do not contain the study's name, so
-DVC's run cache can restore outputs that another study has made.
+The stage `plan` writes a plan for each cell: the resolved configuration and the digest of the code that the cell uses.
+A cell runs again only if its plan or its inputs change. The command and the outputs of a cell do not contain the
+study's name, so DVC's run cache can restore outputs that another study has made.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +33,9 @@ Params = dict[str, dict[str, dict[str, Any]]]  # the entries of cells, by stage 
 def keys_of(study: Study) -> dict[str, str]:
     """Return the key of each cell in `params.yaml`, by its place.
 
-    The key is the cell's name without its corpus. If several cells of a stage share that name, it is the key of the
-    first cell; the keys of the others begin with their corpus. So existing cells keep their keys when a corpus is added
-    to the study.
+    The key is the cell's name without the corpus. If several cells of a stage share that name, only the first cell has
+    it as its key; the keys of all further cells begin with their corpus. So existing cells keep their keys when a
+    corpus is added to the study.
     """
     keys: dict[str, str] = {}
     taken = set[tuple[str, str]]()
@@ -79,7 +80,7 @@ def params_of(study: Study, data: Mapping[str, Sequence[str]], name_of: Callable
 
 
 def _system(study: Study, cell: Cell) -> str:
-    """Return the system of a cell, or of the cell that it measures; "" without one."""
+    """Return the system of a cell or of the cell that it measures, or "" if neither has a system."""
     measured = study.cells.get(f"{cell.settings.get('stage')}/{cell.settings.get('cell')}")
     return _system(study, measured) if measured else cell.settings.get("system", "")
 
@@ -87,7 +88,7 @@ def _system(study: Study, cell: Cell) -> str:
 def _put(entry: dict[str, Any], name: str, value: Any) -> None:
     """Store a dotted name as nested keys, as `dvc exp run -S` requires.
 
-    If the parent's name is already the choice of a config group, the dotted name is stored as one key.
+    If `entry` already has a choice of a config group under the parent's name, the dotted name is stored as one key.
     """
     *path, last = name.split(".")
     part = entry
@@ -100,7 +101,7 @@ def _put(entry: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _typed(text: str) -> Any:
-    """Return a setting as a number or None, if that has the same text in YAML; otherwise as text."""
+    """Return a setting as a number or None if this value has the same text in YAML; otherwise return the text."""
     try:
         value = yaml.load(text, yaml.CSafeLoader)
     except yaml.YAMLError:
@@ -142,7 +143,7 @@ def pipeline_of(study: Study, params: Params, code: Sequence[str], library: str,
         params: the content of `params.yaml`.
         code: paths of the code that plans depend on.
         library: path of the package `retable`.
-        root: path in front of `study.yaml`; "" in the study's folder.
+        root: path of the study's folder with a final `/`; "" if `dvc.yaml` is in the study's folder.
     """
     results, records = f"{root}results", f"{root}records"
     stages: dict[str, Any] = {
@@ -174,14 +175,14 @@ def pipeline_of(study: Study, params: Params, code: Sequence[str], library: str,
             *(f"outputs/{place}" for place in sorted(study.cells)),
             *([f"{further}/records"] if further else []),
         ],
-        # These small folders are in git, not in DVC's cache. DVC must not remove the old ones before the stage runs.
+        # These small folders are in git, not in DVC's cache, and DVC must not remove them before the stage runs.
         "outs": [{path: {"cache": False, "persist": True}} for path in (results, records)],
     }
     return {"stages": stages, "metrics": [f"{results}/metrics.json"], "plots": _plots(study, results, library)}
 
 
 def _plots(study: Study, results: str, library: str) -> list[dict[str, Any]]:
-    """Return DVC's plots: bars of the scores, and a figure of learning curves per stage, corpus and task."""
+    """Return DVC's plots: a bar chart of scores, and learning curves for each stage, corpus and task."""
     bars, lines = (f"{library}/reporting/templates/dvc_{name}.json" for name in ("scores", "curves"))
     scores = {"template": bars, "x": "value", "y": {f"{results}/metrics.csv": "system"}}
     curves: dict[str, dict[str, str]] = {}

@@ -1,6 +1,7 @@
 """The schema of a study: its keys, and the values that each key may have.
 
-A study is checked when it is read. Otherwise a mistake in the report's keys would be found only after the training.
+A study is checked when it is read. Without this check, a mistake in the report's keys would be found only after the
+training.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -17,7 +18,7 @@ from retable.core.settings import Positive, PositiveInt, expected
 
 def _distinct(seeds: list[int]) -> list[int]:
     if len({*seeds}) < len(seeds):
-        raise ValueError(f"{seeds} has a seed twice; write each once")
+        raise ValueError(f"{seeds} has a seed twice; write each seed once")
     return seeds
 
 
@@ -25,7 +26,7 @@ def _band(band: list[Any]) -> list[Any]:
     match band:
         case [_, _, _, _, str()] | [_, _, _, _, int() | float(), int() | float()]:
             return band
-    raise ValueError(f"{band} is not a band; write system, task, split and metric, then a verdict, or two bounds")
+    raise ValueError(f"{band} is not a band; write system, task, split and metric, then a verdict or two bounds")
 
 
 def _expected(row: list[Any]) -> list[Any]:
@@ -109,9 +110,9 @@ class Ablation(Keys):
             )
         for pair in self.holds or self.alike:
             if pair[0] == pair[1] or not {*pair} <= {*self.systems}:
-                raise ValueError(f"{pair} is not a pair of its systems; write two of {self.systems}")
+                raise ValueError(f"{pair} is not a pair of the ablation's systems; write two of {self.systems}")
         if self.alike and not self.margin:
-            raise ValueError("alike has no margin; add margin, the largest difference that counts as equal")
+            raise ValueError("alike has no margin; set margin to the largest difference that counts as equal")
         return self
 
 
@@ -199,14 +200,14 @@ def parse(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         return StudyKeys.model_validate(given).model_dump(by_alias=True, exclude_unset=True)
     except ValidationError as error:
         mistakes = [_mistake(each, given) for each in error.errors(include_url=False)]
-    place, problem, _, advice = max(mistakes, key=lambda mistake: len(mistake[0]))  # the union member that fits best
+    place, problem, _, advice = max(mistakes, key=lambda mistake: len(mistake[0]))  # of a union's members, the best
     expectations = dict.fromkeys(each for other, message, each, _ in mistakes if (other, message) == (place, problem))
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
     raise UsageError(f"{where}{path and f', {path}'}: {problem}{' or '.join(expectations)}{advice and f'; {advice}'}")
 
 
 def _mistake(error: Any, value: Any) -> tuple[list[Any], str, str, str]:
-    """Return, for one of pydantic's errors, the place in the study, the message in two parts, and the advice."""
+    """Convert an error of pydantic: return the place in the study, the message in two parts, and the advice."""
     place, example = list[Any](), ""
     model: type[Keys] = StudyKeys
     for step in error["loc"]:  # some steps are pydantic's names for the members of a union

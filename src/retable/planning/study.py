@@ -20,9 +20,9 @@ from retable.planning.cell import CHECKPOINT, Cell
 from retable.planning.conf import Conf, read_yaml
 from retable.planning.schema import REPORT_KEYS, parse, require_systems
 
-_NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # no . and =, where DVC's option `-S` splits names
+_NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # excludes . and =, at which DVC's option `-S` splits names
 _PLACE = re.compile(r"[\w./+-]+", re.ASCII)
-_SEED = re.compile(r"-\d+(?=/|$)")  # at the end of a cell's name
+_SEED = re.compile(r"-\d+(?=/|$)")  # a seed at the end of a cell's name
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
 _OF_THE_MACHINE = {"hydra", "callbacks", "logger"}
 # Settings that determine a cell's place, inputs and kind of system, in addition to its choices of config groups.
@@ -39,7 +39,8 @@ class Study:
     Attributes:
         cells: the cells by place (`<stage>/<out>`), in the study's order.
         reported: the study's settings for its report.
-        rates: for each system with the key `rates`, the names and learning rates of the systems derived from it.
+        rates: for each system with the key `rates`, the names and learning rates of the systems that are derived from
+            this system.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Study:
 
 
 def folder_of_more_seeds(study: Study, root: str) -> str:
-    """Return the folder of the study whose records add seeds to this study's report; "" without `more_seeds`.
+    """Return the folder of the study whose records add seeds to this study's report; "" if `more_seeds` is not set.
 
     `root` is the path of this study's folder with a final `/`, or "" for the working folder.
     """
@@ -59,7 +60,7 @@ def folder_of_more_seeds(study: Study, root: str) -> str:
 def more_seeds(study: Study, other: Study) -> list[Cell]:
     """Return the cells of `other` that differ from a cell of `study` only in the seed.
 
-    Raises: UsageError: no cell adds a seed, or one differs in another setting as well.
+    Raises: UsageError: no cell adds a seed, or a cell that adds a seed differs in another setting as well.
     """
     here = {_without_seeds(cell.place): cell for cell in study.cells.values()}
     cells = [cell for place, cell in other.cells.items() if place not in study.cells and _without_seeds(place) in here]
@@ -106,7 +107,7 @@ class _Expansion:
     def study(self, name: str) -> Study:
         _require_name(name, "a study")
         entries = list(self._entries())
-        # Systems that others may start from come first.
+        # Systems without `init` come first, since other systems may start from them.
         for entry in sorted(entries, key=lambda entry: bool(entry.get("init"))):
             if not entry.get("task") and self._stage(entry) not in TASK_STAGES:
                 self._add_pretrained(entry)
@@ -123,7 +124,7 @@ class _Expansion:
                 self._add_adapted(cell, adaptation)
         for system, mixture in self._specification.get("mixtures", {}).items():
             self._add_mixture(system, mixture)
-        by_place: dict[str, list[str]] = {}  # benchmarks by the measured cell, which is loaded once for all of them
+        by_place: dict[str, list[str]] = {}  # by cell; each cell is loaded once for all its benchmarks
         for benchmark, selection in self._specification.get("benchmarks", {}).items():
             self._conf.require("benchmark", benchmark, f"{self._where}, benchmarks")
             where = f"{self._where}, benchmarks.{benchmark}"
@@ -162,7 +163,7 @@ class _Expansion:
         return Study(name, self._cells, reported, self._rates)
 
     def _entries(self) -> Iterator[dict[str, Any]]:
-        """Yield one entry per recipe and initial system of each listed system, with the study's shared settings."""
+        """Yield, for each listed system, one entry per recipe and initial system, with the study's shared settings."""
         shared = {
             key: self._specification[key]
             for key in ("corpus", "tokenizer", "seeds", "trainer")
@@ -184,9 +185,9 @@ class _Expansion:
                 yield from self._at_rates(one)
 
     def _at_rates(self, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield a copy of an entry for each learning rate; without rates, the entry itself.
+        """Yield a copy of an entry for each learning rate, or the entry itself if it has no rates.
 
-        The rates are listed in the entry, or belong to the system that it starts from.
+        The rates are listed in the entry, or belong to the system that the entry starts from.
         """
         system = entry["as"]
         where = f"{self._where}, system {system}"
@@ -293,7 +294,7 @@ class _Expansion:
             stage, settings["embedding"] = "finetune", f"outputs/{reads[-1]}/vectors.bin"
         settings |= {"system": entry["as"], "seed": str(seed)}
         settings |= self._choices(entry, "objective", "trainer", "decoding")
-        # A task with its own text may set another corpus than the study's.
+        # A task with its own text may set a corpus that is not the study's corpus.
         settings |= _set(entry, settings.keys() - {"corpus"}, f"{self._where}, system {entry['as']}")
         facts = {"corpus": corpus, "task_name": task, "system": entry["as"], "seed": str(seed)}
         try:
@@ -318,7 +319,7 @@ class _Expansion:
         return bool(self._conf.class_attribute(model["_target_"], "reads_words"))
 
     def _add_adapted(self, trained: Cell, adaptation: str) -> None:
-        """Add a cell for dynamic evaluation of `trained`; its name is the system's plus the adaptation's."""
+        """Add a cell for an adaptation of `trained`; the cell's name contains the system and the adaptation."""
         system, seed = f"{trained.settings['system']}_{adaptation}", trained.settings["seed"]
         settings = {"corpus": trained.corpus, "tokenizer": trained.tokenizer, "cell": trained.out}
         cell = Cell(
@@ -340,7 +341,7 @@ class _Expansion:
         cells = [cell for part in parts for cell in self._selected([part], where)]
         if len({cell.corpus for cell in cells}) != 1 or len(cells) < 2:
             raise UsageError(
-                f"{where}: {parts} must be two or more systems of one corpus, one seed each; write their names"
+                f"{where}: {parts} must be two or more systems of one corpus, one seed each; write the systems' names"
             )
         first = cells[0]
         places = [cell.place for cell in cells]
@@ -377,15 +378,16 @@ class _Expansion:
     def _discriminators(self, group: str, names: Sequence[str], corpus: str) -> tuple[str, ...]:
         """Return the places of the discriminators that benchmarks or a decoding use.
 
-        Raises: UsageError: the study does not train a discriminator, or its configuration has no key `cell`.
+        Raises: UsageError: the study does not train a discriminator, or the configuration of a discriminator has no key
+        `cell`.
         """
         places = []
         for name in names:
             if discriminator := self._conf.read(group, name).get("discriminator"):
                 if not isinstance(discriminator, Mapping) or "cell" not in discriminator:
                     raise UsageError(
-                        f"conf/{group}/{name}.yaml, discriminator: {discriminator!r} has no key cell; write it as in "
-                        "conf/decoding/fudge.yaml"
+                        f"conf/{group}/{name}.yaml, discriminator: {discriminator!r} has no key cell; write this "
+                        "key as in conf/decoding/fudge.yaml"
                     )
                 place = _filled(discriminator["cell"], {"${text}": corpus})
                 if place not in self._cells:
@@ -412,8 +414,8 @@ class _Expansion:
         """Return the cells that a selection of a study lists.
 
         Args:
-            selection: names such as `kn5`, `ptb/kn5` or `kn5-1`, where `*` matches anything; `all` for all cells of
-                this kind; or `{all but: […]}`.
+            selection: names such as `kn5`, `ptb/kn5` or `kn5-1`, where `*` matches anything; `all` for all cells whose
+                system has this kind; or `{all but: […]}`.
             where: place in the study, for messages.
             kind: name of a class of `retable.core.systems`, to which each cell's system must belong.
         """
@@ -426,13 +428,13 @@ class _Expansion:
         cells = {cell.place: cell for name in _listed(selection) for cell in self._matching(name, where)}
         for place in cells:
             if place not in able:
-                raise UsageError(f"{where}: {place} is not a {kind}, which is required here; leave it out")
+                raise UsageError(f"{where}: {place} is not a {kind}, the only kind of system allowed here; remove it")
         return list(cells.values())
 
     def _matching(self, name: str, where: str) -> list[Cell]:
         corpus, _, rest = str(name).rpartition("/")
         cells = [cell for cell, _ in self._pretrained.values() if fnmatchcase(cell.corpus, corpus or "*")]
-        # The name gpt-2 may be a system's, or mean seed 2 of gpt. The system is tried first.
+        # The name gpt-2 may be the name of a system, or may mean seed 2 of gpt. A system with this name is preferred.
         matching = [cell for cell in cells if cell.settings["system"] == rest]
         if not matching:
             pattern = rest if "-" in rest else f"{rest}-*"
@@ -443,13 +445,13 @@ class _Expansion:
         return matching
 
     def _initial(self, entry: Mapping[str, Any], corpus: str, seed: int) -> str:
-        """Return the value of the setting `init`: a checkpoint, or the place of a system of this study."""
+        """Return the value of the setting `init`: a checkpoint, or the place of a cell of this study."""
         return str(entry["init"]) if _is_checkpoint(entry["init"]) else self._start(entry, "init", corpus, seed)
 
     def _start(self, entry: Mapping[str, Any], key: str, corpus: str, seed: int) -> str:
-        """Return the place of the system that an entry starts from.
+        """Return the place of the cell that an entry starts from.
 
-        Systems of the same corpus are preferred, then systems of the same seed, then the first match.
+        Cells with the same corpus are preferred, then cells with the same seed, then the first match.
         """
         where = f"{self._where}, system {entry['as']}, {key}"
         cells = self._matching(entry[key], where)
@@ -483,9 +485,9 @@ class _Expansion:
         return cell.place
 
     def _pairs(self, corpus: str) -> list[str]:
-        """Return a list with the place of the corpus if it contains sentence pairs; otherwise an empty list."""
+        """Return a list with the place of the corpus if the corpus contains sentence pairs, otherwise []."""
         if (written := self._conf.read("corpus", corpus).get("write")) is None:
-            raise UsageError(f"conf/corpus/{corpus}.yaml has no key write; add one as in conf/corpus/ptb.yaml")
+            raise UsageError(f"conf/corpus/{corpus}.yaml has no key write; add this key as in conf/corpus/ptb.yaml")
         paired = written.get("pairs") or any(key.endswith("_source") for key in written)
         return [f"prepare/{corpus}"] if paired else []
 
@@ -554,8 +556,8 @@ def _is_checkpoint(start: Any) -> bool:
 def _set(entry: Mapping[str, Any], chosen: Collection[str], where: str) -> dict[str, str]:
     """Return the settings under `set`, as texts.
 
-    Raises: UsageError: a setting is in `chosen` or derived from the study; or it belongs to callbacks, loggers or
-        Hydra, which could write files anywhere.
+    Raises: UsageError: a setting is in `chosen`, is derived from the study, or belongs to callbacks, loggers or Hydra,
+    which could write files anywhere.
     """
     for key in (settings := entry.get("set") or {}):
         if str(key).lstrip("+~") in {*chosen, *_PLANNED}:
