@@ -62,8 +62,9 @@ class Windows:
         subsample: word2vec's t, see `keep_probabilities`.
         batch_tokens: tokens per slice, including line ends and removed words. If each batch is one update, a frequent
             word's vector changes by the sum of the gradients of all its windows, so training can diverge. With
-            word2vec's learning rate of 0.025 per pair and subsample=1e-3, we trained on an early version of the corpus
-            `embedded`. 1024 tokens per slice were as good as one update per word; with 4096 tokens, training diverged.
+            word2vec's learning rate of 0.025 per pair and subsample=1e-3, we trained on an early version of the
+            embedded corpus. 1024 tokens per slice were as good as one update per word; with 4096 tokens, training
+            diverged.
 
     Raises: UsageError: `tokens` is empty, or a setting is out of range.
     """
