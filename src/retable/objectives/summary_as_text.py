@@ -18,7 +18,7 @@ from retable.objectives.base import Objective
 
 
 class SummaryAsText(AnswerAsText):
-    """A text-to-text objective whose targets are summaries with an end mark; predictions have at most `longest` tokens."""
+    """A text-to-text objective whose targets are summaries with an end mark, of at most `longest` tokens."""
 
     def __init__(
         self, model: EncoderDecoder, vocab_size: int, tie: bool, read: Callable[[list[int]], str], longest: int

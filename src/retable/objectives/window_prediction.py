@@ -36,7 +36,7 @@ class WindowPrediction(VectorLearning):
         nn.init.zeros_(self.output.weight)
 
     def nats(self, hidden: Tensor, targets: Tensor, pairs: Tensor, step: int) -> Tensor:
-        """Compute the sum of the pairs' losses, from hidden (R, C, D), target ids (R, J) and a mask, pairs (R, C, J)."""
+        """Compute the sum of the pairs' losses, from hidden (R, C, D), target ids (R, J) and a mask (R, C, J)."""
         raise NotImplementedError
 
     def loss(self, batch: WindowSlice, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
