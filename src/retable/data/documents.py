@@ -41,7 +41,7 @@ class Documents:
         kept = ends > starts
         if not kept.any():
             raise UsageError(
-                "the text has no line ends; write a tokenizer that marks them, such as tokenizer=word_marked"
+                "the text has no line ends; write a tokenizer that marks line ends, such as tokenizer=word_marked"
             )
         starts, ends, document = starts[kept], ends[kept], np.zeros_like(unit[kept]) if lines else unit[kept]
         turns = np.flatnonzero(np.diff(document)) + 1

@@ -117,7 +117,9 @@ class MixedCorpora(Mixture):
         own, split = source(tokens)
         weights = dict(corpora) if isinstance(corpora, Mapping) else {}
         if weights and temperature != 1:
-            raise UsageError("temperature has no effect on given weights; write batches.corpora as a list of names")
+            raise UsageError(
+                "temperature has no effect if batches.corpora has weights; write batches.corpora as a list of names"
+            )
         if not all(isinstance(weight, int | float) for weight in weights.values()):
             raise UsageError(f"the weights of a mixture must be numbers, but got {weights}")
         facts = {"line_end": line_end, "marks": marks, "words": words, "vocab_size": vocab_size, "seed": seed}

@@ -238,7 +238,10 @@ def share_of_rows(size: int, rank: int, world: int) -> slice:
     Raises: UsageError: `size` is not a multiple of `world`.
     """
     if size % world:
-        raise UsageError(f"a batch of {size} cannot be shared evenly by {world} processes; write a multiple of {world}")
+        raise UsageError(
+            f"a batch of {size} cannot be shared evenly by {world} processes; write a batch size that is a multiple of "
+            f"{world}"
+        )
     return slice(rank * size // world, (rank + 1) * size // world)
 
 

@@ -183,9 +183,9 @@ def _require_pooling(model: Model, pooling: str | None) -> None:
                 "it out for the last position"
             )
     elif not isinstance(model, Encoder):
-        raise UsageError(f"{name} gives one vector per sequence; leave pooling={pooling} out")
+        raise UsageError(f"{name} computes one vector per sequence, so pooling={pooling} has no effect; remove it")
     elif pooling == "last" and not model.two_ends:
-        raise UsageError(f"{name} does not have last states of two directions; write pooling=max, mean or token")
+        raise UsageError(f"{name} does not have a last state for each direction; write pooling=max, mean or token")
 
 
 def _require_softmax(model: Model, auxiliary: float) -> None:

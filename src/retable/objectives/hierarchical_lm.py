@@ -49,7 +49,8 @@ class HierarchicalLM(CausalLM, PartlyRead):
     ):
         if tie:
             raise UsageError(
-                "a tree's inner nodes are not words and cannot share their vectors; write objective.tie=false"
+                "the softmax has vectors for the inner nodes of a tree, not for words, so it cannot share the "
+                "embedding's weights; write objective.tie=false"
             )
         super().__init__(model, vocab_size, tie, bias, reduction, projection)
         self.head = nn.Linear(model.d_model, vocab_size - 1, bias=bias)  # one row per inner node

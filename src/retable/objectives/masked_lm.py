@@ -36,7 +36,7 @@ class MaskedLM(Objective):
         require_encoder(model, "masked_lm")
         if next_sentence and not isinstance(model, MarkedEncoder):
             raise UsageError(
-                f"{type(model).__name__} gives no summary of a pair, which next-sentence prediction needs; write "
+                f"{type(model).__name__} computes no summary of a pair, which next-sentence prediction needs; write "
                 "objective.next_sentence=false, or take recipe=bert/bert"
             )
         self.model = model

@@ -44,7 +44,9 @@ class NoiseLM(CausalLM, CountsWords, PartlyRead):
     ):
         super().__init__(model, vocab_size, tie, bias, reduction, projection)
         if samples < 1:
-            raise UsageError(f"samples={samples} gives no noise to learn from; write objective.samples=1 or more")
+            raise UsageError(
+                f"samples={samples} means that no noise words are drawn; write objective.samples=1 or more"
+            )
         self.samples, self.power = samples, power
         self.register_buffer("_chance", torch.empty(0, dtype=torch.float64), persistent=False)
         self.count(np.ones(vocab_size))

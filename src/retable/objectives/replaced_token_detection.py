@@ -57,8 +57,8 @@ class ReplacedTokenDetection(Objective):
             ours, theirs = getattr(model, table), getattr(self.generator, table)
             if ours.weight.shape != theirs.weight.shape:
                 raise UsageError(
-                    f"the generator cannot share {table} of shape {tuple(ours.weight.shape)}: its own has shape "
-                    f"{tuple(theirs.weight.shape)}; set objective.generator's max_length to the model's, and its "
+                    f"the generator cannot share {table} of shape {tuple(ours.weight.shape)}, because its own has "
+                    f"shape {tuple(theirs.weight.shape)}; set objective.generator's max_length to the model's, and its "
                     "d_embedding to the width of the model's embeddings"
                 )
             setattr(self.generator, table, ours)

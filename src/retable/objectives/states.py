@@ -49,6 +49,6 @@ def require_states(model: type[Model], use: str) -> None:
         )
     if issubclass(model, BothDirections):
         raise UsageError(
-            f"{model.__name__} gives features to a task's model; take recipe=encoders/bilstm_elmo with init=FOLDER of "
-            "the trained cell"
+            f"{model.__name__} only computes features for another model; take recipe=encoders/bilstm_elmo with "
+            "init=FOLDER of the trained cell"
         )

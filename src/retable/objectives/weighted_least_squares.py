@@ -34,7 +34,7 @@ class WeightedLeastSquares(VectorLearning):
         super().__init__()
         if not isinstance(model, CooccurrenceModel):
             raise UsageError(
-                f"weighted least squares is GloVe's, not {type(model).__name__}'s; write recipe=vectors/glove"
+                f"weighted least squares can train only GloVe, not {type(model).__name__}; write recipe=vectors/glove"
             )
         self.model, self.x_max, self.power = model, x_max, power
         vocab_size = len(np.asarray(counts))

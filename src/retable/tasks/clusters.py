@@ -33,8 +33,8 @@ class CoreferenceTask(Task[Document, Clusters]):
 
     The unit of evaluation is a document, with the counts from which each metric is computed.
 
-    documents: provides the documents of each split. convention: rewrites a word that has no vector; the result is then
-    looked up.
+    documents: provides the documents of each split.
+    convention: rewrites a word that has no vector; the rewritten word is then looked up.
     """
 
     kind = "coreference"

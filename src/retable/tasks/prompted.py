@@ -47,7 +47,8 @@ class Translations:
 class Summaries:
     """Summarisation of documents, evaluated by mean ROUGE.
 
-    documents: provides the documents and summaries of each split. stemmer: whether ROUGE compares word stems.
+    documents: provides the documents and summaries of each split.
+    stemmer: whether ROUGE compares word stems.
     """
 
     kind = "summaries"

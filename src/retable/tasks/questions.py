@@ -99,8 +99,8 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
     and predict which words of the paragraph are the answer. The paragraph is shortened to fit; a question whose correct
     answer is cut off is evaluated, but not used for training. Encoder-decoders read one text and write the answer.
 
-    questions: provides the questions of each split. convention: rewrites a word that has no vector, for a second
-    lookup.
+    questions: provides the questions of each split.
+    convention: rewrites a word that has no vector; the rewritten word is then looked up.
     """
 
     kind = "answers"

@@ -127,7 +127,9 @@ class SentenceTask(Labelled, Task[Example, float]):
         self.labels = Classes(labels) if labels is not None else Scores(*scores or ())
         known = [name for name in (OF_CLASSES if labels is not None else OF_SCORES) if self._fits(name)]
         if not self.metrics or not set(self.metrics) <= set(known):
-            raise UsageError(f"task.metrics={self.metrics} do not fit the labels; write some of {', '.join(known)}")
+            raise UsageError(
+                f"task.metrics={self.metrics} do not fit the labels; write one or more of {', '.join(known)}"
+            )
         self.symmetric = symmetric
         self._prompt = dict(prompt or zip(sentences, sentences, strict=True))
         if set(self._prompt) != set(sentences):
@@ -141,7 +143,9 @@ class SentenceTask(Labelled, Task[Example, float]):
                 raise UsageError(f"a task needs training and validation examples; write task.files.{split}=FILE")
         share = files.get("validation")
         if folds and (of_files := {*files} - {"train"} - ({"validation"} if isinstance(share, int | float) else set())):
-            raise UsageError(f"task.folds={folds} divides the file train; write task.files.{min(of_files)}=null")
+            raise UsageError(
+                f"task.folds={folds} tests on parts of files.train only; write task.files.{min(of_files)}=null"
+            )
         self._held_out = float(share) if isinstance(share, int | float) else 0.0
         if isinstance(share, int | float) and not 0 < share < 1:
             raise UsageError(
@@ -210,7 +214,9 @@ class SentenceTask(Labelled, Task[Example, float]):
         if isinstance(model, EncoderDecoder):
             for name, value in head.items():
                 if value:
-                    raise UsageError(f"{type(model).__name__} writes its labels and has no head; remove {name}={value}")
+                    raise UsageError(
+                        f"{type(model).__name__} writes labels as text, without a head; remove {name}={value}"
+                    )
             assert isinstance(text, Tokenizer)
             return self._writer(model, text, tie)
         if isinstance(self.labels, Classes):
@@ -252,7 +258,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
 
     def validated(self, units: pd.DataFrame) -> dict[str, float]:
-        """Compute the learning curve's metrics: the task's metrics and, for classes, accuracy and Matthews correlation."""
+        """Compute the metrics for the learning curve, for classes including accuracy and Matthews correlation."""
         metrics = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
         return self.values(units, metrics)
 

@@ -4,7 +4,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-EPOCH = (1980, 1, 1, 0, 0, 0)  # constant date of the archive's files, so that equal predictions result in equal archives
+EPOCH = (1980, 1, 1, 0, 0, 0)  # date of all files in the archive; constant, so that equal predictions make equal bytes
 
 
 def write_submission(path: Path, predictions: Mapping[str, Sequence[str]]) -> None:

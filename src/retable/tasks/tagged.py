@@ -147,7 +147,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         scheme: scheme of span tags for training and prediction, such as IOBES; None if tags do not mark spans.
         roles: whether the tags are the semantic roles of a predicate. With roles, the source contains one copy of a
             sentence for each predicate, and all copies form one unit of evaluation.
-        convention: rewrites a word that has no vector, for a second lookup.
+        convention: rewrites a word that has no vector; the rewritten word is then looked up.
     """
 
     kind = "tagging"

@@ -98,7 +98,7 @@ class Tokenizer:
 
     @property
     def dtype(self) -> np.dtype:
-        """Return the data type of token files: little-endian, 16 bits if the vocabulary allows it, otherwise 32 bits."""
+        """Return the data type of token files: little-endian, 16 bits if the vocabulary allows, otherwise 32 bits."""
         return np.dtype("<u2" if self.vocab_size <= 1 << 16 else "<u4")
 
     @cached_property

@@ -77,7 +77,7 @@ def _with_room(lines: Iterable[str], n_pieces: int) -> Iterator[str]:
     known, marks = len({*"".join(word for word, _ in words)}), len(MARKS) + len(SENTINELS)
     if n_pieces <= known:
         raise UsageError(
-            f"tokenizer.vocab_size={marks + n_pieces} leaves no room for a piece next to {known} characters and "
+            f"tokenizer.vocab_size={marks + n_pieces} leaves no room for a piece in addition to {known} characters and "
             f"{marks} marks; write {marks + known + 1} or more"
         )
 
