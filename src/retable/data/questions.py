@@ -98,7 +98,7 @@ class QuestionExample(NamedTuple):
     context_ids: Sequence[int]
     question_ids: Sequence[int]
     first: int  # index of the answer's first token in the context
-    last: int  # index of its last token
+    last: int  # index of the answer's last token in the context
 
 
 class QuestionBatch(NamedTuple):
@@ -119,7 +119,7 @@ class PassageExample(NamedTuple):
     input_ids: Sequence[int]
     begins: int  # index in input_ids where the context begins
     firsts: Sequence[int]  # index in input_ids of the first token of each context word that fits
-    lasts: Sequence[int]  # index of its last token
+    lasts: Sequence[int]  # index in input_ids of the last token of each of these words
     first: int  # index of the answer's first word in the context
     last: int  # index of the answer's last word in the context
 

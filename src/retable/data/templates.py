@@ -9,8 +9,8 @@
     as text        a end, where a is the whole example as one text, see `prompt`
 
 Examples that are too long for a model lose tokens at the end. In a pair, tokens are removed from the longer sentence,
-or from the second sentence if both are equally long, as in BERT's code. Of a question and a passage, the passage is
-shortened; the question is shortened only if it is longer than half of the available tokens.
+or from the second sentence if both are equally long, as in BERT's code. A passage is shortened before its question; the
+question is shortened only if it needs more than half of the available tokens.
 """
 
 from collections.abc import Mapping, Sequence
