@@ -137,7 +137,7 @@ def test_masked_batches_of_corpora(tokenized):
     ({"a/word": 1, "d/word": 1}, {}, "d/word/tokenizer.json is missing"),
     ({"a/word": 1, "b/word": -1}, {}, "rates"),
     ({"a/word": 1, "b/word": "much"}, {}, "weights of a mixture must be numbers"),
-    (WEIGHTS, {"temperature": 2}, "temperature has no effect on given weights"),
+    (WEIGHTS, {"temperature": 2}, "temperature has no effect if batches.corpora has weights"),
     (list(WEIGHTS), {"temperature": 0.5}, "temperature=0.5 is out of range"),
     ({}, {}, "batches.corpora is empty"),
     (WEIGHTS, {"kind": CarriedStreams}, "CarriedStreams"),

@@ -154,7 +154,7 @@ def test_labels_come_back_from_what_is_written(tokenizer, name):
     ("sentiment", ["good", "poor"], {}, "turns the label 'poor' into"),
     ("stsb", None, {}, "turns the label '0.0' into .* tokenizer=unigram"),
     ("sentiment", ["bad", "good"], {"pooling": "mean"},
-     "T5 writes its labels and has no head; remove pooling=mean"),
+     "T5 writes labels as text, without a head; remove pooling=mean"),
     ("sentiment", ["bad", "good"], {"d_hidden": 7}, "remove d_hidden=7"),
     ("sentiment", ["bad", "good"], {"auxiliary": 0.5}, "remove auxiliary=0.5"),
 ], ids=str)  # fmt: skip

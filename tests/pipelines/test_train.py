@@ -235,7 +235,7 @@ def test_glues_recipes_have_one_width():
 
 
 @pytest.mark.parametrize(("task", "model", "said"), [
-    ("sentiment", "elmo", "ELMo gives features to a task's model; take recipe=encoders/bilstm_elmo with init="),
+    ("sentiment", "elmo", "ELMo only computes features for another model; take recipe=encoders/bilstm_elmo with init="),
     ("sentiment", "bidaf", "BiDAF is not a sentence encoder; take recipe=encoders/bilstm or bert/bert"),
     ("sentiment", "bilstm_attention", "BiLSTMAttention reads pairs of sentences; take recipe=encoders/bilstm"),
     ("conll2000_chunking", "cnn", "ConvolutionalEncoder has no state for each token to be tagged by; take recipe="),

@@ -1,6 +1,7 @@
 """Interfaces of training batches and held-out measurements, and functions that share work among processes.
 
-`measured`, `mapped` and `once` run in the current process; inside a `measured_by` block, they run on all processes.
+`measured`, `mapped` and `once` run in the current process only; inside a `measured_by` block, these functions run on
+all processes.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class Batches(Protocol):
-    """Training batches as a pure function of the step: a resumed run gets the same batches as an uninterrupted one."""
+    """Training batches as a pure function of the step: a resumed run and an uninterrupted run get the same batches."""
 
     steps_per_epoch: int
 
@@ -63,7 +64,7 @@ class Measure(Protocol):
     def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
         """Return the batches of process `rank` of `world`, built on demand.
 
-        Every process gets the same number of batches; shorter lists are padded with None.
+        Every process gets the same number of batches: a process with fewer batches gets None for each missing batch.
         """
         ...
 
@@ -74,16 +75,16 @@ class Measure(Protocol):
     def compute(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
         """Compute the metrics from the results of all processes.
 
-        `measured` contains one sequence of results per process. A sequence may cover only the first batches of its
+        `measured` contains one sequence of results per process. A sequence may end before the last batch of its
         process. The result of a padding batch is None.
         """
         ...
 
 
 def share(inputs: Sequence[Any], make: Callable[[Any], Any], rank: int, world: int) -> LazyBatches:
-    """Return the batches of every `world`-th input, starting at input `rank`.
+    """Return the batches of process `rank` of `world`, made from every `world`-th input, starting at input `rank`.
 
-    The result is padded with None, so that every process has the same number of batches.
+    None is appended where needed, so that every process has the same number of batches.
 
     Args:
         make: builds the batch of one input.
@@ -103,7 +104,7 @@ _RUN: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @contextlib.contextmanager
 def measured_by(run: Run) -> Iterator[None]:
-    """Call `run` for all measurements inside the block.
+    """Let `run` do all measurements inside the `with` block.
 
     `run(measure, objective)` returns one sequence of results per process.
     """
@@ -117,7 +118,7 @@ def measured_by(run: Run) -> Iterator[None]:
 def all_results(measure: Measure, objective: Any) -> Sequence[Sequence[Any]]:
     """Measure all batches, and return one sequence of results per process.
 
-    Outside a `measured_by` block, the current process measures all batches.
+    Outside a `measured_by` block, the current process measures all batches alone.
     """
     if (run := _RUN.get()) is not None:
         return run(measure, objective)

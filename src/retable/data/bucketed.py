@@ -15,7 +15,7 @@ from retable.data.buckets import Buckets, by_length
 
 
 def mean_weight(batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
-    """Set the `weight` of one process's batch, for a loss that is a mean over examples.
+    """Set the loss weight of one process's share of a batch, for a loss that is a mean over examples.
 
     The weighted means of all processes then average to the mean over the whole batch.
 
@@ -28,7 +28,7 @@ def mean_weight(batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> 
 
 
 def count_weight(counts: np.ndarray, batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
-    """Set the `weight` as `mean_weight` does, for a loss that is a mean over items, such as words.
+    """Set the loss weight of one process's share of a batch, for a loss that is a mean over items, such as words.
 
     Args:
         counts: the number of items of each example, (n,).
@@ -41,14 +41,14 @@ class Encoded:
     """The examples of a split as model inputs."""
 
     lengths: np.ndarray  # (n,) the length of each example, in tokens; examples of similar length share a batch
-    pad: Callable[[np.ndarray], Any]  # returns the examples with the given indices as one batch of weight 1
+    pad: Callable[[np.ndarray], Any]  # builds one batch, of weight 1, from the examples with the given indices
     weigh: Callable[[Any, np.ndarray, np.ndarray, int], Any] = mean_weight
     truncated: int = 0  # the number of examples that were truncated to fit the model
-    trainable: np.ndarray | None = None  # indices of the examples to train on; None for all
+    trainable: np.ndarray | None = None  # indices of the examples to train on; if None, all examples are used
 
 
 def at_once(texts: Sequence[Any]) -> Encoded:
-    """Prepare texts for a rule or a model without gradient training; a batch is a list of unchanged texts."""
+    """Prepare texts for rules and for models without gradient training; a batch is a list of unchanged texts."""
     return Encoded(np.array([len(text) for text in texts]), lambda places: [texts[place] for place in places])
 
 
@@ -60,7 +60,7 @@ class Bucketed:
     Args:
         encoded: the examples as model inputs, with their lengths.
         batch_size: examples per batch, summed over all processes.
-        seed: seed of the orders.
+        seed: seed of the random orders of the examples.
     """
 
     def __init__(self, encoded: Encoded, batch_size: int, seed: int):
@@ -72,7 +72,8 @@ class Bucketed:
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
         """Return the examples of process `rank` of `world`; the examples of all processes form the step's batch.
 
-        If a batch has fewer examples than processes, the remaining processes get its first example with weight 0.
+        If a batch has fewer examples than there are processes, each process without an example gets the batch's first
+        example with weight 0.
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -84,7 +85,7 @@ class Bucketed:
 def in_order_of_length(encoded: Encoded, batch_size: int) -> Iterator[tuple[np.ndarray, Any]]:
     """Yield all examples once, the shortest first, for evaluation.
 
-    Each item is (places, batch): the indices of the batch's examples, and the batch.
+    Each item is a pair: the indices of the batch's examples, and the batch.
 
     Args:
         batch_size: examples per batch.

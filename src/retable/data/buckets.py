@@ -8,7 +8,7 @@ POOL = 50  # number of batches per pool; the examples of a pool are sorted by le
 
 
 class Buckets:
-    """A division of example indices into batches; an epoch has every example once, in a new random order.
+    """A division of example indices into batches; each epoch contains every example once, in a new random order.
 
     The shuffled examples are divided into pools of 50 batches, and each pool is sorted by length before it is cut into
     batches. The batch sizes of an epoch differ by at most one example.
@@ -27,7 +27,8 @@ class Buckets:
     def places(self, step: int, rank: int, world: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the example indices of process `rank` of `world`, and the example indices of the whole batch.
 
-        The first array is empty if the batch has too few examples. Both arrays are pure functions of (seed, step).
+        The first array is empty if the batch has no example for this process. Both arrays are pure functions of (seed,
+        step).
 
         Args:
             step: number of the batch, counted from 0 across epochs.

@@ -36,7 +36,7 @@ class Choices(NamedTuple):
 class ChoiceBatch(NamedTuple):
     """A batch of multiple-choice examples."""
 
-    rows: ExampleBatch  # R rows, grouped by example; their labels are all 0 and unused
+    rows: ExampleBatch  # R rows, grouped by example; the labels of the rows are all 0 and are not used
     n_endings: Tensor  # (B,) int64
     labels: Tensor  # (B,) int64, the index of each example's correct ending
     weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all examples
@@ -48,7 +48,7 @@ def encoded(choices: Choices) -> Encoded:
 
 
 def _weigh(choices: Choices, batch: ChoiceBatch, own: np.ndarray, places: np.ndarray, world: int) -> ChoiceBatch:
-    """Set the weight of the batch, for a mean over examples, and the weight of its rows, for a mean over rows."""
+    """Set the batch's weight, for a loss that is a mean over examples, and the rows' weight, for a mean over rows."""
     rows = count_weight(choices.n_endings, batch.rows, own, places, world)
     return mean_weight(batch._replace(rows=rows), own, places, world)
 

@@ -1,6 +1,6 @@
 """Word co-occurrence counts: GloVe's matrix X (Pennington et al. 2014, sections 3 and 4.2).
 
-Shapes: n tokens of the stream or cells of a batch, V words of the vocabulary.
+Shapes: n is the number of tokens of the stream, or of cells of a batch; V is the number of words of the vocabulary.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import PositiveInt, Seed
 
-SLICE = 1 << 18  # tokens of the stream that are processed at a time
+SLICE = 1 << 18  # number of tokens that are processed at a time
 
 
 class Cells(NamedTuple):
@@ -32,7 +32,7 @@ class Cooccurrences:
     A batch is a pure function of (seed, step).
 
     Args:
-        tokens: ids, (n,), of any integer type; the array may be memory-mapped.
+        tokens: token ids, (n,), of any integer type; the array may be memory-mapped.
         counts: occurrences of each word, (V,).
         boundary: the id of the line end, which is excluded from X.
         window: number of context words on each side of a word.
@@ -63,7 +63,7 @@ class Cooccurrences:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Cells:
-        """Return the cells of process `rank` of `world`; all processes' cells, concatenated, are the step's batch."""
+        """Return the cells of process `rank` of `world`; the cells of all processes together are the step's batch."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             places = np.arange(len(self._values), dtype=np.int32 if len(self._values) < 1 << 31 else np.int64)
@@ -76,12 +76,13 @@ class Cooccurrences:
 
 
 def cooccurrences(tokens: np.ndarray, vocab_size: int, boundary: int, window: int) -> csr_array:
-    """Compute X, (V, V), float64.
+    """Compute the co-occurrence matrix X, (V, V), float64.
 
-    Peak memory is X, the counts of pairs in one direction (about half of X), and one slice of the stream.
+    The peak memory is the size of X, plus the counts of pairs in one direction (about half of X), plus one slice of the
+    stream.
 
     Args:
-        tokens: ids, (n,), which may be memory-mapped.
+        tokens: token ids, (n,); the array may be memory-mapped.
         boundary: the id that ends a line; pairs do not cross it.
         window: largest distance between two words of a pair; a pair at distance d adds 1 / d.
     """
@@ -91,7 +92,8 @@ def cooccurrences(tokens: np.ndarray, vocab_size: int, boundary: int, window: in
         lines = np.cumsum(ids == boundary)
         first, second, values = [], [], []
         for distance in range(1, window + 1):
-            # The first word of a pair must be in this slice, the second may be in the next: each pair is counted once.
+            # The first word of a pair must be in this slice; the second word may be in the next slice. So each pair is
+            # counted once.
             a, b = ids[:-distance][:SLICE], ids[distance:][:SLICE]
             together = (lines[:-distance] == lines[distance:])[:SLICE] & (a != boundary)
             first.append(a[together])

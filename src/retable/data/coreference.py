@@ -30,7 +30,7 @@ class CoreferenceExample(NamedTuple):
 class CoreferenceBatch(NamedTuple):
     """A batch of documents."""
 
-    input_ids: Tensor  # (S, T) int64, sentences with the end mark before and after each, padded with 0
+    input_ids: Tensor  # (S, T) int64, each sentence with the end mark before and after it; padded with 0
     lengths: Tensor  # (S,) int64, including both end marks
     documents: Tensor  # (S,) int64, the index of each sentence's document
     mentions: Tensor  # (M, 2) int64, first and last word of each mention; words are numbered across all documents

@@ -28,14 +28,14 @@ from retable.core.settings import Positive, PositiveInt, Seed, Share
 from retable.data.pairs import PairBatch, pad
 from retable.data.streams import share_of_rows
 
-START = 0  # id of the first decoder input: T5 uses the padding id
+START = 0  # id of the decoder's first input; as in T5, it is the padding id
 
 
 class Symbols(NamedTuple):
-    """The tokens that a corruption may insert into a text."""
+    """The tokens that a corruption of a text may insert."""
 
-    sentinels: np.ndarray  # tokens that replace spans, used in this order; the first is also the mask token
-    vocabulary: np.ndarray  # the tokens to draw random replacements from
+    sentinels: np.ndarray  # tokens that replace spans, in the order of use; the first sentinel is also the mask token
+    vocabulary: np.ndarray  # the tokens among which random replacements are drawn
 
 
 class Pair(NamedTuple):
@@ -92,7 +92,7 @@ class _WholeText:
 
 @dataclass(frozen=True)
 class BERTStyle(_WholeText):
-    """Corruption of each token with probability `density`; 90 % of these tokens are masked, 10 % are random tokens."""
+    """Corrupt each token with probability `density`: mask 90 % of these tokens, and replace 10 % by random tokens."""
 
     density: Share = 0.15
 
@@ -105,7 +105,7 @@ class BERTStyle(_WholeText):
 
 @dataclass(frozen=True)
 class MASSStyle(_WholeText):
-    """Masking of each token with probability `density`, a simplified form of MASS (Song et al. 2019)."""
+    """Mask each token with probability `density`, a simplified form of MASS (Song et al. 2019)."""
 
     density: Share = 0.15
 
@@ -115,7 +115,7 @@ class MASSStyle(_WholeText):
 
 @dataclass(frozen=True)
 class Deshuffling(_WholeText):
-    """Deshuffling: the inputs are the tokens in random order, the target is the text."""
+    """Deshuffling: the input is the text's tokens in random order, and the target is the text."""
 
     def __call__(self, text: np.ndarray, rng: np.random.Generator, symbols: Symbols) -> Pair:
         return Pair(rng.permutation(text), text)
@@ -126,7 +126,7 @@ class Deshuffling(_WholeText):
 
 @dataclass(frozen=True)
 class IidDrop:
-    """Removal of each token with probability `density`; the target has the removed tokens."""
+    """Remove each token with probability `density`; the target consists of the removed tokens."""
 
     density: Share = 0.15
 
@@ -142,9 +142,9 @@ class IidDrop:
 
 
 class _Spans:
-    """Replacement of each span of noise tokens by a sentinel.
+    """Corruptions that replace each span of noise tokens by a sentinel.
 
-    The target contains each sentinel followed by its span, and ends with one final sentinel.
+    The target contains each sentinel followed by the span that it replaces, and ends with one more sentinel.
     """
 
     def noise(self, length: int, rng: np.random.Generator) -> np.ndarray:
@@ -162,7 +162,7 @@ class _Spans:
 
 @dataclass(frozen=True)
 class IidSpans(_Spans):
-    """Replacement of noise spans: each token is noise with probability `density`; adjacent noise forms a span."""
+    """Replace spans of noise: each token is noise with probability `density`, and adjacent noise tokens form a span."""
 
     density: Share = 0.15
 
@@ -173,9 +173,9 @@ class IidSpans(_Spans):
         return length
 
     def n_sentinels(self, window: int) -> int:
-        """Return the mean number of spans plus five standard deviations; fewer than one window in a million has more.
+        """Return the mean number of spans plus five standard deviations, and 1 for the final sentinel.
 
-        The number includes the final sentinel, which ends the target.
+        Fewer than one window in a million has more spans. The final sentinel ends the target.
         """
         share = self.density * (1 - self.density)  # the probability that a span begins at a position
         return round(window * share + 5 * (window * share * (1 - 3 * share)) ** 0.5) + 1
@@ -183,11 +183,11 @@ class IidSpans(_Spans):
 
 @dataclass(frozen=True)
 class RandomSpans(_Spans):
-    """Replacement of spans that cover `density` of the text and are `mean` tokens long on average.
+    """Replace random spans that cover a share `density` of the text and are `mean` tokens long on average.
 
-    The number of spans is fixed. All divisions of the noise tokens into spans are equally likely, and so are all
-    divisions of the other tokens into gaps between spans, as in the authors' code. A text begins with a gap and ends
-    with a span.
+    The number of spans depends only on the text's length. All divisions of the noise tokens into spans are equally
+    likely. All divisions of the other tokens into gaps between the spans are also equally likely, as in the authors'
+    code. A text begins with a gap and ends with a span.
     """
 
     density: Share = 0.15
@@ -222,29 +222,29 @@ class RandomSpans(_Spans):
 
 
 def iid_noise(length: int, rng: np.random.Generator, density: float) -> np.ndarray:
-    """Draw a mask, (length,) bool, that is True with probability `density`, independently at each position."""
+    """Draw a random mask, (length,) bool: each position is True with probability `density`, independently."""
     return rng.random(length) < density
 
 
 def cut(length: int, n_parts: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw `n_parts` positive part lengths with the sum `length`, uniformly among all such lists."""
+    """Draw a list of `n_parts` positive integers with the sum `length`; all such lists are equally likely."""
     places = np.sort(rng.choice(length - 1, n_parts - 1, replace=False)) + 1
     return np.diff(places, prepend=0, append=length)
 
 
 def replace_spans(text: np.ndarray, noise: np.ndarray, sentinels: np.ndarray) -> Pair:
-    """Replace each span of noise in a text by a sentinel; the target lists each sentinel with its span.
+    """Replace each span of noise in a text by a sentinel; the target lists each sentinel and the span it replaced.
 
     Args:
         text: ids, (T,).
         noise: mask of the tokens to hide, (T,) bool.
-        sentinels: ids of the sentinels, in the order of their use.
+        sentinels: ids of the sentinels; the first sentinel replaces the first span, and so on.
 
     Returns: inputs and targets.
     Raises: UsageError: the text has more spans than there are sentinels.
     """
     pieces = np.split(text, np.flatnonzero(np.diff(noise, prepend=False, append=False)))
-    kept, spans = pieces[::2], pieces[1::2]  # the first and the last kept piece may be empty
+    kept, spans = pieces[::2], pieces[1::2]  # the first and the last piece of `kept` may be empty
     if len(sentinels) < len(kept):
         raise UsageError(
             f"a text of {len(text)} tokens with {len(spans)} spans needs {len(kept)} sentinels, but the tokenizer has "
@@ -259,7 +259,7 @@ def replace_spans(text: np.ndarray, noise: np.ndarray, sentinels: np.ndarray) ->
 def sentinels_of(marks: dict[str, int]) -> np.ndarray:
     """Return the ids of the sentinels `<extra_id_0>`, `<extra_id_1>` and so on.
 
-    The first missing name ends the list.
+    The list ends before the first such name that is not in `marks`.
     """
     ids: list[int] = []
     while (name := f"<extra_id_{len(ids)}>") in marks:
@@ -270,8 +270,8 @@ def sentinels_of(marks: dict[str, int]) -> np.ndarray:
 class Corrupted:
     """Batches of corrupted windows that cover the stream, with a new offset, order and corruption each epoch.
 
-    The inputs of a window have at most `length` tokens, and exactly `length` with `RandomSpans`. Inputs and targets
-    end with the end mark: `</s>`, or the line end if the tokenizer has no `</s>`.
+    The input of a window has at most `length` tokens; with `RandomSpans`, it has exactly `length` tokens. Inputs and
+    targets end with the end mark: `</s>`, or the line end if the tokenizer has no `</s>`.
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.

@@ -9,15 +9,15 @@ import numpy as np
 
 from retable.core.errors import UsageError
 
-SCAN = 1 << 24  # tokens that are searched for line ends at a time
+SCAN = 1 << 24  # number of tokens that are searched for line ends at a time
 POOL = 50  # number of batches per pool; the rows of a pool are sorted by length
-TRIES = 8  # random sentences to try as the second segment of a negative pair
+TRIES = 8  # number of random sentences to try as the start of a negative pair's second segment
 
 
 class Documents:
     """The sentences and documents of a token stream.
 
-    A sentence is a non-empty run of tokens before a line end. A document is one row of `units`. If every row is a
+    A sentence is a non-empty line of tokens, without its line end. A document is one row of `units`. If every row is a
     single line, document boundaries are unknown, and the whole stream is one document.
 
     The text consists of the tokens of all sentences without the line ends; its tokens are numbered from 0. `offsets`,
@@ -41,7 +41,7 @@ class Documents:
         kept = ends > starts
         if not kept.any():
             raise UsageError(
-                "the text has no line ends; write a tokenizer that marks them, such as tokenizer=word_marked"
+                "the text has no line ends; write a tokenizer that marks line ends, such as tokenizer=word_marked"
             )
         starts, ends, document = starts[kept], ends[kept], np.zeros_like(unit[kept]) if lines else unit[kept]
         turns = np.flatnonzero(np.diff(document)) + 1
@@ -66,14 +66,14 @@ class Rows(NamedTuple):
     ids: np.ndarray  # (B, T) int64, padded with 0
     segments: np.ndarray  # (B, T) int64: 1 from the first token of B to the row's end, otherwise 0
     lengths: np.ndarray  # (B,) int64
-    is_next: np.ndarray | None  # (B,) int64: 1 if B follows A in the text; None if rows have no B
+    is_next: np.ndarray | None  # (B,) int64: 1 if B follows A in the text, otherwise 0; None if rows have only A
 
 
 class Windows:
     """Full-length rows of one segment, as in RoBERTa (Liu et al. 2019, section 4.2).
 
-    Unlike RoBERTa's, rows are cut without regard to sentence ends. The rows cover the text, with [SEP] between
-    documents; each epoch uses a new offset and a new order. `documents` must be built with `parted=True`.
+    Unlike RoBERTa's rows, these rows are cut without regard to sentence ends. The rows cover the text, with [SEP]
+    between documents; each epoch uses a new offset and a new order. `documents` must be built with `parted=True`.
 
     Args:
         cls, sep, line_end: ids of the special tokens.
@@ -98,7 +98,7 @@ class Windows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def rows(self, step: int) -> Rows:
-        """Return the rows of a step, a pure function of (seed, step)."""
+        """Return all rows of a step's batch; the rows depend only on the seed and the step."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             generator = np.random.default_rng((self._seed, epoch))
@@ -113,13 +113,13 @@ class Windows:
 
 
 class Pairs:
-    """Rows of two segments A and B; a random half of the rows are negatives (Devlin et al. 2019, appendix A.2).
+    """Rows of two segments A and B; a row is a negative with probability 1/2 (Devlin et al. 2019, appendix A.2).
 
     Documents are cut at sentence ends into stretches of at most `length` − 3 tokens that cover the whole text. Each
     stretch is cut at a random sentence end into A and B. With `swap`, a negative row has B before A (ALBERT: Lan et al.
-    2020, section 3.1). Without `swap`, a negative row replaces B by sentences of another document with about as many
-    tokens, so that neither the length nor the end of a row reveals a negative. (In BERT, the B of a negative is as long
-    as possible.)
+    2020, section 3.1). Without `swap`, the B of a negative row consists of sentences of another document. This B has
+    about as many tokens as the true one, so that neither the length nor the end of a row reveals a negative. (In BERT,
+    the B of a negative is as long as possible.)
 
     The rows of a batch have similar lengths. A sentence longer than a row is cut to fit. A stretch without a sentence
     end inside is cut in the middle.
@@ -152,7 +152,7 @@ class Pairs:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def rows(self, step: int) -> Rows:
-        """Return the rows of a step, a pure function of (seed, step)."""
+        """Return all rows of a step's batch; the rows depend only on the seed and the step."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self._shuffled(epoch)
@@ -171,9 +171,9 @@ class Pairs:
         return self._put_together(a, a_size, b, b_size, is_next.astype(np.int64))
 
     def _cut(self, share: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-        """Choose a sentence end inside each stretch, by the random number `share` in [0, 1).
+        """Choose a sentence end inside each stretch, by the random numbers `share`, each in [0, 1).
 
-        Without a sentence end, return the middle of the stretch.
+        If a stretch has no sentence end inside, choose its middle.
         """
         first = np.searchsorted(self._documents.offsets, starts, side="right")
         n_ends = np.searchsorted(self._documents.offsets, stops, side="left") - first
@@ -185,12 +185,13 @@ class Pairs:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw sentences of another document for each stretch; return their starts and their sizes in tokens.
 
-        A size is as close to `target_size` as possible and at most `room`. If none of TRIES random starting sentences
-        fits, a sentence is cut. If all other documents are shorter than `target_size`, the size is smaller.
+        Each size is at most `room`, and as close to `target_size` as sentence ends allow. If no sentence fits into
+        `room` in TRIES random draws, the drawn sentence is cut. If all other documents are shorter than `target_size`,
+        the size is smaller than `target_size`.
         """
         offsets, most, shape = self._documents.offsets, len(self._sizes) - 1, (TRIES, len(starts))
         rank = self._ranks[np.searchsorted(self._bounds, starts, side="right") - 1]
-        low = np.minimum(np.searchsorted(self._sizes, target_size), most)  # from this rank, documents are long enough
+        low = np.minimum(np.searchsorted(self._sizes, target_size), most)  # documents from this rank on are long enough
         low -= (low == most) & (rank == most)
         drawn = low + (generator.random(shape) * (most + 1 - low - (rank >= low))).astype(np.int64)
         document = self._by_size[drawn + ((rank >= low) & (drawn >= rank))]
@@ -246,15 +247,15 @@ def stretches(offsets: np.ndarray, bounds: np.ndarray, width: int) -> tuple[np.n
     A stretch ends at a sentence end, except within a sentence longer than `width`. Stretches of one token are dropped.
 
     Args:
-        offsets: positions in the text where sentences begin, and its length, (S + 1,).
-        bounds: positions in the text where documents begin, and its length, (D + 1,).
+        offsets: positions in the text where sentences begin, followed by the length of the text, (S + 1,).
+        bounds: positions in the text where documents begin, followed by the length of the text, (D + 1,).
         width: the largest length of a stretch, in tokens.
 
     Returns: starts and ends of the stretches, in order.
     """
     start, end = bounds[:-1], bounds[1:]
     pieces = []
-    while len(start):  # pass k makes the k-th stretch of every document
+    while len(start):  # the k-th pass of the loop cuts the k-th stretch of every document
         stop = np.minimum(start + width, end)
         sentence = offsets[np.searchsorted(offsets, stop, side="right") - 1]
         stop = np.where(sentence > start, sentence, stop)

@@ -17,9 +17,10 @@ from tqdm import tqdm
 
 from retable.tokenizers.tokenizer import Tokenizer
 
-CHUNK = 1 << 20  # characters per chunk, the amount of text that a worker encodes at a time
-SMALL = 32  # chunks; a shorter text is encoded in the current process before a pool of processes would have started
-# Columns of a table of units. `lost` counts bytes that the tokens do not determine; `marks` counts <unk> in the text.
+CHUNK = 1 << 20  # number of characters that a worker encodes at a time
+SMALL = 32  # number of chunks; encoding a text with fewer chunks takes less time than starting a pool of processes
+# Columns of a table of units. `lost` is the number of bytes that cannot be restored from the tokens; `marks` is the
+# number of <unk> in the text.
 COUNTED = ("tokens", "words", "bytes", "lost", "marks")
 THREADS = "TOKENIZERS_PARALLELISM"  # environment variable that the tokenizers library reads at each call
 
@@ -34,15 +35,15 @@ def write_tokens(
 ) -> dict[str, float]:
     """Write the token stream `path`.bin and its table of units `path`.units.npy, and return their totals.
 
-    The table is an int64 array, (n_units, 5), with one row per unit and the columns of COUNTED.
+    The table is an int64 array, (n_units, 5), with one row per unit of text; `COUNTED` lists its columns.
 
     Args:
         units: the lines of each unit of text.
-        documents: whether units are documents; otherwise they are lines.
+        documents: whether each unit is a document; if False, each unit is a line.
         workers: number of processes that encode, each on one core; a small text is encoded in the current process.
         size: size of the text in bytes, for the progress bar on a terminal.
 
-    Returns: the sum of each column, and `units`, the number of rows.
+    Returns: the sum of each column of the table, and the number of units under the name `units`.
     """
     totals, n_units = np.zeros(len(COUNTED), dtype=np.int64), 0
     with (
@@ -71,7 +72,7 @@ Encoded = tuple[bytes, np.ndarray]  # the ids of a chunk, and its rows of the ta
 
 
 def _encode_all(tokenizer: Tokenizer, units: Iterable[list[str]], documents: bool, workers: int) -> Iterator[Encoded]:
-    """Yield the ids and table rows of each chunk in order, with a bounded number of chunks in memory."""
+    """Yield the token ids and the table rows of each chunk in order; only a limited number of chunks is in memory."""
     chunks = _chunks(units)
     first = list(islice(chunks, SMALL))
     if workers == 1 or len(first) < SMALL:
@@ -79,7 +80,7 @@ def _encode_all(tokenizer: Tokenizer, units: Iterable[list[str]], documents: boo
             for chunk in chain(first, chunks):
                 yield _encode(tokenizer, chunk, documents)
         return
-    # Unlike threads, processes also parallelise the Python code. The processes are spawned, because it is unsafe to
+    # Processes parallelise the Python code, too; threads would not. The processes are spawned, because it is unsafe to
     # fork a process in which other libraries run threads.
     with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (tokenizer, documents)) as pool:
         waiting: deque[Future[Encoded]] = deque()
@@ -123,7 +124,7 @@ def _library_threads(enabled: bool) -> Iterator[None]:
             os.environ[THREADS] = before
 
 
-_worker: tuple[Tokenizer, bool]  # tokenizer and `documents` of this worker process
+_worker: tuple[Tokenizer, bool]  # the tokenizer of this worker process, and whether units are documents
 
 
 def _start_worker(tokenizer: Tokenizer, documents: bool) -> None:
@@ -134,7 +135,7 @@ def _start_worker(tokenizer: Tokenizer, documents: bool) -> None:
 
 
 def _end_with_parent() -> None:
-    """Exit when the parent process ends; without this, the worker of a killed parent would wait for work forever."""
+    """Exit when the parent process ends; otherwise, the worker of a killed parent would wait for work forever."""
     parent = parent_process()
     assert parent is not None
     parent.join()

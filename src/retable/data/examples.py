@@ -18,7 +18,7 @@ class Inputs(NamedTuple):
     """Encoded texts of a split, laid out by `templates`."""
 
     sequences: Sequence[Sequence[int]]
-    others: Sequence[Sequence[int]] | None = None  # a second sequence per example, encoded separately by the model
+    others: Sequence[Sequence[int]] | None = None  # second sequences, which the model encodes separately
     segments: Sequence[int] | None = None  # the index in each sequence where its second segment begins
     truncated: int = 0  # the number of examples that were truncated to fit the model
 
@@ -34,7 +34,7 @@ class ExampleBatch(NamedTuple):
 
     input_ids: Tensor  # (B, T) int64, padded with 0
     lengths: Tensor  # (B,) int64
-    labels: Tensor  # (B,) int64 classes, or float32 scores
+    labels: Tensor  # (B,) class ids, int64; or scores, float32
     weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all examples
     segments: Tensor | None = None  # (B, T) int64, 0 in the first segment, 1 from the start of the second
     other_ids: Tensor | None = None  # (B, U) int64

@@ -1,4 +1,4 @@
-"""Masked batches as in BERT (Devlin et al. 2019, section 3.1, appendix A), with RoBERTa's new masks at each step.
+"""Masked batches as in BERT (Devlin et al. 2019, section 3.1, appendix A), with new masks at each step as in RoBERTa.
 
 Shapes: B batch (rows summed over all processes), T time, P positions to predict.
 """
@@ -15,8 +15,9 @@ from retable.core.settings import PositiveInt, Seed, Share
 from retable.data.documents import Documents, Pairs, Rows, Windows
 from retable.data.streams import share_of_rows
 
-PREFIX = "##"  # starts every piece of a word except the first
-# SpanBERT's geometric distribution of span lengths, and its longest span in words (Joshi et al. 2020, section 3.1).
+PREFIX = "##"  # the prefix of every piece of a word except the first piece
+# Parameter of SpanBERT's geometric distribution of span lengths, and length of its longest span, in words (Joshi et al.
+# 2020, section 3.1).
 SPAN_P, LONGEST_SPAN = 0.2, 10
 _LENGTHS = np.cumsum(SPAN_P * (1 - SPAN_P) ** np.arange(LONGEST_SPAN))
 SPAN_LENGTHS = _LENGTHS / _LENGTHS[-1]  # probability that a span has at most 1, 2, … words
@@ -30,10 +31,10 @@ class MaskedBatch(NamedTuple):
     lengths: Tensor  # (B,) int64
     places: Tensor  # (P,) int64, the index b · T + t of each position to predict, ascending
     labels: Tensor  # (P,) int64, the original tokens at these positions
-    is_next: Tensor | None  # (B,) int64: 1 if segment 2 follows segment 1 in the text; None without segment 2
+    is_next: Tensor | None  # (B,) int64: 1 if segment 2 follows segment 1 in the text, 0 if not; None with one segment
     draws: Tensor  # (P,) float32, uniform in [0, 1): random numbers for objectives that sample tokens
-    share: float  # scales a mean over these positions so that the average over processes is the mean over all positions
-    token_share: float  # scales a mean over tokens in the same way
+    share: float  # scales a mean over `places`: the average over processes is then the mean over all positions
+    token_share: float  # scales a mean over tokens: the average over processes is then the mean over all tokens
 
 
 class MaskedDocuments:
@@ -43,15 +44,15 @@ class MaskedDocuments:
         tokens: ids of the stream.
         units: the stream's table of units, (n_units, 5).
         words: the string of each token id, (V,).
-        next_sentence: `none` makes rows of one segment, see Windows. The other values make rows of two segments, half
-            of which are negatives, see Pairs. In a negative, one segment is from another document (`next_sentence`), or
-            the two segments are in the wrong order (`sentence_order`).
-        masking: unit to choose: a `token`, a `whole_word` (pieces that begin with ## belong to the word before them),
-            or a `span` of words with a geometrically distributed length.
-        rate: expected share of tokens to predict. A row has at least one token to predict.
-        masked: probability that a chosen token is replaced by [MASK]. The tokens of a span share one draw.
-        random: probability that a chosen token is replaced by a random token that is not a special token. The
-            remaining chosen tokens are unchanged.
+        next_sentence: `none` makes rows of one segment, see `Windows`. The other values make rows of two segments, and
+            half of the rows are negatives, see `Pairs`. In a negative row, the second segment is from another document
+            (`next_sentence`), or the two segments are in the wrong order (`sentence_order`).
+        masking: unit that is masked at a time: a `token`, a `whole_word` (pieces that begin with ## belong to the word
+            before them), or a `span` of words with a geometrically distributed length.
+        rate: expected share of the tokens that are to be predicted. Each row has at least one token to predict.
+        masked: probability that a chosen token is replaced by [MASK]. One random draw decides for all tokens of a span.
+        random: probability that a chosen token is replaced by a random token, special tokens excluded. The other chosen
+            tokens stay as they are.
 
     Raises: UsageError: the tokenizer lacks [CLS], [SEP] or [MASK], or a setting is out of range.
     """
@@ -122,14 +123,17 @@ class MaskedDocuments:
         )
 
     def _corrupted(self, step: int) -> tuple[Rows, np.ndarray, np.ndarray, np.ndarray]:
-        """Corrupt the whole batch of a step; every process needs all rows to count the chosen tokens.
+        """Corrupt the whole batch of a step.
+
+        Every process needs all rows, because losses are divided by the number of chosen tokens in the whole batch.
 
         Returns: the rows, the result of `_choose`, (B, T), the corrupted ids, (B, T), and uniform random numbers,
             (B, T).
         """
         rows, generator = self._rows.rows(step), np.random.default_rng((self._seed, step, 2))
         chosen = self._choose(rows, generator)
-        # A token that is not chosen has index −1 and gets the appended number 2.0, which leaves it unchanged.
+        # A token that is not chosen has group −1. This index selects the appended number 2.0, so the token stays
+        # unchanged.
         lot = np.append(generator.random(int(chosen.max(initial=-1)) + 1), 2.0)[chosen]
         drawn = self._drawable[generator.integers(len(self._drawable), size=chosen.shape)]
         masked, changed = self._shares
@@ -137,7 +141,7 @@ class MaskedDocuments:
         return rows, chosen, corrupted, generator.random(chosen.shape, dtype=np.float32)
 
     def _choose(self, rows: Rows, generator: np.random.Generator) -> np.ndarray:
-        """Choose the tokens to predict; the tokens of a group are masked, replaced or kept together.
+        """Choose the tokens to predict, in groups; each group is masked, replaced or left unchanged as a whole.
 
         Returns: the group number of each chosen token, and −1 for other tokens, (B, T).
         """
@@ -161,17 +165,17 @@ class MaskedDocuments:
 
 
 def choose_words(sizes: np.ndarray, budget: float, generator: np.random.Generator) -> np.ndarray:
-    """Choose the words to mask, (W,) bool: `budget` tokens in expectation, and at least one word.
+    """Choose at least one word to mask, and `budget` tokens on average; return a mask of the words, (W,) bool.
 
-    Words are chosen in random order as long as they fit. The first word that does not fit is chosen with the
-    probability (remaining budget) / (its size).
+    Words are chosen in random order as long as they fit into the budget. The first word that does not fit is chosen
+    with probability (remaining budget) / (size of this word).
 
     Args:
         sizes: number of tokens of each word, (W,).
         budget: expected number of tokens to mask.
     """
     order = generator.permutation(len(sizes))
-    left = budget - (np.cumsum(sizes[order]) - sizes[order])  # the budget left before each word
+    left = budget - (np.cumsum(sizes[order]) - sizes[order])  # the budget that is left before each word is chosen
     taken = generator.random(len(sizes)) * sizes[order] < left
     taken[:1] |= not taken.any()
     chosen = np.zeros(len(sizes), dtype=bool)
@@ -185,7 +189,7 @@ def choose_spans(word: np.ndarray, run: np.ndarray, n: int, generator: np.random
     Args:
         word: the index of each token's word.
         run: the index of each token's run, a stretch without special tokens; a span does not cross runs.
-        n: number of tokens to choose; all tokens if there are fewer.
+        n: number of tokens to choose; if the row has fewer tokens, all are chosen.
 
     Returns: the span number of each chosen token, and −1 for other tokens.
     """

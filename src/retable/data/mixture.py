@@ -14,14 +14,14 @@ from retable.core.settings import Positive, PositiveInt, Seed
 from retable.data.shards import read_stream, stream_files
 from retable.data.streams import CarriedStreams, JitteredStreams, OppositeStreams
 
-BLOCK = 1024  # steps for which the data set is drawn at a time
+BLOCK = 1024  # number of steps whose data sets are drawn at a time
 
 
 def proportional(sizes: Sequence[int], limit: float = float("inf"), temperature: float = 1.0) -> np.ndarray:
-    """Compute the sampling rate of each data set.
+    """Compute the sampling rate of each data set of a mixture from the sizes.
 
-    A rate is min(size, limit) to the power of 1 / temperature, normalised to sum 1. A temperature of 1 results in
-    examples-proportional mixing; a high temperature approaches equal mixing.
+    A rate is min(size, limit) to the power of 1 / temperature, normalised to sum 1. With a temperature of 1, rates are
+    proportional to the sizes (up to `limit`); the higher the temperature, the more equal the rates.
 
     Raises: UsageError: the temperature is below 1.
     """
@@ -36,8 +36,8 @@ def proportional(sizes: Sequence[int], limit: float = float("inf"), temperature:
 class Mixture:
     """Batches of several data sets (`parts`); each batch comes from one data set.
 
-    The part of each batch is drawn with the probabilities `rates`. The batches of each part are used in their order,
-    epoch after epoch. No recurrent state can be carried from batch to batch. (Raffel et al. mix within batches.)
+    For each batch, its data set is drawn with the probabilities `rates`. The batches of each data set are used in their
+    order, epoch after epoch. No recurrent state can be carried from batch to batch. (Raffel et al. mix within batches.)
 
     Raises: UsageError: the rates do not match the parts, or a part carries state between batches.
     """
@@ -56,11 +56,11 @@ class Mixture:
         self.steps_per_epoch = sum(part.steps_per_epoch for part in parts)
         self._parts, self._rates, self._seed = parts, np.array(rates) / sum(rates), seed
         self.tokens_per_step = float(self._rates @ [part.tokens_per_step for part in parts])
-        self._before = [np.zeros(len(parts), dtype=np.int64)]  # per block: how many batches of each part precede it
+        self._before = [np.zeros(len(parts), dtype=np.int64)]  # for each block of steps: earlier batches of each part
         self._block = 0, self._drawn(0)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """Return the batch of a step, for process `rank` of `world`, from the part drawn for it."""
+        """Return the rows of process `rank` of `world`, from the data set that is drawn for the step."""
         block, place = divmod(step, BLOCK)
         while len(self._before) <= block:
             drawn = self._drawn(len(self._before) - 1)
@@ -91,11 +91,12 @@ class MixedCorpora(Mixture):
         tokens: the run's main corpus, memory-mapped from its folder of the `tokenize` stage. The folders of the other
             corpora, with one token file or shards, are next to that folder. Batches of the main corpus are included
             only if `corpora` lists it.
-        kind: a class or function that builds the batches of one corpus. The arguments of `kind` are `settings`, and
-            each of tokens, units, line_end, marks, words, vocab_size and seed that its signature contains.
+        kind: a class or function that builds the batches of one corpus. It gets `settings` as arguments, and those of
+            `tokens`, `units`, `line_end`, `marks`, `words`, `vocab_size` and `seed` that are in its signature.
         corpora: maps `corpus/tokenizer` to its share of the batches. If `corpora` is a list, the share of a corpus is
             proportional to its size to the power of 1 / `temperature`. All batches have the same size.
-        temperature: flattens the shares, see `corpora`; only allowed if `corpora` is a list.
+        temperature: a higher temperature makes the shares more equal, see `corpora`; only allowed if `corpora` is a
+            list.
 
     Raises: UsageError: a corpus is missing or has a different tokenizer, or the weights are invalid.
     """
@@ -116,7 +117,9 @@ class MixedCorpora(Mixture):
         own, split = source(tokens)
         weights = dict(corpora) if isinstance(corpora, Mapping) else {}
         if weights and temperature != 1:
-            raise UsageError("temperature has no effect on given weights; write batches.corpora as a list of names")
+            raise UsageError(
+                "temperature has no effect if batches.corpora has weights; write batches.corpora as a list of names"
+            )
         if not all(isinstance(weight, int | float) for weight in weights.values()):
             raise UsageError(f"the weights of a mixture must be numbers, but got {weights}")
         facts = {"line_end": line_end, "marks": marks, "words": words, "vocab_size": vocab_size, "seed": seed}
@@ -144,6 +147,6 @@ class MixedCorpora(Mixture):
 
 
 def source(tokens: np.memmap) -> tuple[Path, str]:
-    """Return the folder and the split of memory-mapped tokens, from the path of their file."""
+    """Return the folder of a memory-mapped token file, and the split that the file contains."""
     path = Path(os.path.relpath(str(tokens.filename)))
     return path.parent, path.stem

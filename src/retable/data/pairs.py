@@ -29,7 +29,7 @@ class PairBatch(NamedTuple):
 
 
 class BucketedPairs:
-    """Batches of pairs of similar lengths; an epoch has every pair once, and its batches in a new random order.
+    """Batches of pairs of similar lengths; each epoch contains every pair once, with batches in a new random order.
 
     A batch has as many pairs as fit into `max_tokens` tokens per side (source or target), including padding. Every
     sequence ends with the end mark. `batch(step)` is a pure function of (seed, step).
@@ -49,7 +49,8 @@ class BucketedPairs:
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
         """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
 
-        If a batch has fewer pairs than processes, the remaining processes get its first pair with weight 0.
+        If a batch has fewer pairs than there are processes, each process without a pair gets the batch's first pair
+        with weight 0.
         """
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
@@ -63,13 +64,13 @@ class BucketedPairs:
 
     def _shuffled(self, epoch: int) -> list[np.ndarray]:
         generator = np.random.default_rng((self._seed, epoch))
-        order = generator.permutation(len(self._longest))  # so that pairs of equal length are in random order
+        order = generator.permutation(len(self._longest))  # puts pairs of equal length in random order
         order = order[np.argsort(self._longest[order], kind="stable")]
         return [order[slice(*self._sizes[i])] for i in generator.permutation(self.steps_per_epoch)]
 
 
 def pairs_by_length(sources: Sequences, targets: Sequences, max_tokens: int) -> list[np.ndarray]:
-    """Group all pairs into batches for evaluation, the shortest pairs first; return the pairs' indices per batch."""
+    """Group all pairs into batches for evaluation, the shortest pairs first; return the pairs' indices by batch."""
     longest = longest_side(sources, targets)
     order = np.argsort(longest, kind="stable")
     return [order[start:stop] for start, stop in pairwise(cut(longest[order], max_tokens))]
@@ -88,9 +89,9 @@ def longest_side(sources: Sequences, targets: Sequences) -> np.ndarray:
 def cut(lengths: np.ndarray, max_tokens: int) -> list[int]:
     """Cut sequences into batches of at most `max_tokens` tokens, including padding.
 
-    The `lengths` of the sequences are in ascending order.
+    The lengths of the sequences, `lengths`, must be in ascending order.
 
-    Returns: the index of each batch's first sequence, and the number of sequences.
+    Returns: the index of each batch's first sequence, followed by the total number of sequences.
     Raises: UsageError: one sequence is longer than `max_tokens`.
     """
     if lengths[-1] > max_tokens:

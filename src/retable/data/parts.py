@@ -1,4 +1,4 @@
-"""Encode a text in parts, with one process per part on any machine; the files equal those of encode.write_tokens."""
+"""Encode a text in parts, with one process per part on any machine; the files are those of `encode.write_tokens`."""
 
 import shutil
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ def write_in_parts(tokenizer: Path, text: Path, unit: str, path: Path, spread: M
         tokenizer: file of the saved tokenizer.
         unit: `line` or `document`.
         path: path of the files to write, without extension.
-        spread: runs one job per part, and returns when all jobs have finished.
+        spread: function that runs one job per part, and returns when all jobs have finished.
 
     Returns: the totals of `write_tokens`.
     """
     names = [spread.folder / f"{path.name}-{number:05}" for number in range(spread.n)]
-    # If the text has few units, there are fewer parts than names.
+    # If the text has fewer units than workers, some names have no part.
     spans = list(zip(names, pairwise(cuts(text, spread.n, unit)), strict=False))
     parts = [[str(each) for each in (tokenizer, text, unit, *span, name)] for name, span in spans]
     # The function is referenced, not named in a string, so that the fingerprint of a cell covers its code.
@@ -44,7 +44,7 @@ def cuts(text: Path, n: int, unit: str) -> list[int]:
     with text.open("rb") as file:
         for i in range(1, n):
             file.seek(max(size * i // n - 1, 0))
-            file.readline()  # moves to the end of the current line
+            file.readline()  # moves to the start of the next line
             while unit == "document" and (line := file.readline()) and line.strip(b"\r\n"):
                 pass
             offsets.add(file.tell())

@@ -1,4 +1,4 @@
-"""Questions about paragraphs that contain the answers: split into words, as model inputs, and in batches.
+"""Questions about paragraphs that contain the answers: splitting into words, model inputs and batches.
 
 Reading-comprehension models read paragraphs of any length. For encoders, a paragraph is cut to the maximum length.
 
@@ -21,8 +21,8 @@ from retable.corpora.squad import Question
 from retable.data.bucketed import Encoded
 
 WORD = re.compile(r"\w+|[^\w\s]")
-# A sentence ends at a full stop, question mark or exclamation mark, if no lower-case letter follows. A sentence always
-# ends at a full stop, question mark or exclamation mark that is a separate word.
+# A sentence ends at a full stop, question mark or exclamation mark, if no lower-case letter follows. If this mark is a
+# separate word, the sentence ends there even before a lower-case letter.
 END_OF_SENTENCE = re.compile(r"""(?<=[.!?])["'”’)\]]*\s+(?![a-z])|(?<=\s[.!?])\s+""")
 Places = list[tuple[int, int]]  # start and end of each word in a text, in characters; the end is exclusive
 
@@ -35,7 +35,7 @@ class QuestionInWords(NamedTuple):
     places: Places  # start and end of each word of the context, in characters
     question: list[str]
     first: int  # index of the first context word that overlaps the first reference answer
-    last: int  # index of the last such word
+    last: int  # index of the last context word that overlaps the first reference answer
 
     def text(self, first: int, last: int) -> str:
         """Return the unchanged text of the context from word `first` to word `last`."""
@@ -46,9 +46,9 @@ class QuestionInWords(NamedTuple):
         return self._whole() is not None
 
     def right(self) -> tuple[int, int]:
-        """Return the first and last word of a reference answer that consists of whole words.
+        """Return the indices of the first and last word of a reference answer that consists of whole words.
 
-        If no answer does, return the first and last word that overlap the first answer.
+        If no reference answer consists of whole words, return the first and last word that overlap the first answer.
         """
         return self._whole() or (self.first, self.last)
 
@@ -98,7 +98,7 @@ class QuestionExample(NamedTuple):
     context_ids: Sequence[int]
     question_ids: Sequence[int]
     first: int  # index of the answer's first token in the context
-    last: int  # index of its last token
+    last: int  # index of the answer's last token in the context
 
 
 class QuestionBatch(NamedTuple):
@@ -118,10 +118,10 @@ class PassageExample(NamedTuple):
 
     input_ids: Sequence[int]
     begins: int  # index in input_ids where the context begins
-    firsts: Sequence[int]  # index of the first token of each context word that fits
-    lasts: Sequence[int]  # index of its last token
+    firsts: Sequence[int]  # index in input_ids of the first token of each context word that fits
+    lasts: Sequence[int]  # index in input_ids of the last token of each of these words
     first: int  # index of the answer's first word in the context
-    last: int  # index of its last word
+    last: int  # index of the answer's last word in the context
 
 
 class PassageBatch(NamedTuple):

@@ -18,14 +18,14 @@ from retable.corpora.text import SPLITS
 from retable.tokenizers.tokenizer import Tokenizer, read_tokens
 
 MAGIC, VERSION, HEADER = 20240520, 1, 256 * 4  # magic number, version and header size in bytes of llm.c's token files
-SCAN = 1 << 20  # tokens that are decoded at a time
+SCAN = 1 << 20  # number of tokens that are searched for document ends at a time
 
 
 class Shards:
-    """Several arrays of ids as one sequence, without a copy, with the np.ndarray operations that batches use.
+    """One sequence of ids made from several arrays without a copy, with the np.ndarray operations that batches need.
 
-    A slice is a lazy `Shards`, too. Indexing with an array, `astype`, np.asarray and comparisons read the ids
-    immediately.
+    A slice is again a `Shards` and reads nothing. Indexing with an array, `astype`, np.asarray and comparisons read the
+    ids immediately.
     """
 
     def __init__(self, parts: Sequence[np.ndarray], places: range | None = None):
@@ -67,14 +67,14 @@ class Shards:
         return np.asarray(self) == other
 
     def reshape(self, n_rows: int, width: int) -> "Rows":
-        """Return the tokens as a lazy matrix, (n_rows, width)."""
+        """Return a view of the tokens as a matrix, (n_rows, width), without reading the tokens."""
         if n_rows * width != len(self):
             raise ValueError(f"cannot reshape {len(self)} tokens to {n_rows} rows of {width}")
         return Rows(self, n_rows, width)
 
 
 class Rows:
-    """A `Shards` as a lazy matrix; `rows[a:b, c:d]` reads the ids immediately."""
+    """A view of a `Shards` as a matrix; the ids are read only when the matrix is indexed, as in `rows[a:b, c:d]`."""
 
     def __init__(self, tokens: Shards, n_rows: int, width: int):
         self._tokens, self.shape = tokens, (n_rows, width)
@@ -138,12 +138,13 @@ def write_tokenized(
 ) -> dict[str, float]:
     """Write a corpus from published token files: text, tokens, tables of units and tokenizer.
 
-    The text `<split>.txt` can be encoded with any tokenizer. `<split>.bin`, the table of units and `tokenizer.json` are
-    for tokenizer=given, which uses the published tokens. Blank lines within documents are removed from the text. The
-    numbers of words and bytes of a document include its line ends and, if present, its end mark.
+    The text `<split>.txt` can be encoded with any tokenizer. The files `<split>.bin`, `<split>.units.npy` and
+    `tokenizer.json` are read with tokenizer=given, which keeps the published tokens. Blank lines within documents are
+    removed from the text. The line ends of a document, and its end mark if it has one, count as words and as bytes.
 
     Args:
-        source: folder of the token files; the tokenizer's end mark, such as GPT-2's, separates documents.
+        source: folder of the token files. In these files, the tokenizer's end mark (for GPT-2: <|endoftext|>) separates
+            documents.
         train: file pattern of the training tokens, such as train_*.bin; the first `train_tokens` tokens are used.
         held_out: file pattern of held-out tokens; the first `held_out_tokens` tokens are the validation split, and the
             next `held_out_tokens` are the test split.
@@ -190,7 +191,7 @@ def _write_split(path: Path, stream: Shards, tokenizer: Tokenizer) -> dict[str, 
             for document, mark, text in zip(batch, marked, texts, strict=True):
                 ids.write(document.astype(tokenizer.dtype).tobytes())
                 words, size = len(text.split()) + text.count("\n") + mark, len(text.encode()) + mark
-                # No bytes are lost and no <unk> is in the text, because the text is decoded from the tokens.
+                # The zeros: no bytes are lost and no <unk> is in the text, because the text is decoded from the tokens.
                 rows.append((len(document), words, size, 0, 0))
                 if lines := [line for line in text.split("\n") if line.strip()]:
                     file.write("\n".join(lines) + "\n\n")
@@ -202,9 +203,9 @@ def _write_split(path: Path, stream: Shards, tokenizer: Tokenizer) -> dict[str, 
 
 
 def _documents(stream: Shards, mark: int) -> Iterator[np.ndarray]:
-    """Yield the documents of a stream, each with its end mark.
+    """Yield the documents of a token stream, each with its end mark.
 
-    The last document has no end mark if the stream does not end with it.
+    The last document has no end mark if the stream does not end with an end mark.
     """
     begun = np.empty(0, stream.dtype)
     for start in range(0, len(stream), SCAN):

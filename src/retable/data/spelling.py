@@ -1,4 +1,4 @@
-"""Vocabularies of words with a vector, and of words that have only their spelling.
+"""Vocabularies in which some words have a trained vector, and other words have only their spelling.
 
 These vocabularies are for models that read words by their spelling.
 """
@@ -34,10 +34,10 @@ class Vocabulary:
         """Build the vocabulary of the given sentences.
 
         Args:
-            train: sentences of the training split. A word that occurs only once does not get a vector; it trains the
-                vector of the unknown word.
-            others: sentences of other splits. A word of these sentences gets a vector only if it occurs twice in
-                `train`, or in `with_vectors`.
+            train: sentences of the training split. A word that occurs only once gets no vector; its occurrence is used
+                to train the vector of the unknown word.
+            others: sentences of other splits. A word of these sentences gets a vector only if it occurs at least twice
+                in `train`, or is in `with_vectors`.
             with_vectors: words with a pretrained vector. Such a word gets a vector even if it occurs only once, or only
                 in `others`.
         """

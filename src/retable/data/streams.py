@@ -13,7 +13,7 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegative, PositiveInt, Seed, Share
 
-DRAWN = 1000  # batches drawn at a time: a new random generator per batch costs more than a small model's forward pass
+DRAWN = 1000  # batches per random generator: a generator for each batch costs more than a small model's forward pass
 
 
 class TokenBatch(NamedTuple):
@@ -22,11 +22,11 @@ class TokenBatch(NamedTuple):
     input_ids: Tensor  # (B, T) int64
     labels: Tensor  # (B, T) int64, the token after each input
     fresh: bool  # whether recurrent state is reset before this batch
-    scale: float = 1.0  # factor of the learning rate for this batch
-    before: Tensor | None = None  # initial state of a fixed-window model, (1, B, N): the N ids before a fresh batch
+    scale: float = 1.0  # factor by which the learning rate is multiplied for this batch
+    before: Tensor | None = None  # initial state of a fixed-window model, (1, B, N): the N ids before the first input
 
     def state(self, carried: Any) -> Any:
-        """Return the recurrent state to start the batch from.
+        """Return the recurrent state from which the batch starts.
 
         `carried` is the state after the previous batch.
         """
@@ -37,11 +37,11 @@ class OppositeBatch(NamedTuple):
     """A batch for two language models: one reads left to right, the other right to left."""
 
     forward: TokenBatch
-    backward: TokenBatch  # the text in reverse order: each label precedes its input in the original text
+    backward: TokenBatch  # the text in reverse order: each label is the token before its input in the original text
 
 
 class CarriedStreams:
-    """The stream in `batch_size` parallel rows, read `length` tokens at a time with recurrent state carried along.
+    """The stream as `batch_size` parallel rows, read `length` tokens at a time with recurrent state carried along.
 
     This order is for truncated back-propagation through time (as in Zaremba et al. 2014). Tokens at the end of a row
     that do not fill a batch are dropped. The recurrent state is reset at the start of each epoch.
@@ -79,7 +79,7 @@ class CarriedStreams:
 
 
 class OppositeStreams:
-    """The stream read forwards and, separately, backwards, both as in CarriedStreams, for ELMo (Peters et al. 2018).
+    """Batches for ELMo (Peters et al. 2018): CarriedStreams of the stream, and CarriedStreams of the reversed stream.
 
     `tokens_per_step` counts each token once, although it is read in both directions.
 
@@ -106,11 +106,11 @@ class OppositeStreams:
 
 
 class JitteredStreams:
-    """CarriedStreams with a random length for each batch (Merity, Keskar and Socher 2018, section 4.1).
+    """CarriedStreams in which each batch has a random length (Merity, Keskar and Socher 2018, section 4.1).
 
-    The mean length of a batch is `length` with probability `share`, and half of `length` otherwise. The length is drawn
-    from a normal distribution with this mean and the standard deviation `deviation`; it is at least 5 tokens. The
-    learning rate of a batch is multiplied by (its length) / `length`.
+    For each batch, a mean length is drawn: `length` with probability `share`, otherwise half of `length`. The length of
+    the batch is then drawn from a normal distribution with this mean and the standard deviation `deviation`; the
+    minimum is 5 tokens. The learning rate of a batch is multiplied by (its length) / `length`.
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
@@ -140,7 +140,7 @@ class JitteredStreams:
         self.tokens_per_step = batch_size * (row - 1) / self.steps_per_epoch
         self._rows = tokens[: batch_size * row].reshape(batch_size, row)
         self._length, self._share_of_long, self._deviation, self._seed = length, share, deviation, seed
-        self._epochs = [self._cuts(0)]  # per epoch: the start of each batch in a row, then the end of the row
+        self._epochs = [self._cuts(0)]  # for each epoch: where each batch starts in a row, and the row's end
         self._first_steps = [0]
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
@@ -169,7 +169,7 @@ class JitteredStreams:
 
 
 class ShuffledWindows:
-    """Adjacent windows of `length` tokens, from a new random offset of the stream and in a new order each epoch.
+    """Adjacent windows of `length` tokens; each epoch starts at a new random offset of the stream and has a new order.
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
@@ -238,7 +238,10 @@ def share_of_rows(size: int, rank: int, world: int) -> slice:
     Raises: UsageError: `size` is not a multiple of `world`.
     """
     if size % world:
-        raise UsageError(f"a batch of {size} cannot be shared evenly by {world} processes; write a multiple of {world}")
+        raise UsageError(
+            f"a batch of {size} cannot be shared evenly by {world} processes; write a batch size that is a multiple of "
+            f"{world}"
+        )
     return slice(rank * size // world, (rank + 1) * size // world)
 
 

@@ -20,7 +20,7 @@ class TaggedExample(NamedTuple):
 
     input_ids: Sequence[int]
     words: Sequence[int]  # index in input_ids of the token that predicts each word's tag
-    tags: Sequence[int]  # one per word
+    tags: Sequence[int]  # one tag per word
     predicate: int | None = None  # index of the predicate among the words, for semantic roles
 
 

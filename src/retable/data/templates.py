@@ -3,13 +3,14 @@
     apart          start a end, and start b end: two sequences, for encoders of single sentences
     in segments    [CLS] a [SEP] b [SEP]; b and its [SEP] are segment 1 (Devlin et al. 2019, figure 3)
     left to right  start a delimiter b extract (Radford et al. 2018, figure 1); if the order of a pair has no meaning,
-                   also start b delimiter a extract as a second sequence
+                   a second sequence, start b delimiter a extract, is added
     question first  start question delimiter passage end, for every kind of model; for BERT this is
                    [CLS] question [SEP] passage [SEP] (Devlin et al. 2019, section 4.2)
     as text        a end, where a is the whole example as one text, see `prompt`
 
 Examples that are too long for a model lose tokens at the end. In a pair, tokens are removed from the longer sentence,
-or from the second if both are equally long, as in BERT's code. A passage is shortened before its question.
+or from the second sentence if both are equally long, as in BERT's code. A passage is shortened before its question; the
+question is shortened only if it needs more than half of the available tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +18,11 @@ from collections.abc import Mapping, Sequence
 from retable.core.errors import UsageError
 from retable.data.examples import Inputs
 
-Sentences = tuple[list[int], ...]  # the ids of one sentence, or of two
+Sentences = tuple[list[int], ...]  # the token ids of one sentence, or of the two sentences of a pair
 
 
 def apart(examples: Sequence[Sentences], start: int, end: int, max_length: int | None = None) -> Inputs:
-    """Lay out each sentence as a separate sequence."""
+    """Put each sentence into a separate sequence, between `start` and `end`."""
     room = None if max_length is None else max_length - 2
     shorter = [tuple(_truncated((sentence,), room)[0] for sentence in sentences) for sentences in examples]
     sides = [[[start, *sentence, end] for sentence in side] for side in zip(*shorter, strict=True)]
@@ -29,7 +30,7 @@ def apart(examples: Sequence[Sentences], start: int, end: int, max_length: int |
 
 
 def between(tokens: Sequence[int], start: int, end: int, max_length: int | None = None) -> list[int]:
-    """Lay out one sentence as `start` tokens `end`."""
+    """Return the tokens of one sentence between `start` and `end`."""
     (shorter,) = _truncated((list(tokens),), None if max_length is None else max_length - 2)
     return [start, *shorter, end]
 
@@ -52,7 +53,7 @@ def left_to_right(
     max_length: int | None = None,
     both_orders: bool = False,
 ) -> Inputs:
-    """Lay out sentences for GPT; with `both_orders`, each pair also results in a second sequence in reverse order."""
+    """Lay out sentences for GPT; with `both_orders`, each pair gets a second sequence with the sentences exchanged."""
     is_pair = len(examples[0]) == 2
     room = None if max_length is None else max_length - 2 - is_pair
     shorter = [_truncated(sentences, room) for sentences in examples]
@@ -70,7 +71,8 @@ def question_first(
 ) -> tuple[list[int], int]:
     """Lay out a question and its passage; return the sequence and the index where the passage begins.
 
-    A question may use more than half of the available tokens only if the passage does not need these tokens.
+    A question that needs more than half of the available tokens is cut to half, unless the passage leaves more tokens
+    free.
     """
     if max_length is not None:
         room = max_length - 3
@@ -89,7 +91,7 @@ def prompt(task: str, texts: Mapping[str, str]) -> str:
 
 
 def as_text(examples: Sequence[Sentences], end: int) -> Inputs:
-    """Lay out each text as its tokens followed by `end`."""
+    """Turn each text into the sequence of its tokens followed by `end`."""
     return Inputs([[*text, end] for (text,) in examples])
 
 

@@ -1,4 +1,4 @@
-"""Tasks in T5's text-to-text format (Raffel et al. 2020, section 2.4), mixed with unsupervised batches (3.5.2)."""
+"""Tasks in T5's text-to-text format, mixed with unsupervised batches (Raffel et al. 2020, sections 2.4 and 3.5.2)."""
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
@@ -76,18 +76,18 @@ class TaskExamples:
 
 
 class MultitaskMixture(Mixture):
-    """A mixture of an unsupervised objective and supervised tasks; `proportional` computes the rates from the sizes.
+    """A mixture of an unsupervised objective and supervised tasks, with the rates that `proportional` computes.
 
     The attribute `inputs` lists the files of the tasks.
 
     Args:
-        tokens: the corpus, memory-mapped from its folder of the `tokenize` stage. The tasks' files of the same split
-            are read, so validation batches are mixed like training batches.
-        unsupervised: builds the batches of `tokens`; the size of the corpus is its number of windows.
+        tokens: the corpus, memory-mapped from its folder of the `tokenize` stage. Each task's file of the same split is
+            read, so validation batches are mixed like training batches.
+        unsupervised: builds the unsupervised batches from `tokens`; each window counts as one example of the mixture.
         tasks: folders of tasks, written by the prepare stage.
         length: largest length of an input in tokens.
-        temperature: flattens the rates, see `proportional`.
-        limit: largest size of a data set that counts for its rate, see `proportional`.
+        temperature: a higher temperature makes the rates more equal, see `proportional`.
+        limit: a data set with more examples than `limit` is mixed as if it had `limit` examples, see `proportional`.
         label: name of the column with the label.
     """
 

@@ -1,4 +1,4 @@
-"""Context windows of a text, to train word vectors (Mikolov et al. 2013a, b).
+"""Context windows of a text, for the training of word vectors (Mikolov et al. 2013a, b).
 
 Shapes: N words, R rows, C centres per row, J = C + 2·window contexts per row.
 """
@@ -14,19 +14,20 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegative, PositiveInt, Seed
 
-# Numbers of random streams, used as the highest word of Philox's counter. Stream 0 is the objective's noise. The
-# streams have the same seed and step, so their numbers must differ.
+# Numbers of the streams of random numbers, used as the highest word of Philox's counter. Stream 0 is used by the
+# objective, for its noise. All streams of a step use the same seed, so their numbers must differ.
 SLICE_ORDER, SUBSAMPLING, SHRINKING = 1, 2, 3
 
-# Centres per row of `rows`. The scores of a row are one small matrix product. With shorter rows, each vector is read
-# more often; with longer rows, more scores are computed that no window uses.
+# Number of centre words per row of `rows`. The scores of a row are one small matrix product. With shorter rows, each
+# vector is read more often; with longer rows, more of the computed scores are outside all windows.
 ROW = 32
 
 
 class WindowSlice(NamedTuple):
-    """The words of a slice of the stream that subsampling keeps, in order.
+    """One slice of the token stream: the words that remain after subsampling, in order.
 
-    The window of word i contains those of the reaches[i] words before and after word i that are in the same line.
+    The window of word i contains the reaches[i] words before it and the reaches[i] words after it, except words of
+    other lines.
     """
 
     words: Tensor  # (N,) int64
@@ -54,15 +55,16 @@ class Windows:
     removals and window sizes.
 
     Args:
-        tokens: ids, (n,), of any integer type; the array may be memory-mapped.
+        tokens: token ids, (n,), of any integer type; the array may be memory-mapped.
         counts: occurrences of each word in `tokens`, (V,).
         boundary: id of the line end, which is excluded from all windows.
         window: the largest number of context words on each side.
         subsample: word2vec's t, see `keep_probabilities`.
-        batch_tokens: tokens per slice, including line ends and removed words. If each batch is one update, the vectors
-            of a frequent word change by the sum over all its windows, so training can diverge. With word2vec's
-            learning rate of 0.025 per pair and subsample=1e-3, training on an early version of the embedded corpus was
-            as good with 1024 as with an update per word, and diverged with 4096.
+        batch_tokens: tokens per slice, including line ends and removed words. If each batch is one update, a frequent
+            word's vector changes by the sum of the gradients of all its windows, so training can diverge. With
+            word2vec's learning rate of 0.025 per pair and subsample=1e-3, we trained on an early version of the
+            embedded corpus. 1024 tokens per slice were as good as one update per word; with 4096 tokens, training
+            diverged.
 
     Raises: UsageError: `tokens` is empty, or a setting is out of range.
     """
@@ -92,7 +94,7 @@ class Windows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> WindowSlice:
-        """Return the part of process `rank` of `world`; all processes' parts, concatenated, are the step's batch."""
+        """Return the part of process `rank` of `world`; the parts of all processes together are the step's batch."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self._generator(epoch, SLICE_ORDER).permutation(self.steps_per_epoch)
@@ -114,8 +116,8 @@ class Windows:
 def rows(batch: WindowSlice) -> WindowRows:
     """Convert the windows of a batch to matrices with at least one row, on the batch's device."""
     w = batch.window
-    # Padding completes the last row, and adds w words before the first row and after the last row. The line number of
-    # these words is −1.
+    # Padding completes the last row, and adds w words before the first row and after the last row. All padding has the
+    # line number −1.
     missing = -len(batch.words) % ROW if len(batch.words) else ROW
     contexts, lines, reaches = (
         F.pad(part, (w, missing + w), value=filler).unfold(0, ROW + 2 * w, ROW)  # (R, J)
@@ -129,7 +131,7 @@ def rows(batch: WindowSlice) -> WindowRows:
 
 
 def keep_probabilities(counts: ArrayLike, subsample: float) -> np.ndarray:
-    """Compute the probability to keep an occurrence of each word, (V,): min(√(t/f) + t/f, 1), as in word2vec.c.
+    """Compute each word's probability to be kept in the text, (V,): min(√(t/f) + t/f, 1), as in word2vec.c.
 
     f is the relative frequency of the word, and t is `subsample`; t = 0 keeps all words. In the paper, the probability
     is √(t/f) (Mikolov et al. 2013b, equation 5).

@@ -13,9 +13,9 @@ def vectors_of(
     """Look up each word of `text`, or `convention(word)` if the word is not found; words without a vector are omitted.
 
     Args:
-        words: the words that have vectors, N words.
+        words: the N words that have vectors.
         vectors: the vectors of `words`, (N, D).
-        convention: rewrites a word in the spelling of `words`, for example in lower case.
+        convention: function that rewrites a word in the way that `words` are written, for example in lower case.
 
     Raises: UsageError: no word of the text has a vector.
     """

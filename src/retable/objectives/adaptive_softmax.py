@@ -2,7 +2,7 @@
 
 "Efficient softmax approximation for GPUs".
 
-N tokens, D d_model, V vocabulary.
+Shapes: N tokens, D d_model, V vocabulary.
 
 System C12 of docs/systems.yaml.
 """
@@ -23,18 +23,18 @@ from retable.objectives.causal_lm import CausalLM
 
 
 class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
-    """A softmax over a short list of frequent words and clusters of rarer ones.
+    """A softmax over a short list of frequent words and over clusters of rarer words.
 
     The probability of a rare word is its cluster's probability times the word's probability within the cluster. Ids
     must be sorted by falling frequency.
 
     Args:
-        cutoffs: the ids at which the clusters begin.
-        division: cluster i, counted from 1, is predicted through a bottleneck of D / `division`^i dimensions.
+        cutoffs: the first word id of each cluster, in ascending order.
+        division: the i-th cluster, counted from 1, is predicted through a bottleneck of D / `division`^i dimensions.
         bias: whether the logits of the short list and of the clusters have a bias.
     """
 
-    head: Any  # an nn.AdaptiveLogSoftmaxWithLoss in place of CausalLM's linear layer
+    head: Any  # an nn.AdaptiveLogSoftmaxWithLoss; in CausalLM, the head is a linear layer
 
     def __init__(
         self,
@@ -68,7 +68,8 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
     def count(self, counts: ArrayLike) -> None:
         """Set the words' counts (V,).
 
-        Raises: UsageError: the words of a later cluster are more frequent on average than those of an earlier one.
+        Raises: UsageError: the words of a later cluster are more frequent on average than the words of an earlier
+            cluster.
         """
         parts = np.split(np.asarray(counts), self.head.cutoffs[:-1])
         means = [part.mean() for part in parts]
@@ -80,7 +81,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         self._shares = [part.sum() / np.sum(counts) for part in parts[1:]]
 
     def unread_weights(self) -> float:
-        """Return the number of weights in clusters that a token is not in, averaged over the text's tokens."""
+        """Return the mean number, per token of the text, of weights in clusters that do not contain the token."""
         sizes = [sum(layer.weight.numel() for layer in tail) for tail in self.head.tail]
         return float(sum((1 - share) * size for share, size in zip(self._shares, sizes, strict=True)))
 
@@ -88,7 +89,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         return -self.log_prob_of(hidden, labels).mean()
 
     def log_prob_of(self, hidden: Tensor, labels: Tensor) -> Tensor:
-        with torch.autocast(hidden.device.type, enabled=False):  # under autocast, torch's layer mixes two dtypes
+        with torch.autocast(hidden.device.type, enabled=False):  # under autocast, torch's layer would mix two dtypes
             return self.head(hidden.float(), labels).output
 
     def log_softmax(self, hidden: Tensor) -> Tensor:

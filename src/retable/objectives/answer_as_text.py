@@ -1,8 +1,8 @@
-"""Answers as text: an encoder reads a question and its context, a decoder writes the answer.
+"""Answers as text: an encoder reads a question and its context, and a decoder writes the answer.
 
 Raffel et al. 2020, section 2.4 and appendix D.15.
 
-B batch, S inputs, U tokens of an answer, with its end mark.
+Shapes: B batch, S inputs, U tokens of an answer, with its end mark.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,11 @@ class AnswerAsText(TextToText):
         self.read = read
 
     def loss(self, batch: PairBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
-        """Compute the mean nats per token of the answers."""
+        """Compute the loss: the mean nats per token of the correct answers."""
         before = batch.target_ids.clone()
         before[:, 0] = self.start_id
         return super().loss(batch._replace(target_ids=before), state, step)
 
     def predict(self, batch: PairBatch) -> list[str]:
-        """Write an answer for each row, with the most probable token at each step."""
+        """Write an answer for each row, choosing the most probable token at each step."""
         return [self.read(ids) for ids in self.most_likely(batch.source_ids, batch.source_lengths, LONGEST).tolist()]

@@ -1,8 +1,9 @@
 """The answer-span objective: predict the places in a context where an answer starts and ends.
 
-Seo et al. 2017, section 2, output layer, and section 2.1; with an encoder, Devlin et al. 2019, section 4.2.
+See Seo et al. 2017, sections 2 ("output layer") and 2.1. For encoders, see Devlin et al. 2019, section 4.2.
 
-B batch, T time of the context (tokens for a reader, words for an encoder), S time of an encoder's input, D d_model.
+Shapes: B batch, T time of the context (in tokens for a reader, in words for an encoder), S time of an encoder's input,
+D d_model.
 """
 
 from collections.abc import Sequence
@@ -18,15 +19,15 @@ from retable.nn.dropout import Dropout
 from retable.objectives.base import Objective
 from retable.objectives.states import require_token_states, states_of
 
-Batch = QuestionBatch | PassageBatch  # for a reader, or for an encoder
+Batch = QuestionBatch | PassageBatch  # a reader takes a QuestionBatch, and an encoder a PassageBatch
 
 
 class AnswerSpan(Objective):
     """A model with two softmaxes over the places of a context: the start and the end of the answer.
 
     A reader computes two states per context token, one for the start and one for the end. An encoder reads the question
-    and the context as one sequence, and the softmaxes are over words. The start uses the state of a word's first token,
-    and the end the state of its last token.
+    and the context as one sequence, and the softmaxes are over words. The softmax for the start uses the state of a
+    word's first token, and the softmax for the end the state of its last token.
     """
 
     def __init__(self, model: Model, dropout: float):
@@ -48,7 +49,7 @@ class AnswerSpan(Objective):
         return tuple(logits[:, :, 0].float().masked_fill(padding, -torch.inf) for logits in (start, end))
 
     def _states(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return two states (B, T, D) for each place of the context: for the answer's start and its end."""
+        """Return the states, (B, T, D) each, from which the start and the end of the answer are predicted."""
         if isinstance(batch, QuestionBatch):
             starting, ending = self.model(*batch[:4])
         else:
@@ -63,7 +64,7 @@ class AnswerSpan(Objective):
         return loss, {"loss": loss.detach()}, None
 
     def predict(self, batch: Batch) -> Tensor:
-        """Return the places (B, 2) of the first and the last token, or word, of each answer."""
+        """Return the places (B, 2) of the first and the last token of each answer, or of its first and last word."""
         return torch.stack(best_spans(*self(batch)), dim=1)
 
 
@@ -82,16 +83,16 @@ class AnswerByRule(Objective):
 
 
 def require_reader(model: type[Model]) -> None:
-    """Raise UsageError unless models of this class can find answers."""
+    """Raise UsageError unless models of this class can answer questions."""
     if not issubclass(model, Reader | SpanRule | EncoderDecoder):
         require_token_states(model, "find an answer by")
 
 
 def best_spans(start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-    """Find the spans with the highest sum of log-scores `start` and `end` (B, T), in time O(T).
+    """Find in each row the span with the highest sum of the log-scores `start` and `end`, (B, T), in time O(T).
 
     Returns: the first and the last place of each span, (B,) each, with first ≤ last.
     """
-    best, first = start.cummax(dim=1)  # the best start up to each place
+    best, first = start.cummax(dim=1)  # the best start at or before each place
     last = (best + end).argmax(dim=1, keepdim=True)
     return first.gather(1, last)[:, 0], last[:, 0]

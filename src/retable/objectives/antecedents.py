@@ -2,7 +2,7 @@
 
 Lee et al. 2017, "End-to-end Neural Coreference Resolution", arXiv 1707.07045, sections 3 and 6.
 
-N spans, K antecedents, M mentions.
+Shapes: N spans, K antecedents, M mentions.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from retable.objectives.base import Objective
 
 
 class Antecedents(Objective):
-    """A model that scores each span's antecedents, with a softmax over them and ε (no antecedent)."""
+    """A model that scores each span's antecedents, with a softmax over the antecedents and ε (no antecedent)."""
 
     def __init__(self, model: Model):
         super().__init__()
@@ -30,16 +30,16 @@ class Antecedents(Objective):
         return self.model(*batch[:3])
 
     def loss(self, batch: CoreferenceBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the mean over documents of −Σ_i log Σ_{y ∈ Y(i) ∩ GOLD(i)} P(y), with i a document's spans."""
+        """Compute the mean over documents of −Σ_i log Σ_{y ∈ Y(i) ∩ GOLD(i)} P(y); Σ_i is over a document's spans."""
         spans, _, antecedents, scores = self(batch)
         likelihood = marginal_likelihood(scores, antecedents, clusters_of(spans, batch))
         loss = -likelihood.sum() / len(batch.documents.unique()) * batch.weight
         return loss, {"loss": loss.detach()}, None
 
     def predict(self, batch: CoreferenceBatch) -> list[Clusters]:
-        """Return the clusters of each document: a span joins the cluster of its best antecedent."""
+        """Return the predicted clusters of each document: each span joins the cluster of its best antecedent."""
         spans, documents, antecedents = (part.tolist() for part in self.best(batch))
-        n_words = batch.documents.bincount(batch.lengths - 2)  # sentences without their two end marks
+        n_words = batch.documents.bincount(batch.lengths - 2)  # the lengths include two end marks per sentence
         starts = [0, *n_words.long().cumsum(0).tolist()]
         by_document: list[Clusters] = [[] for _ in n_words]
         clusters: dict[int, list[tuple[int, int]]] = {}  # the cluster of each span
@@ -53,9 +53,9 @@ class Antecedents(Objective):
         return [sorted(of_document) for of_document in by_document]
 
     def best(self, batch: CoreferenceBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the spans (N, 2), their documents (N,), and the places (N,) of their best antecedents.
+        """Return the spans (N, 2), the index of each span's document (N,), and the index of its best antecedent (N,).
 
-        −1 marks a span without antecedent.
+        The index of the antecedent is −1 for a span without an antecedent.
         """
         spans, documents, antecedents, scores = self(batch)
         none = antecedents.new_full((len(antecedents), 1), -1)
@@ -64,7 +64,7 @@ class Antecedents(Objective):
 
 
 def _mention(span: list[int], start: int) -> tuple[int, int]:
-    """Convert a span from (first, last), counted in the batch's words, to (start, stop) within its document.
+    """Convert a span from (first, last) in the batch's words to (start, stop) in its document's words.
 
     start: the place of the document's first word in the batch.
     """
@@ -80,15 +80,15 @@ def require_ranker(model: type[Model]) -> None:
 
 
 def clusters_of(spans: Tensor, batch: CoreferenceBatch) -> Tensor:
-    """Return the cluster (N,) of each of `spans` (N, 2), 0 for a span that is not a mention."""
+    """Return the cluster number (N,) of each of `spans` (N, 2); the number is 0 for a span that is not a mention."""
     same = (spans[:, None] == batch.mentions).all(dim=2)  # (N, M)
     return F.pad(same * batch.clusters, (1, 0)).amax(dim=1)
 
 
 def marginal_likelihood(scores: Tensor, antecedents: Tensor, clusters: Tensor) -> Tensor:
-    """Compute log Σ_y P(y) (N,), in nats, over the right antecedents y of each span.
+    """Compute for each span log Σ_y P(y) (N,), in nats, where the sum is over the span's right antecedents y.
 
-    The right antecedents are the earlier spans of the span's cluster, or ε if the cluster has no earlier span.
+    The right antecedents of a span are the earlier spans in its cluster, or ε if its cluster has no earlier span.
     """
     exist = scores[:, 1:] > -torch.inf  # (N, K)
     right = exist & (clusters[antecedents] == clusters[:, None]) & (clusters[:, None] > 0)

@@ -8,7 +8,7 @@ from retable.objectives.base import Objective
 
 
 class AtOnce(Objective):
-    """An objective for an estimated model, without parameters and without a loss.
+    """An objective for a model that is estimated without gradients; the objective has no parameters and no loss.
 
     Args:
         read: converts the model's label of a text to a prediction of the task.
@@ -21,5 +21,5 @@ class AtOnce(Objective):
         self.model, self._read = model, read
 
     def predict(self, batch: Sequence[Sequence[str]]) -> list[Any]:
-        """Return the prediction for each text."""
+        """Return one prediction for each text of the batch."""
         return [self._read(label) for label in self.model.label(batch)]

@@ -1,6 +1,6 @@
-"""Base classes of objectives, with the methods that training and evaluation call on each kind.
+"""Base classes for the kinds of objectives, with the methods that training and evaluation call.
 
-V vocabulary, B batch, T time, D d_model.
+Shapes: V vocabulary, B batch, T time, D d_model.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ class Objective(nn.Module):
     def loss(self, batch: Any, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
         """Compute the loss of a batch, its metrics, and the state with which the next batch starts.
 
-        `state` is a recurrent model's state after the previous batch, None before the first batch. `step` counts
-        training steps.
+        `state` is a recurrent model's state after the previous batch; before the first batch, it is None. `step` is the
+        number of the training step.
         """
         raise NotImplementedError
 
@@ -49,31 +49,32 @@ class LanguageModelling(Likelihood):
 
     @property
     def start(self) -> Any:
-        """Return the state to pass with the first token, so that the model returns states for later calls."""
+        """Return the state for the first call of `next_log_prob`; each call returns the state for the next call."""
         return self.model.start
 
     def next_log_prob(self, input_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Return the next token's log-probabilities, fp32 (B, V) in nats, and the next state.
 
-        `input_ids` (B, T) follow `state`, which is `start` at first.
+        `input_ids` (B, T) are the tokens that come after `state`. For the first tokens of a text, pass `start` as the
+        state.
         """
         raise NotImplementedError
 
 
 class TwoWayLikelihood(Likelihood):
-    """Likelihoods in both directions, from a model whose two directions share no hidden states."""
+    """An objective that computes likelihoods in both directions; the model's directions share no hidden states."""
 
     model: BothDirections
 
     def log_prob(
         self, input_ids: Tensor, labels: Tensor, state: Any = None, backward: bool = False
     ) -> tuple[Tensor, Any]:
-        """Compute `Likelihood.log_prob`; with `backward`, tokens are given in reverse order, the last one first."""
+        """Compute `Likelihood.log_prob`; with `backward`, tokens are passed in reverse order, the last token first."""
         raise NotImplementedError
 
 
 class CountsWords(Objective):
-    """An objective that needs the words' counts in the text before training."""
+    """An objective that needs to know, before training, how often each word occurs in the text."""
 
     def count(self, counts: ArrayLike) -> None:
         """Set the words' counts (V,)."""
@@ -81,10 +82,10 @@ class CountsWords(Objective):
 
 
 class PartlyRead(Objective):
-    """An objective that uses only a part of its weight matrices for each training token."""
+    """An objective that uses, for each training token, only a part of its weight matrices."""
 
     def unread_weights(self) -> float:
-        """Return how many weights of the objective's matrices a training token does not use, on average."""
+        """Return the mean number of weights in the objective's matrices that are not used for a training token."""
         raise NotImplementedError
 
 
@@ -100,7 +101,7 @@ class Writing(Objective):
     """An objective with a model that reads one sequence and writes another, token by token."""
 
     model: EncoderDecoder
-    start_id: ClassVar[int | None] = None  # the decoder's first input; None: the end mark
+    start_id: ClassVar[int | None] = None  # the decoder's first input; if None, it is the end mark
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Return the next token's logits, fp32 (B, V), for the model's hidden states (B, D)."""
@@ -111,7 +112,7 @@ class SelfUpdating(nn.Module):
     """A module that updates its own weights, pair by pair, without an optimizer."""
 
     def update(self, batch: Any, step: int, lr: float, total: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-        """Train on a batch, and return the metrics. The function `total` sums a tensor over all processes."""
+        """Train on a batch, and return its metrics. The function `total` sums a tensor over all processes."""
         raise NotImplementedError
 
 

@@ -1,10 +1,10 @@
-"""ELMo's objective: predict each token from those before it, and from those after it.
+"""ELMo's objective: predict each token from the tokens before it and, separately, from the tokens after it.
 
 Peters et al. 2018, section 3.1. Both directions share one softmax layer. Each direction reads its own stream of tokens
 and predicts the next token in its order; the backward direction starts at the text's end. Both directions carry their
 state from window to window, as in the authors' code (bilm-tf).
 
-B batch, T time, D d_model, V vocabulary.
+Shapes: B batch, T time, D d_model, V vocabulary.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ class BidirectionalLM(TwoWayLikelihood):
         self.head.apply(model.initialise)
 
     def loss(self, batch: OppositeBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
-        """Compute the mean nats per token over both directions, each direction's metrics, and both next states."""
+        """Compute the mean nats per token over both directions, and each direction's metrics and next state."""
         before = (None, None) if batch.forward.fresh else state
         forward, forward_state = self._nats(batch.forward, before[0], backward=False)
         backward, backward_state = self._nats(batch.backward, before[1], backward=True)
@@ -58,7 +58,7 @@ class BidirectionalLM(TwoWayLikelihood):
         return log_probs.view_as(labels), state
 
     def _nats(self, window: TokenBatch, state: Any, backward: bool) -> tuple[Tensor, Any]:
-        """Compute the mean cross-entropy of one direction over its window, in nats, and its next state."""
+        """Compute one direction's mean cross-entropy over a window, in nats, and the direction's next state."""
         hidden, state = self.model(window.input_ids, state, backward)
         hidden, labels = hidden.flatten(0, 1), window.labels.flatten()
         return linear_cross_entropy(hidden, self.head.weight, self.head.bias, labels), state

@@ -1,6 +1,6 @@
 """BlackOut (Ji, Vishwanathan, Satish, Anderson and Dubey 2016, arXiv 1511.06909, section 2).
 
-N tokens, K noise words, D d_model.
+Shapes: N tokens, K noise words, D d_model.
 
 System C12 of docs/systems.yaml.
 """
@@ -14,17 +14,17 @@ from retable.objectives.noise import NoiseLM
 class BlackOut(NoiseLM):
     """The loss −log p̃(label) − Σ log(1 − p̃(word)) over the noise.
 
-    p̃ is the softmax over the label and the noise, each word weighted with 1 / (its chance to be noise). The noise ∝
-    count^`power` lies between the unigram distribution (power 1) and the uniform distribution (power 0). Noise words
-    that equal the label are left out.
+    p̃ is the softmax over the label and the noise words; each word is weighted with 1 / (the probability that it is
+    noise). The noise distribution is ∝ count^`power`: the unigram distribution for power 1, and the uniform
+    distribution for power 0. A noise word that equals the label is left out of the sum.
     """
 
     def nats(self, hidden: Tensor, labels: Tensor) -> Tensor:
         label, others, noise = self.scores(hidden, labels)
         others = others.masked_fill(labels[:, None] == noise, -torch.inf)
         log_sum = torch.cat([label[:, None], others], dim=1).logsumexp(dim=1, keepdim=True)
-        # For the most probable noise word, 1 − p̃ is computed as the sum of the other probabilities, because p̃ may
-        # round to 1. No other p̃ exceeds ½.
+        # For the most probable noise word, p̃ may round to 1, so 1 − p̃ is computed as the sum of the other
+        # probabilities. For all other noise words, p̃ is at most ½.
         highest = others.topk(min(others.shape[1], 1)).indices
         rest = torch.cat([label[:, None], others.scatter(1, highest, -torch.inf)], dim=1).logsumexp(dim=1)
         p = (others - log_sum).exp().scatter(1, highest, 0.0)

@@ -1,6 +1,6 @@
-"""The left-to-right language-model objective: predict each token from those before it.
+"""The left-to-right language-model objective: predict each token from the tokens before it.
 
-B batch, T time, N = B·T, D d_model, V vocabulary.
+Shapes: B batch, T time, N = B·T, D d_model, V vocabulary.
 """
 
 from typing import Any, Literal
@@ -22,7 +22,7 @@ class CausalLM(LanguageModelling):
     Args:
         tie: share the softmax's weights with the input embedding (Press and Wolf 2017; Inan et al. 2017).
         reduction: "mean" averages over time and batch. "time_sum" sums over time and averages over the batch, as in the
-            code of Zaremba et al. (2014); their learning rate and clipping threshold assume this sum.
+            code of Zaremba et al. (2014), whose learning rate and clipping threshold assume this sum.
         projection: if not 0, put a matrix P before the softmax and add projection · ‖P‖₂ to the loss (Press and Wolf
             2017, section 4).
 
@@ -64,15 +64,15 @@ class CausalLM(LanguageModelling):
         return self.penalised(nats, batch.labels.shape[1]), {"loss": nats.detach()}, state
 
     def penalised(self, nats: Tensor, length: int) -> Tensor:
-        """Compute the training loss from the mean nats per token: apply the reduction, and add the penalties.
+        """Compute the training loss from `nats`, the mean nats per token: apply the reduction, and add the penalties.
 
-        length: time steps of the batch, which "time_sum" multiplies by.
+        length: number of time steps of the batch, by which "time_sum" multiplies the mean.
         """
         loss = nats * length if self.reduction == "time_sum" else nats
         if self.projection_penalty:
             loss = loss + self.projection_penalty * self.projection.weight.norm()
         if (penalty := self.model.penalty) is not None:
-            loss, self.model.penalty = loss + penalty, None  # reset: a tensor with a graph cannot be copied
+            loss, self.model.penalty = loss + penalty, None  # reset, because a tensor with a graph cannot be copied
         return loss
 
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:

@@ -1,6 +1,6 @@
-"""The classification objective: one label for a whole example, a sequence or a pair of sequences.
+"""The classification objective: predict one label for an example, which is a sequence or a pair of sequences.
 
-B batch, T time, D d_model, L labels.
+Shapes: B batch, T time, D d_model, L labels.
 """
 
 from typing import Any
@@ -24,24 +24,24 @@ class Classification(Objective):
     """A model, a summary of its states in one vector per example, and a linear layer over the labels.
 
     The summary depends on the model. BERT, which has a method `pool`, uses the state of [CLS] (Devlin et al. 2019,
-    section 3.2). Other encoders use the maximum over time. A left-to-right model uses its last position, the only one
-    that has read everything (Radford et al. 2018, section 3.2). A model such as a bag of words already computes one
-    vector per sequence. `pooling` selects another summary.
+    section 3.2). Other encoders use the maximum over time. A left-to-right model uses the state of the last position,
+    the only position that has read the whole sequence (Radford et al. 2018, section 3.2). A model such as a bag of
+    words already computes one vector per sequence. The setting `pooling` selects a different summary.
 
-    BERT and left-to-right models read a pair as one sequence. Left-to-right models can read it in both orders; the two
-    summaries are then added (Radford et al. 2018, section 3.3). Other models read the two sequences separately, or with
-    attention to each other if they have a method `read_pair`. The label is then predicted from [u, v, |u − v|, u ⊙ v],
-    where u and v are the two summaries (Conneau et al. 2017, section 3.1).
+    BERT and left-to-right models read a pair as one sequence. Left-to-right models can read a pair in both orders; the
+    two summaries are then added (Radford et al. 2018, section 3.3). Other models read the two sequences separately, or
+    with attention to each other if they have a method `read_pair`. For these models, the label is predicted from [u, v,
+    |u − v|, u ⊙ v], where u and v are the summaries of the two sequences (Conneau et al. 2017, section 3.1).
 
     Args:
-        auxiliary: weight of a left-to-right model's language-model loss on the examples; 0.5 for GPT (Radford et al.
-            2018, section 3.2). As in the authors' code, the loss is averaged over an example's tokens, then over
-            examples, and the softmax uses the weights of the input embedding.
+        auxiliary: for left-to-right models, the weight of the language-model loss on the examples; GPT uses 0.5
+            (Radford et al. 2018, section 3.2). As in the authors' code, the loss is averaged over an example's tokens,
+            then over examples, and the softmax uses the weights of the input embedding.
         pairs: whether an example is a pair.
-        d_hidden: width of a tanh layer before the linear layer; None: no tanh layer.
+        d_hidden: width of a tanh layer before the linear layer; with None, there is no tanh layer.
         pooling: "max" or "mean" of the states over time (Conneau et al. 2017); for encoders also "token", the state of
-            the mark before the sentence, or "last", the last state of each direction of an LSTM. None: the model's
-            default, described above.
+            the mark before the sentence, or "last", the last state of each direction of an LSTM. With None, the model's
+            default is used, as described above.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Classification(Objective):
         return self(batch).argmax(dim=1)
 
     def loss(self, batch: ExampleBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the loss of a batch, including the auxiliary loss, and its metrics."""
+        """Compute the loss of a batch, including the auxiliary loss, and the batch's metrics."""
         hidden, other = self._read(batch)
         loss = self.error(self._label(batch, hidden, other), batch.labels) * batch.weight
         metrics = {"loss": loss.detach()}
@@ -99,11 +99,11 @@ class Classification(Objective):
         return loss, metrics, None
 
     def error(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Compute the mean cross-entropy of the labels (B,) in nats, from the outputs (B, L)."""
+        """Compute the mean cross-entropy of the labels (B,), in nats, from the logits (B, L)."""
         return F.cross_entropy(outputs.float(), labels)
 
     def _read(self, batch: ExampleBatch) -> tuple[Tensor, Tensor | None]:
-        """Return the hidden states of the first sequence and, in a pair, those of the second.
+        """Return the hidden states of the first sequence and, if examples are pairs, of the second sequence.
 
         The shape is (B, T, D), or (B, D) for a model with one vector per sequence.
         """
@@ -116,7 +116,7 @@ class Classification(Objective):
         return states_of(self.model, *one, batch.segments), states_of(self.model, *other)
 
     def _label(self, batch: ExampleBatch, hidden: Tensor, other: Tensor | None) -> Tensor:
-        """Return the outputs (B, L)."""
+        """Compute the logits (B, L) from the hidden states of one or two sequences."""
         summary = self._summary(hidden, batch.lengths)
         if other is not None:
             u, v = summary, self._summary(other, batch.other_lengths)
@@ -124,7 +124,7 @@ class Classification(Objective):
         return self.head(self.dropout(summary))
 
     def _summary(self, hidden: Tensor, lengths: Any) -> Tensor:
-        """Map hidden states to summaries (B, D)."""
+        """Summarise the hidden states of each sequence in one vector, (B, D)."""
         if self.pooling is not None:
             return pool(hidden, lengths, self.pooling)
         if isinstance(self.model, MarkedEncoder):
@@ -134,7 +134,7 @@ class Classification(Objective):
         return hidden
 
     def _next_token(self, hidden: Tensor, input_ids: Any, lengths: Any) -> Tensor:
-        """Compute −log p(token) in nats, averaged over each example's tokens after the first, then over examples."""
+        """Compute the mean over examples of the mean of −log p(token), in nats, over all tokens except the first."""
         n_predicted = lengths - 1
         predicts = torch.arange(hidden.shape[1] - 1, device=hidden.device) < n_predicted[:, None]  # (B, T − 1)
         labels = input_ids[:, 1:][predicts]
@@ -146,7 +146,7 @@ class Classification(Objective):
 
 
 def pool(hidden: Tensor, lengths: Tensor, pooling: str) -> Tensor:
-    """Pool states (B, T, D), padded after each row's length, to (B, D); poolings as in `Classification`."""
+    """Pool the states (B, T, D) of each row, except padding, to one vector, (B, D); see `Classification`."""
     padding = torch.arange(hidden.shape[1], device=hidden.device) >= lengths[:, None]
     match pooling:
         case "max":
@@ -170,7 +170,7 @@ def require_summary(model: type[Model], pairs: bool) -> None:
 
 
 def _require_pooling(model: Model, pooling: str | None) -> None:
-    """Raise UsageError unless a pooling exists and fits the model's states."""
+    """Raise UsageError unless `pooling` is the name of a pooling that fits the model's states."""
     if pooling is None:
         return
     if pooling not in POOLINGS:
@@ -183,9 +183,9 @@ def _require_pooling(model: Model, pooling: str | None) -> None:
                 "it out for the last position"
             )
     elif not isinstance(model, Encoder):
-        raise UsageError(f"{name} gives one vector per sequence; leave pooling={pooling} out")
+        raise UsageError(f"{name} computes one vector per sequence, so pooling={pooling} has no effect; remove it")
     elif pooling == "last" and not model.two_ends:
-        raise UsageError(f"{name} does not have last states of two directions; write pooling=max, mean or token")
+        raise UsageError(f"{name} does not have a last state for each direction; write pooling=max, mean or token")
 
 
 def _require_softmax(model: Model, auxiliary: float) -> None:

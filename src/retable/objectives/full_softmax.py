@@ -1,8 +1,8 @@
-"""The full softmax over the vocabulary, the exact objective of word vectors; feasible for small vocabularies.
+"""The full softmax over the vocabulary: the exact objective of word vectors, fast enough only for small vocabularies.
 
 Mikolov et al. 2013b, equation 2.
 
-R rows, C predictors per row, J targets per row, D d_model, V vocabulary.
+Shapes: R rows, C predictors per row, J targets per row, D d_model, V vocabulary.
 """
 
 import numpy as np
@@ -18,9 +18,9 @@ from retable.objectives.window_prediction import WindowPrediction
 class FullSoftmax(WindowPrediction):
     """The loss −log p(o | v) of a pair, with p(o | v) = exp(u_o·v) / Σ_w exp(u_w·v).
 
-    Each predictor needs V scores.
+    V scores are computed for each predictor (input vector).
 
-    counts: occurrences of each word (V,). A word of count 0 gets probability 0.
+    counts: occurrences of each word (V,). A word with count 0 gets probability 0.
 
     Raises: UsageError: all counts are 0.
     """

@@ -3,10 +3,10 @@
 Morin and Bengio 2005, "Hierarchical Probabilistic Neural Network Language Model", section 3; the tree as in Mikolov et
 al. 2013b, section 2.1.
 
-Departure: the tree is built from Zipf's law, with a word's frequency ∝ 1 / (id + 1), not from counts. So the tree
-depends only on the vocabulary's size, and weights can be loaded without the text.
+Departure from the paper: the tree is not built from counts, but from Zipf's law, with a word's frequency ∝ 1 / (id +
+1). So the tree depends only on the vocabulary's size, and saved weights can be used without the training text.
 
-N tokens, D d_model, V vocabulary, L inner nodes on the longest path.
+Shapes: N tokens, D d_model, V vocabulary, L inner nodes on the longest path.
 
 System C12 of docs/systems.yaml.
 """
@@ -28,11 +28,11 @@ from retable.objectives.hierarchical_softmax import huffman
 
 
 class HierarchicalLM(CausalLM, PartlyRead):
-    """A softmax in which a word's probability is the product along its path in a binary tree.
+    """A softmax over a binary tree: a word's probability is the product of the branch probabilities on its path.
 
-    At an inner node with logit s the path takes branch d with probability σ((1 − 2d)·s). A token needs one logit for
-    each inner node on its path, about log₂ V. Ids should be sorted by falling frequency. Otherwise paths are longer,
-    but the distribution is still normalised.
+    At an inner node with logit s, branch d (0 or 1) has the probability σ((1 − 2d)·s). A token needs one logit for each
+    inner node on its path, which has about log₂ V nodes. Ids should be sorted by falling frequency. With ids in another
+    order, paths are longer, but the probabilities still sum to 1.
     """
 
     _nodes: Tensor
@@ -49,7 +49,8 @@ class HierarchicalLM(CausalLM, PartlyRead):
     ):
         if tie:
             raise UsageError(
-                "a tree's inner nodes are not words and cannot share their vectors; write objective.tie=false"
+                "the softmax has vectors for the inner nodes of a tree, not for words, so it cannot share the "
+                "embedding's weights; write objective.tie=false"
             )
         super().__init__(model, vocab_size, tie, bias, reduction, projection)
         self.head = nn.Linear(model.d_model, vocab_size - 1, bias=bias)  # one row per inner node
@@ -62,7 +63,7 @@ class HierarchicalLM(CausalLM, PartlyRead):
         self.register_buffer("_signs", torch.from_numpy((1 - 2 * codes) * (nodes >= 0)), persistent=False)
 
     def unread_weights(self) -> float:
-        """Return the number of weights of nodes off a token's path, averaged with the tree's word frequencies."""
+        """Return the mean number of weights of nodes off a word's path, weighted by the tree's word frequencies."""
         nodes, D = self.head.weight.shape
         return (nodes - self._mean_length) * D
 
@@ -85,6 +86,6 @@ class HierarchicalLM(CausalLM, PartlyRead):
         with torch.autocast(hidden.device.type, enabled=False):
             scores = self.head(hidden.float())  # (N, V − 1)
             total = scores.new_zeros(len(hidden), len(self._nodes))
-            for nodes, signs in zip(self._nodes.T, self._signs.T, strict=True):  # from the root down, for all words
+            for nodes, signs in zip(self._nodes.T, self._signs.T, strict=True):  # one level per pass
                 total += F.logsigmoid(signs * scores[:, nodes]) * signs.abs()
         return total

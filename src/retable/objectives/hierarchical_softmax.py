@@ -1,6 +1,6 @@
 """Hierarchical softmax (Morin and Bengio 2005) over a Huffman tree (Mikolov et al. 2013b, section 2.1).
 
-R rows, C predictors per row, J targets per row, D d_model, V vocabulary, L inner nodes on the longest path.
+Shapes: R rows, C predictors per row, J targets per row, D d_model, V vocabulary, L inner nodes on the longest path.
 """
 
 import numpy as np
@@ -15,12 +15,12 @@ from retable.objectives.window_prediction import WindowPrediction
 
 
 class HierarchicalSoftmax(WindowPrediction):
-    """The loss −log p(o | v), where a word's probability is the product along its path in a binary tree.
+    """The loss −log p(o | v); p is the product of the branch probabilities on the path of word o in a binary tree.
 
-    At inner node n the path takes branch d with probability σ((1 − 2d)·u_n·v), as in word2vec.c. The probabilities of
-    all words sum to 1.
+    At inner node n, branch d (0 or 1) has the probability σ((1 − 2d)·u_n·v), as in word2vec.c. The probabilities of all
+    words sum to 1.
 
-    counts: occurrences of each word (V,), from which the tree is built. A word of count 0 is not in the tree.
+    counts: occurrences of each word (V,), from which the tree is built. A word with count 0 is not in the tree.
 
     Raises: UsageError: a count is negative, or all are 0.
     """
@@ -48,17 +48,19 @@ class HierarchicalSoftmax(WindowPrediction):
 def huffman(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Build the Huffman (1952) code of the words with count > 0.
 
-    Returns: inner nodes from the root to each word, int32 (V, L), padded with −1; the branches taken there, int8 (V,
-        L); and the number of inner nodes on each path, int32 (V,).
+    Returns: the inner nodes on the path from the root to each word, int32 (V, L), padded with −1; the branch that the
+        path takes at each of these nodes, int8 (V, L); and the number of inner nodes on each path, int32 (V,).
 
-    Inner nodes are numbered from 0 in the order of their creation, the root last. When two nodes are joined, the rarer
-    gets branch 0. Among equally rare nodes, words come before inner nodes, then higher ids or older inner nodes first.
+    Inner nodes are numbered from 0 in the order of their creation; the root is created last. When two nodes are joined,
+    the rarer node gets branch 0. Among equally rare nodes, words come before inner nodes, words with higher ids before
+    words with lower ids, and older inner nodes before newer ones.
     """
     leaves = np.flatnonzero(counts)
     leaves = leaves[np.lexsort((-leaves, counts[leaves]))]  # the rarest first
     n = len(leaves)
     parent, branch = np.zeros(2 * n - 1, np.int64), np.zeros(2 * n - 1, np.int8)
-    # Inner nodes are created in rising order of weight, so the two rarest nodes are at the heads of two queues.
+    # Inner nodes are created in rising order of weight. So each of the two rarest nodes is next in one of two queues:
+    # the sorted words and the inner nodes.
     weight = [*counts[leaves].tolist(), *[float("inf")] * n]
     leaf, inner = 0, n
     for new in range(n, 2 * n - 1):

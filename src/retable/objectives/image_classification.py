@@ -1,6 +1,6 @@
 """The classification objective for images.
 
-B batch, D d_model, L labels.
+Shapes: B batch, D d_model, L labels.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from retable.objectives.base import Objective
 
 
 class ImageClassification(Objective):
-    """A model with one vector per image, and a linear layer over the labels."""
+    """A model that computes one vector per image, with a linear layer that predicts the label."""
 
     def __init__(self, model: Model, n_labels: int, dropout: float):
         super().__init__()

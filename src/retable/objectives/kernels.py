@@ -1,11 +1,11 @@
-"""Compiled loops of stochastic gradient descent on word vectors, one window or cell after the other.
+"""Compiled loops that train word vectors by stochastic gradient descent, one window or matrix cell at a time.
 
-Each loop makes a plain gradient step of its objective for one pair after the other, as word2vec.c does. All scores of a
-pair are computed before any of its vectors changes, so that the processor does not wait for one score to start the
-next. The loops release the interpreter's lock and change the tables in place. They return the summed loss in nats, and
-the number of pairs (cells) in the sum.
+Each loop goes through the pairs one by one and makes a plain gradient step for each pair, as word2vec.c does. All
+scores of a pair are computed before any vector of the pair changes. So the processor can compute several scores at the
+same time. The loops release the interpreter's lock and change the tables in place. Each loop returns the sum of the
+losses, in nats, and the number of pairs or cells in this sum.
 
-N words of a slice, V vocabulary, U rows of the input table, D dimensions.
+Shapes: N words of a slice, V vocabulary, U rows of the input table, D dimensions.
 """
 
 import math
@@ -13,9 +13,9 @@ import math
 import numpy as np
 from numba import njit
 
-# fastmath allows sums in vector instructions; error_model="numpy" avoids a test for zero at every division.
+# With fastmath, sums may use vector instructions; error_model="numpy" avoids a test for zero at every division.
 compiled = njit(nogil=True, fastmath=True, cache=True, error_model="numpy")
-# Functions within a loop are inlined: calls would cost a third of skip-gram's speed.
+# Functions that a loop calls are inlined, because real calls would make skip-gram a third slower.
 inlined = njit(nogil=True, fastmath=True, cache=True, error_model="numpy", forceinline=True)
 
 
@@ -25,10 +25,10 @@ def negative_sampling(
     table, units, offsets, scales,
     output, threshold, alias, negatives, lr, state,
 ):  # fmt: skip
-    """Train on the windows around places `start` to `stop` of a slice: words, lines, reaches (N,).
+    """Train on the windows around the words `start` to `stop` of a slice, which is given by words, lines, reaches (N,).
 
-    dimensions: a tuple of D times None. A tuple's length is part of its type, so the loops are compiled for one D,
-    which makes them a tenth faster.
+    dimensions: a tuple of D times None. A tuple's length is part of its type, so the loops are compiled for this value
+    of D, which makes the loops a tenth faster.
 
     table (U, D), units, offsets (V + 1,), scales (V,): the input of word w is scales[w] · Σ table[units[offsets[w] :
     offsets[w + 1]]]. With `cbow` the mean of the window's inputs predicts the centre; otherwise the centre's input
@@ -45,7 +45,7 @@ def negative_sampling(
             continue
         first, last = (low, high) if cbow else (i, i)
         gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets, scales)
-        likely = 1.0  # product of probabilities, for only one logarithm per window
+        likely = 1.0  # product of the pairs' probabilities, so that one logarithm per window is enough
         for j in range(low, high + 1):
             if (j == i) != cbow:
                 continue
@@ -67,7 +67,7 @@ def hierarchical_softmax(
     table, units, offsets, scales,
     output, nodes, codes, lengths, lr,
 ):  # fmt: skip
-    """Train as `negative_sampling` does, but with a word's probability as the product along its path in a tree.
+    """Train as `negative_sampling` does, but a word's probability is the product of branch probabilities in a tree.
 
     nodes, codes (V, L) and lengths (V,) are the results of `huffman`.
     """
@@ -100,10 +100,10 @@ def least_squares(
     w, b_w, c, b_c, squares_w, squares_b_w, squares_c, squares_b_c,
     x_max, power, lr,
 ):  # fmt: skip
-    """Train on cells `start` to `stop` of GloVe's matrix by AdaGrad: words, contexts, values (N,).
+    """Train by AdaGrad on the cells `start` to `stop` of GloVe's matrix, given by words, contexts, values (N,).
 
-    w, c (V, D) are word and context vectors, and b_w, b_c (V, 1) their biases. The arrays `squares_…` have the same
-    shapes and contain AdaGrad's sums of squared gradients.
+    w and c (V, D) are the word and context vectors; b_w and b_c (V, 1) are the biases of these vectors. The arrays
+    `squares_…` contain AdaGrad's sums of squared gradients, one for each weight.
     """
     loss = 0.0
     for n in range(start, stop):
@@ -131,7 +131,7 @@ def least_squares(
 def rows_of(words, units, offsets, n_rows):
     """List the rows of the input table from which the inputs of `words` (N,) are computed.
 
-    The table has `n_rows` rows. The list is sorted and contains each row once.
+    The table has `n_rows` rows. The result is sorted and contains each row number once.
     """
     among = np.zeros(n_rows, np.bool_)
     for word in words:
@@ -149,7 +149,7 @@ def copy_rows(to, table, rows):
 
 @compiled
 def add_changes(table, copies, rows):
-    """Add the changes in each of `copies` (C, rows, columns) to `rows` of the table."""
+    """Add to the given rows of the table the changes that were made in each of `copies` (C, rows, columns)."""
     for row in rows:
         for d in range(table.shape[1]):
             total = start = table[row, d]
@@ -160,7 +160,7 @@ def add_changes(table, copies, rows):
 
 @inlined
 def window(lines, reaches, i):
-    """Find the first and the last place of the window around place i; the window does not leave the line of i."""
+    """Find the first and the last word of the window around word i; the window stays within the line of word i."""
     low, high = max(i - reaches[i], 0), min(i + reaches[i], len(lines) - 1)
     while lines[low] != lines[i]:
         low += 1
@@ -171,22 +171,22 @@ def window(lines, reaches, i):
 
 @inlined
 def vectors(dimensions, table):
-    """Create three vectors (D,) as workspace."""
+    """Allocate three vectors (D,) for intermediate results."""
     d = len(dimensions)
     return np.empty(d, table.dtype), np.empty(d, table.dtype), np.empty(d, table.dtype)
 
 
 @inlined
 def outcomes(n):
-    """Create workspace for the rows, signs and slopes of n output vectors, see `push`."""
+    """Allocate arrays for the rows, signs and slopes of n output vectors, which `push` uses."""
     return np.empty(n, np.int64), np.empty(n, np.float32), np.empty(n, np.float32)
 
 
 @inlined
 def follow(hidden, gradient, step, word, offsets, scales):
-    """Add a pair's step to `gradient`, and update `hidden`, the input of `word`, as if its rows had made that step.
+    """Add a pair's step to `gradient`, and update `hidden`, the input of `word`, as if the rows had been updated.
 
-    With CBOW the updated `hidden` has no effect, because a window's mean input predicts only one word.
+    With CBOW, the updated `hidden` has no effect, because a window's mean input is used for one prediction only.
     """
     share = scales[word] * scales[word] * np.float32(offsets[word + 1] - offsets[word])
     for d in range(len(hidden)):
@@ -196,7 +196,7 @@ def follow(hidden, gradient, step, word, offsets, scales):
 
 @inlined
 def gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets, scales):
-    """Set `hidden` to the input at place i, or with `cbow` to the mean input of places first to last except i.
+    """Set `hidden` to the input of word i; with `cbow`, to the mean input of the words first to last except i.
 
     `gradient` is set to 0.
     """
@@ -215,7 +215,7 @@ def gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets,
 
 @inlined
 def scatter(gradient, words, i, first, last, cbow, table, units, offsets, scales):
-    """Add to every row that `gather` read the row's share of `gradient`."""
+    """Add to each row of the table that `gather` used the row's share of `gradient`."""
     for j in range(first, last + 1):
         if cbow and j == i:
             continue
@@ -229,10 +229,11 @@ def scatter(gradient, words, i, first, last, cbow, table, units, offsets, scales
 
 @inlined
 def push(hidden, output, step, rows, signs, slopes, n, rate):
-    """Move output[rows[:n]] by a gradient step that makes the signs (1 or −1) of hidden·output[row] more probable.
+    """Update output[rows[:n]] by a gradient step that makes the signs (1 or −1) of hidden·output[row] more probable.
 
-    Sets `step` to the gradient step of `hidden`, and returns the probability of all signs before the move. A row that
-    occurs twice moves twice, both times by its score before the move. `slopes` (n,) is workspace.
+    The function sets `step` to the gradient step of `hidden`, and returns the probability of all signs before the
+    update. A row that occurs twice in `rows` is updated twice, both times with the score from before the update.
+    The array `slopes` (n,) is overwritten.
     """
     for k in range(n):
         row, score = rows[k], np.float32(0)
@@ -256,7 +257,7 @@ def push(hidden, output, step, rows, signs, slopes, n, rate):
 
 @inlined
 def draw(threshold, alias, bits):
-    """Draw an outcome of `alias_table`'s distribution, and return it with the next `bits`.
+    """Draw an outcome from the distribution of an `alias_table`; return the outcome, and the generator's next `bits`.
 
     The generator is Marsaglia's xorshift (2003) on uint64.
     """
@@ -265,14 +266,15 @@ def draw(threshold, alias, bits):
     bits ^= bits << np.uint64(17)
     place = np.int64(((bits >> np.uint64(32)) * np.uint64(len(alias))) >> np.uint64(32))
     other = np.int64(alias[place])
-    # There is no branch here, because the processor could not predict it: with a branch, skip-gram takes 40 % longer.
+    # The choice is computed without a branch, because the processor could not predict the branch: with it, skip-gram
+    # takes 40 % longer.
     own = np.int64(np.uint32(bits & np.uint64(0xFFFFFFFF)) < threshold[place])
     return other + own * (place - other), bits
 
 
 @compiled
 def draw_many(threshold, alias, state, n):
-    """Draw `n` outcomes, (n,) int64, by the generator `state` (1,) uint64."""
+    """Draw `n` outcomes, (n,) int64; `state` (1,) uint64 is the state of the random generator."""
     drawn, bits = np.empty(n, np.int64), state[0]
     for i in range(n):
         drawn[i], bits = draw(threshold, alias, bits)
@@ -281,11 +283,11 @@ def draw_many(threshold, alias, state, n):
 
 
 def alias_table(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Compute threshold (V,) uint32 and alias (V,) int32 of Walker's alias method (1977; Vose 1991).
+    """Compute the tables threshold (V,) uint32 and alias (V,) int32 of Walker's alias method (1977; Vose 1991).
 
-    To draw, choose a place v uniformly: the outcome is v with probability threshold[v] / 2³², otherwise alias[v]. A
-    draw takes constant time, and the table 8 bytes per word. word2vec.c instead uses a table of 400 MB, and rounds the
-    probabilities to multiples of one entry.
+    To draw an outcome, choose v uniformly from 0 to V − 1: the outcome is v with probability threshold[v] / 2³²,
+    otherwise alias[v]. A draw takes constant time, and the tables take 8 bytes per word. In word2vec.c, one table of
+    400 MB is used, and each word's share of the entries is its probability, rounded to whole entries.
     """
     share = probabilities / probabilities.sum() * len(probabilities)
     threshold, alias = np.ones(len(share)), np.arange(len(share), dtype=np.int32)

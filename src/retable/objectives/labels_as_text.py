@@ -1,6 +1,6 @@
-"""Labels as text: an encoder reads an example, a decoder writes its label (Raffel et al. 2020, section 2.4).
+"""Labels as text: an encoder reads an example, and a decoder writes its label (Raffel et al. 2020, section 2.4).
 
-B batch, T inputs, A answers, U tokens of the longest answer, with its end mark.
+Shapes: B batch, T inputs, A answers, U tokens of the longest answer, with its end mark.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,10 +19,11 @@ from retable.objectives.text_to_text import TextToText
 class LabelsAsText(TextToText):
     """A text-to-text objective for examples whose labels are indices of `answers`.
 
-    The loss is −log p(answer), averaged over examples as a classifier's loss is. The paper averages over all tokens.
+    The loss is −log p(answer), averaged over examples like the loss of a classifier. In the paper, the average is over
+    all tokens.
 
     Args:
-        answers: ids of A texts, each with an end mark.
+        answers: token ids of the A possible answers, each with an end mark.
         read: converts the ids that the decoder writes, (U,), to the prediction.
     """
 
@@ -46,7 +47,7 @@ class LabelsAsText(TextToText):
             self.register_buffer(name, tensor, persistent=False)
 
     def pairs(self, batch: ExampleBatch) -> PairBatch:
-        """Return the examples as pairs, with the texts of their labels as targets."""
+        """Return the examples as pairs of sequences; the target of an example is the text of its label."""
         before, sizes, answers = (table[batch.labels] for table in (self.before, self.sizes, self.answers))
         return PairBatch(batch.input_ids, batch.lengths, before, sizes, answers)
 
@@ -58,9 +59,9 @@ class LabelsAsText(TextToText):
         return loss, {"loss": loss.detach()}, None
 
     def write(self, batch: ExampleBatch) -> Tensor:
-        """Write the most probable token at each of U steps, (B, U); no answer is longer than U tokens."""
+        """Write U tokens for each example, (B, U), with the most probable token at each step; no answer is longer."""
         return self.most_likely(batch.input_ids, batch.lengths, self.answers.shape[1])
 
     def predict(self, batch: ExampleBatch) -> Tensor:
-        """Return the label read from each example's text, (B,)."""
+        """Write a text for each example, and return the label that `read` finds in each text, (B,)."""
         return torch.from_numpy(np.array([self.read(ids) for ids in self.write(batch).tolist()]))

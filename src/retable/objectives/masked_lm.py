@@ -1,9 +1,9 @@
 """Masked language modelling and next-sentence prediction (Devlin et al. 2019, section 3.1, appendix A.2).
 
 As in the authors' code, the head is a layer of the model's width with GELU and LayerNorm, then a softmax that shares
-the input embedding's weights. The head is only computed at the predicted places.
+the input embedding's weights. The head is computed only at the places whose tokens are to be predicted.
 
-B batch, T time, P predicted places, D d_model, E width of the embedding, V vocabulary.
+Shapes: B batch, T time, P predicted places, D d_model, E width of the embedding, V vocabulary.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ from retable.objectives.base import Objective, embedding_of
 class MaskedLM(Objective):
     """An encoder with a softmax over the vocabulary at `batch.places`, and its cross-entropy.
 
-    `next_sentence` adds a classifier on the encoder's summary of the pair, and its cross-entropy to the loss.
-    `tie` shares the softmax's weights with the input embedding.
+    With `next_sentence`, a classifier on the encoder's summary of the pair is added, and the classifier's cross-entropy
+    is added to the loss. With `tie`, the softmax and the input embedding share their weights.
     """
 
     model: Encoder
@@ -36,7 +36,7 @@ class MaskedLM(Objective):
         require_encoder(model, "masked_lm")
         if next_sentence and not isinstance(model, MarkedEncoder):
             raise UsageError(
-                f"{type(model).__name__} gives no summary of a pair, which next-sentence prediction needs; write "
+                f"{type(model).__name__} computes no summary of a pair, which next-sentence prediction needs; write "
                 "objective.next_sentence=false, or take recipe=bert/bert"
             )
         self.model = model
@@ -48,7 +48,7 @@ class MaskedLM(Objective):
             self.next_sentence.apply(model.initialise)
 
     def loss(self, batch: MaskedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the loss of a batch and its metrics; the metric `loss` is the mean nats per masked token."""
+        """Compute the loss of a batch and the batch's metrics; the metric `loss` is the mean nats per masked token."""
         hidden = encode(self.model, batch.input_ids, batch)
         features = self.head(hidden.flatten(0, 1)[batch.places])
         nats = self.head.nats(features, batch.labels)
@@ -73,7 +73,7 @@ class MaskedLM(Objective):
 
 
 class MaskedLMHead(nn.Module):
-    """The output layers on an encoder's states: a dense layer, LayerNorm, and the softmax over the vocabulary."""
+    """The output layers after an encoder: a dense layer, LayerNorm, and the softmax over the vocabulary."""
 
     def __init__(self, model: Model, vocab_size: int, tie: bool):
         super().__init__()
@@ -99,9 +99,9 @@ class MaskedLMHead(nn.Module):
         return torch.cat([logits.argmax(1) for _, logits in self._logits(features)])
 
     def drawn(self, features: Tensor, uniform: Tensor) -> Tensor:
-        """Draw ids (P,) from p, for features (P, E) and random numbers `uniform` (P,) in [0, 1).
+        """Draw ids (P,) from the predicted distributions, given features (P, E) and random numbers (P,) in [0, 1).
 
-        The id is the first whose cumulative probability is above the random number.
+        At each place, the result is the first id whose cumulative probability is above the random number.
         """
         ids = []
         for rows, logits in self._logits(features):
@@ -111,14 +111,14 @@ class MaskedLMHead(nn.Module):
 
     @torch.no_grad()
     def _logits(self, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Yield consecutive slices of the rows of `features` (P, E), each with its logits, fp32 (rows, V)."""
+        """Yield consecutive slices of the rows of `features` (P, E), and the logits of each slice, fp32 (rows, V)."""
         table = self.decoder.weight.to(features.dtype)
         for rows in row_chunks(features, len(table)):
             yield rows, logits_of(features[rows], table, self.decoder.bias)
 
 
 def encode(model: Encoder, input_ids: Tensor, batch: MaskedBatch) -> Tensor:
-    """Encode ids (B, T) as states (B, T, D), with the lengths of `batch` and, for a MarkedEncoder, its segments."""
+    """Encode ids (B, T) as states (B, T, D), with the batch's lengths and, for a MarkedEncoder, its segments."""
     segments = (batch.segments,) if isinstance(model, MarkedEncoder) else ()
     return model(input_ids, batch.lengths, *segments)
 

@@ -2,13 +2,13 @@
 
 Mikolov, Deoras, Povey, Burget and Černocký 2011, "Strategies for Training Large Scale Neural Network Language Models";
 RNNME in Mikolov's toolkit. A word's logit is the model's logit plus the weights of the n-grams that the word would
-complete. N-grams are not stored: the hash of an n-gram's history is a place in one table of weights. At this place
-begin the weights of all words of the vocabulary after that history. Different histories can have the same place, and
-training adapts to that.
+complete. N-grams are not stored. An n-gram's history (all words except the last) is hashed to a place in one table of
+weights. From this place on, the table contains the weights of all words of the vocabulary after that history. Different
+histories can have the same place; they then share weights.
 
-Departure: a history's place is a multiple of 64, so that weights are looked up and trained 64 at a time.
+Departure from the paper: a history's place is a multiple of 64, so that weights are looked up and trained 64 at a time.
 
-B batch, T time, N = B·T, D d_model, V vocabulary.
+Shapes: B batch, T time, N = B·T, D d_model, V vocabulary.
 
 System C11 of docs/systems.yaml.
 """
@@ -26,16 +26,16 @@ from retable.models.base import LeftToRight
 from retable.nn.cross_entropy import logits_of, row_chunks
 from retable.objectives.causal_lm import CausalLM
 
-BLOCK = 64  # weights that are looked up together
+BLOCK = 64  # number of weights that are looked up together
 MULTIPLIER = 0x1B873593CC9E2D51  # odd, so that different histories stay different modulo 2^64
 
 
 class MaxEntropyLM(CausalLM):
     """A causal LM whose logits include weights of n-grams, with n from 2 to `order`.
 
-    The weights of unigrams are the softmax's bias. `table_size` is the number of weights of all n-grams, which start at
-    0. Like a recurrent state, the history continues from batch to batch and across sentences. It is empty before a
-    stream's first token.
+    The weights of unigrams are the softmax's bias. `table_size` is the total number of n-gram weights, which are
+    initialised to 0. Like a recurrent state, the history continues from batch to batch and across sentences. The
+    history is empty before a stream's first token.
     """
 
     def __init__(
@@ -81,16 +81,17 @@ class MaxEntropyLM(CausalLM):
         return torch.log_softmax(self._logits(hidden[:, -1], places[:, -1]), dim=1), state
 
     def _read(self, input_ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Return hidden states (B, T, D), the first block of each history's weights (B, T, order − 1), and a state.
+        """Return hidden states (B, T, D), the index of each history's first block (B, T, order − 1), and a state.
 
-        The state is the model's state and the last ids, (1, B, order − 2), which are −1 before the first token.
+        The state consists of the model's state and the last order − 2 ids, (1, B, order − 2); ids before the first
+        token are −1.
         """
         nothing = input_ids.new_full((1, len(input_ids), self.order - 2), -1)
         inner, before = state if state else (state, nothing)
         hidden, inner = self.model(input_ids, inner)
         ids = torch.cat([before[0], input_ids], dim=1)
         places, hashed = [], torch.zeros_like(input_ids)
-        for age in range(self.order - 1):  # the histories of one word, of two, ...
+        for age in range(self.order - 1):  # first the histories of one word, then of two words, and so on
             start = self.order - 2 - age
             hashed = (hashed + ids[:, start : start + input_ids.shape[1]] + 1) * MULTIPLIER
             places.append((hashed >> 20).remainder(self.features.num_embeddings))
@@ -98,7 +99,7 @@ class MaxEntropyLM(CausalLM):
         return self.projection(hidden), torch.stack(places, dim=2), (inner, after)
 
     def _logits(self, hidden: Tensor, places: Tensor) -> Tensor:
-        """Compute logits (N, V) in fp32 from hidden states (N, D) and blocks (N, order − 1)."""
+        """Compute logits (N, V), fp32, from hidden states (N, D) and block indices (N, order − 1)."""
         offsets = torch.arange(self.blocks, device=places.device)[:, None]
         rows = (places[:, None] + offsets).remainder(self.features.num_embeddings)  # (N, blocks, order − 1)
         weights = F.embedding_bag(rows.flatten(0, 1), self.features.weight, mode="sum")  # (N · blocks, 64)

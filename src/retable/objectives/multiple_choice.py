@@ -4,7 +4,7 @@ The model reads each ending together with the beginning, as a pair of sentences.
 ending, and the softmax is over the endings of an example (Radford et al. 2018, section 3.3; Devlin et al. 2019, section
 4.4).
 
-B batch, R rows (the endings of all examples of a batch), C endings of an example.
+Shapes: B batch, R rows (the endings of all examples of a batch), C endings of an example.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from retable.objectives.classification import Classification
 
 
 class MultipleChoice(Classification):
-    """A classification of pairs with one score per row. The score needs no bias: the softmax would cancel it out."""
+    """A classification of pairs with one score per row; it has no bias, because a bias cannot change the softmax."""
 
     def __init__(self, model: Model, dropout: float, **more: Any):
         super().__init__(model, 1, dropout, pairs=True, **more)
@@ -27,13 +27,13 @@ class MultipleChoice(Classification):
         last.bias = None
 
     def forward(self, batch: ChoiceBatch) -> Tensor:  # type: ignore[override]  # several rows per example
-        """Return the fp32 scores (B, C), −∞ if an example has fewer endings."""
+        """Return the scores of all endings, fp32 (B, C), with −∞ where an example has fewer than C endings."""
         return by_example(super().forward(batch.rows)[:, 0], batch.n_endings)
 
     def loss(  # type: ignore[override]  # several rows per example
         self, batch: ChoiceBatch, state: Any, step: int
     ) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the mean over examples of −log p(right ending), and add the auxiliary loss over all rows."""
+        """Compute the mean over examples of −log p(right ending), plus the auxiliary loss over all rows."""
         rows = batch.rows
         hidden, other = self._read(rows)
         scores = by_example(self._label(rows, hidden, other)[:, 0], batch.n_endings)
@@ -47,7 +47,7 @@ class MultipleChoice(Classification):
 
 
 def by_example(scores: Tensor, n_endings: Tensor) -> Tensor:
-    """Arrange the scores of rows (R,), in the examples' order, as fp32 (B, C), with −∞ for missing endings."""
+    """Arrange the rows' scores (R,) as a matrix with one row per example, fp32 (B, C), with −∞ for missing endings."""
     endings = torch.arange(int(n_endings.max()), device=scores.device)
     exist = endings < n_endings[:, None]
     return torch.full(exist.shape, -torch.inf, device=scores.device).masked_scatter(exist, scores.float())

@@ -1,6 +1,6 @@
 """Negative sampling (Mikolov et al. 2013b, "Distributed Representations of Words and Phrases", section 2.2).
 
-R rows, C predictors per row, J targets per row, N noise words, D d_model, V vocabulary.
+Shapes: R rows, C predictors per row, J targets per row, N noise words, D d_model, V vocabulary.
 """
 
 import numpy as np
@@ -20,11 +20,12 @@ class NegativeSampling(WindowPrediction):
 
     Noise is not drawn per pair: all pairs of a step share `pool` noise words, each weighted with negatives / pool. The
     expected loss and gradient of a pair are those of equation 4, and one matrix product replaces `negatives` look-ups
-    per pair. Each pair is compared with more noise words, but all pairs of a step with the same ones. A noise word that
-    equals the pair's word o counts like any other, as in equation 4; word2vec.c skips it.
+    per pair. So each pair is compared with more noise words than in the paper, but all pairs of a step are compared
+    with the same noise words. A noise word that equals the pair's word o counts like any other noise word, as in
+    equation 4; word2vec.c skips such a noise word.
 
-    counts: occurrences of each word (V,). The noise is ∝ counts^power. A word of count 0 is never drawn, so set the
-        count of the line end to 0.
+    counts: occurrences of each word (V,). The probability of a word as noise is ∝ count^power. A word with count 0 is
+    never drawn, so set the count of the line end to 0.
 
     Raises: UsageError: a count is negative, or all are 0.
     """
@@ -50,7 +51,10 @@ class NegativeSampling(WindowPrediction):
         self._cumulative = np.cumsum(noise) / noise.sum()
 
     def draw(self, step: int) -> np.ndarray:
-        """Draw the noise words of a step, (N,) int64. They depend on (seed, step) only, so all processes agree."""
+        """Draw the noise words of a step, (N,) int64.
+
+        All processes draw the same noise words, because the draw depends only on the seed and the step.
+        """
         uniform = np.random.Generator(np.random.Philox(key=[self.seed, step])).random(self.pool)
         return np.searchsorted(self._cumulative, uniform, side="right")
 
@@ -62,8 +66,8 @@ class NegativeSampling(WindowPrediction):
 def negative_sampling(v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negatives: float) -> Tensor:
     """Compute Σ over pairs of −log σ(u·v) − negatives · (mean over the noise n of log σ(−n·v)), in nats.
 
-    v (R, C, D) are the predictors, u (R, J, D) the targets, noise (N, D), pairs (R, C, J) bool. The gradient is defined
-    for v, u and noise.
+    v (R, C, D) are the predictors, u (R, J, D) the targets, and noise (N, D) the noise words; pairs (R, C, J) is a
+    mask. Gradients are computed for v, u and noise.
     """
     return _NegativeSampling.apply(v, u, noise, pairs, negatives)
 
@@ -71,17 +75,18 @@ def negative_sampling(v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negati
 class _NegativeSampling(torch.autograd.Function):
     """`negative_sampling` with closed-form gradients, which are computed together with the loss.
 
-    Autograd would keep the score matrices, which are the largest tensors, and read them several more times.
+    Autograd would keep the score matrices, which are the largest tensors, and would read these matrices several more
+    times.
     """
 
     @staticmethod
     def forward(ctx, v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negatives: float) -> Tensor:
         flat = v.flatten(0, 1)  # (R·C, D)
-        weight = pairs.sum(-1).view(-1, 1) * (negatives / len(noise))  # (R·C, 1): one noise word's weight per predictor
+        weight = pairs.sum(-1).view(-1, 1) * (negatives / len(noise))  # (R·C, 1): a noise word's weight by predictor
         positive = F.logsigmoid(v @ u.mT)  # (R, C, J)
         negative = F.logsigmoid(-flat @ noise.T)  # (R·C, N)
         loss = -(positive * pairs).sum() - (negative.sum(-1, keepdim=True) * weight).sum()
-        # d/dx −log σ(x) = σ(x) − 1 = expm1(log σ(x)), and likewise d/dx −log σ(−x) = −expm1(log σ(−x)).
+        # d/dx −log σ(x) = σ(x) − 1 = expm1(log σ(x)), and by symmetry d/dx −log σ(−x) = −expm1(log σ(−x)).
         d_positive = positive.expm1_().mul_(pairs)
         d_negative = negative.expm1_().mul_(-weight)
         d_v = d_positive @ u + (d_negative @ noise).view_as(v)

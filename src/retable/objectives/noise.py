@@ -1,6 +1,6 @@
 """The base class of output layers for large vocabularies that compare each token with a few noise words.
 
-N tokens, K noise words, D d_model, V vocabulary.
+Shapes: N tokens, K noise words, D d_model, V vocabulary.
 """
 
 from typing import Literal
@@ -21,12 +21,12 @@ from retable.objectives.causal_lm import CausalLM
 class NoiseLM(CausalLM, CountsWords, PartlyRead):
     """A causal LM whose training loss compares labels with noise words; predictions use the full softmax.
 
-    Each word becomes noise independently of the others, with the probability count^`power` times a constant, at most 1.
-    With this constant, the expected number of noise words is `samples`. One draw is used for the whole batch. Words
-    that do not occur in the text get the count 1, so that training lowers their scores too.
+    Each word becomes noise independently of the other words, with the probability min(c · count^`power`, 1). The
+    constant c is chosen so that the expected number of noise words is `samples`. All tokens of a batch use the same
+    noise words. A word that does not occur in the text gets the count 1, so that training lowers its score, too.
 
-    The papers draw K words with replacement. Here no draw is wasted on a repeated "the", the expected number of each
-    word is exact, and with `samples` = V the noise is the whole vocabulary.
+    In the papers, K words are drawn with replacement. Here, no draw is wasted on a repeated "the", the expected number
+    of each word is known exactly, and with `samples` = V the noise is the whole vocabulary.
     """
 
     _chance: Tensor
@@ -44,25 +44,27 @@ class NoiseLM(CausalLM, CountsWords, PartlyRead):
     ):
         super().__init__(model, vocab_size, tie, bias, reduction, projection)
         if samples < 1:
-            raise UsageError(f"samples={samples} gives no noise to learn from; write objective.samples=1 or more")
+            raise UsageError(
+                f"samples={samples} means that no noise words are drawn; write objective.samples=1 or more"
+            )
         self.samples, self.power = samples, power
         self.register_buffer("_chance", torch.empty(0, dtype=torch.float64), persistent=False)
         self.count(np.ones(vocab_size))
 
     def count(self, counts: ArrayLike) -> None:
-        """Set the noise from the words' counts (V,). Before this call, all words are equally probable."""
+        """Set the noise distribution from the words' counts (V,). Without this call, the distribution is uniform."""
         noise = np.maximum(np.asarray(counts), 1) ** float(self.power)
         self._chance = torch.from_numpy(chances(noise, self.samples)).to(self._chance.device)
 
     def unread_weights(self) -> float:
-        """Count the weights of words that are neither label nor noise."""
+        """Return the number of weights of words that are neither the label nor noise."""
         V, D = self.head.weight.shape
         return (V - 1 - min(self.samples, V)) * D
 
     def scores(self, hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Draw noise words (K,), and compute fp32 scores of the labels (N,) and of the noise words (N, K).
 
-        A score is the softmax's logit minus the log of the word's probability of being noise.
+        The score of a word is its logit minus the log of the probability that the word is noise.
         """
         noise = torch.bernoulli(self._chance).nonzero().squeeze(1)
         words = torch.cat([labels, noise])
@@ -76,14 +78,14 @@ class NoiseLM(CausalLM, CountsWords, PartlyRead):
 
 
 def chances(weights: np.ndarray, samples: float) -> np.ndarray:
-    """Compute min(c·weights, 1), float64 (V,), with the constant c for which the sum is `samples`.
+    """Compute min(c · weights, 1), float64 (V,), with the constant c for which the result sums to `samples`.
 
     All results are 1 if V is at most `samples`.
     """
     if samples >= len(weights):
         return np.ones(len(weights))
     falling = np.sort(weights)[::-1]
-    rest = falling[::-1].cumsum()[::-1]  # sums without the 0, 1, 2, ... heaviest weights
-    factors = (samples - np.arange(len(weights))) / rest  # c, if the 0, 1, 2, ... heaviest weights become 1
+    rest = falling[::-1].cumsum()[::-1]  # the k-th sum is without the k largest weights, k = 0, 1, ...
+    factors = (samples - np.arange(len(weights))) / rest  # c, if the k largest weights become 1
     certain = np.argmax(factors * falling <= 1)
     return np.minimum(factors[certain] * weights, 1.0)

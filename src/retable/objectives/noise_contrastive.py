@@ -2,7 +2,7 @@
 
 "A fast and simple algorithm for training neural probabilistic language models".
 
-N tokens, K noise words, D d_model, V vocabulary.
+Shapes: N tokens, K noise words, D d_model, V vocabulary.
 
 System C12 of docs/systems.yaml.
 """
@@ -22,9 +22,10 @@ from retable.objectives.noise import NoiseLM
 class NoiseContrastive(NoiseLM):
     """The loss −log p / (p + ν) for the label and −log ν / (p + ν) for each noise word.
 
-    p = exp(logit) / Z, and ν is how often a word is expected in the noise. Z is one number for all contexts: a
-    constant, or with `learn_normaliser` a trained parameter. p is not normalised, but training drives its sum to 1. The
-    paper uses Z = 1 and biases that start at −log V; here the constant is Z = V instead.
+    p = exp(logit) / Z, and ν is the expected number of occurrences of the word in the noise. Z is the same for all
+    contexts: a constant or, with `learn_normaliser`, a trained parameter. The values p are not normalised, but training
+    makes them sum to about 1. In the paper, Z = 1 and the biases start at −log V. Here, Z = V is the constant, and the
+    start value of the parameter.
     """
 
     log_normaliser: Tensor

@@ -2,7 +2,7 @@
 
 Yang and Klein 2021, arXiv 2104.05218, section 3.
 
-B batch, T time, N real tokens, D d_model, L labels.
+Shapes: B batch, T time, N real tokens, D d_model, L labels.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from retable.objectives.classification import Classification
 class PrefixClassification(Classification):
     """A left-to-right model with a linear classifier on the state of every token.
 
-    To predict a whole text's label, the state of its last token is used.
+    The label of a whole text is predicted from the state of the text's last token.
     """
 
     model: LeftToRight
@@ -31,7 +31,7 @@ class PrefixClassification(Classification):
 
     @property
     def start(self) -> Any:
-        """Return the state to pass with the first token, so that the model returns states for later calls."""
+        """Return the state to pass with the first token, so that the model also returns the states for later tokens."""
         return self.model.start
 
     def loss(self, batch: ExampleBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:

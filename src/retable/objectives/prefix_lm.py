@@ -1,8 +1,8 @@
-"""The text-to-text objective for a model with one stack: inputs and targets form one text, with the inputs as prefix.
+"""The text-to-text objective for a model without a separate encoder: the inputs are the prefix of the targets.
 
 All positions of the prefix attend to each other (Raffel et al. 2020, section 3.2.1).
 
-B batch, T inputs, U targets, D d_model, V vocabulary.
+Shapes: B batch, T inputs, U targets, D d_model, V vocabulary.
 """
 
 import inspect
@@ -18,9 +18,10 @@ from retable.objectives.text_to_text import TextToText
 
 
 class PrefixLM(TextToText):
-    """A text-to-text objective for a left-to-right model with attention to a whole prefix; it predicts only targets.
+    """A text-to-text objective for a left-to-right model with attention to a whole prefix; only targets are predicted.
 
-    The decoder's start token is placed between the inputs and the targets. The first target is predicted from it.
+    The decoder's start token is placed between the inputs and the targets. The first target is predicted from this
+    start token.
     """
 
     model: LeftToRight  # type: ignore[assignment]  # one stack that reads and writes
@@ -42,7 +43,7 @@ class PrefixLM(TextToText):
 
     def decoded(self, batch: PairBatch) -> Tensor:
         U = batch.target_ids.shape[1]
-        places = batch.source_lengths[:, None] + torch.arange(U, device=batch.labels.device)  # of the targets in `text`
+        places = batch.source_lengths[:, None] + torch.arange(U, device=batch.labels.device)  # in `text`
         text = F.pad(batch.source_ids, (0, U)).scatter(1, places, batch.target_ids)
         hidden, _ = self.model(text, prefix=batch.source_lengths)
         return hidden.gather(1, places[:, :, None].expand(-1, -1, hidden.shape[2]))

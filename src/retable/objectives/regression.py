@@ -1,6 +1,6 @@
 """The regression objective: predict one number for a whole example, as in STS-B.
 
-B batch.
+Shapes: B batch.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from retable.objectives.classification import Classification
 
 
 class Regression(Classification):
-    """A classification head with one output; the loss is the mean squared error of scores scaled to [0, 1]."""
+    """A classification head with one output; the loss is the mean squared error of the scores, scaled to [0, 1]."""
 
     def __init__(self, model: Model, low: float, high: float, dropout: float, **more: Any):
         super().__init__(model, 1, dropout, **more)

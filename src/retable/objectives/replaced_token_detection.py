@@ -1,11 +1,11 @@
 """Replaced-token detection, ELECTRA's objective (Clark, Luong, Le and Manning 2020, section 3).
 
-arXiv 2003.10555. A generator, a small masked language model, fills every masked place with a probable word. The
-discriminator predicts for each token of the text whether it is the original. The generator is trained by maximum
-likelihood. The total loss is its loss plus λ times the discriminator's loss (section 3.1). After training, only the
-discriminator is kept.
+arXiv 2003.10555. A small masked language model, the generator, fills every masked place with a probable word. The
+discriminator predicts for each token of the text whether it is the original token. The generator is trained by maximum
+likelihood. The total loss is the generator's loss plus λ times the discriminator's loss (section 3.1). After training,
+only the discriminator is kept.
 
-B batch, T time, P masked places, D d_model of the discriminator.
+Shapes: B batch, T time, P masked places, D d_model of the discriminator.
 
 System D5 of docs/systems.yaml.
 """
@@ -29,8 +29,8 @@ from retable.objectives.masked_lm import MaskedLMHead, encode, require_encoder
 class ReplacedTokenDetection(Objective):
     """A discriminator `model`, trained with a generator that `generator(vocab_size=…)` creates.
 
-    The two encoders share token and position embeddings (section 3.2), so their embeddings need the same width.
-    `weight` is λ.
+    The generator and the discriminator share token and position embeddings (section 3.2), so the embeddings of both
+    must have the same width. `weight` is λ.
     """
 
     model: MarkedEncoder
@@ -57,8 +57,8 @@ class ReplacedTokenDetection(Objective):
             ours, theirs = getattr(model, table), getattr(self.generator, table)
             if ours.weight.shape != theirs.weight.shape:
                 raise UsageError(
-                    f"the generator cannot share {table} of shape {tuple(ours.weight.shape)}: its own has shape "
-                    f"{tuple(theirs.weight.shape)}; set objective.generator's max_length to the model's, and its "
+                    f"the generator cannot share {table} of shape {tuple(ours.weight.shape)}, because its own has "
+                    f"shape {tuple(theirs.weight.shape)}; set objective.generator's max_length to the model's, and its "
                     "d_embedding to the width of the model's embeddings"
                 )
             setattr(self.generator, table, ours)
@@ -71,14 +71,14 @@ class ReplacedTokenDetection(Objective):
         self.generator.drop_pooler()
 
     def loss(self, batch: MaskedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the loss of a batch and its metrics; `replaced` is the share of replaced tokens."""
+        """Compute the loss and the metrics of a batch; the metric `replaced` is the share of replaced tokens."""
         hidden = encode(self.generator, batch.input_ids, batch)
         features = self.generator_head(hidden.flatten(0, 1)[batch.places])
         generator_loss = self.generator_head.nats(features, batch.labels) * batch.share
         drawn = self.generator_head.drawn(features, batch.draws)
 
         text = batch.input_ids.flatten().index_copy(0, batch.places, drawn).view_as(batch.input_ids)
-        fooled = drawn != batch.labels  # a draw of the original word does not count as replaced
+        fooled = drawn != batch.labels  # if the generator draws the original word, the token does not count as replaced
         replaced = text.new_zeros(text.numel()).index_copy(0, batch.places, fooled.long()).view_as(text)
         logits = self.judge(encode(self.model, text, batch)).float()  # (B, T)
         real = padding_mask(batch.lengths, text.shape[1])[:, 0, 0].float()  # (B, T)
@@ -99,5 +99,5 @@ class ReplacedTokenDetection(Objective):
         return loss, metrics, None
 
     def judge(self, hidden: Tensor) -> Tensor:
-        """Map the discriminator's states (B, T, D) to logits (B, T) that the token was replaced."""
+        """Compute from the discriminator's states (B, T, D) the logits (B, T) of "this token was replaced"."""
         return self.head(fused.gelu(self.dense(hidden)))[:, :, 0]

@@ -1,9 +1,9 @@
 """Sampled softmax (Jean, Cho, Memisevic and Bengio 2015, section 3).
 
-"On Using Very Large Target Vocabulary for Neural Machine Translation". Jozefowicz et al. 2016 use it for language
-models.
+"On Using Very Large Target Vocabulary for Neural Machine Translation". Jozefowicz et al. 2016 use sampled softmax for
+language models.
 
-N tokens, K noise words, D d_model.
+Shapes: N tokens, K noise words, D d_model.
 
 System C12 of docs/systems.yaml.
 """
@@ -15,10 +15,10 @@ from retable.objectives.noise import NoiseLM
 
 
 class SampledSoftmax(NoiseLM):
-    """The loss −log softmax over the label and the noise, with logits corrected for a word's chance to be noise.
+    """The loss −log softmax over the label and the noise, with logits corrected for each word's probability as noise.
 
-    Noise words that equal the label (accidental hits) are left out. For any number of samples, the expected gradient is
-    0 if the model's probabilities equal those of the data.
+    Noise words that equal the label (accidental hits) are left out. If the model's probabilities are the probabilities
+    of the data, the expected gradient is 0 for any number of samples.
     """
 
     def nats(self, hidden: Tensor, labels: Tensor) -> Tensor:

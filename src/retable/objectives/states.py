@@ -1,6 +1,6 @@
-"""Hidden states of a sequence for any class of model, and checks that a class of model has them.
+"""Hidden states of a sequence for any class of model, and checks that a class of model has hidden states.
 
-B batch, T time, D d_model.
+Shapes: B batch, T time, D d_model.
 """
 
 from torch import Tensor
@@ -12,8 +12,8 @@ from retable.models.base import BothDirections, Encoder, EncoderDecoder, LeftToR
 def states_of(model: Model, input_ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
     """Return a model's hidden states for ids (B, T) that are padded after `lengths`.
 
-    The shape is (B, T, D), or (B, D) for a model with one vector per sequence. Only a MarkedEncoder uses `segments` (B,
-    T).
+    The shape is (B, T, D), or (B, D) for a model with one vector per sequence. `segments` (B, T) are used only if the
+    model is a MarkedEncoder.
     """
     if isinstance(model, LeftToRight):
         hidden: Tensor = model(input_ids)[0]
@@ -26,7 +26,7 @@ def states_of(model: Model, input_ids: Tensor, lengths: Tensor, segments: Tensor
 def require_token_states(model: type[Model], use: str) -> None:
     """Raise UsageError unless models of this class compute a hidden state for each token.
 
-    use: completes "has no state for each token to …" in the message.
+    use: a verb phrase that completes "has no state for each token to …" in the error message.
     """
     require_states(model, use)
     if not issubclass(model, Encoder | LeftToRight):
@@ -40,7 +40,7 @@ def require_token_states(model: type[Model], use: str) -> None:
 def require_states(model: type[Model], use: str) -> None:
     """Raise UsageError unless models of this class compute hidden states of a sequence.
 
-    use: completes "has no state to …" in the message.
+    use: a verb phrase that completes "has no state to …" in the error message.
     """
     if issubclass(model, EncoderDecoder):
         raise UsageError(
@@ -49,6 +49,6 @@ def require_states(model: type[Model], use: str) -> None:
         )
     if issubclass(model, BothDirections):
         raise UsageError(
-            f"{model.__name__} gives features to a task's model; take recipe=encoders/bilstm_elmo with init=FOLDER of "
-            "the trained cell"
+            f"{model.__name__} only computes features for another model; take recipe=encoders/bilstm_elmo with "
+            "init=FOLDER of the trained cell"
         )

@@ -2,7 +2,7 @@
 
 Raffel et al. 2020, section 2.4.
 
-B batch, S inputs, U tokens of a summary, with its end mark.
+Shapes: B batch, S inputs, U tokens of a summary, with its end mark.
 
 System F10 of docs/systems.yaml.
 """
@@ -18,7 +18,7 @@ from retable.objectives.base import Objective
 
 
 class SummaryAsText(AnswerAsText):
-    """A text-to-text objective whose targets are summaries with an end mark; it writes at most `longest` tokens."""
+    """A text-to-text objective whose targets are summaries with an end mark, of at most `longest` tokens."""
 
     def __init__(
         self, model: EncoderDecoder, vocab_size: int, tie: bool, read: Callable[[list[int]], str], longest: int
@@ -27,7 +27,7 @@ class SummaryAsText(AnswerAsText):
         self.longest = longest
 
     def predict(self, batch: PairBatch) -> list[str]:
-        """Write a summary for each row, with the most probable token at each step."""
+        """Write a summary for each row, choosing the most probable token at each step."""
         return [
             self.read(ids) for ids in self.most_likely(batch.source_ids, batch.source_lengths, self.longest).tolist()
         ]

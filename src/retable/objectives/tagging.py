@@ -1,9 +1,9 @@
 """The tagging objective: predict a tag for each word, with a softmax per word or a CRF over the sentence.
 
-Lample et al. 2016, section 2.2. A word of several tokens is represented by one of them, which the batch lists; see
-tasks/tagged.py.
+Lample et al. 2016, section 2.2. If a word consists of several tokens, its tag is predicted from one of these tokens;
+`TaggedBatch.words` lists the token of each word.
 
-B batch, T time, W words, N words of the batch, D d_model, K tags.
+Shapes: B batch, T time, W words, N words of the batch, D d_model, K tags.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ from retable.objectives.states import require_token_states, states_of
 
 
 class Tagging(Objective):
-    """A model with a state per token and a linear layer over `tags`; with `crf`, a CRF on top of the layer.
+    """A model with a state per token, a linear layer that scores each of `tags`, and with `crf` a CRF after this layer.
 
-    scheme: IOB1, IOB2 or IOBES; the CRF gives malformed sequences probability 0. The training data must already use the
-        scheme; metrics/spans.py converts data from one scheme to another.
+    scheme: IOB1, IOB2 or IOBES; with a scheme, the CRF gives probability 0 to sequences of tags that the scheme does
+    not allow. The training data must already use the scheme; metrics/spans.py converts data from one scheme to another.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Tagging(Objective):
         self.crf = CRF(len(tags), None if scheme is None else allowed_transitions(tags, scheme)) if crf else None
 
     def loss(self, batch: TaggedBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the mean nats per word; with a CRF, the nats of whole sentences divided by their words."""
+        """Compute the mean nats per word; with a CRF, the nats of all sentences, divided by the number of words."""
         inside, logits = self._logits(batch)
         if self.crf is None:
             loss = F.cross_entropy(logits, batch.tags[inside])
@@ -55,7 +55,7 @@ class Tagging(Objective):
         return loss, {"loss": loss.detach()}, None
 
     def predict(self, batch: TaggedBatch) -> Tensor:
-        """Return the best tag of each word, or with a CRF the best sequence of tags: (B, W), 0 after a row's end."""
+        """Return the best tags, (B, W), with 0 after a row's end; with a CRF, the best sequence of tags."""
         inside, logits = self._logits(batch)
         if self.crf is None:
             return _spread(logits.argmax(dim=1), inside)
@@ -73,7 +73,7 @@ class Tagging(Objective):
 
 
 def _spread(values: Tensor, inside: Tensor) -> Tensor:
-    """Arrange the values of all words (N, …) as (B, W, …), with 0 where `inside` (B, W) is False."""
+    """Arrange the values of all words (N, …) by sentence, as (B, W, …), with 0 where `inside` (B, W) is False."""
     spread = values.new_zeros(*inside.shape, *values.shape[1:])
     spread[inside] = values
     return spread

@@ -1,6 +1,6 @@
-"""The text-to-text objective: an encoder reads the inputs, a decoder predicts the targets token by token.
+"""The text-to-text objective: an encoder reads the inputs, and a decoder predicts the targets token by token.
 
-B batch, T inputs, U targets, N predicted tokens, D d_model, V vocabulary.
+Shapes: B batch, T inputs, U targets, N predicted tokens, D d_model, V vocabulary.
 """
 
 from typing import Any, ClassVar
@@ -20,7 +20,8 @@ from retable.objectives.base import Writing, tie_softmax
 class TextToText(Writing):
     """An encoder-decoder with a softmax, and the cross-entropy of the targets under teacher forcing.
 
-    `tie` shares the softmax's weights with the embedding and scales hidden states by d_model^−0.5, as T5 1.0 does.
+    With `tie`, the softmax and the embedding share their weights, and hidden states are scaled by d_model^−0.5, as in
+    T5 1.0.
     """
 
     start_id: ClassVar[int] = START
@@ -46,7 +47,7 @@ class TextToText(Writing):
             )
 
     def loss(self, batch: PairBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
-        """Compute the loss of a batch and its metrics: nats per target token, and in evaluation the accuracy."""
+        """Compute the loss and the metrics of a batch: nats per target token and, in evaluation, the accuracy."""
         hidden, labels = self.predictions(batch)
         nats = linear_cross_entropy(hidden, self.head.weight, None, labels)
         metrics = {"loss": nats.detach() * batch.weight}
@@ -72,7 +73,7 @@ class TextToText(Writing):
         return self.model(batch.source_ids, batch.source_lengths, batch.target_ids)
 
     def most_likely(self, source_ids: Tensor, source_lengths: Tensor, length: int) -> Tensor:
-        """Write `length` tokens for each input, (B, length), with the most probable token at each step.
+        """Write `length` tokens for each input, (B, length), choosing the most probable token at each step.
 
         `source_ids` (B, T) are the inputs, padded after `source_lengths` (B,).
         """

@@ -1,6 +1,6 @@
-"""The sequence-to-sequence objective: predict each target token from the source and the target so far.
+"""The sequence-to-sequence objective: predict each target token from the source and the earlier target tokens.
 
-B batch, S time of the source, U time of the target, N real target tokens, D d_model, V vocabulary.
+Shapes: B batch, S time of the source, U time of the target, N real target tokens, D d_model, V vocabulary.
 """
 
 from typing import Any
@@ -17,10 +17,11 @@ from retable.objectives.base import Writing, tie_softmax
 
 
 class Translation(Writing):
-    """An encoder-decoder with a softmax over the vocabulary, and the cross-entropy at the targets' tokens.
+    """An encoder-decoder with a softmax over the vocabulary; the loss is the cross-entropy of the target tokens.
 
-    `label_smoothing` ε moves a share ε of the label's probability evenly to all V tokens of the vocabulary (Szegedy et
-    al. 2016, section 7; Vaswani et al. 2017, section 5.4). `tie` shares the softmax's weights with the embedding.
+    Label smoothing distributes a share ε (`label_smoothing`) of the label's probability evenly over all V tokens of the
+    vocabulary (Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4). With `tie`, the softmax and the
+    embedding share their weights.
     """
 
     def __init__(self, model: EncoderDecoder, vocab_size: int, label_smoothing: float, tie: bool, bias: bool):
@@ -61,12 +62,12 @@ def require_writer(model: type[Model]) -> None:
 
 
 def lead(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
-    """Compute the difference between the label's logit and the mean logit, averaged over tokens: an fp32 scalar.
+    """Compute the mean over tokens of the difference between the label's logit and the mean logit, an fp32 scalar.
 
     hidden (N, D), weight (V, D), bias (V,), labels (N,). A smoothed label y is the distribution q = (1 − ε) [y] + ε/V.
-    Its cross-entropy, −Σ q log p, is −log p_y + ε (z_y − z̄) with logits z, since the normaliser is the same for all
-    logits. The mean logit z̄ is a product with the mean of the weights, so smoothing needs no second pass over N·V
-    logits.
+    The cross-entropy of q, −Σ q log p, is −log p_y + ε (z_y − z̄) with logits z, because all logits have the same
+    normaliser. The mean logit z̄ is the product of the hidden state and the mean of the weights, so no second pass over
+    N·V logits is needed.
     """
     with torch.autocast(hidden.device.type, enabled=False):
         direction = F.embedding(labels, weight) - weight.mean(dim=0)  # (N, D)

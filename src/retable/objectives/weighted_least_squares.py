@@ -1,6 +1,6 @@
 """GloVe's objective (Pennington et al. 2014, equation 8).
 
-n cells, D d_model, V vocabulary.
+Shapes: n cells, D d_model, V vocabulary.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ class WeightedLeastSquares(VectorLearning):
     """The loss f(X_ij)·(w_i·w̃_j + b_i + b̃_j − log X_ij)², with f(x) = min(1, (x / x_max)^power) (equation 9).
 
     Args:
-        model: a `GloVe`, which contains w and b; this objective contains w̃ and b̃.
+        model: a `GloVe`, whose parameters are w and b; the parameters of this objective are w̃ and b̃.
         counts: occurrences of each word (V,).
     Raises: UsageError: the model is not a CooccurrenceModel.
     """
@@ -34,7 +34,7 @@ class WeightedLeastSquares(VectorLearning):
         super().__init__()
         if not isinstance(model, CooccurrenceModel):
             raise UsageError(
-                f"weighted least squares is GloVe's, not {type(model).__name__}'s; write recipe=vectors/glove"
+                f"weighted least squares can train only GloVe, not {type(model).__name__}; write recipe=vectors/glove"
             )
         self.model, self.x_max, self.power = model, x_max, power
         vocab_size = len(np.asarray(counts))
@@ -43,10 +43,11 @@ class WeightedLeastSquares(VectorLearning):
         self.context_bias.apply(model.initialise)
 
     def loss(self, batch: Cells, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the loss of a batch, summed over its cells; the metric `loss` is its mean per cell."""
+        """Compute the loss of a batch, summed over its cells; the metric `loss` is the mean loss per cell."""
         words, contexts, values = batch
         bias = self.model.word_bias(words) + self.context_bias(contexts)  # (n, 1)
-        # Autocast does not change element-wise products. It would compute a matrix product too imprecisely for the fit.
+        # This is not written as a matrix product, because autocast would compute a matrix product with too low
+        # precision for the fit. Autocast does not change element-wise products.
         scores = (self.model.word(words) * self.context(contexts)).sum(-1) + bias.squeeze(-1)
         weights = (values / self.x_max).clamp(max=1) ** self.power
         loss = (weights * (scores - values.log()) ** 2).sum()

@@ -1,6 +1,6 @@
-"""The base class of objectives that predict words from windows: negative sampling and two softmaxes.
+"""The base class of objectives that predict words from windows: negative sampling, full softmax, hierarchical softmax.
 
-R rows, C predictors per row, J targets per row, D d_model.
+Shapes: R rows, C predictors per row, J targets per row, D d_model.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from retable.objectives.base import VectorLearning
 
 
 class WindowPrediction(VectorLearning):
-    """A word-vector model with a second table, `output`, whose vectors score the predictions.
+    """A word-vector model with a second table of vectors, `output`, for the words to be predicted.
 
     Raises: UsageError: the model is not a WindowModel (`SkipGram`, `CBOW` or `FastText`).
     """
@@ -36,18 +36,18 @@ class WindowPrediction(VectorLearning):
         nn.init.zeros_(self.output.weight)
 
     def nats(self, hidden: Tensor, targets: Tensor, pairs: Tensor, step: int) -> Tensor:
-        """Compute the sum of the pairs' losses, for hidden (R, C, D), targets (R, J) ids, pairs (R, C, J) bool."""
+        """Compute the sum of the pairs' losses, from hidden (R, C, D), target ids (R, J) and a mask (R, C, J)."""
         raise NotImplementedError
 
     def loss(self, batch: WindowSlice, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:
-        """Compute the loss of a batch, summed over its pairs; the metric `loss` is its mean in nats per pair.
+        """Compute the loss of a batch, summed over its pairs; the metric `loss` is the mean loss in nats per pair.
 
-        The loss is a sum, so the learning rate applies per pair at any batch size, as in word2vec. If gradients are
-        averaged over processes, multiply the rate by the number of processes.
+        The loss is a sum, so the learning rate applies to each pair, whatever the batch size is, as in word2vec. If
+        gradients are averaged over processes, multiply the rate by the number of processes.
 
         Raises: UsageError: the loss is not finite.
         """
-        # No autocast: a sum over thousands of pairs needs more than bfloat16's 8 bits.
+        # Autocast is disabled, because a sum over thousands of pairs needs more precision than bfloat16's 8 bits.
         with torch.autocast(batch.words.device.type, enabled=False):
             hidden, targets, pairs = self.model(*rows(batch))
             loss = self.nats(hidden, targets, pairs, step)

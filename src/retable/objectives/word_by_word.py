@@ -1,9 +1,9 @@
 """Fast training of word vectors on CPUs: stochastic gradient descent per window, as in word2vec.c.
 
-Batched objectives change a frequent word once per batch, by a sum of gradients that all use the same weights. Here each
-window uses the weights that the windows before it changed, and scores are computed only for pairs that occur.
+Batched objectives update a frequent word once per batch, by a sum of gradients that are all computed with the same
+weights. Here, the weights are updated after each window, and scores are computed only for pairs that occur.
 
-N words of a slice or cells of a matrix, V vocabulary, D dimensions.
+Shapes: N words of a slice or cells of a matrix, V vocabulary, D dimensions.
 """
 
 from collections.abc import Callable
@@ -28,16 +28,16 @@ from retable.objectives.weighted_least_squares import WeightedLeastSquares
 class WordByWord(SelfUpdating):
     """Stochastic gradient descent on an objective of word vectors, without autograd.
 
-    Only the learning rate of the configured optimizer is used. GloVe is always fitted by AdaGrad, whose sums of squares
-    start at 1.
+    The settings of the configured optimizer are ignored, except the learning rate. GloVe is always fitted by AdaGrad,
+    whose sums of squared gradients start at 1.
 
     Args:
         threads: number of threads, each of which trains on a part of every batch with its own copy of the weights. Then
-            the changes of all copies are added up, as over processes. Weights are therefore identical to the byte if
-            the seed and the numbers of threads and processes are the same. (word2vec.c and gensim follow Hogwild!
-            instead: their threads share the weights without locks. With vocabularies of a few thousand words, two cores
-            would then mostly wait for each other's cache lines.) Copying the rows that a batch may change takes time,
-            and processes exchange whole tables, so large tables need large batches.
+            the changes of all copies are added up, and also the changes of all processes. Therefore, two runs with the
+            same seed, number of threads and number of processes produce the same weights, byte for byte. (word2vec.c
+            and gensim use Hogwild!: their threads share the weights without locks. With Hogwild! and a vocabulary of a
+            few thousand words, two cores would mostly wait for each other's cache lines.) Copying the rows that a batch
+            may change takes time, and processes exchange whole tables, so large tables need large batches.
     Raises: UsageError: the objective cannot be trained word by word.
     """
 
@@ -55,14 +55,14 @@ class WordByWord(SelfUpdating):
                 self._learn = self._hierarchical_softmax
             case WeightedLeastSquares():
                 self._learn = self._least_squares
-                for name, table in objective.named_parameters():  # AdaGrad's sums start at 1, as in GloVe's code
+                for name, table in objective.named_parameters():  # the sums start at 1, as in GloVe's code
                     self.register_buffer(f"squares_{name.replace('.', '_')}", torch.ones_like(table))
             case _:
                 name = type(objective).__name__
                 raise UsageError(f"{name} cannot be trained word by word; write word_by_word=false")
         # np.empty uses memory only for the rows that are written later.
         shapes = [table.shape for table in self._tables()] if threads > 1 else []
-        self._copies = [np.empty((threads, *shape), np.float32) for shape in shapes]  # each (threads, rows, columns)
+        self._copies = [np.empty((threads, *shape), np.float32) for shape in shapes]  # (threads, rows, columns) each
 
     def vectors(self) -> Tensor:
         return self.objective.vectors()
@@ -80,7 +80,7 @@ class WordByWord(SelfUpdating):
         rows = self._rows(batch, shared) if self.threads > 1 else []
 
         ends = np.linspace(0, len(batch[0]), self.threads + 1).astype(np.int64)
-        # These seeds are reproducible, because training seeds torch with (seed, step, process).
+        # The seeds are reproducible, because training seeds torch with (seed, step, process).
         seeds = torch.randint(1, 2**62, (self.threads,)).numpy().astype(np.uint64)
 
         def learn(thread: int) -> tuple[float, int]:
@@ -107,7 +107,7 @@ class WordByWord(SelfUpdating):
         return [*(parameter.detach() for parameter in self.parameters()), *self.buffers(recurse=False)]
 
     def _rows(self, batch: WindowSlice | Cells, tables: list[np.ndarray]) -> list[np.ndarray]:
-        """List the rows that a batch may change: in the input table those of its words, in all other tables all."""
+        """List the rows of each table that a batch may change: all rows, or for the input table its words' rows."""
         rows = [np.arange(len(table)) for table in tables]
         if isinstance(batch, WindowSlice):
             assert isinstance(self.objective.model, WindowModel)
@@ -128,7 +128,7 @@ class WordByWord(SelfUpdating):
         return kernels.hierarchical_softmax(*self._windows(batch, tables, start, stop), *paths, lr)
 
     def _windows(self, batch: WindowSlice, tables: list[np.ndarray], start: int, stop: int) -> tuple[Any, ...]:
-        """Return the arguments shared by both window kernels: the slice, the input table with its units, the output."""
+        """Return the arguments that both window kernels need: slice, input table with its units, output table."""
         model = self.objective.model
         assert isinstance(model, WindowModel)
         dimensions = (None,) * model.d_model

@@ -1,4 +1,4 @@
-"""Base class of tasks: examples, objective, predictions and scores, for the stages that train on a task."""
+"""Base class of tasks, which provide examples, objective, predictions and scores to the stages that train on a task."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,31 +20,31 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
-Text = Tokenizer | Vocabulary  # encodes text as ids of tokens, or of words
+Text = Tokenizer | Vocabulary  # a Tokenizer encodes text as ids of tokens, and a Vocabulary as ids of words
 
 
 class Fold(NamedTuple):
     """One fold of a cross-validation."""
 
-    task: "Task[Any, Any]"  # its test split is this fold, its training split the other folds
-    units: Sequence[int] | None = None  # indices of the fold's units among the units of all folds; None without folds
+    task: "Task[Any, Any]"  # the task with this fold as test split, and the other folds as training split
+    units: Sequence[int] | None = None  # indices of its units among the units of all folds; None if there are no folds
 
 
 class Task(Measured, Protocol[Example, Prediction]):
     """A kind of task with its data.
 
-    The methods of this class are defaults; each kind overrides some of them.
+    The methods of this class are defaults; each kind of task overrides some of these methods.
     """
 
-    kind: str  # name in tables, as in tagging/test/f1
+    kind: str  # name of the task in tables, such as `tagging` in tagging/test/f1
     inputs: list[Path]  # files that the task reads
     splits: Sequence[str] = SPLITS
     metrics: Sequence[str] = ()  # metrics to compute; if empty, the mean of each numeric column of the units
-    selects: str | None  # metric for early stopping (`patience`), higher is better; None disables early stopping
-    convention: Callable[[str], str] | None = None  # rewrites a word that has no vector, for a second lookup
+    selects: str | None  # metric for early stopping (`patience`), where higher is better; None disables early stopping
+    convention: Callable[[str], str] | None = None  # rewrites a word that has no vector, to look it up again
     in_words: bool = False  # whether texts are split into words, for models that read spelling
     has_no_text: bool = False  # whether examples are not texts, such as images
-    at_once: int = 64  # examples per batch when predicting
+    at_once: int = 64  # number of examples per batch in prediction
 
     def folds(self) -> list[Fold]:
         """Return the folds of a cross-validation; without cross-validation, return the task as the only fold.
@@ -55,18 +55,18 @@ class Task(Measured, Protocol[Example, Prediction]):
 
     @property
     def measured(self) -> Sequence[str]:
-        """Return the splits to evaluate the trained model on."""
+        """Return the names of the splits on which the trained model is evaluated."""
         return self.splits[1:]
 
     def cell(self, split: str) -> str:
-        """Return the prefix of metric names of a split, such as tagging/test."""
+        """Return the prefix of the names of a split's metrics, such as tagging/test."""
         return f"{self.kind}/{split}"
 
     def require(self, model: type[Model], d_predicate: int) -> None:
         """Check that the model is suitable for the task, before any data are read.
 
         Args:
-            d_predicate: size of the model's predicate embedding; 0 for models without it.
+            d_predicate: size of the model's predicate embedding; 0 if the model has no predicate embedding.
 
         Raises: UsageError: the model is not suitable.
         """
@@ -80,23 +80,23 @@ class Task(Measured, Protocol[Example, Prediction]):
         ...
 
     def words(self, examples: Sequence[Example]) -> Iterable[Sequence[str]]:
-        """Return the texts of examples as lists of words, for models that read spelling."""
+        """Return the texts of examples as lists of words, for models that read words by their spelling."""
         raise NotImplementedError
 
     def labelled(self, examples: Sequence[Example]) -> tuple[Sequence[Sequence[str]], Sequence[Any]]:
-        """Return texts as lists of words, and their labels, for models that are fitted without gradient steps."""
+        """Return the texts as lists of words, and the texts' labels, for models that are fitted without gradients."""
         raise NotImplementedError
 
     def answered(self, example: Example) -> Answered:
-        """Return the question and the answer of an example, to compare examples of two splits."""
+        """Return the question and the answer of an example, which are used to find the same example in two splits."""
         return repr(example), None
 
     def warnings(self, examples: Mapping[str, Sequence[Example]]) -> list[str]:
-        """Return warnings about examples, of any split, that make scores unreliable."""
+        """Return warnings about examples that make scores unreliable, in any of the splits."""
         return []
 
     def learnt(self) -> dict[str, Any]:
-        """Return values, found in the training examples, that predictions need, such as the set of tags.
+        """Return values that predictions need and that depend on the training examples, such as the set of tags.
 
         The values must be serialisable as JSON.
         """
@@ -106,7 +106,7 @@ class Task(Measured, Protocol[Example, Prediction]):
         """Restore the values that `learnt` returned, instead of reading the training examples."""
 
     def objective(self, model: Model, text: Text, **head: Any) -> Objective:
-        """Return the objective to train the model with.
+        """Return the objective with which the model is trained.
 
         Args:
             text: the tokenizer or vocabulary of the model.
@@ -134,7 +134,7 @@ class Task(Measured, Protocol[Example, Prediction]):
         return Bucketed(encoded, batch_size, seed)
 
     def predict(self, objective: Objective, encoded: Encoded) -> list[Prediction]:
-        """Predict each example with the objective, in order.
+        """Return the objective's prediction for each example, in the order of the examples.
 
         Args:
             encoded: the result of `encode` for the same model.
@@ -143,7 +143,7 @@ class Task(Measured, Protocol[Example, Prediction]):
         return self.read(encoded, places, predict(objective, encoded, self.at_once))
 
     def read(self, encoded: Encoded, places: Sequence[int], rows: list[Any]) -> list[Prediction]:
-        """Convert the objective's results for some examples to predictions.
+        """Convert the objective's results for some of the examples to predictions.
 
         Args:
             places: indices of the examples in `encoded`.
@@ -157,31 +157,31 @@ class Task(Measured, Protocol[Example, Prediction]):
         The rows are used to compute metrics, confidence intervals and significance tests.
 
         Args:
-            predictions: one for each of `examples`, in the same order.
+            predictions: one prediction for each of `examples`, in the same order.
         """
         ...
 
     @classmethod
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
-        """Return the units of a split, or of the additional test set that ends the task's name.
+        """Return the units of a split, or of an additional test set whose name is the end of the task's name.
 
         For example, the task mnli_mismatched selects the units of validation_mismatched.
 
         Args:
             units: all rows of `units.csv`, including the column `split`.
-            task: name of the task, with the name of an additional test set at its end, if any.
+            task: name of the task; for an additional test set, with the name of the set at the end.
         """
         sets = [name for name in units["split"].unique() if name.startswith(split)]
         sets = [name for name in sets if task.endswith(name.removeprefix(split))]
         return units[units["split"] == max(sets, key=len, default=split)]
 
     def score(self, units: pd.DataFrame) -> dict[str, float]:
-        """Compute the metrics of units; the result is empty if there are no reference labels."""
+        """Compute the metrics from the units' scores; the result is empty if there are no reference labels."""
         numbers = units.select_dtypes(["number", "bool"]).columns
         return self.values(units, self.metrics or [name for name in numbers if name != "unit"])
 
     def validation(self, examples: Sequence[Example], encoded: Encoded) -> Measure:
-        """Return the measurement of the validation split that the learning curve shows.
+        """Return a measurement of the validation split, whose results the learning curve shows.
 
         Args:
             encoded: the result of `encode` for `examples`.
@@ -203,26 +203,26 @@ class Task(Measured, Protocol[Example, Prediction]):
 
         Args:
             folder: folder of the cell, the output folder of this run.
-            predictions: one for each of `examples`, in the same order.
+            predictions: one prediction for each of `examples`, in the same order.
         """
         return []
 
     def facts(self, examples: Mapping[str, Sequence[Example]]) -> dict[str, Any]:
-        """Return additional entries for the record of a cell, the committed summary of a run."""
+        """Return additional entries for the cell's record (the committed summary of a run)."""
         return {}
 
 
 def require_spelling(model: type[Model], instead: str) -> None:
     """Check that the model reads words by their spelling.
 
-    Raises: UsageError: the model reads tokens; the message suggests `instead`.
+    Raises: UsageError: the model reads tokens; the message suggests to write `instead`.
     """
     if not model.reads_words:
         raise UsageError(f"{model.__name__} does not read words by their spelling; write {instead}")
 
 
 def require_no_predicate(d_predicate: int) -> None:
-    """Check that the model does not need predicates, for tasks without predicates.
+    """For a task without predicates, check that the model does not need any.
 
     Raises: UsageError: the model has a predicate embedding.
     """

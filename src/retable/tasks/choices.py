@@ -25,7 +25,7 @@ from retable.tokenizers.tokenizer import Tokenizer
 class ChoiceTask(Labelled, Task[Choice, int]):
     """A multiple-choice task; the model reads each ending with its context, as an ordered pair of sentences.
 
-    The unit of evaluation is an example, with the indices of the correct and the chosen ending.
+    The unit of evaluation is an example, with the index of the correct ending and of the chosen ending.
     """
 
     kind = "choices"
@@ -42,7 +42,7 @@ class ChoiceTask(Labelled, Task[Choice, int]):
     @cached_property
     def _choices(self) -> dict[str, list[Choice]]:
         for path in self.inputs:
-            if "outputs" in path.parts:  # `require` names the stage that writes a missing file
+            if "outputs" in path.parts:  # the error of `require` names the stage that writes the file
                 require(path)
         return self._source.splits()
 

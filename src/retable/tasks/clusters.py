@@ -21,7 +21,7 @@ from retable.tasks.base import Task, Text, require_spelling
 
 
 class Source(Protocol):
-    """A source of documents with clusters of mentions: its files, and its splits."""
+    """A source of documents with clusters of mentions, with a list of its files and the documents of each split."""
 
     inputs: list[Path]
 
@@ -31,10 +31,10 @@ class Source(Protocol):
 class CoreferenceTask(Task[Document, Clusters]):
     """Coreference resolution.
 
-    The unit of evaluation is a document, with its counts for each metric.
+    The unit of evaluation is a document, with the counts from which each metric is computed.
 
-    documents: the source of the documents of each split.
-    convention: rewrites a word that has no vector, for a second lookup.
+    documents: provides the documents of each split.
+    convention: rewrites a word that has no vector; the rewritten word is then looked up.
     """
 
     kind = "coreference"
@@ -53,9 +53,9 @@ class CoreferenceTask(Task[Document, Clusters]):
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64]:
-        """Group the parts of a document into one block, because parts are not independent.
+        """Group the parts of each document into one block, because the parts of a document are not independent.
 
-        Returns: the number of each unit's block, (n_units,).
+        Returns: for each unit, the number of its block, (n_units,).
         """
         return pd.factorize(units["document"])[0]
 
@@ -93,9 +93,9 @@ class CoreferenceTask(Task[Document, Clusters]):
     def write(
         self, folder: Path, split: str, examples: Sequence[Document], predictions: Sequence[Clusters]
     ) -> list[str]:
-        """Write the documents with predicted clusters in CoNLL's columns, for its scorer."""
+        """Write the documents with the predicted clusters in CoNLL's columns, for CoNLL's scorer."""
         response = [each._replace(clusters=clusters) for each, clusters in zip(examples, predictions, strict=True)]
         write_documents(folder / f"{split}.response.conll", response)
-        if not self.inputs:  # the documents come from no file, so the scorer needs a file with the reference clusters
+        if not self.inputs:  # no file has the reference clusters, which the scorer needs
             write_documents(folder / f"{split}.key.conll", examples)
         return []

@@ -39,7 +39,7 @@ class ImageTask(Labelled, Task[Image, int]):
 
     Args:
         name: name of the task in tables.
-        read: returns the images and classes of a split.
+        read: function that returns the images and the classes of a split.
     """
 
     inputs: list[Path] = []  # noqa: RUF012 - the images come from a library

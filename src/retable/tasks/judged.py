@@ -1,4 +1,4 @@
-"""Read the sentences of a text, and label each with a rule."""
+"""Read the sentences of a text, and label each sentence with a rule."""
 
 from pathlib import Path
 from typing import Protocol
@@ -21,7 +21,7 @@ def read_judged(path: Path, judge: Judge) -> Table:
     Blank lines are skipped.
 
     Args:
-        judge: returns the label of a sentence, with single spaces between words.
+        judge: function that returns the label of a sentence; the sentence has single spaces between words.
 
     Raises: UsageError: the file is missing or is not in UTF-8.
     """

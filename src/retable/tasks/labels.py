@@ -1,4 +1,4 @@
-"""Read and write the labels of tasks, which are classes or scores."""
+"""Read and write the labels of tasks: classes, or numbers (scores)."""
 
 import math
 from collections import Counter
@@ -6,15 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from retable.core.errors import UsageError
 
-MOST_NAMED = 5  # number of absent classes with a separate warning; the others share one
+MOST_NAMED = 5  # maximum number of missing classes with a separate warning; all further classes share one warning
 
 
 class Classes:
-    """The classes of a task, and the labels that stand for them in a file.
+    """The classes of a task, and the labels that represent these classes in a file.
 
     Args:
-        names: the classes, if the file's labels are the class names; otherwise a mapping from labels to classes.
-            Several labels may map to one class. Examples with a label that maps to None are skipped.
+        names: a list of the classes, if the labels in the file are the names of the classes; otherwise a mapping from
+            labels to classes. Several labels may map to one class. If a label maps to None, examples with this label
+            are skipped.
     """
 
     def __init__(self, names: Sequence[object] | Mapping[object, object]):
@@ -25,7 +26,7 @@ class Classes:
             raise UsageError("task.labels is empty; list the labels that occur in the file")
         self._left_out = {_text(value) for value, name in mapping.items() if name is None}
         self._places = {value: self.names.index(name) for value, name in classes.items()}
-        self.none = len(self.names)  # prediction for text that is not a class
+        self.none = len(self.names)  # the prediction if a model writes text that is not a class
 
     def read(self, text: str) -> int | None:
         """Return the class index of a label, or None if examples with the label are skipped.
@@ -44,15 +45,16 @@ class Classes:
         return self._places[text]
 
     def write(self, place: float) -> str:
-        """Return the label of the class with index `place`, the first if it has several."""
+        """Return the label of the class with index `place`; if the class has several labels, return the first."""
         return next(text for text, index in self._places.items() if index == int(place))
 
 
 def missing_classes(names: Sequence[str], labels: Mapping[str, Iterable[float | None]]) -> list[str]:
-    """Return warnings about data sets in which classes are missing.
+    """Return warnings about data sets that have no examples of some class.
 
-    There is one warning per data set with a single class, and one per class that is missing in some data set. If more
-    than five classes are missing, the first five have a warning each, and one warning counts the others.
+    There is one warning for each data set with a single class, and one for each class that is missing in a data set. If
+    more than five classes are missing, the first five get a warning each, and one more warning contains the number of
+    the other classes.
 
     Args:
         labels: maps the name of each data set to the class indices of its rows. Data sets without labels are skipped.
@@ -88,7 +90,7 @@ class Scores:
 
     def __init__(self, low: float, high: float):
         self.low, self.high = low, high
-        self.none = low - 1  # prediction for text that is not a number; −1 for STS-B, as in T5's code
+        self.none = low - 1  # the prediction for text that is not a number: for STS-B −1, as in T5's code
 
     def read(self, text: str) -> float:
         """Convert the text of a label to a score.
@@ -106,13 +108,13 @@ class Scores:
         return score
 
     def write(self, score: float) -> str:
-        """Return the score as text, clipped to the range and rounded to three decimals."""
+        """Return the score as text, after clipping to the range and rounding to three decimals."""
         return f"{min(max(score, self.low), self.high):.3f}"
 
 
 def _text(value: object) -> str:
-    """Convert a label in YAML to text as in a data file.
+    """Convert a label that YAML has parsed to the text that a data file contains.
 
-    The conversion is needed because YAML reads true as a Boolean and 1 as a number.
+    The conversion is needed because YAML parses true as a Boolean and 1 as a number.
     """
     return str(value).lower() if isinstance(value, bool) else str(value)

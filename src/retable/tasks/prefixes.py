@@ -1,4 +1,4 @@
-"""Text classification from every prefix of a text."""
+"""Text classification that is trained to predict the class from every prefix of a text."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -18,7 +18,7 @@ from retable.tasks.summaries import Source
 class Translations:
     """Translation of the sentence pairs in `folder`, an output of the `prepare` stage.
 
-    BLEU and chrF are computed over a whole split.
+    BLEU and chrF are computed over a whole split, not per sentence.
     """
 
     kind = "translation"
@@ -47,8 +47,8 @@ class Translations:
 class Summaries:
     """Summarisation of documents, evaluated by mean ROUGE.
 
-    documents: the source of documents and summaries.
-    stemmer: see `SummaryTask`.
+    documents: provides the documents and summaries of each split.
+    stemmer: whether ROUGE compares word stems.
     """
 
     kind = "summaries"

@@ -35,15 +35,15 @@ from retable.tasks.reading import delimiter, ends_of_sequences, in_tokens
 from retable.tokenizers.tokenizer import END_OF_LINE, Tokenizer
 
 PredictedAnswer = Sequence[int] | str  # indices of the answer's first and last word in the context, or its text
-SEED = 0  # seed for the choice of held-out paragraphs; fixed, so that all runs have the same split
+SEED = 0  # seed for the random choice of held-out paragraphs; constant, so that all runs have the same split
 Read = Callable[[Path], list[Question]]
 
 
 class QuestionFiles:
-    """Questions from a training file and a test file; the attribute `inputs` lists both.
+    """Questions from a training file and a test file; the attribute `inputs` lists both files.
 
-    The validation split consists of `held_out` random paragraphs of the training file with all their questions.
-    Therefore no paragraph occurs in both training and validation.
+    The validation split consists of all questions about `held_out` random paragraphs of the training file. So no
+    paragraph is used in both training and validation.
 
     Args:
         read_train, read_test: functions that read the questions of a file.
@@ -82,7 +82,7 @@ class QuestionFiles:
 
 
 class Source(Protocol):
-    """A source of questions: its files, and the questions of each split."""
+    """A source of questions, with a list of its files and the questions of each split."""
 
     inputs: list[Path]
 
@@ -92,21 +92,21 @@ class Source(Protocol):
 class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
     """Extractive question answering.
 
-    The unit of evaluation is a question, with its exact match and F1.
+    The unit of evaluation is a question, with the exact match and the F1 of the predicted answer.
 
     Three kinds of models are supported. Reading-comprehension models read the question and the whole paragraph as
-    separate sequences of words, by spelling. Encoders read one sequence of tokens with a shortened paragraph, and
-    predict an answer among its words. If the correct answer is cut off, a question is evaluated, but not used for
-    training. Encoder-decoders read one text and write the answer.
+    separate sequences of words, by spelling. Encoders read the question and the paragraph as one sequence of tokens,
+    and predict which words of the paragraph are the answer. The paragraph is shortened to fit; a question whose correct
+    answer is cut off is evaluated, but not used for training. Encoder-decoders read one text and write the answer.
 
-    questions: the source of the questions of each split.
-    convention: rewrites a word that has no vector, for a second lookup.
+    questions: provides the questions of each split.
+    convention: rewrites a word that has no vector; the rewritten word is then looked up.
     """
 
     kind = "answers"
     in_order = True
     in_words = True
-    metrics = ("exact_match", "f1")  # means over the questions, from 0 to 1
+    metrics = ("exact_match", "f1")  # each metric is a mean over the questions, from 0 to 1
     selects = "f1"
 
     def __init__(self, questions: Source, convention: Callable[[str], str] | None = None):
@@ -131,18 +131,19 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
         return tuple(" ".join(text.split()) for text in question), answers
 
     def words(self, examples: Sequence[QuestionInWords]) -> list[list[str]]:
-        """Return the words of each distinct paragraph, then the words of all questions."""
+        """Return a list of words for each distinct paragraph, followed by a list of words for each question."""
         contexts = {each.source.context: each.context for each in examples}
         return [*contexts.values(), *(each.question for each in examples)]
 
     def objective(  # type: ignore[override]
         self, model: Model, text: Text, *, dropout: float, tie: bool = True
     ) -> Objective:
-        """Return the objective to train the model with.
+        """Return the objective with which the model is trained.
 
         Args:
             dropout: dropout probability of the states from which spans are predicted.
-            tie: for models that write answers: whether the output layer shares the input embedding, see `TextToText`.
+            tie: whether the output layer shares the input embedding, see `TextToText`; only used for models that write
+                answers.
         """
         if isinstance(model, SpanRule):
             return AnswerByRule(model)
@@ -168,7 +169,7 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
         assert isinstance(text, Vocabulary)
         return encoded(
             [
-                # a question without words, such as "", is replaced by a single line end
+                # a question without words, such as "", is encoded as a single line end
                 QuestionExample(
                     text.encode(each.context), text.encode(each.question or [END_OF_LINE]), each.first, each.last
                 )
@@ -179,7 +180,7 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> Batches:
         """Return training batches of the questions whose answers are not cut off.
 
-        Raises: UsageError: the answers to all questions are cut off.
+        Raises: UsageError: for all questions, the correct answer is cut off.
         """
         if encoded.trainable is not None and not len(encoded.trainable):
             raise UsageError(
@@ -211,7 +212,7 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
 
     def facts(self, examples: Mapping[str, Sequence[QuestionInWords]]) -> dict[str, Any]:
         cannot = {split: sum(not each.can_be_answered() for each in rows) for split, rows in examples.items()}
-        return {"cannot_be_answered": cannot}  # no answer is whole words; these questions still count in scores
+        return {"cannot_be_answered": cannot}  # no answer is whole words; scores include these questions
 
 
 def _in_one_sequence(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:
@@ -222,7 +223,7 @@ def _in_one_sequence(model: Model, text: Text, examples: Sequence[QuestionInWord
         question, context = in_tokens(text, each.question).ids, in_tokens(text, each.context)
         input_ids, begins = templates.question_first(question, context.ids, start, between, end, model.max_length)
         is_cut = len(input_ids) < len(question) + len(context.ids) + 3
-        # In a shortened sequence, the last index is the end mark and not a context token.
+        # In a shortened sequence, the token at the last index is the end mark, not a token of the context.
         stop = len(input_ids) - is_cut
         firsts = [begins + place for place in context.first if begins + place < stop]
         lasts = [min(begins + place, stop - 1) for place in context.last[: len(firsts)]]
@@ -243,10 +244,10 @@ def _as_text(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> E
 
 
 def answers_of(examples: Sequence[QuestionInWords], predictions: Sequence[PredictedAnswer]) -> dict[str, str]:
-    """Return the text of each predicted answer, by question id.
+    """Return a mapping from each question's id to the text of the predicted answer.
 
     Args:
-        predictions: for each of `examples`, an answer as text, or the indices of its first and last word.
+        predictions: for each of `examples`, the predicted answer as text, or as the indices of its first and last word.
     """
     predicted = zip(examples, predictions, strict=True)
     return {each.source.id: answer if isinstance(answer, str) else each.text(*answer) for each, answer in predicted}

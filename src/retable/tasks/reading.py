@@ -1,4 +1,4 @@
-"""Encode sentences, pairs and words with a tokenizer, in the input layout of a model."""
+"""Encode sentences, pairs of sentences and words with a tokenizer, in the input layout that a model needs."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class WordsInTokens(NamedTuple):
 
     ids: list[int]
     first: list[int]  # index of each word's first token
-    last: list[int]  # index of its last token
+    last: list[int]  # index of each word's last token
 
 
 def pack(model: Model, text: Text, examples: Sequence[tuple[str, ...]], symmetric: bool) -> Inputs:
@@ -43,10 +43,10 @@ def pack(model: Model, text: Text, examples: Sequence[tuple[str, ...]], symmetri
 
 
 def delimiter(model: Model, text: Text) -> int:
-    """Return the id of the token between two texts in one sequence.
+    """Return the id of the token that separates two texts in one sequence.
 
-    If the model defines a delimiter, this is the token. For other models, the token is [SEP] if the tokenizer has it,
-    and otherwise the token that ends a sequence.
+    If the model defines a delimiter, the result is the delimiter. For other models, the result is [SEP] if the
+    tokenizer has [SEP], and otherwise the token that ends a sequence.
 
     Args:
         text: the tokenizer or vocabulary of the model.
@@ -60,8 +60,8 @@ def delimiter(model: Model, text: Text) -> int:
 def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
     """Return the ids of the first and last token of a sequence.
 
-    Some models define these tokens. For encoders that need [CLS] and [SEP], the tokens are [CLS] and [SEP]. For other
-    models, both tokens are line ends.
+    Some models define their first and last token. For encoders that need [CLS] and [SEP], the first token is [CLS] and
+    the last is [SEP]. For all other models, both tokens are line ends.
 
     Raises: UsageError: the model needs [CLS] and [SEP], but the tokenizer does not have them.
     """
@@ -82,17 +82,17 @@ def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
 
 
 def in_tokens(text: Text, words: Sequence[str]) -> WordsInTokens:
-    """Encode words, joined by spaces, as tokens.
+    """Encode a list of words, joined by spaces, as tokens.
 
-    With a Vocabulary, each word is one token. If a word has no tokens, such as a control character, the next token
-    counts as its token. The next token may be the end mark of the sequence.
+    With a Vocabulary, each word is one token. If a word has no tokens, such as a control character, the token after the
+    word counts as the word's token. This token may be the end mark of the sequence.
 
-    Returns: the ids, and the index of the first and last token of each word.
+    Returns: the token ids, and for each word the index of its first token and of its last token.
     """
     if isinstance(text, Vocabulary):
         places = [*range(len(words))]
         return WordsInTokens(text.encode(words), places, places)
-    # The ends of words are in bytes, because the offsets of tokens are in bytes.
+    # The starts and ends of words are counted in bytes, because the offsets of tokens are in bytes.
     ends = [end - 1 for end in accumulate(len(word.encode()) + 1 for word in words)]
     starts = [end - len(word.encode()) for end, word in zip(ends, words, strict=True)]
     tokens = text.encode_with_offsets(" ".join(words))

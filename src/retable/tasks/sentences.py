@@ -1,4 +1,4 @@
-"""Label sentences or pairs of sentences, read from any file with named columns."""
+"""Tasks that label sentences or pairs of sentences, read from any file with named columns."""
 
 import copy
 import inspect
@@ -32,18 +32,18 @@ from retable.tasks.written import Answers, plain
 from retable.tokenizers.tokenizer import Tokenizer
 
 FoldCount = Annotated[int, Ge(2)]
-SEED = 0  # seed for the choice of held-out examples; fixed, so that all runs have the same split
+SEED = 0  # seed for the random choice of held-out examples; constant, so that all runs have the same split
 
 
 class Example(NamedTuple):
-    """A labelled sentence or pair."""
+    """A labelled sentence or pair of sentences."""
 
     sentences: tuple[str, ...]  # one or two sentences, with single spaces between words
-    label: float | None  # index of the class, or the score; None if the file has no label
+    label: float | None  # index of the class, or the score; None if the file has no column of labels
 
 
 def _drawn(labels: Sequence[float | None], share: float, classes: bool) -> set[int]:
-    """Draw a random share of the examples; for classes, draw the same share of each class.
+    """Draw a random share of the examples; if labels are classes, draw the same share of each class.
 
     Returns: the indices of the drawn examples.
     """
@@ -54,35 +54,38 @@ def _drawn(labels: Sequence[float | None], share: float, classes: bool) -> set[i
 
 
 class SentenceTask(Labelled, Task[Example, float]):
-    """Classification or regression of sentences or pairs.
+    """Classification or regression of sentences or pairs of sentences.
 
     The unit of evaluation is an example, with its label and the prediction.
 
-    A label is the index of a class, or a score. The prediction `labels.none` is always wrong. An encoder-decoder reads
-    an example as a prompt and writes the label.
+    A label is the index of a class, or a score. The value `labels.none` is a prediction that is always wrong. An
+    encoder-decoder reads an example as a prompt and writes the label.
 
     Args:
         name: name of the task in prompts and tables.
-        files: the file of each split: train, validation, and optionally test and additional sets, such as
-            validation_mismatched. The value null removes a split. For validation, a number is the share of training
-            examples to hold out: the same examples in all runs, and the same share of each class. Instead of a file
-            name, the value may be a mapping with the file's `path`, or with `by_class`, a mapping from each label to a
-            file of sentences. Other keys of this mapping override settings in `form`.
-        sentences: the column of the sentences, or the two columns of the pairs.
-        label: the column of the labels, or a list of possible names of this column. A test set may lack the column.
+        files: the file of each split: train and validation, and optionally test and additional sets, such as
+            validation_mismatched. The value null removes a split. If the value for validation is a number, this share
+            of the training examples is held out: the same examples in all runs, and the same share of each class.
+            Instead of a file name, the value may be a mapping with the file's `path`, or with `by_class`, a mapping
+            from each label to a file of sentences. All other keys of this mapping override settings of `form` for this
+            file.
+        sentences: name of the column with the sentences, or of the two columns with the pairs.
+        label: name of the column with the labels, or a list of possible names. In a test set, the column may be
+            missing.
         metrics: metrics of the task, the most important first.
         labels: the classes, see `Classes`; set either `labels` or `scores`.
-        scores: the lowest and the highest score, if labels are numbers.
+        scores: if labels are numbers, the lowest and the highest score.
         symmetric: whether the order of the two sentences of a pair has no meaning.
         form: settings that are passed to `read` for all files.
-        read: reads a file as a table.
-        prompt: for encoder-decoders: maps each column to its name in the prompt, in the order of the prompt; None uses
-            the names of the columns.
-        answers: the texts that an encoder-decoder writes for the classes, in the order of the classes; None uses the
-            names of the classes.
+        read: function that reads a file as a table.
+        prompt: for encoder-decoders, a mapping from each column to its name in the prompt, in the order of the prompt;
+            if None, the names of the columns are used.
+        answers: the texts that an encoder-decoder writes for the classes, in the order of the classes; if None, the
+            names of the classes are used.
         folds: number of folds of a cross-validation on the file `train`. Folds have nearly equal sizes and the same
-            shares of the classes. Each example is tested once, by a model that was trained on the other folds.
-        seed: seed for the division into folds; systems with equal seeds have equal folds.
+            shares of the classes. Each example is tested once, with a model that was trained on all folds except the
+            example's fold.
+        seed: seed for the random division into folds; systems with the same seed have the same folds.
     """
 
     at_once = 256
@@ -107,7 +110,7 @@ class SentenceTask(Labelled, Task[Example, float]):
     ):
         self.kind = name
         self._n_folds, self._seed = folds, seed
-        self._of_fold: dict[str, list[Example]] = {}  # training and test examples, if this object is a fold
+        self._of_fold: dict[str, list[Example]] = {}  # training and test examples, if this task is a fold
         if len(sentences) not in (1, 2):
             raise UsageError(f"task.sentences={list(sentences)} has {len(sentences)} columns; write one or two")
         if (labels is None) == (scores is None):
@@ -124,7 +127,9 @@ class SentenceTask(Labelled, Task[Example, float]):
         self.labels = Classes(labels) if labels is not None else Scores(*scores or ())
         known = [name for name in (OF_CLASSES if labels is not None else OF_SCORES) if self._fits(name)]
         if not self.metrics or not set(self.metrics) <= set(known):
-            raise UsageError(f"task.metrics={self.metrics} do not fit the labels; write some of {', '.join(known)}")
+            raise UsageError(
+                f"task.metrics={self.metrics} do not fit the labels; write one or more of {', '.join(known)}"
+            )
         self.symmetric = symmetric
         self._prompt = dict(prompt or zip(sentences, sentences, strict=True))
         if set(self._prompt) != set(sentences):
@@ -138,7 +143,9 @@ class SentenceTask(Labelled, Task[Example, float]):
                 raise UsageError(f"a task needs training and validation examples; write task.files.{split}=FILE")
         share = files.get("validation")
         if folds and (of_files := {*files} - {"train"} - ({"validation"} if isinstance(share, int | float) else set())):
-            raise UsageError(f"task.folds={folds} divides the file train; write task.files.{min(of_files)}=null")
+            raise UsageError(
+                f"task.folds={folds} tests on parts of files.train only; write task.files.{min(of_files)}=null"
+            )
         self._held_out = float(share) if isinstance(share, int | float) else 0.0
         if isinstance(share, int | float) and not 0 < share < 1:
             raise UsageError(
@@ -194,11 +201,12 @@ class SentenceTask(Labelled, Task[Example, float]):
         pooling: str | None,
         tie: bool,
     ) -> Classification | LabelsAsText | AtOnce:
-        """Return the objective for the model, with the settings of its output head.
+        """Return the objective with which the model is trained; the arguments are settings of its output head.
 
-        `tie` is used for models that write labels, see `TextToText`.
+        The setting `tie` is only used for models that write labels as text, see `TextToText`.
 
-        Raises: UsageError: a setting needs a head that the model does not have, or the tokenizer cannot encode a label.
+        Raises: UsageError: a setting is for a head, but the model writes labels as text; or the tokenizer cannot encode
+            a label.
         """
         if isinstance(model, Estimated):
             return AtOnce(model)
@@ -206,7 +214,9 @@ class SentenceTask(Labelled, Task[Example, float]):
         if isinstance(model, EncoderDecoder):
             for name, value in head.items():
                 if value:
-                    raise UsageError(f"{type(model).__name__} writes its labels and has no head; remove {name}={value}")
+                    raise UsageError(
+                        f"{type(model).__name__} writes labels as text, without a head; remove {name}={value}"
+                    )
             assert isinstance(text, Tokenizer)
             return self._writer(model, text, tie)
         if isinstance(self.labels, Classes):
@@ -248,7 +258,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         return pd.DataFrame({"unit": range(len(labels)), "label": labels, "prediction": predictions})
 
     def validated(self, units: pd.DataFrame) -> dict[str, float]:
-        """Compute the metrics for the learning curve; for classes, add accuracy and Matthews correlation."""
+        """Compute the metrics for the learning curve, for classes including accuracy and Matthews correlation."""
         metrics = ["accuracy", "matthews", *self.metrics] if isinstance(self.labels, Classes) else self.metrics
         return self.values(units, metrics)
 
@@ -259,7 +269,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         return self.words(examples), [int(each.label) for each in examples if each.label is not None]
 
     def named(self, example: Example) -> dict[str, str]:
-        """Return the sentences of an example by their names in the prompt, in prompt order."""
+        """Return a mapping from names in the prompt to an example's sentences, in the order of the prompt."""
         texts = dict(zip(self.sentences, example.sentences, strict=True))
         return {name: texts[column] for column, name in self._prompt.items()}
 
@@ -276,7 +286,7 @@ class SentenceTask(Labelled, Task[Example, float]):
 
     @property
     def inputs(self) -> list[Path]:  # type: ignore[override]
-        """Return all files of the task."""
+        """Return the paths of all files of the task."""
         names = ("path", "gold")
         listed = [file[name] for file in self._files.values() for name in names if name in file]
         listed += [path for file in self._files.values() for path in file.get("by_class", {}).values()]
@@ -302,8 +312,8 @@ class SentenceTask(Labelled, Task[Example, float]):
     def examples(self, split: str) -> list[Example]:
         """Return the examples of a split, in the order of its file.
 
-        Raises: UsageError: a file is missing or damaged, a column or value is missing, a label is unknown, or the split
-            is empty.
+        Raises: UsageError: a file, column or value is missing, a file is damaged, a label is unknown, or the split is
+            empty.
         """
         file = "train" if self._held_out and split == "validation" else split
         examples = self._of_fold[file] if self._of_fold else self._read_examples(file)
@@ -316,7 +326,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         return examples
 
     def answered(self, example: Example) -> Answered:
-        """Return the sentences and the label; symmetric pairs are sorted to ignore their order."""
+        """Return the sentences and the label; sentences of symmetric pairs are sorted, to ignore their order."""
         return tuple(sorted(example.sentences)) if self.symmetric else example.sentences, example.label
 
     def warnings(self, examples: Mapping[str, Sequence[Example]]) -> list[str]:

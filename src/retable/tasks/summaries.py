@@ -27,10 +27,11 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 class SummaryFiles:
-    """Documents from one file per split, in any format of `read_table`; the attribute `inputs` lists the three files.
+    """Documents from one file per split, in any format that `read_table` reads; the attribute `inputs` lists the files.
 
     Args:
-        text, summary: names of the columns with documents and summaries. A line end within a field ends a sentence.
+        text, summary: name of the column with documents, and of the column with summaries. A line end within a document
+            or summary ends a sentence.
     """
 
     def __init__(self, train: str, validation: str, test: str, text: str = "text", summary: str = "summary"):
@@ -67,7 +68,7 @@ class SummaryFiles:
 
 
 class Source(Protocol):
-    """A source of documents with summaries: its files, and the documents of each split."""
+    """A source of documents with summaries, with a list of its files and the documents of each split."""
 
     inputs: list[Path]
 
@@ -80,17 +81,18 @@ class SummaryTask(Task[InSentences, str]):
     The unit of evaluation is a document, with the ROUGE scores of its predicted summary.
 
     An encoder-decoder reads "summarize:" and the document as one text, and writes the summary by greedy decoding. A
-    rule without training selects sentences of the document.
+    rule, which is not trained, selects sentences of the document.
 
     Args:
         max_tokens: largest length of a document in tokens; longer documents are cut.
-        max_new_tokens: largest length of a summary in tokens, including the end mark. Longer training targets are cut.
+        max_new_tokens: largest length of a summary in tokens, including the end mark. Longer summaries of the training
+            split are cut.
         stemmer: whether ROUGE compares word stems, as in papers on English.
     """
 
     kind = "summaries"
     in_words = True
-    metrics = METRICS  # means over the documents, from 0 to 1
+    metrics = METRICS  # each metric is a mean over the documents, from 0 to 1
     selects = "rougeL"
 
     def __init__(self, documents: Source, max_tokens: PositiveInt, max_new_tokens: PositiveInt, stemmer: bool):
@@ -116,10 +118,10 @@ class SummaryTask(Task[InSentences, str]):
         return [sentence.split() for each in examples for part in each for sentence in part]
 
     def objective(self, model: Model, text: Text, *, tie: bool) -> Objective:  # type: ignore[override]
-        """Return the objective to train the model with.
+        """Return the objective with which the model is trained.
 
         Args:
-            tie: for encoder-decoders: whether the output layer shares the input embedding, see `TextToText`.
+            tie: whether the output layer shares the input embedding, see `TextToText`; only used for encoder-decoders.
         """
         if isinstance(model, SentenceRule):
             return SummaryByRule(model)

@@ -1,4 +1,4 @@
-"""Read files as tables with named columns: delimited text, JSON lines, parquet, or lines that match a pattern."""
+"""Read tables with named columns from files: delimited text, JSON lines, parquet, or lines that match a pattern."""
 
 import contextlib
 import csv
@@ -14,14 +14,14 @@ from retable.corpora.json_lines import read_objects, require_distinct
 from retable.corpora.text import SPLITS, read_lines
 
 JSON_LINES = (".jsonl", ".json", ".ndjson")
-NO_TEXTS, VOCABULARY = (".bin", ".npy", ".safetensors"), "tokenizer.json"  # endings and name of files without texts
+NO_TEXTS, VOCABULARY = (".bin", ".npy", ".safetensors"), "tokenizer.json"  # suffixes and name of files without texts
 
 
 class Row(NamedTuple):
     """A row of a table."""
 
     place: str  # location of the row in its file: the line where it begins, such as "line 3"
-    fields: dict[str, str | None]  # the value of each column; None for a missing value
+    fields: dict[str, str | None]  # the value of each column, or None if the value is missing
 
 
 class Table(NamedTuple):
@@ -41,20 +41,21 @@ def read_table(
     skip_incomplete: bool = False,
     gold: str | None = None,
 ) -> Table:
-    r"""Read a file as a table, in the format of its suffix: JSON lines, parquet, or delimited text (any other suffix).
+    r"""Read a file as a table; the suffix determines whether it is JSON lines, parquet, or delimited text (other
+    suffixes).
 
     A byte-order mark is removed.
 
     Args:
         columns: names of the columns, for a file without a header.
-        delimiter: separator of fields; by default a comma in .csv files and a tab in other files.
-        quotes: whether " encloses fields, which may then contain delimiters and line ends; by default only in .csv
-            files. In GLUE's files quotes are ordinary characters.
+        delimiter: separator of fields; by default, a comma in .csv files, and a tab in all other files.
+        quotes: whether a field may be enclosed in ", and may then contain delimiters and line ends; by default, this is
+            True for .csv files only. In GLUE's files, quotes are ordinary characters.
         pattern: a regular expression that each line must match; its named groups are the columns. Example:
             `(?P<label>\w+):\w+ (?P<sentence>.*)`.
-        skip_incomplete: whether to skip rows of delimited text with the wrong number of fields, such as the two halves
-            of a broken line in GLUE's QQP.
-        gold: a second file; its line i is the value of row i in the additional column `gold`.
+        skip_incomplete: whether to skip rows of delimited text that have the wrong number of fields, such as the two
+            halves of a broken line in GLUE's QQP.
+        gold: a second file, whose i-th line is the value of the i-th row in an additional column `gold`.
 
     Raises: UsageError: a file is missing or malformed, or a row is incomplete.
     """
@@ -76,9 +77,9 @@ def read_table(
 
 
 def read_by_class(files: Mapping[str, Path], encoding: str = "utf-8") -> Table:
-    """Read one file of sentences per label as a table with the columns `sentence` and `label`.
+    """Read several files, each with the sentences of one label, as a table with the columns `sentence` and `label`.
 
-    A file has one sentence per line; blank lines are skipped.
+    Each file has one sentence per line; blank lines are skipped.
 
     Raises: UsageError: a file is missing, or not in `encoding`.
     """
@@ -190,7 +191,7 @@ def _with_gold(path: Path, rows: Iterable[Row], gold: Path) -> Iterator[Row]:
 
 
 def _text(value: Any) -> str | None:
-    """Convert a value to text as in JSON; strings and None (null) are unchanged.
+    """Convert a value to the text that JSON would contain; strings and None (null) are returned unchanged.
 
     A value that JSON does not support, such as a date, is written as a JSON string.
     """
@@ -199,7 +200,7 @@ def _text(value: Any) -> str | None:
 
 @contextlib.contextmanager
 def placed(files: Iterable[Path]) -> Iterator[None]:
-    """Convert a TextError inside the block to a UsageError that starts with the file and line of the text.
+    """Convert a TextError inside the block to a UsageError whose message starts with the file and line of the text.
 
     Args:
         files: the files that may contain the text.
@@ -213,13 +214,13 @@ def placed(files: Iterable[Path]) -> Iterator[None]:
 
 
 def _place_of(error: TextError, files: Sequence[Path]) -> str:
-    """Find the line of a file that the text of an error most likely comes from.
+    """Find the line of the files that most likely contains the text of an error.
 
-    The line contains the wrong string `error.part`, and has most words in common with `error.text`. Among equally good
-    lines, a line that ends with the wrong string is preferred, because in columns the tag is last. If several lines
-    remain, the first is returned.
+    The line must contain the wrong string, `error.part`; among such lines, the line with the most words in common with
+    `error.text` is chosen. Among equally good lines, a line that ends with the wrong string is preferred, because the
+    tag is the last column in files with columns. If several lines remain, the first of these lines is returned.
 
-    Returns: the file and line, as the beginning of a message.
+    Returns: the file and the line number, as the beginning of an error message.
     """
     words, part = {*error.text.split()}, error.part.lower()
     matches = [
@@ -241,6 +242,6 @@ def _places(path: Path) -> Iterator[tuple[str, str]]:
         return
     try:
         lines = [*read_lines(path)]
-    except UsageError:  # not UTF-8; read as Latin-1, ASCII letters are correct, and UTF-16 only has extra NULs
+    except UsageError:  # not UTF-8; Latin-1 reads ASCII letters correctly, and in UTF-16 only adds NULs between letters
         lines = [*read_lines(path, "latin-1")]
     yield from ((f"line {number}", line.replace("\0", "")) for number, line in enumerate(lines, 1))

@@ -1,4 +1,4 @@
-"""Tagging: predict a tag for each word of a sentence; the data are files in columns or CoNLL-U, or a labelled text."""
+"""Tagging: predict a tag for each word of a sentence, with data from columns, CoNLL-U files, or a labelled text."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -29,20 +29,21 @@ from retable.tasks.reading import ends_of_sequences, in_tokens
 from retable.tasks.table import placed
 from retable.tokenizers.tokenizer import Tokenizer
 
-COLUMNS = ("words", "right")  # columns of the units; span tags add SPAN_COLUMNS
+COLUMNS = ("words", "right")  # columns of the units; for span tags, SPAN_COLUMNS are added
 SPAN_COLUMNS = ("spans_right", "spans_predicted", "spans_labelled")
-SEED = 0  # seed for the choice of held-out sentences; fixed, so that all runs have the same split
+SEED = 0  # seed for the random choice of held-out sentences; constant, so that all runs have the same split
 
 
 class TaggedFiles:
     """Tagged sentences from one file per split; the attribute `inputs` lists the files.
 
     Args:
-        validation: file of the validation split; if it is None, `held_out` must be set.
-        held_out: number of random training sentences to use for validation; 0 for no validation split.
-        read: reads the sentences of a file; by default from columns, with the word first and the tag last.
+        validation: file of the validation split; if this is None, `held_out` must be set.
+        held_out: number of random training sentences to use for validation; with 0, there is no validation split.
+        read: function that reads the sentences of a file. By default, the file has columns; the first column is the
+            word, and the last column is the tag.
 
-    Raises: UsageError: both `validation` and `held_out` are set, or neither is.
+    Raises: UsageError: both `validation` and `held_out` are set, or both are None.
     """
 
     def __init__(
@@ -86,16 +87,16 @@ class TaggedFiles:
 
 
 def _places(sentences: Sequence[TaggedSentence]) -> list[int]:
-    """Number the sentences of a text; adjacent copies of a sentence, one per predicate, have the same number."""
+    """Number the sentences of a text; adjacent copies of a sentence (one per predicate) get the same number."""
     pairs = zip([None, *sentences], sentences, strict=False)
     new = [here.predicate is None or before is None or here.words != before.words for before, here in pairs]
     return (np.cumsum(new, dtype=int) - 1).tolist()
 
 
 class LabelledText(Protocol):
-    """A text with several kinds of word labels.
+    """A text whose words have several kinds of labels.
 
-    Each sentence maps the name of a kind to the labels of its words.
+    For each kind of labels, a sentence contains a list of its words' labels.
     """
 
     inputs: list[Path]
@@ -104,9 +105,9 @@ class LabelledText(Protocol):
 
 
 class TaggedText:
-    """The sentences of a labelled text, with one kind of labels as tags.
+    """The sentences of a labelled text; one kind of labels is used as the tags.
 
-    An example is the text of the built-in grammar.
+    The text of the built-in grammar is such a labelled text.
 
     label: the kind of labels to predict, such as `part_of_speech`.
     """
@@ -124,7 +125,7 @@ class TaggedText:
 
 
 class Source(Protocol):
-    """A source of tagged sentences: its files, and the sentences of each split."""
+    """A source of tagged sentences, with a list of its files and the sentences of each split."""
 
     inputs: list[Path]
 
@@ -134,24 +135,25 @@ class Source(Protocol):
 class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     """Tagging of words.
 
-    The unit of evaluation is a sentence, with its numbers of words, correct tags and, for span tags, spans.
+    The unit of evaluation is a sentence, with its number of words, its number of correct tags and, for span tags, its
+    numbers of spans.
 
     A model that reads spelling gets whole words. Other models read tokens and predict the tag of a word from its first
-    token (Devlin et al. 2019, section 5.3). Left-to-right models predict the tag from the word's last token, where they
-    have read the whole word. Long sentences are cut at the end. Words after the cut are not used for training; metrics
-    include these words, with the most frequent training tag as the prediction.
+    token (Devlin et al. 2019, section 5.3). Left-to-right models predict the tag from the word's last token, because
+    only there the whole word has been read. Sentences that are too long for the model are cut at the end. Words after
+    the cut are not used for training. In evaluation, the prediction for these words is the most frequent training tag.
 
     Args:
-        scheme: scheme of span tags for training and prediction, such as IOBES; None for tags without spans.
-        roles: whether the tags are the semantic roles of a predicate. The source then contains one copy of a sentence
-            per predicate, and a unit of evaluation comprises all copies.
-        convention: rewrites a word that has no vector, for a second lookup.
+        scheme: scheme of span tags for training and prediction, such as IOBES; None if tags do not mark spans.
+        roles: whether the tags are the semantic roles of a predicate. With roles, the source contains one copy of a
+            sentence for each predicate, and all copies form one unit of evaluation.
+        convention: rewrites a word that has no vector; the rewritten word is then looked up.
     """
 
     kind = "tagging"
     in_order = True
     statistics = {"accuracy": (("right", "words"), share)} | {name: (SPAN_COLUMNS, SHARES[name]) for name in SHARES}
-    metrics = tuple(statistics)  # all except accuracy are only for span tags
+    metrics = tuple(statistics)  # all metrics except accuracy are only for span tags
     in_words = True
     at_once = 128
 
@@ -203,7 +205,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return self._sentences[split]
 
     def words(self, examples: Sequence[TaggedSentence]) -> list[list[str]]:
-        """Return the words of each sentence, without the copies for further predicates."""
+        """Return the words of each sentence once, although a sentence with several predicates has several copies."""
         return [examples[place].words for place in _starts(examples)]
 
     def answered(self, example: TaggedSentence) -> Answered:
@@ -211,7 +213,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
     @cached_property
     def tags(self) -> list[str]:
-        """Return the tags of the training split; only these can be predicted."""
+        """Return the tags of the training split; other tags cannot be predicted."""
         return sorted({tag for each in self._sentences["train"] for tag in each.tags})
 
     @cached_property
@@ -220,7 +222,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
     @cached_property
     def _commonest(self) -> str:
-        """Return the most frequent training tag, the first in `tags` if there are several."""
+        """Return the most frequent training tag; of equally frequent tags, return the first in `tags`."""
         counts = Counter(tag for each in self._sentences["train"] for tag in each.tags)
         return max(self.tags, key=counts.__getitem__)
 
@@ -236,7 +238,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     def objective(  # type: ignore[override]
         self, model: Model, text: Text, *, dropout: float, crf: bool
     ) -> Tagging | AtOnce:
-        if isinstance(model, Estimated):  # `convert` handles predicted span tags that have an I after an O
+        if isinstance(model, Estimated):  # `convert` repairs predicted span tags that have an I after an O
             return AtOnce(model, lambda tags: self._ids(convert(tags, self._scheme) if self._scheme else tags))
         return Tagging(model, self.tags, dropout, crf, self._scheme if crf else None)
 
@@ -262,7 +264,7 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
             tokens = in_tokens(tokenizer, each.words)
             input_ids = templates.between(tokens.ids, start, end, model.max_length)
             is_cut = len(input_ids) < len(tokens.ids) + 2
-            # In a shortened sequence, the last index is the end mark and not a token of a word.
+            # In a shortened sequence, the token at the last index is the end mark, not a token of a word.
             tells = tokens.last if from_left else tokens.first
             words = [1 + place for place in tells if not is_cut or 1 + place < len(input_ids) - 1]
             # If even the first word does not fit, its tag is predicted from the end mark.
@@ -272,13 +274,13 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return encoded(rows, truncated)
 
     def _ids(self, tags: Sequence[str]) -> list[int]:
-        """Return the ids of tags. A tag that is not in the training split gets id 0, as it cannot be predicted."""
+        """Return the ids of tags. A tag that is not in the training split gets id 0, because it cannot be predicted."""
         return [self._places.get(tag, 0) for tag in tags]
 
     def read(self, encoded: Encoded, places: Sequence[int], rows: list[Sequence[int]]) -> list[Sequence[int]]:
         """Remove the padding from predicted tags.
 
-        Each example then has one tag per word that the model read.
+        In the result, an example has one tag for each word that the model has read.
 
         Args:
             rows: predicted tag indices of each example, padded.
@@ -305,9 +307,9 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     ) -> list[str]:
         """Write one line per word with the word, its tag and the predicted tag, for the Perl script conlleval.
 
-        A blank line ends a sentence. Span tags are written in IOB2, because in IOBES conlleval would join adjacent
-        spans of the same type. For semantic roles, a second column has the word in the line of the predicate, and a
-        hyphen in all other lines.
+        A blank line ends a sentence. Span tags are written in IOB2, because conlleval would join adjacent spans of the
+        same type if tags were in IOBES. For semantic roles, there is a second column, which contains the word in the
+        line of the predicate, and a hyphen in all other lines.
 
         Returns: an empty list, because the file is too large to view.
         """
@@ -327,10 +329,10 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
         return {"tags": len(self.tags)}
 
     def named(self, examples: Sequence[TaggedSentence], predictions: Sequence[Sequence[int]]) -> list[list[str]]:
-        """Convert predicted indices to tags; words without a prediction get the most frequent training tag.
+        """Convert predicted tag indices to tags; a word without a prediction gets the most frequent training tag.
 
         Args:
-            predictions: tag indices of each example, padded or shortened.
+            predictions: the predicted tag indices of each example; the list may be longer or shorter than the sentence.
         """
         named = []
         for each, row in zip(examples, predictions, strict=True):
@@ -340,5 +342,5 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
 
 
 def _starts(sentences: Sequence[TaggedSentence]) -> list[int]:
-    """Return the index of each sentence's first copy; all copies of a sentence share one list of words."""
+    """Return the index of the first copy of each sentence; copies are found by their shared list of words."""
     return [i for i, each in enumerate(sentences) if i == 0 or each.words is not sentences[i - 1].words]

@@ -1,4 +1,4 @@
-"""Write the texts of tasks as a corpus, to train a tokenizer or word vectors on."""
+"""Write the texts of tasks as a corpus on which a tokenizer or word vectors can be trained."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from retable.tasks.sentences import sentences_of
 
 
 def write_text(folder: Path, tasks: Mapping[str, Any]) -> dict[str, float]:
-    """Write the texts of all tasks to train.txt, validation.txt and test.txt, one text per line, in order of tasks.
+    """Write the texts of all tasks, in order, to train.txt, validation.txt and test.txt, with one text per line.
 
     If no task has a test split, test.txt is a copy of validation.txt.
 

@@ -35,7 +35,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs(Encoded):
-    """Encoded pairs, and the tokenizer to decode predictions.
+    """Encoded pairs of sentences, and the tokenizer that decodes predictions.
 
     Sources and targets end with the end mark.
     """
@@ -50,25 +50,25 @@ class Translated(NamedTuple):
 
     text: str
     words: tuple[list[str], list[str]]  # tokens of the source and of the translation, with the end mark
-    alignment: NDArray[np.float32]  # (U, S): attention of each target token to each source token; may be empty
+    alignment: NDArray[np.float32]  # (U, S): attention of each target token to each source token, or empty
 
 
 class TranslationTask(Task[Pair, Translated]):
     """Translation of the sentence pairs in `folder`, an output of the `prepare` stage.
 
-    The unit of evaluation is a sentence of a test set, with its counts for BLEU and chrF.
+    The unit of evaluation is a sentence of a test set, with the counts from which BLEU and chrF are computed.
 
     Args:
         decoding: the decoding strategy.
-        strategy: name of the decoding strategy, for the record.
-        max_tokens: number of tokens per batch when the validation loss is measured.
+        strategy: name of the decoding strategy, which is written to the cell's record.
+        max_tokens: largest number of tokens per batch when the validation loss is measured.
         alignments: number of test sentences whose attention weights are saved, if the model has attention.
     """
 
     kind = "translation"
     statistics: ClassVar = STATISTICS
     metrics = METRICS
-    selects = None  # validation measures only the loss
+    selects = None  # on the validation split, only the loss is measured
 
     def __init__(
         self, folder: str, decoding: Strategy, strategy: str, max_tokens: PositiveInt, alignments: NonNegativeInt
@@ -89,7 +89,7 @@ class TranslationTask(Task[Pair, Translated]):
         return self.splits[2:]
 
     def cell(self, split: str) -> str:
-        return f"{split.replace('test', self.kind, 1)}/test"  # test_2017 is a separate task in tables
+        return f"{split.replace('test', self.kind, 1)}/test"  # in tables, test_2017 is a separate task
 
     def require(self, model: type[Model], d_predicate: int) -> None:
         require_writer(model)
@@ -111,10 +111,10 @@ class TranslationTask(Task[Pair, Translated]):
         return Pairs(lengths=lengths, pad=pad_some, sources=sources, targets=targets, tokenizer=text)
 
     def batches(self, encoded: Encoded, batch_size: int, seed: int) -> BucketedPairs:
-        """Return batches of at most `batch_size` tokens.
+        """Return training batches of at most `batch_size` tokens.
 
         Args:
-            batch_size: largest number of tokens of a batch's sources, and of its targets, including padding.
+            batch_size: largest number of tokens in all sources of a batch, and in all its targets, including padding.
             seed: seed of the random order.
         """
         assert isinstance(encoded, Pairs)
@@ -144,11 +144,11 @@ class TranslationTask(Task[Pair, Translated]):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """Return the lengths of the references, which identify the units for paired tests."""
+        """Return values that identify the units in paired tests: the lengths of the reference translations."""
         return tuple(units["bleu_reference"])
 
     def validation(self, examples: Sequence[Pair], encoded: Encoded) -> translation.NatsPerToken:
-        """Return a measurement of the loss in nats per target token.
+        """Return a measurement of the validation loss, in nats per target token.
 
         Translations are not decoded for the learning curve, because decoding would take longer than training.
         """
@@ -158,8 +158,8 @@ class TranslationTask(Task[Pair, Translated]):
     def write(self, folder: Path, split: str, examples: Sequence[Pair], predictions: Sequence[Translated]) -> list[str]:
         """Write the predicted translations to a file, one per line.
 
-        For the split `test`, also write alignments.csv, with the attention weight of each pair of tokens, including
-        end marks.
+        For the split `test`, also write alignments.csv, with the attention weight of each pair of source and target
+        tokens, including end marks.
 
         Returns: a list with the name of the file of translations.
         """

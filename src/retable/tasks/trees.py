@@ -12,15 +12,15 @@ from retable.core.errors import UsageError
 from retable.corpora.text import read_lines
 from retable.tasks.table import Row, Table
 
-BRACKETS = {"-LRB-": "(", "-RRB-": ")"}  # escaped brackets in the text
+BRACKETS = {"-LRB-": "(", "-RRB-": ")"}  # how the treebank writes brackets, and the brackets
 
 
 def read_trees(path: Path, phrases: bool = False) -> Table:
     """Read the trees of a file, one per line, as a table with the columns `sentence` and `label`.
 
     Args:
-        phrases: whether each node of a tree is a row, including single words, in the order of the nodes' opening
-            brackets; otherwise only whole sentences are rows.
+        phrases: if True, each node of a tree is a row, including single words, in the order of the nodes' opening
+            brackets; if False, only whole sentences are rows.
 
     Raises: UsageError: a line is not a tree.
     """
@@ -36,9 +36,9 @@ def read_trees(path: Path, phrases: bool = False) -> Table:
 
 
 def _nodes(path: Path, number: int, line: str) -> list[tuple[str, list[str]]]:
-    """Return the label and words of each node, in the order of their opening brackets."""
+    """Return the label and the words of each node of a tree, in the order of the nodes' opening brackets."""
     nodes: list[tuple[str, list[str]]] = []
-    open_nodes: list[list[str]] = []  # word lists of the open nodes, shared with `nodes`
+    open_nodes: list[list[str]] = []  # word lists of the nodes that are not closed yet; `nodes` has the same lists
     broken = UsageError(
         f"{path}, line {number} is not a tree: its brackets do not match; write, for example, (3 (2 It) (3 works))"
     )

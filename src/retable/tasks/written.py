@@ -1,6 +1,6 @@
 """Convert labels to texts and back, for models that write labels as text.
 
-T5 solves tasks in this way (Raffel et al. 2020, section 2.4).
+T5 writes labels as text (Raffel et al. 2020, section 2.4).
 
 >>> answers = Answers(Scores(0, 5))
 >>> answers.texts[answers.place(3.25)], answers.label("2.7"), answers.label("very alike")
@@ -17,8 +17,8 @@ from retable.tasks.labels import Classes, Scores
 class Answers:
     """The texts that a model writes for labels.
 
-    The text of a class is its entry in `texts`, or its name. The text of a score is the score rounded to a multiple of
-    0.2.
+    The text of a class is its entry in `texts` or, without `texts`, its name. The text of a score is the score rounded
+    to a multiple of 0.2.
 
     Raises: UsageError: `texts` is given for scores, or does not have one distinct text per class.
     """
@@ -43,11 +43,11 @@ class Answers:
             )
 
     def place(self, label: float) -> int:
-        """Return the index in `texts` of the text of a label."""
+        """Return the index, in `texts`, of the text that represents a label."""
         return round(5 * label) - math.floor(5 * self._labels.low) if isinstance(self._labels, Scores) else int(label)
 
     def label(self, text: str) -> float:
-        """Return the label that a text means: the index of a class, or a score in range; `none` for other texts."""
+        """Return the label that a text represents: a class index, or a score in range; `none` for any other text."""
         if isinstance(self._labels, Classes):
             return self._places.get(plain(text), self.none)
         try:
@@ -58,5 +58,5 @@ class Answers:
 
 
 def plain(text: str) -> str:
-    """Remove spaces and convert to lower case, because a tokenizer may change spaces and case."""
+    """Return a text without spaces and in lower case, because a tokenizer may change spaces and case."""
     return "".join(text.split()).lower()

@@ -19,8 +19,8 @@ def train(
     """Train a byte-level BPE tokenizer of `vocab_size` tokens, including the 256 bytes and END_OF_TEXT.
 
     Args:
-        vocab_size: 257 or more.
-        vocabulary: ignored; every text can be encoded.
+        vocab_size: total number of tokens, at least 257.
+        vocabulary: ignored, because every text can be encoded.
         learn_from: number of characters to learn from; from a longer text, random lines are drawn, see `to_learn_from`.
 
     Raises: UsageError: `vocab_size` is below 257.

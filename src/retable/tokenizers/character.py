@@ -12,18 +12,18 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
 def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = False) -> Tokenizer:
-    """Build a character tokenizer: END_OF_TEXT, the 256 bytes, then all characters of `lines` by falling frequency.
+    """Build a tokenizer with the tokens END_OF_TEXT, the 256 bytes, and all characters of `lines` by falling frequency.
 
-    Ties are ordered by code point. `vocabulary` lists the words of a closed vocabulary. Their characters are always
-    included.
+    Equally frequent characters are ordered by code point. `vocabulary` lists the words of a closed vocabulary, whose
+    characters are always included.
 
     Args:
         lines: the training text, without line ends.
-        closed: leave out END_OF_TEXT and the bytes. The line end is then the boundary token, and characters outside the
-            vocabulary are dropped.
+        closed: whether to leave out END_OF_TEXT and the bytes. If True, the line end is the boundary token, and
+            characters outside the vocabulary are dropped.
 
-    Returns: a tokenizer. Without `closed`, it represents every text exactly: characters outside its vocabulary become
-        bytes.
+    Returns: a tokenizer. Without `closed`, every text can be restored exactly, because characters outside the
+        vocabulary become bytes.
     """
     counts = Counter(dict.fromkeys("".join(vocabulary), 0) | {"\n": 0})
     for line in lines:
@@ -33,7 +33,8 @@ def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = F
     if closed:
         own = {character: i for i, character in enumerate(characters)}
         tokenizer = HuggingFaceTokenizer(models.BPE(own, merges=[]))
-        # The model would drop other characters too, but the offsets of the characters after them would be wrong.
+        # The BPE model would also drop characters outside the vocabulary, but with wrong offsets for all later
+        # characters.
         others = "".join(f"\\x{{{ord(character):X}}}" for character in characters)
         tokenizer.normalizer = normalizers.Replace(Regex(f"[^{others}]"), "")
         tokenizer.decoder = decoders.Fuse()
@@ -41,7 +42,7 @@ def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = F
     ids = {token: i for i, token in enumerate([END_OF_TEXT, *BYTES, *characters])}
     tokenizer = HuggingFaceTokenizer(
         models.BPE(ids, merges=[], byte_fallback=True)
-    )  # no merges: characters stay single
+    )  # without merges, each character stays a separate token
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     tokenizer.add_special_tokens([END_OF_TEXT])
     return Tokenizer(tokenizer)

@@ -1,4 +1,4 @@
-"""Count words, even if memory cannot hold all different words."""
+"""Count words, even if the different words do not fit into memory."""
 
 import tempfile
 from collections import Counter
@@ -7,20 +7,22 @@ from contextlib import ExitStack
 from itertools import chain
 from typing import TextIO
 
-TYPES = 1 << 20  # different words that are counted in memory, about 200 MB
-PARTS = 128  # temporary files; they are summed in memory one after the other
+TYPES = 1 << 20  # number of different words that are counted in memory, which takes about 200 MB
+PARTS = 128  # number of temporary files; the counts of each file are summed in memory, one file at a time
 
 
 def frequent(lines: Iterable[Iterable[str]], min_count: int, known: Container[str] = ()) -> dict[str, int]:
     """Count the words that occur at least `min_count` times, or are in `known`.
 
-    Whenever memory contains TYPES different words, their counts are written to temporary files, all counts of a word to
-    the same file. At the end, memory holds only the result and one file. Words must not contain spaces or line ends.
+    Whenever memory contains TYPES different words, the counts of these words are written to temporary files; all counts
+    of a word are in the same file. At the end, only the result and the contents of one file are in memory. Words must
+    not contain spaces or line ends.
 
     Args:
-        lines: the words of each line.
+        lines: the list of words of each line.
 
-    Returns: counts by word; words below `min_count` are left out unless they are in `known`.
+    Returns: a mapping from words to counts; words with counts below `min_count` are left out unless they are in
+        `known`.
     """
     counts: Counter[str] = Counter()
     with ExitStack() as stack:

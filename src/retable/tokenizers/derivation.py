@@ -10,9 +10,9 @@ from retable.tokenizers.unigram import UNKNOWN_PENALTY
 
 
 def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
-    """Return the steps as printable lines: ranked merges (BPE), longest pieces (WordPiece), or scored pieces (unigram).
+    """Return the steps as lines to print: ranked merges (BPE), longest pieces (WordPiece), or scored pieces (unigram).
 
-    The last line lists the tokens. For a special token, it is the only line.
+    The last line lists the tokens. For a special token, there is no other line.
 
     Args:
         word: a word, or the name of a special token.
@@ -43,10 +43,10 @@ def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
 
 
 def merges(model: dict[str, Any], word: str) -> Iterator[tuple[int | None, list[str]]]:
-    """Yield the first symbols of `word` with rank None, then its symbols after each BPE merge with the merge's rank.
+    """Yield pairs of a merge's rank and the symbols of `word` after this BPE merge; the initial symbols have rank None.
 
-    Ranks count from 0. Each step merges the adjacent pair that was learnt first (Sennrich et al. 2016), at its leftmost
-    place.
+    Ranks count from 0. In each step, of all adjacent pairs of symbols, the pair that was learnt first is merged, at its
+    leftmost place (Sennrich et al. 2016).
 
     Args:
         model: a BPE model as in `tokenizer.json`.
@@ -69,10 +69,10 @@ def merges(model: dict[str, Any], word: str) -> Iterator[tuple[int | None, list[
 
 
 def longest_first(model: dict[str, Any], word: str) -> Iterator[tuple[str, str]]:
-    """Yield the pieces that a WordPiece model splits `word` into, each with the text that remains after it.
+    """Yield the pieces into which a WordPiece model splits `word`, and with each piece the text that remains after it.
 
     Nothing is yielded if the word is too long for the model. If no piece matches the rest of the word, the iteration
-    ends, and the word is unknown.
+    ends early; the tokenizer then encodes the word as unknown.
 
     Args:
         model: a WordPiece model as in `tokenizer.json`.
@@ -91,7 +91,7 @@ def longest_first(model: dict[str, Any], word: str) -> Iterator[tuple[str, str]]
 
 
 def best_segmentation(tokenizer: Tokenizer, model: dict[str, Any], word: str) -> list[tuple[str, float]]:
-    """Return the pieces of the most probable unigram segmentation, with their log-probabilities in nats.
+    """Return the pieces of the most probable unigram segmentation, and the log-probability of each piece, in nats.
 
     Args:
         model: a unigram model as in `tokenizer.json`.

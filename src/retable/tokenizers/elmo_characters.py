@@ -1,8 +1,8 @@
-"""A6: words as character ids, ELMo's input (Peters et al. 2018): 262 symbols, 50 per word.
+"""A6: words as character ids, the input of ELMo (Peters et al. 2018), with 262 different ids, and 50 ids per word.
 
-A word is encoded as its UTF-8 bytes between a begin and an end mark, padded to 50 ids. The ids are the same as in
-AllenNLP and match the 262 embedding rows of the published weights. (bilm-tf numbers the 261 symbols from 0, and adds 1
-in batches, where 0 means no word.) Here bytes have the ids 1 to 256, and a row of zeros means no word.
+A word is encoded as a begin mark, the word's UTF-8 bytes and an end mark, padded to 50 ids. The ids are the same as in
+AllenNLP, and match the 262 rows of the published embedding. Bytes have the ids 1 to 256, and a row of zeros means no
+word. (bilm-tf numbers 261 symbols from 0; in batches, it adds 1 to these numbers, and 0 means no word.)
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from retable.core.errors import UsageError
 
 N_SYMBOLS = 262
-LENGTH = 50  # ids per word, including its two marks
+LENGTH = 50  # number of ids per word, including the begin mark and the end mark
 MASK, BEGIN_OF_SENTENCE, END_OF_SENTENCE, BEGIN_OF_WORD, END_OF_WORD, PADDING = 0, 257, 258, 259, 260, 261
 SENTENCE_MARKS = {"<S>": BEGIN_OF_SENTENCE, "</S>": END_OF_SENTENCE}
 
@@ -42,21 +42,21 @@ def encode_words(words: Sequence[str]) -> np.ndarray:
 
 
 def encode_sentence(words: Sequence[str]) -> np.ndarray:
-    """Encode a sentence of n words as ids (n + 2, 50), with the marks of its begin and end."""
+    """Encode a sentence of n words as ids (n + 2, 50); the first and the last row are sentence marks."""
     return encode_words(["<S>", *words, "</S>"])
 
 
 def mark_row(mark: int) -> np.ndarray:
-    """Return the ids (50,) of a sentence mark, which is encoded like a word of one byte."""
+    """Return the ids (50,) of a sentence mark, which is encoded like a one-byte word."""
     row = np.full(LENGTH, PADDING, dtype=np.int16)
     row[:3] = BEGIN_OF_WORD, mark, END_OF_WORD
     return row
 
 
 def decode_words(ids: np.ndarray) -> list[str]:
-    """Decode rows of ids to words; rows that mean no word are skipped.
+    """Decode each row of ids to a word; rows of zeros, which mean no word, are skipped.
 
-    Words of up to 48 bytes are restored exactly, longer ones up to the last whole character within 48 bytes.
+    Words of up to 48 bytes are restored exactly; longer words are cut after the last whole character within 48 bytes.
     """
     names = {mark: name for name, mark in SENTENCE_MARKS.items()}
     rows = ids[ids[:, 0] != MASK]

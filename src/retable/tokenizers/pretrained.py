@@ -13,7 +13,8 @@ from retable.tokenizers.report import model_of
 from retable.tokenizers.tokenizer import END_OF_TEXT, Tokenizer
 from retable.tokenizers.wordpiece import MARKS, PREFIX
 
-# Tokenizer files of a checkpoint, in order of preference; the last two are older than tokenizer.json.
+# Sets of tokenizer files that a checkpoint may have, in order of preference; the last two sets are formats that are
+# older than tokenizer.json.
 FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"), ("vocab.txt",))
 
 
@@ -31,14 +32,14 @@ def load(lines: Iterable[str], path: str | None, vocabulary: Iterable[str] = ())
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """Load a tokenizer from `tokenizer.json` or from a checkpoint's folder, and turn off truncation and padding.
+    """Load a tokenizer from `tokenizer.json` or from the folder of a checkpoint, and turn off truncation and padding.
 
-    Raises: UsageError: the tokenizer is missing or damaged, or has no boundary token to begin a stream with.
+    Raises: UsageError: the tokenizer is missing or damaged, or has no boundary token, which begins a stream.
     """
     if not path.is_dir():
         require_file(path)
     files = tokenizer_files(path) if path.is_dir() else [path]
-    with reading(" with ".join(map(str, files)), Exception):  # the library raises bare Exception for every fault
+    with reading(" with ".join(map(str, files)), Exception):  # the library raises a plain Exception for every error
         match [file.name for file in files] if path.is_dir() else []:
             case ["vocab.json", "merges.txt"]:
                 inner = _byte_bpe(path)
@@ -60,9 +61,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Return the tokenizer files in a checkpoint's folder: the first of the sets in FILES that is complete.
+    """Return the tokenizer files in a checkpoint's folder: the first set of FILES of which all files exist.
 
-    Raises: UsageError: none of the sets is complete.
+    Raises: UsageError: in each set, some file is missing.
     """
     for names in FILES:
         if all((folder / name).is_file() for name in names):
@@ -85,7 +86,7 @@ def _byte_bpe(folder: Path) -> HuggingFaceTokenizer:
 
 
 def _wordpiece(folder: Path) -> HuggingFaceTokenizer:
-    """Load BERT's tokenizer (Devlin et al. 2019), in lower case unless `tokenizer_config.json` sets otherwise."""
+    """Load BERT's tokenizer (Devlin et al. 2019); it lower-cases text unless `tokenizer_config.json` turns this off."""
     config, settings = folder / "tokenizer_config.json", {}
     if config.exists():
         with reading(config, ValueError, RecursionError):
@@ -104,5 +105,5 @@ def _wordpiece(folder: Path) -> HuggingFaceTokenizer:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a file without a byte-order mark, which the libraries cannot read."""
+    """Return the text of a file, without its byte-order mark, because the libraries cannot read this mark."""
     return "\n".join(read_lines(path))

@@ -11,17 +11,17 @@ from retable.core.errors import UsageError
 from retable.core.escaping import visible
 from retable.tokenizers.tokenizer import Lost, Tokenizer
 
-BLOCK = 1 << 24  # tokens of a memory-mapped stream to read at a time
+BLOCK = 1 << 24  # number of tokens of a memory-mapped stream that are read at a time
 NAMED = 20  # maximum number of unknown words that a message lists
 
 
 def model_of(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return the part `model` of `tokenizer.json`, with the vocabulary and the learnt merges or scores."""
+    """Return the entry `model` of `tokenizer.json`, which contains the vocabulary and the learnt merges or scores."""
     return json.loads(tokenizer._tokenizer.to_str())["model"]
 
 
 def unknown_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
-    """Return the distinct words of the texts whose tokens include the unknown token.
+    """Return the distinct words of the texts that are encoded with the unknown token.
 
     Returns: words in the order of first occurrence; an empty list if the tokenizer has no unknown token.
     """
@@ -32,13 +32,13 @@ def unknown_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
     words = [word for word in dict.fromkeys(word for text in texts for word in text.split()) if word != mark]
     try:
         codes = tokenizer.encode_batch([in_text(tokenizer, word) for word in words])
-    except UsageError:  # a text contains a reserved word, which encoding the whole text will report
+    except UsageError:  # a text contains a reserved word; the error is raised later, when the whole text is encoded
         return []
     return [word for word, ids in zip(words, codes, strict=True) if unknown in ids]
 
 
 def unknown_in(tokenizer: Tokenizer, texts: Iterable[str]) -> str | None:
-    """Return a message that lists the unknown words of the texts; None if all words are known.
+    """Return a message that lists the unknown words of the texts, or None if all words are known.
 
     Args:
         texts: texts to search; words are separated by white space.
@@ -51,10 +51,10 @@ def unknown_in(tokenizer: Tokenizer, texts: Iterable[str]) -> str | None:
 
 
 def count_unknown(tokenizer: Tokenizer, tokens: np.ndarray) -> int:
-    """Count the unknown tokens in `tokens`, a stream of any length.
+    """Return the number of unknown tokens in a stream of any length.
 
     Args:
-        tokens: ids (N,), in memory or memory-mapped.
+        tokens: the token ids of the stream (N,), in memory or memory-mapped.
     """
     unknown = tokenizer.unknown
     if unknown is None:
@@ -63,15 +63,15 @@ def count_unknown(tokenizer: Tokenizer, tokens: np.ndarray) -> int:
 
 
 def rates(tokens: float, words: float, bytes: float, unknown: float, lost: Lost) -> dict[str, float]:
-    """Return fertility, compression and three shares of a text.
+    """Return the fertility and the compression of a text, and the shares `unknown`, `unk_in_text` and `lost`.
 
-    Fertility is tokens per word, where a line end counts as a word; compression is bytes per token. `unknown` is the
-    share of unknown tokens, without those for a literal `<unk>` in the text, whose share is `unk_in_text`. `lost` is
-    the share of bytes that decoding does not restore.
+    Fertility is the number of tokens per word, where a line end counts as a word. Compression is the number of bytes
+    per token. Among all tokens, `unk_in_text` is the share of unknown tokens for a literal `<unk>` in the text, and
+    `unknown` is the share of all other unknown tokens. `lost` is the share of bytes that decoding does not restore.
 
     Args:
-        tokens, words, bytes: sizes of the text.
-        unknown: number of unknown tokens, including those for a literal `<unk>`.
+        tokens, words, bytes: the number of tokens, words and bytes of the text.
+        unknown: number of unknown tokens, including the tokens for a literal `<unk>`.
         lost: the result of `Tokenizer.lost` for the text.
     """
     shares = {
@@ -83,9 +83,9 @@ def rates(tokens: float, words: float, bytes: float, unknown: float, lost: Lost)
 
 
 def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> dict[str, float]:
-    """Return a text's `rates`, its numbers of words and types (different words), and the share of one-token types.
+    """Return a text's `rates`, number of words, number of types (different words), and share of one-token types.
 
-    This share, `whole`, counts the types that are encoded as a single known token.
+    The share of one-token types is called `whole`; a type counts if it is encoded as a single known token.
 
     Args:
         units: the sentences or documents of the text, each a list of lines.
@@ -104,7 +104,7 @@ def coverage(tokenizer: Tokenizer, units: list[list[str]], documents: bool) -> d
 
 
 def in_text(tokenizer: Tokenizer, word: str) -> str:
-    """Return `word` as it appears within a line: byte-level tokenizers include the space before it.
+    """Return `word` as it appears within a line: for byte-level tokenizers, with the space before the word.
 
     Args:
         word: a word without white space.
@@ -113,9 +113,9 @@ def in_text(tokenizer: Tokenizer, word: str) -> str:
 
 
 def longest_tokens(tokenizer: Tokenizer, n: int) -> list[str]:
-    """Return the `n` longest tokens that are not special tokens, as the vocabulary spells them.
+    """Return the `n` longest tokens that are not special tokens, spelled as in the vocabulary.
 
-    Returns: tokens from longest to shortest; ties in alphabetical order.
+    Returns: tokens from longest to shortest; tokens of equal length are in alphabetical order.
     """
     tokens = (token for token in tokenizer.words if token not in tokenizer.special_ids)
     return sorted(tokens, key=lambda token: (-len(token), token))[:n]

@@ -19,24 +19,24 @@ from retable.core.errors import TextError, UsageError
 END_OF_LINE = "<eos>"
 END_OF_TEXT = "<|endoftext|>"
 UNKNOWN = "<unk>"
-LONGEST = 1000  # characters of a word or white space in training text; longer ones are cut, see `to_learn_from`
-LEARN_FROM = 100_000_000  # characters of text to learn pieces from; a trainer needs 1 kB of memory per different word
+LONGEST = 1000  # characters; a longer word or run of white space in training text is cut, see `to_learn_from`
+LEARN_FROM = 100_000_000  # characters from which pieces are learnt; a trainer needs 1 kB of memory per different word
 _LONG = re.compile(rf"\S{{{LONGEST + 1}}}|\s{{{LONGEST + 1}}}")
 _SPACES = re.compile(r"\s+")
 WORDS = 1 << 16  # maximum number of words whose `Lost` is cached
 
 
 class Ends(NamedTuple):
-    """How a tokenizer marks the ends of lines and documents in a stream."""
+    """The marks with which a tokenizer ends lines and documents in a stream."""
 
     boundary: str  # the token before the first token of a stream
-    line: str  # text that ends a line; "" means the boundary token
-    document: str  # text of the blank line after a document; "" means the boundary token
+    line: str  # text that ends a line; if "", the boundary token ends a line
+    document: str  # text of the blank line after a document; if "", the boundary token is used
 
 
-# A tokenizer uses the first entry whose boundary is in its vocabulary. A word tokenizer encodes "\n" as <eos>, and a
-# blank line as a single <eos>. WordPiece and SentencePiece drop line ends, so one of their marks replaces them. A
-# closed set of characters has no marks, so the line end is its boundary.
+# A tokenizer uses the first entry whose boundary token is in the tokenizer's vocabulary. A word tokenizer encodes "\n"
+# as <eos>, and a blank line as a single <eos>. WordPiece and SentencePiece drop line ends, so [SEP] or </s> is used as
+# the line end. A closed character tokenizer has no special tokens, so the line end is the boundary token.
 ENDS = (
     Ends(END_OF_TEXT, "\n", ""),
     Ends(END_OF_LINE, "\n", "\n"),
@@ -51,27 +51,27 @@ class Token(NamedTuple):
     """A token with its place in the text."""
 
     id: int
-    start: int  # offset in bytes of the UTF-8 text
+    start: int  # offset in the UTF-8 text, in bytes
     end: int
 
 
 class Lost(NamedTuple):
-    """How much of a text is lost when it is encoded and decoded again."""
+    """The amount of text that is lost when a text is encoded and decoded again."""
 
-    bytes: int  # bytes that decoding does not restore
-    marks: int  # unknown tokens that represent a literal <unk> in the text
+    bytes: int  # number of bytes that decoding does not restore
+    marks: int  # number of unknown tokens that represent a literal <unk> in the text
 
 
 class Tokenizer:
     """A trained tokenizer, or any `tokenizer.json` of the Hugging Face format.
 
-    A special token's name in a text is encoded as ordinary text. If the model cannot do this, the text is refused with
-    an error. For example, a word tokenizer refuses texts that contain `<eos>`.
+    A special token's name in a text is encoded as ordinary text. If the model cannot encode the name as ordinary text,
+    an error is raised. For example, a word tokenizer raises an error for texts that contain `<eos>`.
     """
 
     def __init__(self, tokenizer: HuggingFaceTokenizer):
         self._tokenizer = tokenizer
-        tokenizer.encode_special_tokens = True  # encodes special tokens' names as text; not saved in the file
+        tokenizer.encode_special_tokens = True  # encodes special tokens' names as text; the file does not save this
         self.vocab_size: int = tokenizer.get_vocab_size()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -98,24 +98,24 @@ class Tokenizer:
 
     @property
     def dtype(self) -> np.dtype:
-        """Return the data type of token files: little-endian, 16 bits if the vocabulary allows it, otherwise 32."""
+        """Return the data type of token files: little-endian, 16 bits if the vocabulary allows, otherwise 32 bits."""
         return np.dtype("<u2" if self.vocab_size <= 1 << 16 else "<u4")
 
     @cached_property
     def words(self) -> list[str]:
-        """Return the string of every token, in order of ids."""
+        """Return the strings of all tokens, in the order of their ids."""
         vocabulary = self._tokenizer.get_vocab()
         return sorted(vocabulary, key=vocabulary.__getitem__)
 
     @cached_property
     def special_ids(self) -> dict[str, int]:
-        """Return the ids of the special tokens (marks) by name."""
+        """Return a mapping from the names of the special tokens (marks) to their ids."""
         added = self._tokenizer.get_added_tokens_decoder().items()
         return {token.content: i for i, token in sorted(added) if token.special}
 
     @cached_property
     def unknown(self) -> int | None:
-        """Return the id of the unknown token, or None for a tokenizer without one."""
+        """Return the id of the unknown token, or None if the tokenizer has no unknown token."""
         model = self._tokenizer.model
         if isinstance(model, models.Unigram):
             return json.loads(self._tokenizer.to_str())["model"]["unk_id"]
@@ -138,10 +138,11 @@ class Tokenizer:
         raise UsageError(f"the tokenizer has no mark to begin a stream with; add one of {names} to it")
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """Encode a text, without the marks that a model's template adds.
+        """Encode a text, without the special tokens that a model's template would add.
 
         Args:
-            special: whether to encode the names of special tokens in the text as the tokens themselves.
+            special: whether the name of a special token in the text is encoded as the special token; if not, the name
+                is encoded as ordinary text.
 
         Raises:
             UsageError: the text contains a lone surrogate, half a character that has no UTF-8 encoding.
@@ -153,14 +154,15 @@ class Tokenizer:
         """Encode each of `texts` as `encode` does, on all cores.
 
         Args:
-            special: whether to encode the names of special tokens in a text as the tokens themselves.
+            special: whether the name of a special token in a text is encoded as the special token; if not, the name is
+                encoded as ordinary text.
 
         Raises: UsageError, TextError: as in `encode`.
         """
         return self._ids(texts, special)
 
     def encode_with_offsets(self, text: str) -> list[Token]:
-        """Encode a text, and return each token with its offsets in bytes of the text's UTF-8."""
+        """Encode a text, and return each token with its start and end in the text, as offsets in UTF-8 bytes."""
         _require_characters([text])
         encoding = self._reader.encode(text, add_special_tokens=False)
         self._require_text(text, encoding.ids)
@@ -174,9 +176,9 @@ class Tokenizer:
         return self._tokenizer.decode_batch([list(ids) for ids in batch], skip_special_tokens=False)
 
     def encode_units(self, units: Iterable[list[str]], documents: bool) -> Iterator[tuple[list[int], int, int]]:
-        """Yield the ids of each unit, its number of words (a line end counts as one), and its number of bytes.
+        """Yield the ids of each unit, its number of words (a line end counts as a word), and its number of bytes.
 
-        A unit is a list of lines. With `documents`, it includes the blank line that ends it.
+        A unit is a list of lines. With `documents`, the blank line at the end of the unit is also encoded and counted.
 
         Raises: UsageError, TextError: as in `encode`.
         """
@@ -199,11 +201,11 @@ class Tokenizer:
         ]
 
     def lost(self, lines: Iterable[str]) -> Lost:
-        """Count the text that decoding does not restore: unknown words, case, and unusual white space."""
+        """Count the bytes that decoding does not restore, because of unknown words, case or unusual white space."""
         size = marks = 0
         for line in lines:
             words = line.split()
-            if not self._whole.issuperset(words):  # three times as fast as a loop over the words
+            if not self._whole.issuperset(words):  # this test is three times as fast as a loop over the words
                 of_words = [self._of_word(word) for word in words]
                 size += sum(each.bytes for each in of_words)
                 marks += sum(each.marks for each in of_words)
@@ -214,12 +216,12 @@ class Tokenizer:
 
     @cached_property
     def _whole(self) -> set[str]:
-        """Return the cache of words that decoding restores exactly."""
+        """Return the set in which words that decoding restores exactly are cached."""
         return set()
 
     @cached_property
     def _of_word(self) -> Callable[[str], Lost]:
-        """Return a cached function from a word to its `Lost`; either all or none of the word's bytes are lost."""
+        """Return a cached function that computes the `Lost` of a word; all of the word's bytes are lost, or none."""
         unknown, name = self.unknown, None if self.unknown is None else self.words[self.unknown]
 
         def measure(word: str) -> Lost:
@@ -236,7 +238,7 @@ class Tokenizer:
     def require_text(self, lines: Iterable[str], name: object) -> None:
         """Check that no line contains a special token's name that cannot be encoded as text.
 
-        Raises: UsageError, with the line number and the text's `name`.
+        Raises: UsageError: a line contains such a name; the message begins with `name` and the line number.
         """
         names = [each.lower() for each in self._refused.values()]
         if not names:
@@ -250,7 +252,7 @@ class Tokenizer:
 
     @cached_property
     def _reader(self) -> HuggingFaceTokenizer:
-        """Return the tokenizer that encodes texts.
+        """Return the Hugging Face tokenizer that encodes texts.
 
         The vocabulary of a unigram model contains the names of special tokens as pieces. The returned tokenizer splits
         these names in a text after the first character, so that they are encoded as ordinary text.
@@ -269,7 +271,7 @@ class Tokenizer:
 
     @cached_property
     def _marked(self) -> HuggingFaceTokenizer:
-        """Return a tokenizer that encodes the names of special tokens in a text as the tokens themselves."""
+        """Return a Hugging Face tokenizer that encodes the name of a special token in a text as the special token."""
         return HuggingFaceTokenizer.from_str(self._tokenizer.to_str())
 
     @cached_property
@@ -305,7 +307,7 @@ class Tokenizer:
 
 
 def _lone(spaces: re.Match[str]) -> bool:
-    """Return whether a match of white space is a single space between two words."""
+    """Return whether `spaces`, a match of white space, is a single space between two words."""
     return spaces[0] == " " and spaces.start() > 0 and spaces.end() < len(spaces.string)
 
 
@@ -321,12 +323,13 @@ def _require_characters(texts: Sequence[str]) -> None:
 
 
 def to_learn_from(lines: Iterable[str], characters: int) -> Iterator[str]:
-    """Yield the lines for a trainer to learn pieces from.
+    """Yield the lines from which a trainer learns the pieces of a tokenizer.
 
-    A text of more than `characters` characters is reduced to random lines of about that total length, with a fixed
-    seed. A line is cut into parts of LONGEST characters if it contains a longer word or longer white space. Otherwise
-    training would take too long: its time grows with the square of the word length (10 s for 100,000 characters).
-    `lines` is iterated twice; an iterator is first read into memory.
+    From a text of more than `characters` characters, random lines are drawn with a fixed seed, until their total length
+    is about `characters`. If a line contains a word or a run of white space of more than LONGEST characters, the line
+    is cut into parts of LONGEST characters. Without these cuts, training would take too long: the time grows with the
+    square of the word length (10 s for 100,000 characters). `lines` is iterated twice; an iterator is first read into
+    memory.
 
     Args:
         characters: largest number of characters to learn from.

@@ -1,4 +1,4 @@
-"""A5: the unigram language model of pieces (Kudo 2018) in T5's layout, and sampling of segmentations."""
+"""A5: the unigram tokenizer (Kudo 2018) with T5's order of ids, and sampling of segmentations."""
 
 import json
 import math
@@ -15,8 +15,8 @@ from retable.core.settings import PositiveInt
 from retable.tokenizers.tokenizer import LEARN_FROM, Tokenizer, _require_characters, to_learn_from
 
 MARKS = ["<pad>", "</s>", "<unk>"]
-SENTINELS = [f"<extra_id_{i}>" for i in reversed(range(100))]  # T5 numbers them from the end of the vocabulary
-UNKNOWN_PENALTY = 10.0  # nats by which an unknown character scores below the worst piece, as in SentencePiece
+SENTINELS = [f"<extra_id_{i}>" for i in reversed(range(100))]  # in T5, <extra_id_0> is the last id of the vocabulary
+UNKNOWN_PENALTY = 10.0  # nats between the lowest score of a piece and an unknown character's score, as in SentencePiece
 
 
 def train(
@@ -29,7 +29,7 @@ def train(
     `<extra_id_0>`.
 
     Args:
-        vocab_size: tokens in total; fewer if the text does not have enough pieces.
+        vocab_size: total number of tokens; the result has fewer tokens if the text does not have enough pieces.
         vocabulary: ignored, because new words are split into pieces or characters.
         learn_from: number of characters to learn from; from a longer text, random lines are drawn, see `to_learn_from`.
 
@@ -44,7 +44,7 @@ def train(
     learnt = json.loads(learner.to_str())["model"]["vocab"][len(MARKS) :]
     pieces = canonical(
         [(piece, score) for piece, score in learnt if piece not in SENTINELS]
-    )  # a text may contain sentinels
+    )  # removes sentinels, which a text may contain
     marks, sentinels = ([(mark, 0.0) for mark in group] for group in (MARKS, SENTINELS))
     tokenizer = _t5(models.Unigram([*marks, *pieces, *sentinels], unk_id=MARKS.index("<unk>")))
     tokenizer.decoder = decoders.Metaspace()
@@ -63,12 +63,13 @@ def _t5(model: models.Unigram) -> HuggingFaceTokenizer:
 
 
 def _with_room(lines: Iterable[str], n_pieces: int) -> Iterator[str]:
-    """Yield the lines; after the last, check that `n_pieces` exceeds the number of different characters.
+    """Yield the lines; after the last line, check that `n_pieces` exceeds the number of different characters.
 
-    The library keeps one piece per character. With a smaller `n_pieces` it returns more pieces, or does not terminate.
-    The check is in time, because the library reads all lines before it starts to train.
+    The library always keeps one piece per character. If `n_pieces` is smaller, the library returns more pieces, or does
+    not terminate. The check after the last line is early enough, because the library reads all lines before it starts
+    to train.
     """
-    characters, other = set[str](), _t5(models.Unigram())  # a second tokenizer, as training locks the first
+    characters, other = set[str](), _t5(models.Unigram())  # training locks the first tokenizer
     for line in lines:
         characters.update(line if line.isascii() else other.normalizer.normalize_str(line))
         yield line
@@ -76,7 +77,7 @@ def _with_room(lines: Iterable[str], n_pieces: int) -> Iterator[str]:
     known, marks = len({*"".join(word for word, _ in words)}), len(MARKS) + len(SENTINELS)
     if n_pieces <= known:
         raise UsageError(
-            f"tokenizer.vocab_size={marks + n_pieces} leaves no room for a piece next to {known} characters and "
+            f"tokenizer.vocab_size={marks + n_pieces} leaves no room for a piece in addition to {known} characters and "
             f"{marks} marks; write {marks + known + 1} or more"
         )
 
@@ -84,9 +85,9 @@ def _with_room(lines: Iterable[str], n_pieces: int) -> Iterator[str]:
 def canonical(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
     """Make the trainer's result independent of the order of its hash tables, which differs between runs.
 
-    The order affects the last bits of sums, and the scores of characters that EM dropped: the trainer gives them the
-    lowest score plus different multiples of 0.0001. Here all of them get the lowest score, and scores are rounded to 4
-    digits.
+    The order affects the last bits of sums, and the scores of characters that EM dropped: the trainer sets each to the
+    lowest score plus a different multiple of 0.0001. Here, all dropped characters get the lowest score, and all scores
+    are rounded to 4 digits.
     """
     lowest = min((score for _, score in pieces), default=0.0)
     band = lowest + 0.0001 * sum(len(piece) == 1 for piece, _ in pieces)
@@ -96,10 +97,11 @@ def canonical(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
 
 
 class Sampler:
-    """A sampler of a text's segmentations, each with probability ∝ exp(alpha · log p) (Kudo 2018, section 3.2).
+    """A sampler of a text's segmentations, with probabilities ∝ exp(alpha · log p) (Kudo 2018, section 3.2).
 
-    It uses forward filtering over all segmentations of each word, then backward sampling. `alpha` = 0 samples
-    uniformly; a large `alpha` approaches `encode`. (The library's own `alpha` uses a generator that cannot be seeded.)
+    The algorithm is forward filtering over all segmentations of each word, followed by backward sampling. With `alpha`
+    = 0, all segmentations are equally likely; with a large `alpha`, the sample is nearly always the result of `encode`.
+    (The library's own `alpha` uses a generator that cannot be seeded.)
     """
 
     def __init__(self, tokenizer: Tokenizer, alpha: float):
@@ -120,10 +122,10 @@ class Sampler:
         self._lattice = lru_cache(1 << 16)(self._filter)
 
     def sample(self, text: str, generator: np.random.Generator) -> list[int]:
-        """Sample the ids of one segmentation of `text`; names of special tokens are ordinary text, as in `encode`.
+        """Sample one segmentation of `text`, and return its ids; special tokens' names are ordinary text.
 
         Args:
-            generator: random generator, from which one number is drawn per piece.
+            generator: random generator, which draws one number per piece.
 
         Raises: UsageError: the text contains a lone surrogate, half a character that has no UTF-8 encoding.
         """
@@ -138,11 +140,11 @@ class Sampler:
             arcs, cumulative = lattice[end]
             i, end = arcs[int(np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right"))]
             drawn.append(i)
-        runs = groupby(reversed(drawn), key=lambda i: i == self.unknown)  # adjacent unknown characters are one token
+        runs = groupby(reversed(drawn), key=lambda i: i == self.unknown)  # joins adjacent unknown characters
         return [i for unknown, run in runs for i in ([self.unknown] if unknown else run)]
 
     def _filter(self, word: str) -> list[tuple[list[tuple[int, int]], np.ndarray]]:
-        """Return for each place in `word` the pieces (id, start) that can end there, with their cumulative weights."""
+        """Return for each place in `word` the pieces (id, start) that can end at this place, and cumulative weights."""
         totals, lattice = [0.0], [([(0, 0)], np.ones(1))]
         for end in range(1, len(word) + 1):
             arcs, weights = [], []

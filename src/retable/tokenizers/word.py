@@ -1,4 +1,4 @@
-"""A2: the word tokenizer of the perplexity tables. Words are separated by white space; `<eos>` ends each line."""
+"""A2: the word tokenizer, for perplexities per word. Words are separated by white space; `<eos>` ends each line."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,8 +9,8 @@ from retable.core.settings import PositiveInt
 from retable.tokenizers.counts import frequent
 from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 
-# Parts that are split off as separate words: n't, 's and the like, as in the Penn Treebank, and each punctuation mark
-# except < and >, so that <unk> remains one word.
+# Parts of words that become separate words: n't, 's and similar endings, as in the Penn Treebank, and each punctuation
+# mark. The marks < and > are not split off, so that <unk> remains one word.
 APART = r"n't\b|'(?:s|m|d|re|ve|ll)\b|[^\w<>]"
 
 
@@ -21,14 +21,15 @@ def train(
     marks: Sequence[str] = (),
     english: bool = False,
 ) -> Tokenizer:
-    """Build a word tokenizer, with words sorted by falling frequency, and ties in alphabetical order.
+    """Build a word tokenizer, with words sorted by falling frequency, and equally frequent words in alphabetical order.
 
     Args:
-        min_count: number of occurrences that a word needs; rarer words become `<unk>`.
+        min_count: minimum number of occurrences of a word; rarer words become `<unk>`.
         vocabulary: words of a closed vocabulary; they get an id even if they do not occur in the text.
-        marks: special tokens (BERT's, or T5's sentinels). Their ids follow all word ids, and do not change them.
-        english: lower-case the text and split off the parts that APART matches. Use it for English text that is not
-            tokenized, or only in part.
+        marks: special tokens, such as BERT's special tokens or T5's sentinels. Their ids come after all word ids, so
+            the word ids do not change.
+        english: whether to lower-case the text, and to split off the parts that `APART` matches. Set this to True for
+            English text that is not tokenized, or only partly tokenized.
     """
     folded, splitter = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
     if english:
@@ -47,7 +48,7 @@ def train(
 
 
 def of_words(words: Sequence[str]) -> Tokenizer:
-    """Build a tokenizer whose ids are the places in `words`, which must include `<unk>` and `<eos>`."""
+    """Build a tokenizer in which a word's id is its index in `words`, which must include `<unk>` and `<eos>`."""
     return Tokenizer(_tokenizer(words))
 
 

@@ -1,8 +1,8 @@
 """A4: WordPiece as in BERT (Devlin et al. 2019): every piece of a word except the first begins with `##`.
 
 Pieces are learnt by byte-pair merges of characters, as in Hugging Face's trainer. Encoding chooses the longest piece
-first. Unlike BERT's `tokenizer.json`, decoding does not join words ("do n't" → "don't"), since the result would be
-encoded differently.
+first. Decoding does not join words, unlike with BERT's `tokenizer.json` ("do n't" → "don't"), because the joined words
+would be encoded differently.
 """
 
 from collections import Counter
@@ -27,14 +27,14 @@ def train(
     vocabulary: Iterable[str] = (),
     learn_from: PositiveInt = LEARN_FROM,
 ) -> Tokenizer:
-    """Train a WordPiece tokenizer of `vocab_size` pieces: five marks, each character with and without `##`, and merges.
+    """Train a WordPiece tokenizer of `vocab_size` pieces: five marks, all characters with and without `##`, and merges.
 
     Args:
         lowercase: lower-case the text and strip accents, as BERT's uncased models do.
-        alphabet: how many of the most frequent characters to keep; words with other characters become `[UNK]`.
+        alphabet: number of characters to keep, the most frequent first; words with other characters become `[UNK]`.
         vocabulary: ignored, because new words are split into pieces or characters.
         learn_from: number of characters to learn from; from a longer text, random lines are drawn, see `to_learn_from`.
-        lines: iterated several times; an iterator is first read into memory.
+        lines: the training text, which is iterated several times; if this is an iterator, it is first read into memory.
 
     Raises: UsageError: `vocab_size` leaves no room for the characters.
     """
@@ -48,8 +48,9 @@ def train(
             f"tokenizer.vocab_size={vocab_size} leaves no room for {len(characters)} characters with and without "
             f"{PREFIX}, and {len(MARKS)} marks; write {needed} or more, or a smaller tokenizer.alphabet"
         )
-    # By default the trainer numbers ## characters in the order of a hash table, which differs in each run, and uses
-    # these numbers to break ties between merges. Passed as special tokens, they are numbered in the order of this list.
+    # By default, the trainer numbers ## characters in the order of a hash table, which differs in each run, and uses
+    # these numbers to break ties between merges. If the ## characters are passed as special tokens, they are numbered
+    # in the order of this list.
     initial = [*MARKS, *characters, *(PREFIX + character for character in characters)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
