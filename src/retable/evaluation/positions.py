@@ -35,8 +35,8 @@ class Positions:
         """Write `positions.csv`, one row per bin of positions, and return no metrics.
 
         Columns: `where` (sentence, unit or window), the bin's first and last position (from 1), the number of tokens in
-        the bin, and their mean nats. Rows for sentences are written only if the tokenizer has a line-end token, and
-        rows for windows only if the model is neural.
+        the bin, and the mean nats of these tokens. Rows for sentences are written only if the tokenizer has a line-end
+        token, and rows for windows only if the model is neural.
         """
         tokenizer = Tokenizer.load(self.inputs[0])
         tokens, units = read_split(self.folder, self.split, tokenizer.vocab_size)
@@ -58,7 +58,7 @@ class Positions:
 
 
 def positions(lengths: np.ndarray) -> np.ndarray:
-    """Return each token's position, from 1, in its part of a text, if the parts have these `lengths`."""
+    """Return the positions of tokens, from 1, within consecutive parts that have these `lengths`."""
     starts = np.cumsum(lengths) - lengths
     return np.arange(lengths.sum()) - np.repeat(starts, lengths) + 1
 
