@@ -60,7 +60,7 @@ class TokenByToken(Strategy):
     def _steps(
         self, model: NextToken, ids: Tensor, texts: Tensor, choose: Choice, eos: int | None
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the indices of the texts, the next tokens, and these tokens' log-probabilities under the model, (R,) each.
+        """Yield the indices of the texts, the next tokens, and their log-probabilities under the model, (R,) each.
 
         Texts begin with `ids`, (R, T), and leave the batch when they end.
         """
@@ -178,7 +178,7 @@ def keep_typical(scores: Tensor, mass: float) -> Tensor:
     distance = (entropy + log_probs).abs()  # distance between the entropy and the surprisal −log p
     nearest, order = distance.sort(dim=1)
     short = probabilities.gather(1, order).cumsum(dim=1) < mass
-    last = short.sum(dim=1, keepdim=True).clamp(max=scores.shape[1] - 1)  # rounding errors may keep the total below `mass`
+    last = short.sum(dim=1, keepdim=True).clamp(max=scores.shape[1] - 1)  # rounding can keep the total below `mass`
     return scores.masked_fill(distance > nearest.gather(1, last), -torch.inf)
 
 
