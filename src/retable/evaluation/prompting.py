@@ -124,7 +124,7 @@ class Prompted(Labelled):
         answers: Sequence[Sequence[int]],
         places: np.ndarray,
     ) -> str:
-        """Return a warning about answers with words outside the vocabulary, or "" if there are none.
+        """Return a warning about answers with words outside the vocabulary, or "" if every word is known.
 
         All words outside the vocabulary have the same probability.
 

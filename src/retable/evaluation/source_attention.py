@@ -25,7 +25,7 @@ CROSSING = ("cross_attention", "crossing")  # names of decoder layers' attribute
 
 
 def crossings(model: EncoderDecoder) -> list[Attention]:
-    """Return the cross-attention of each decoder layer; the list is empty if there is none."""
+    """Return the cross-attention of each decoder layer, or [] for a decoder without attention."""
     named = model.named_modules()
     return [part for name, part in named if isinstance(part, Attention) and name.rpartition(".")[2] in CROSSING]
 

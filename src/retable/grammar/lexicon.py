@@ -30,7 +30,7 @@ class Frame(NamedTuple):
     preposition: str | None = None  # the preposition before the complement
     affected: bool = False  # whether the subject undergoes the event instead of causing it
     reflexive: bool = False  # whether a reflexive may be the object if the subject is a person
-    agent: str | None = "person"  # selection of the agent in a passive; None means that there is no passive
+    agent: str | None = "person"  # selection of the agent in a passive; None if the verbs have no passive
 
 
 class Preposition(NamedTuple):

@@ -1,10 +1,10 @@
 """Near-optimal predictions about two pieces of text: whether they are neighbours, and which piece comes first.
 
-Each piece consists of neighbouring sentences of a document. By Bayes' rule, the best prediction compares p(A, then B)
-with p(A) p(B), or with p(B, then A). The text before a piece is unknown. The judge sums over topics and moods, and over
-the antecedents and tenses that the text before a piece may leave. The judge does not sum over the nouns and names that
-this text may mention. A model can therefore reach the judge's accuracy, which is slightly below the best possible
-accuracy.
+Each piece consists of neighbouring sentences of a document. The best prediction follows from Bayes' rule: it compares
+p(A, then B) with p(A) p(B), or with p(B, then A). The text before a piece is unknown. The judge sums over topics and
+moods, and over the antecedents and tenses that the text before a piece may leave. The judge does not sum over the nouns
+and names that this text may mention. A model can therefore reach the judge's accuracy, which is slightly below the best
+possible accuracy.
 """
 
 from collections import Counter
