@@ -28,7 +28,7 @@ from retable.evaluation.word_vectors import WordVectors, unit
 Question = tuple[str, str, str, str]
 
 METHODS = {"3cosadd": "accuracy", "3cosmul": "accuracy_mul"}  # Maps each method to its metric.
-SCORES = 10_000_000  # Scores in memory at a time (40 to 200 MB), such as 333 questions × 30,000 words.
+SCORES = 10_000_000  # Maximum number of scores in memory (40 to 200 MB), such as 333 questions × 30,000 words.
 
 # The semantic sections of questions-words.txt (Mikolov et al. 2013a, Table 1). The syntactic sections are gram1 to
 # gram9.
@@ -70,7 +70,7 @@ def read_analogies(path: str | PathLike[str]) -> dict[str, list[Question]]:
 
     A line `: name` opens a section. Every other line is a question of four words.
 
-    Raises: UsageError: a line has another form, or a question precedes the first section.
+    Raises: UsageError: a line does not have this format, or a question precedes the first section.
     """
     sections: dict[str, list[Question]] = {}
     questions: list[Question] | None = None
@@ -110,7 +110,7 @@ def analogy_accuracy(
         restrict_vocab: only this many of the most frequent words may occur in questions and answers (Google's figures
             use 30,000); None uses all words.
         lowercase: convert words and questions to lower case. If two words become equal in lower case, the more frequent
-            one is kept.
+            word is kept.
         methods: the methods to use, from METHODS.
 
     Returns: metrics of each section and of the groups `total`, `semantic`, `syntactic` and `regular` (see

@@ -37,8 +37,8 @@ from retable.tokenizers.tokenizer import Tokenizer
 # Measures of an attention head. The first four measures are the attention from a word to itself, to the previous word,
 # to the next word, and to the marks around the sentence. `subject` is the attention from a verb to the head word of its
 # subject. Measures whose names end in `_first` are the share of verbs that attend to the head word of their subject
-# more than to any other word. Measures whose names begin with `far_` exclude verbs directly after this head word,
-# because a head that attends to the previous word would find it.
+# more than to any other word. Measures whose names begin with `far_` exclude verbs directly after the head word of
+# their subject, because an attention head that attends to the previous word would find this head word.
 SHARES = ("itself", "previous", "next", "marks", "subject", "subject_first", "far_subject", "far_subject_first")
 FAR = 2  # smallest distance, in words, from a subject's head word to a verb that counts as `far`
 MAP_COLUMNS = ("sentence", "layer", "head", "target_place", "target", "source_place", "source", "weight", "subject")

@@ -25,7 +25,7 @@ class Capitals:
         section: name of a section of that file.
         pairs: maximum number of pairs; the benchmark uses the first pairs in which both words have vectors.
         lowercase: convert words and questions to lower case. If two words become equal in lower case, the more frequent
-            one is kept.
+            word is kept.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -75,7 +75,7 @@ def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
 
     Args:
         vectors: (n, D); rows alternate between the first and the second word of a pair.
-    Returns: points, (n, 2), and the share of variance that they preserve.
+    Returns: points, (n, 2), and the share of the vectors' variance that the points preserve.
     """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)

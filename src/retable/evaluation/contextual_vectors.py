@@ -29,7 +29,7 @@ from retable.models.base import BothDirections
 from retable.tokenizers.tokenizer import Tokenizer
 
 AHEAD = 16  # Number of batches in memory at a time.
-TIE = 1e-5  # Cosines that differ by less count as equal. In layer 0, all occurrences of a word are equal.
+TIE = 1e-5  # Cosines that differ by less than TIE count as equal. In layer 0, all vectors of a word are equal.
 SENSE_COLUMNS = ["word", "sentence", "position", "sense"]
 
 
@@ -96,7 +96,7 @@ class ContextualVectors:
 
     @property
     def _room(self) -> int | None:
-        """Return the maximum number of tokens between the first and last mark, or None."""
+        """Return the maximum number of tokens between the first and last mark, or None if unlimited."""
         return None if self._spelling or self._model.max_length is None else self._model.max_length - 2
 
     @torch.inference_mode()
@@ -198,7 +198,7 @@ class UnseenWords:
             - `unseen_words/form`: the same form.
             - `unseen_words/stem_or_form`: the same stem or the same form.
             The result is empty if the lexicon contains none of the words. Compare these shares with the shares of an
-            untrained model, because similar spelling explains a large part of them.
+            untrained model, because similar spelling explains a large part of each share.
         Raises: UsageError: a word of `words` occurs in the training text, or the text contains all forms of the
             lexicon.
         """
@@ -382,7 +382,7 @@ def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
 
 
 def by_centroid(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
-    """Check, for each vector, whether the sense with the nearest mean vector is its own sense.
+    """Check, for each vector, whether the sense with the nearest mean vector is the vector's sense.
 
     Nearness is measured by cosine. The mean of a vector's own sense excludes the vector itself. Each sense must occur
     at least twice.

@@ -97,7 +97,7 @@ class RMSDynamicEvaluation(DynamicEvaluation):
         rows: number of segments in each batch of training text from which R is computed.
         epsilon: ε, which is added to R.
 
-    The fitted array `rms/<name>` is R of the weight called <name>. The other arguments are those of
+    The fitted array `rms/<name>` is R of the weight called <name>. All other arguments are described in
     `DynamicEvaluation`.
     """
 

@@ -1,18 +1,18 @@
 """Probability of a text with gaps under the built-in grammar, by sequential Monte Carlo.
 
 The probability is a sum over all word sequences that may fill the gaps. Particles read the text from left to right. At
-a gap, each particle draws words as the grammar's program draws them. The weight of a particle is the probability of the
-text after the gap, up to the next gap. Particles are then resampled by weight (the bootstrap filter: Gordon, Salmond
-and Smith 1993). Drawing at a gap continues until a given number of particles fit the text after the gap; the last such
-particle is not counted (Del Moral, Jasra, Lee, Yau and Zhang 2015).
+a gap, each particle draws words in the same way as the grammar's program. The weight of a particle is the probability
+of the text after the gap, up to the next gap. Particles are then resampled by weight (the bootstrap filter: Gordon,
+Salmond and Smith 1993). Drawing at a gap continues until a given number of particles fit the text after the gap; the
+last such particle is not counted (Del Moral, Jasra, Lee, Yau and Zhang 2015).
 
-The product over all gaps of the particles' mean weight is an unbiased estimate of this sum. The expected logarithm of
-this product is therefore at most the logarithm of the sum, so the logarithm is an estimate from below. The estimate
-from below is valid for any proposal distribution, so the true words of a gap may guide some of the particles. In the
-estimate from above, one particle keeps the true words, which are a sample from the posterior. The true words do not
-guide the other particles. The logarithm of the estimate from above, averaged over texts, is at least the logarithm of
-the sum (Grosse, Ghahramani and Adams 2015, arXiv 1511.02543). The true value is on average between the estimates from
-below and from above, so their difference shows the error.
+The product over all gaps of the particles' mean weight is an unbiased estimate of the sum over word sequences. The
+expected logarithm of this product is therefore at most the logarithm of the sum, so the logarithm is an estimate from
+below. The estimate from below is valid for any proposal distribution, so the true words of a gap may guide some of the
+particles. In the estimate from above, one particle keeps the true words, which are a sample from the posterior. The
+true words do not guide the other particles. The logarithm of the estimate from above, averaged over texts, is at least
+the logarithm of the sum (Grosse, Ghahramani and Adams 2015, arXiv 1511.02543). The true value is on average between the
+estimates from below and from above, so their difference shows the error.
 
 K is the number of latent classes of a document (its topic and mood).
 """
@@ -30,8 +30,8 @@ from scipy.special import logsumexp
 
 from retable.core.settings import PositiveInt
 
-LED, CHOICES = 0.25, 0.9  # Share of particles guided by the true words, and share of their choices that use these.
-RELATED = 0.2  # Share of draws from only those words that are related to the text after the gap.
+LED, CHOICES = 0.25, 0.9  # share of particles guided by the true words; share of guided choices that use the true words
+RELATED = 0.2  # Share of draws that are limited to words related to the text after the gap.
 # Maps a word to the words that may have to occur before it, such as an opening bracket.
 OPENED_BY = {")": ["("], "]": ["["], "}": ["{"], "then": ["if"], "and": ["both"], "?": ["does", "do", "did"]}
 
@@ -216,7 +216,7 @@ class Related:
 
 
 class Reader:
-    """An interpreter of the grammar's program that reads visible words and draws hidden ones.
+    """An interpreter of the grammar's program that reads visible words and draws hidden words.
 
     Args:
         text: words of one or more documents; None at the places where a word is to be drawn.
@@ -330,7 +330,7 @@ class Reader:
         return self._log_branches + log_all - log_proposal, log_joint - log_all
 
     def _next(self, fill: str | None = None) -> str | None:
-        """Return the next word. If its place is still empty, insert `fill` there first."""
+        """Return the next word. If the word's place is still empty, insert `fill` there first."""
         if self.n_read == self._end:
             raise Paused
         if self._text[self.n_read] is None:

@@ -40,7 +40,7 @@ class Gradients:
         batches: a function that returns the training batches of a token stream, (N,).
         distances: the largest distance k.
         length: number of tokens that the model reads before the token whose loss is differentiated, at least
-            `distances` + 1. The first of these tokens warm up a recurrent state.
+            `distances` + 1. If the model is recurrent, the first tokens warm up its state.
         windows: number of tokens, evenly spaced in the split, whose losses are differentiated; the norms are averaged.
         n_batches: number of training batches whose gradient norm is measured.
         clip_norm: training clips gradients with a larger norm to this norm.
@@ -77,9 +77,9 @@ class Gradients:
         clipping.
 
         Returns:
-            - `gradients/factor`: the factor by which the norm changes per token of distance. It is exp of the slope of
-              a line fitted to the log norm at all distances k ≥ 1 with a non-zero norm. `gradients/factor_low` and
-              `_high` are the ends of the factor's 95 % interval, and `gradients/r2` is the fit's R².
+            - `gradients/factor`: the factor by which the norm changes per token of distance. The factor is exp of the
+              slope of a line fitted to the log norm at all distances k ≥ 1 with a non-zero norm. `gradients/factor_low`
+              and `_high` are the ends of the factor's 95 % interval, and `gradients/r2` is the fit's R².
             - `gradients/reach`: number of input words, including the last one, that the gradient reaches, at most
               `distances` + 1. For convolutions and models with a window, the reach is the receptive field.
             - `gradients/norm_median`, `norm_90`, `norm_max`: median, 90 % quantile and maximum of the norm over
@@ -138,7 +138,7 @@ def by_distance(objective: CausalLM, windows: Tensor, distances: int) -> np.ndar
 
     Args:
         windows: token ids, (B, T + 1).
-        distances: K.
+        distances: the largest distance, K.
     Returns: norms, float64 (B, K + 1).
     Raises: UsageError: the model has no layer of word vectors.
     """
@@ -158,7 +158,7 @@ def by_distance(objective: CausalLM, windows: Tensor, distances: int) -> np.ndar
             log_probs, _ = objective.next_log_prob(windows[:, :-1], None)
     finally:
         hook.remove()
-    nats = -log_probs.gather(1, windows[:, -1:]).sum()  # windows are independent, so the gradient of the sum suffices
+    nats = -log_probs.gather(1, windows[:, -1:]).sum()  # one sum suffices, because the windows are independent
     (slopes,) = torch.autograd.grad(nats, leaves)
     # The norm needs float64, because squares of vanished gradients would underflow in float32.
     return slopes.double().norm(dim=2).flip(1)[:, : distances + 1].cpu().numpy()

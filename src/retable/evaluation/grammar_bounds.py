@@ -21,7 +21,7 @@ from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
-RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT's shares: words chosen; of these, masked and replaced (the rest is kept)
+RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT's share of chosen words; of these, the shares that are masked and replaced
 SENTENCE_ENDS = (".", "?")
 BATCH_SIZE = 8
 
@@ -221,8 +221,8 @@ def entropy(posterior: Mapping[str, float]) -> float:
 def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
     """Compute the entropy in nats of a chosen word under BERT's corruption, given its posterior.
 
-    The word is masked (probability 0.8), replaced by a random one of `drawable` words (0.1), or kept (0.1). The entropy
-    is conditional on the visible token at the word's place and on its surroundings.
+    The word is masked (probability 0.8), replaced by one of `drawable` words at random (0.1), or kept (0.1). The
+    entropy is conditional on the visible token at the word's place and on its surroundings.
 
     Args:
         posterior: probability of each word at the place, given the surroundings.
@@ -238,6 +238,6 @@ def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
 
 
 def sentences_of(words: Sequence[str]) -> list[str]:
-    """Split a text of the grammar that has no line ends into sentences, without an incomplete last sentence."""
+    """Split a text without line ends into sentences of the grammar; drop an incomplete last sentence."""
     ends = [i + 1 for i, word in enumerate(words) if word in SENTENCE_ENDS]
     return [" ".join(words[start:end]) for start, end in pairwise([0, *ends])]

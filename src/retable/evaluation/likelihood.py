@@ -36,7 +36,7 @@ class Scorer(Protocol):
     protocol: str
 
     def batches(self, tokens: np.ndarray, boundary: int, rank: int, world: int) -> LazyBatches:
-        """Return the batches of process `rank` of `world`."""
+        """Return the batches for process `rank` of `world` processes."""
         ...
 
     def step(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
@@ -63,9 +63,9 @@ class _Scorer:
 class Carried(_Scorer):
     """Scores a stream in `rows` parallel parts; recurrent state is carried through each part.
 
-    With rows=1, every token is scored given all tokens before it. The model reads `segment` tokens at a time. This
-    number changes the scores only if the model's memory is bounded. Each process scores some of the rows, because a
-    segment needs the state after the previous segment of its row. With one row, the first process scores everything.
+    With rows=1, every token is scored given all tokens before it. The model reads `segment` tokens at a time. The value
+    of `segment` changes the scores only if the model's memory is bounded. Each process scores some of the rows, because
+    a segment needs the state after the previous segment of its row. With one row, the first process scores everything.
 
     Args:
         rows: number of parallel parts of the stream, each with a separate state.
@@ -114,7 +114,8 @@ class Carried(_Scorer):
 class SlidingWindow(_Scorer):
     """Scores a stream in windows of `length` tokens that move by `stride` tokens.
 
-    Each token is scored in the window that contains most of the context before it. The default stride is half a window.
+    Each token is scored in the window that contains the most context before this token. The default stride is half a
+    window.
 
     Args:
         batch_size: number of windows per batch.
@@ -186,7 +187,7 @@ class StreamLoss:
 
 
 class NeuralLM:
-    """A trained objective with a scoring protocol, as a `LanguageModel` for benchmarks.
+    """A `LanguageModel` for benchmarks: a trained objective with a scoring protocol.
 
     Args:
         boundary: id of the boundary token, which precedes a stream's first token.

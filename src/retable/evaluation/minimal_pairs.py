@@ -1,8 +1,8 @@
 """BLiMP (Warstadt et al. 2020): whether a language model prefers the acceptable sentence of a pair.
 
 The probabilities of whole sentences are compared (the paper's "simple LM method"). As in the authors' scoring, the
-acceptable sentence must be strictly more probable, so a tie is wrong. Two sentences tie if they have the same tokens,
-because the vocabulary lacks the words in which they differ. `equal` is the share of pairs with equal tokens.
+acceptable sentence must be strictly more probable, so a tie is wrong. Two sentences tie if the words in which they
+differ are not in the vocabulary, so that both have the same tokens. `equal` is the share of pairs with equal tokens.
 `accuracy_known` covers only pairs whose words are all in the vocabulary, as in BabyLM's version of BLiMP. Sentences
 also tie if their log-probabilities differ by at most TIE nats. For example, if both sentences have the same words in
 another order, rounding makes their sums differ slightly under a unigram model.
@@ -28,7 +28,7 @@ TIE = 1e-9  # Largest difference, in nats, that counts as a tie.
 
 
 class Pair(Protocol):
-    """An acceptable sentence and a minimally different unacceptable one."""
+    """An acceptable sentence and a minimally different unacceptable sentence."""
 
     paradigm: str
     phenomenon: str

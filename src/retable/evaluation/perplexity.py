@@ -36,7 +36,7 @@ class Perplexity(Likelihoods):
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
         """Write the nats of each unit of text to `units.csv` in `folder`, and return the metrics.
 
-        Returns: `<split>/perplexity_word`, `<split>/bits_per_byte` and others, see `likelihood_metrics`.
+        Returns: `<split>/perplexity_word`, `<split>/bits_per_byte` and other metrics, see `likelihood_metrics`.
         """
         vocab_size = Tokenizer.load(self.folder / "tokenizer.json").vocab_size
         metrics: dict[str, float] = {}

@@ -5,7 +5,7 @@ nesting, or repetition (`PHENOMENA` in `retable.grammar.interpreters`). The exce
 model minus its nats under the grammar. Over a long text, the mean excess is the relative entropy of the grammar and the
 model, which cannot be negative. The mean excess of a single phenomenon can be negative, because the phenomenon of a
 token is not known before the token. For example, a model that expects too many repetitions scores better on
-repetitions, and worse on the words that occur instead.
+repetitions, and worse on words that occur instead of repetitions.
 """
 
 import csv

@@ -80,8 +80,8 @@ class Probes:
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
         text: sentences with labels; the probes are trained on split `train` and scored on `test`.
-        by_word: train a separate probe for each word type, as word senses need, and no control task, because the word
-            type is constant. Test words that are not in train count as wrong.
+        by_word: train a separate probe for each word type, as word senses require. There is then no control task,
+            because the word type is constant. Test words that are not in train count as wrong.
         seed: seed of the random labels in the control tasks.
 
     `inputs` lists the files that the scores depend on.
@@ -103,7 +103,7 @@ class Probes:
         Returns, for each kind of label:
             - `probes/layer_<k>/<kind>`: accuracy, and `probes/layer_<k>/<kind>_control`: accuracy on the control task.
             - `probes/majority/<kind>`: accuracy of always predicting the most frequent label in train. If `by_word` is
-              true, it is the most frequent label of each word.
+              true, the most frequent label of each word is predicted.
             - `probes/words/<kind>`: number of test words that have a label.
             `probes/shortened` is the number of sentences that were cut, if any.
         Raises: UsageError: there are too few sentences, a kind has no labels, or the model's layers are not accessible.
@@ -166,7 +166,7 @@ def _labelled(sentences: Sequence[Any], states: Sequence[np.ndarray], kind: str)
 
 
 def _places_by_word(train: np.ndarray, test: np.ndarray) -> list[Any]:
-    """Return, for each word that occurs in both splits, its indices in train and in test."""
+    """Return, for each word that occurs in both splits, the word's indices in train and in test."""
     return [(np.flatnonzero(train == word), np.flatnonzero(test == word)) for word in np.intersect1d(train, test)]
 
 

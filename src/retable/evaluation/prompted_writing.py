@@ -52,8 +52,8 @@ class PromptedWriting(Measured):
         tokens: the folder with the tokenizer that the system was trained with.
         template: the prompt, with {text} for the input. The model continues greedily after a space, up to the end of
             the line.
-        shots: number of training examples with references before each input, one per line. They are drawn by a
-            generator with the seed (seed, number of the text).
+        shots: number of training examples with references before each input, one per line. A generator with the seed
+            (seed, number of the text) draws these examples.
         max_new_tokens: maximum number of tokens that the model writes.
         convention: see `Scorer`; it is applied to the whole prompt.
 

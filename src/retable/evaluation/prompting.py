@@ -23,7 +23,7 @@ MANY = 5  # maximum number of answers that a message lists
 
 
 class Questions(Protocol):
-    """A source of questions. Each has `fields`, `choices`, and `answer`, the index of the correct choice."""
+    """A source of questions. A question has `fields`, `choices`, and `answer`, the index of the correct choice."""
 
     inputs: list[Path]
 
@@ -38,8 +38,8 @@ class Prompted(Labelled):
         tokens: the folder with the tokenizer that the system was trained with.
         template: text of a question, in which {name} stands for the value of the field called name. After this text
             come a space and a choice.
-        shots: number of examples before each question. They are drawn from `examples` by a generator with the seed
-            (seed, number of the question).
+        shots: number of examples before each question. A generator with the seed (seed, number of the question) draws
+            these from `examples`.
         description: text before the examples.
         separator: text between description, examples and question.
         by: how the model answers. "likelihood" selects the most probable choice; "generation" selects the longest
@@ -90,7 +90,7 @@ class Prompted(Labelled):
             for which a choice's log-probability is divided by its number of tokens or of bytes.
         """
         if not (questions := self.questions.read()):
-            raise UsageError(f"{self.questions.inputs[0]} has no questions; write one per row")
+            raise UsageError(f"{self.questions.inputs[0]} has no questions; write one question per row")
         scorer = Scorer(system, Tokenizer.load(self.inputs[0]), self.convention, self.sentinels)
         prompts = self.prompts(questions)
         places = np.repeat(np.arange(len(questions)), [len(question.choices) for question in questions])
@@ -141,7 +141,7 @@ class Prompted(Labelled):
         if len({*places[empty]}) == n_questions:
             raise UsageError(
                 f"{lacks}, so each question of {self.questions.inputs[0]} has an answer of unknown words; write "
-                "other words, or use a model that knows these"
+                "other words, or use a model whose vocabulary contains these words"
             )
         touched = len({*places[strange]})
         return f"{self.task}: {lacks}, or a word of it, for {touched} of {n_questions} questions"

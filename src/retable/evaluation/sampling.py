@@ -37,8 +37,9 @@ class Samples:
     """A benchmark of the quality and diversity of texts sampled from a language model.
 
     Args:
-        temperatures, top_p: values of these two settings to sample with. While one setting is varied, the other is 1.
-        samples: number of texts per setting. A text has at most `length` tokens and ends with its document.
+        temperatures, top_p: values of these two settings to sample with. While one setting is varied, the other setting
+            is 1.
+        samples: number of texts per setting. A text ends at the end of its document or after `length` tokens.
 
     `inputs` lists the files that the scores depend on.
     """

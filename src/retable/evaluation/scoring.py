@@ -100,13 +100,13 @@ class Scorer:
         """Return the log-probability of each text, float64 (n,), in nats. Equal texts have equal results.
 
         The texts are sorted. If a text begins with the same tokens as the previous text, the model reads these tokens
-        again. Their softmax, which is most of the work, is computed only once. In sorted order, 31 % of BLiMP's words
-        are in beginnings shared with the previous text.
+        again. The softmax of the shared tokens, which is most of the work, is computed only once. In sorted order, 31 %
+        of BLiMP's words are in beginnings shared with the previous text.
         """
         ordered = sorted({tuple(text) for text in texts})
         shared = [_n_shared(text, before) for before, text in pairwise([(), *ordered])]
         systems = self._system.systems if isinstance(self._system, MixedSystem) else [self._system]
-        if any(map(_text_to_text, systems)):  # these systems read a context as their input
+        if any(map(_text_to_text, systems)):  # encoder-decoders and prefix LMs read the context as separate input
             shared = [0] * len(ordered)
         split = [(text[:n], text[n:]) for text, n in zip(ordered, shared, strict=True)]
         new = self._token_log_probs(self._system, [context for context, _ in split], [rest for _, rest in split])
@@ -170,7 +170,7 @@ class Scorer:
         return log_probs
 
     def _inputs(self, contexts: Sequences) -> list[list[int]]:
-        """Return the inputs: each is the context, the sentinel if any, and the end mark of inputs."""
+        """Return one input per context: the context, the sentinel if any, and the end mark of inputs."""
         line_end = [self._tokenizer.boundary, *self._tokenizer.encode("\n")][-1]
         end = self._tokenizer.special_ids.get("</s>", line_end)
         return [[*context, *self._sentinel, end] for context in contexts]
@@ -219,7 +219,7 @@ def _log_prob_where(objective: Likelihood, input_ids: Tensor, labels: Tensor, ma
     if isinstance(objective, CausalLM) and type(objective).log_prob is CausalLM.log_prob:
         hidden, _ = objective.model(input_ids)
         return objective.log_prob_of(objective.projection(hidden[mask]), labels[mask])
-    return objective.log_prob(input_ids, labels)[0][mask]  # for ELMo's forward direction, or a model with features
+    return objective.log_prob(input_ids, labels)[0][mask]  # used by ELMo's forward direction and models with features
 
 
 def _of_sentences(system: LanguageModel, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:

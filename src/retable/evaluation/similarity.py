@@ -21,8 +21,8 @@ class Similarity:
 
     Args:
         pairs: the folder with the data sets.
-        lowercase: convert words and pairs to lower case. If two words become equal in lower case, the more frequent one
-            is kept.
+        lowercase: convert words and pairs to lower case. If two words become equal in lower case, the more frequent
+            word is kept.
 
     `inputs` lists the files that the scores depend on.
     """

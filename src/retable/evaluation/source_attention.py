@@ -21,7 +21,7 @@ from retable.models.base import EncoderDecoder
 from retable.nn.attention import Attention, padding_mask
 from retable.objectives.translation import Translation
 
-CROSSING = ("cross_attention", "crossing")  # names of decoder layers' attribute for cross-attention
+CROSSING = ("cross_attention", "crossing")  # names under which decoder layers store their cross-attention
 
 
 def crossings(model: EncoderDecoder) -> list[Attention]:

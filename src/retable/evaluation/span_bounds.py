@@ -92,8 +92,8 @@ class SpansBound:
         Returns: losses in nats per target token (including sentinels and end marks, as in the objective), each with its
             `_standard_error`:
             - `spans/loss`: −log p(targets | inputs) under the grammar, which also has to guess where spans end.
-              `spans/loss` is a lower bound on the expected loss of any model for two reasons. First, the grammar also
-              sees the beginning of the window's first document. Second, the estimated loss is too low on average.
+              `spans/loss` is a lower bound on the expected loss of any model: the grammar also sees the beginning of
+              the window's first document, and the estimate is too low on average.
             - `spans/loss_above`: the same loss as `spans/loss`, estimated from above. The distance between the
               estimates from below and above shows the error. The estimate from above does not bound the loss of a
               model.

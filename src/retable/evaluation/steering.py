@@ -1,4 +1,4 @@
-"""How often sentences written with FUDGE have the requested label, and how likely they are.
+"""How often sentences written with FUDGE have the requested label, and how likely these are.
 
 The grammar computes the exact label and probability of any sentence. Three sets of sentences are compared:
 

@@ -31,7 +31,7 @@ MEASURES = ("log_prob", "mean", "div", "sub", "slor")
 
 
 class Judged(Protocol):
-    """A source of questions. The field `sentence` is a sentence; the answer is 1 if it is acceptable."""
+    """A source of questions. The field `sentence` is a sentence; the answer is 1 if this is acceptable."""
 
     inputs: list[Path]
 
@@ -95,16 +95,17 @@ def measures(log_p: np.ndarray, log_u: np.ndarray, n: np.ndarray) -> dict[str, n
 def area(scores: pd.Series, labels: pd.Series, text: tuple) -> Sums:
     """Compute the area under the ROC curve as sums over units; 0.5 if one label has no unit.
 
-    The area is the mean, over acceptable units, of the share of unacceptable units with lower scores. Equivalently, it
-    is the mean, over unacceptable units, of the share of acceptable units with higher scores. For resampled units, the
-    result is the sum of these two means minus the area of all units. Its variance is that of DeLong et al. 1988.
+    The area is the mean, over acceptable units, of the share of unacceptable units with lower scores. The area is also
+    the mean, over unacceptable units, of the share of acceptable units with higher scores. For resampled units, the
+    result is the sum of these two means minus the area of all units. The variance of this result is that of DeLong et
+    al. 1988.
     """
     good = (labels.astype(str) == "1").to_numpy()  # units that were read from a file have strings as labels
     ranks, own = rankdata(scores), np.empty(len(scores))
     for group in (good, ~good):
         own[group] = rankdata(scores[group])
     others = np.where(good, (~good).sum(), good.sum())
-    below = (ranks - own) / np.maximum(others, 1)  # share of the opposite label's units with lower scores; ties: half
+    below = (ranks - own) / np.maximum(others, 1)  # share of lower scores among units of the other label; ties count ½
     placed = np.where(good, below, 1 - below)
     whole = placed[good].mean() if good.any() and (~good).any() else 0.5
     sums = [placed * good, good, placed * ~good, ~good, np.full(len(scores), whole)]

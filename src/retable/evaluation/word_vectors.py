@@ -51,7 +51,7 @@ class WordVectors:
     def lowercased(self) -> "WordVectors":
         """Return the word vectors with all words in lower case.
 
-        If two words become equal in lower case, the more frequent one is kept.
+        If two words become equal in lower case, the more frequent word is kept.
         """
         rows: dict[str, int] = {}
         for row, word in enumerate(self.words):

@@ -67,7 +67,7 @@ class BeamSearch(Strategy):
         scores, state = model.extend(prompts, model.start(B))
         rows = torch.arange(B, device=model.device).repeat_interleave(K)
         ids, scores, state = prompts[rows], scores[rows], model.select(state, rows)
-        # At first all beams of a prompt are equal, so only one may have a finite score.
+        # At first all beams of a prompt are equal, so only one beam may have a finite score.
         beams = scores.new_full((B, K), -torch.inf)
         beams[:, 0] = 0
         log_prob = torch.zeros_like(beams)  # log-probability under the model, before the strategy changes scores
@@ -77,7 +77,7 @@ class BeamSearch(Strategy):
             V = summed.shape[1]
             # Each beam has at most one ending, so the best 2K continuations contain at least K that do not end.
             best, place = summed.view(-1, K * V).topk(min(2 * K, K * V), dim=1)
-            origin = place // V + K * torch.arange(len(best), device=best.device)[:, None]  # row of each continuation
+            origin = place // V + K * torch.arange(len(best), device=best.device)[:, None]  # the extended row
             token = place % V
             log_prob = log_prob.view(-1)[origin] + own[origin, token]
             ends = torch.full_like(token, length == self.max_new_tokens, dtype=torch.bool)
@@ -121,5 +121,5 @@ class BeamSearch(Strategy):
 
 
 def n_apart(before: Tensor, after: Tensor) -> int:
-    """Count the columns from the first column on in which `before` and `after`, (R, T), differ."""
+    """Count the columns from the first column in which `before` and `after`, (R, T), differ, to the last."""
     return int((before != after).any(dim=0).cumsum(dim=0).count_nonzero())

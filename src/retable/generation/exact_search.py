@@ -14,7 +14,7 @@ from retable.generation.strategy import Completion, check
 
 
 class ExactSearch:
-    """Best-first search: always extend the beginning of a text that has the highest bound.
+    """Best-first search: always extend the beginning that has the highest bound.
 
     A text ends with the end mark or after `max_new_tokens` tokens. The score of a text is its log-probability /
     length^`length_penalty`. The bound of a beginning is the score that the text would have if all further tokens had

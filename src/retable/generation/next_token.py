@@ -59,7 +59,7 @@ class NextToken(Protocol):
 
 
 class Trained:
-    """A trained objective. Its state is the model's recurrent state, or cache of keys and values.
+    """A trained objective, whose state is its model's recurrent state or cache of keys and values.
 
     When the text becomes longer than the model's `max_length`, the model reads the second half of its window again,
     without the earlier tokens. Each token is thus predicted from at least max_length / 2 tokens, at the cost of one
@@ -98,7 +98,7 @@ class Trained:
 
 
 class Counted:
-    """A model that predicts from all earlier tokens, such as an n-gram model. Its state is the earlier tokens."""
+    """A model that predicts from all earlier tokens, such as an n-gram model; these tokens are its state."""
 
     device = torch.device("cpu")
 
@@ -118,7 +118,7 @@ class Counted:
 
 
 class Mixed:
-    """A weighted average of models' probabilities. Its state is the list of all models' states.
+    """A weighted average of models' probabilities, whose state is the list of all models' states.
 
     Args:
         weights: weight of each model, (S,), with sum 1.
@@ -143,7 +143,7 @@ class Mixed:
 
 
 def next_token(system: System | PredictiveModel) -> NextToken:
-    """Wrap a language model (trained, mixed or counted) that was loaded from its cell for decoding.
+    """Wrap a language model from a cell (trained, mixed or counted) in the decoding interface.
 
     Raises: UsageError: the system cannot predict the next token.
     """

@@ -16,7 +16,7 @@ from torch.distributed.fsdp import FSDPModule
 from retable.nn.product import Linear
 
 Module = TypeVar("Module", bound=nn.Module)
-_ROWS = 8  # number of input rows for which the layout is optimised; any number of rows is correct
+_ROWS = 8  # number of input rows for which the layout is optimised; results are correct for any number
 
 
 class PackedLinear(nn.Linear):

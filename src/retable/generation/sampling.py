@@ -12,8 +12,8 @@ from retable.core.settings import NonNegativeInt, Positive, PositiveInt, Seed, S
 from retable.generation.next_token import NextToken
 from retable.generation.strategy import Completion, Strategy, check
 
-# A function that returns the chosen tokens, (R,). Its arguments are the scores, (R, V), the index of each row's text,
-# (R,), and the number of tokens so far.
+# A function that returns the chosen tokens, (R,). The arguments of this function are the scores, (R, V), the index of
+# each row's text, (R,), and the number of tokens so far.
 Choice = Callable[[Tensor, Tensor, int], Tensor]
 
 
@@ -164,11 +164,11 @@ def keep_top_p(scores: Tensor, p: float) -> Tensor:
 
 
 def keep_typical(scores: Tensor, mass: float) -> Tensor:
-    """Set scores, (R, V), outside the typical set to −∞; tokens that tie with its last token are kept.
+    """Set scores, (R, V), outside the typical set to −∞; tokens that tie with the set's last token are kept.
 
-    The typical set contains the tokens whose surprisal is nearest to the distribution's entropy. It is the smallest
-    such set with a total probability of at least `mass` (Meister, Pimentel, Wiher and Cotterell 2022, arXiv 2202.00666,
-    section 4).
+    The typical set contains the tokens whose surprisal is nearest to the distribution's entropy. The typical set is the
+    smallest such set with a total probability of at least `mass` (Meister, Pimentel, Wiher and Cotterell 2022, arXiv
+    2202.00666, section 4).
 
     Returns: scores, (R, V); at least one token per row is kept.
     """

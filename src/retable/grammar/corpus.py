@@ -33,12 +33,12 @@ def write_corpus(
     """Write the corpus, its vocabulary, tasks, analogies and the oracle's scores into an existing folder.
 
     Files:
-        `<split>.txt`: documents, with a blank line after each.
+        `<split>.txt`: documents, each followed by a blank line.
         `vocabulary.txt`: one word per line, sorted.
         `<task>/<split>.tsv`: columns sentence and label.
         `analogies.txt`: analogy questions.
-        `units.csv`: one row per document of validation and test. It contains the document's loss in nats under the true
-            model, and the loss if each sentence is scored without its context.
+        `units.csv`: one row per document of validation and test. Each row contains the document's loss in nats under
+            the true model, and the loss if each sentence is scored without its context.
 
     The files are streamed, so memory does not grow with the sizes of the splits.
 

@@ -3,8 +3,8 @@
 A dictionary is not enough to translate into this German. A translator also needs
 
 - word order: the finite verb is second in a main clause, after its first constituent, and first in a question. The
-  finite verb is last in a clause with "dass", "wenn", "sobald" or a relative pronoun. Infinitives and participles close
-  their clause.
+  finite verb is last in a clause with "dass", "wenn", "sobald" or a relative pronoun. Infinitives and participles are
+  last in their clause.
 - agreement: determiners and adjectives agree with their noun in gender, number and case.
 - word choice: "do" has no translation. "have" is "haben" or "sein", depending on the verb. "be" is "sein", or "werden"
   in a passive.

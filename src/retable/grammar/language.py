@@ -81,7 +81,10 @@ class Grammar:
         return scorer.log_probabilities(), scorer.phenomena()
 
     def log_probability(self, document: Sequence[str]) -> float:
-        """Return log p(document) in nats, −inf outside the language. This is the sum of `score`, computed faster."""
+        """Return log p(document) in nats, −inf outside the language.
+
+        The result equals the sum of `score`, but the computation is faster.
+        """
         return float(logsumexp(self.log_joint(tokens_of(document))))
 
     def sentence_log_probability(self, sentence: str) -> float:
@@ -134,7 +137,7 @@ def uniforms(seed: int, stream: str, index: int) -> Uniform:
 
     The source uses Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") with a key from seed and
     stream and a counter that starts at `index` × 2^192. numpy guarantees that Philox's raw words are reproducible, but
-    not that its `Generator` class is.
+    not that the output of its `Generator` class is.
     """
     key = np.array([seed, int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "little")], dtype=np.uint64)
     bits = np.random.Philox(key=key, counter=np.array([0, 0, 0, index], dtype=np.uint64))

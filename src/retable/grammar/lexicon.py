@@ -2,7 +2,7 @@
 
 Function words are English. `invented.py` and `english.py` supply the content words. No form belongs to two lexemes, so
 a word determines its class, number, gender and tense (`syntax.py` requires this). The only exception is a verb's past
-form, which may also be its participle. The sentence then shows whether the form is past or participle.
+form, which may also be its participle. The sentence shows whether such a form is past or participle.
 """
 
 from collections import defaultdict
@@ -90,9 +90,9 @@ class Adjective(NamedTuple):
     """An adjective: its forms, its polarity, its topic, and the kinds of nouns that it may describe."""
 
     word: str
-    adverb: str  # empty if the adjective has no adverb; `comparative` is empty if it has no comparative
+    adverb: str  # empty if the adjective has no adverb; `comparative`: empty if there is no comparative
     comparative: str
-    polarity: int  # 1 or -1 for evaluative adjectives, 0 for descriptive ones
+    polarity: int  # 1 or -1 for evaluative adjectives, 0 for descriptive adjectives
     topic: int
     kinds: str = ANY  # selection of nouns that the adjective may describe
 
@@ -142,7 +142,7 @@ class Lexicon:
             A second adjective is possible only after an evaluative adjective, and is descriptive.
             A clause that describes its subject with "be" ends after the description.
             A clause after "if" or "when" has no future tense.
-            A clause has no adjunct of place if its sentence opens with a place, and no day if it opens with a day.
+            A clause has no adjunct of place if its sentence opens with a place, and no day if its sentence opens with a day.
             "found" and "felt" are past tense.
             "very" does not precede adjectives such as "annual", which have neither comparative nor adverb.
         past_shares: probability of the past tense after the document's first verb, if this verb is in the past tense,

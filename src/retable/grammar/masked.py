@@ -2,9 +2,9 @@
 
     p(w | the other tokens) = p(document with w) / Σ p(document with w')
 
-The sum is computed exactly. It needs little time, because words of one class are interchangeable, for example nouns of
-one kind, gender and number. First, one word per class is scored. The other words of the class are scored only if the
-text with the first word is in the language.
+The sum is computed exactly. The sum needs little time, because words of one class are interchangeable, for example
+nouns of one kind, gender and number. First, one word per class is scored. The other words of the class are scored only
+if the text with the first word is in the language.
 """
 
 from bisect import bisect
@@ -189,7 +189,7 @@ class Filler(Scorer):
 
 
 def draw(probabilities: Mapping[T, float], uniform: Uniform) -> T:
-    """Draw a key of `probabilities`, which maps keys to probabilities."""
+    """Draw a key of `probabilities` at random; the values are the probabilities of the keys."""
     cumulative = [*list(accumulate(probabilities.values()))[:-1], 1.0]
     return list(probabilities)[bisect(cumulative, uniform())]
 

@@ -161,7 +161,7 @@ class RoleRecorder(Discourse):
         self._clauses.append([])
         super().relative_clause(head, depth)
         (proposition,) = self._clauses.pop()
-        if not any(part.type.startswith("R-") for part in proposition):  # then the head noun is the object
+        if not any(part.type.startswith("R-") for part in proposition):  # the head noun is the relative clause's object
             proposition += self._as("A1", head)
 
     def complement(self, verb: Verb, subject: Referent, depth: int = 0, bare: bool = False) -> bool:

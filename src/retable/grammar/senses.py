@@ -41,7 +41,7 @@ def write_senses(
     """Write a corpus with ambiguous words, its vocabulary and the senses of its test split into an existing folder.
 
     Files:
-        `<split>.txt`: documents, with a blank line after each.
+        `<split>.txt`: documents, each followed by a blank line.
         `vocabulary.txt`: one word per line, sorted.
         `senses.tsv`: one row per ambiguous word of the test split, with columns word, sentence, position (index of the
             word in the sentence, from 0) and sense.

@@ -2,9 +2,9 @@
 
 Each piece consists of neighbouring sentences of a document. The best prediction follows from Bayes' rule: it compares
 p(A, then B) with p(A) p(B), or with p(B, then A). The text before a piece is unknown. The judge sums over topics and
-moods, and over the antecedents and tenses that the text before a piece may leave. The judge does not sum over the nouns
-and names that this text may mention. A model can therefore reach the judge's accuracy, which is slightly below the best
-possible accuracy.
+moods, and over the antecedents and tenses that are possible after the text before a piece. The judge does not sum over
+the nouns and names that the text before a piece may mention. A model can therefore reach the judge's accuracy, which is
+slightly below the best possible accuracy.
 """
 
 from collections import Counter

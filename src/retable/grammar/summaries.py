@@ -2,8 +2,8 @@
 
 A document's mood is a hidden variable. The mood influences the evaluative words in sentences that express opinions ("i
 think that …", "we found that …"). The summary consists of the sentences that express opinions, in their original order.
-None of these sentences opens with a third-person pronoun or has a possessive, so each sentence can be understood
-without its context. Documents without an opinion are left out.
+No sentence with an opinion opens with a third-person pronoun or has a possessive, so each such sentence can be
+understood without its context. Documents without an opinion are left out.
 
 The first word shows whether a sentence is an opinion, so the best possible score is 100. Opinions are as likely at the
 end of a document as at its beginning, so the first sentences are a poor summary.

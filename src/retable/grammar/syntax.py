@@ -1,7 +1,8 @@
 """The program that generates the embedded language word by word: noun phrases and clauses.
 
-Sampling and scoring run the same program with different interpreters (`interpreters.py`). Both require that the first
-word of a phrase shows which kind of phrase it is, and that a word determines its lexeme, number, gender and tense.
+Sampling and scoring run the same program with different interpreters (`interpreters.py`). Both interpreters require
+that the first word of a phrase shows which kind of phrase it is, and that a word determines its lexeme, number, gender
+and tense.
 """
 
 from collections.abc import Sequence
@@ -32,8 +33,8 @@ class Referent(NamedTuple):
 class Syntax:
     """The state of a text, and methods that generate or parse its phrases and clauses.
 
-    The state depends only on the words so far. It consists of `tense` (a key of `Tables.past`), and of the forms of the
-    nouns, names and nations that the text has mentioned.
+    The state depends only on the words so far. The state consists of `tense` (a key of `Tables.past`), and of the forms
+    of the nouns, names and nations that the text has mentioned.
     """
 
     def __init__(self, tables: Tables, interpreter: Sampler | Scorer) -> None:
@@ -55,8 +56,8 @@ class Syntax:
     def clause(self, subject: Referent | None = None, depth: int = 0, bare: bool = False) -> Referent:
         """Generate or parse a clause, or only the part after its subject if `subject` is given.
 
-        A clause with `bare` is the end of a relative clause. Such a clause has no adjunct and no second verb, because
-        these belong to the main clause. Returns the subject.
+        If `bare` is true, the clause is the end of a relative clause. Such a clause has no adjunct and no second verb,
+        because these belong to the main clause. Returns the subject.
         """
         subject = subject or self.noun_phrase("any", depth=depth)
         closed = self.verb_phrase(subject, depth, bare)
@@ -90,7 +91,7 @@ class Syntax:
         return self.complement(verb, subject, depth, bare)
 
     def complement(self, verb: Verb, subject: Referent, depth: int = 0, bare: bool = False) -> bool:
-        """Generate or parse the complement that the verb's frame requires; return whether it is a clause."""
+        """Generate or parse the complement that the verb's frame requires; return whether this is a clause."""
         if verb.particle:
             self.emit(verb.particle)
         frame = self.tables.lexicon.frames[verb.frame]
@@ -109,7 +110,7 @@ class Syntax:
         return False
 
     def property(self, subject: Referent, negated: bool, depth: int) -> bool:
-        """Generate or parse the words after a form of "be"; return whether they are a property, not a passive."""
+        """Generate or parse the words after a form of "be"; return whether these are a property (not a passive)."""
         tables, associates = self.tables, self.tables.associates.get(subject.word, ())
         form = self.choose(tables.property[subject.kind])
         if form == "comparative":

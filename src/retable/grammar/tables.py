@@ -45,7 +45,7 @@ AUXILIARIES = {  # (present singular, present plural, past singular, past plural
     "will": ("will", "will", "would", "would"),
     "may": ("may", "may", "might", "might"),
 }
-# Probabilities of drawing a word only from the words mentioned earlier and the associates of its governing word.
+# Probabilities that a word is drawn only from earlier mentions and from the associates of the word that governs it.
 RECALL_NAMES, RECALL_NATIONS, RECALL_NOUNS, RECALL_VERBS, RECALL_PROPERTIES = 0.45, 0.7, 0.5, 0.7, 0.8
 
 
@@ -78,7 +78,7 @@ class Tables:
     def _table(self, words: Sequence[str], weights: NDArray | Sequence[float], recall: float = 0.0) -> Table:
         """Make a table of the non-empty words with positive weight.
 
-        `weights` are (words,) or (words, latents), and are normalised here.
+        `weights` have the shape (words,) or (words, latents); their sums need not be 1.
         """
         rows = np.asarray(weights, dtype=float)
         if rows.ndim == 1:

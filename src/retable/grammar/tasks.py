@@ -19,7 +19,7 @@ from retable.grammar.lexicon import BRACKETS, POSSESSIVES, REFLEXIVES, SINGULARS
 from retable.grammar.tables import AUXILIARIES, LINE_END, MOODS, N_LATENTS, N_TOPICS
 
 ACCEPTABILITY = ("unacceptable", "acceptable")
-MIN_OPINIONS = 3  # per sentence of the sentiment task; no bias, because the number does not depend on the mood
+MIN_OPINIONS = 3  # minimum number of opinions per sentence of the sentiment task; the mood does not affect this number
 ATTEMPTS = 4  # number of places at which one kind of violation is tried, before the next kind is tried
 
 Substitutes = Mapping[str, Sequence[str]]

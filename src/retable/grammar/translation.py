@@ -211,7 +211,7 @@ class SecondLanguage:
         return stem + ending + (AGREEMENT[gender, number] if agrees else "")
 
     def _add(self, endings: Mapping[str, str], agreeing: Sequence[str] = (), twofold: bool = False) -> None:
-        """Invent translations for the forms of a lexeme that no other lexeme has."""
+        """Invent translations for the forms of a lexeme; no other lexeme has the same translations."""
         stems: list[str] = []
         suffixes = {
             end + agreement
