@@ -142,7 +142,7 @@ class Lexicon:
             A second adjective is possible only after an evaluative adjective, and is descriptive.
             A clause that describes its subject with "be" ends after the description.
             A clause after "if" or "when" has no future tense.
-            A clause has no adjunct of place if its sentence opens with a place, and no day if its sentence opens with a day.
+            A clause has no adjunct of place or day if its sentence opens with an adjunct of the same kind.
             "found" and "felt" are past tense.
             "very" does not precede adjectives such as "annual", which have neither comparative nor adverb.
         past_shares: probability of the past tense after the document's first verb, if this verb is in the past tense,
