@@ -84,7 +84,7 @@ def test_hooks_are_removed_and_what_cannot_be_read_is_refused(tmp_path):
         attending(T5(V, 8, 2, 2, 16, dropout=0.1))
     TOKENIZER.save(tmp_path / "tokenizer.json")
     system = SimpleNamespace(objective=SimpleNamespace(model=bert))
-    with pytest.raises(UsageError, match="every verb of the text follows its subject directly"):
+    with pytest.raises(UsageError, match="every verb of the text directly follows its subject"):
         AttentionMaps(str(tmp_path), Text(far=False))(system, tmp_path)
 
 

@@ -154,7 +154,7 @@ def test_unseen_words_of_the_users_need_no_lexicon(text):
     assert {*rows["word"]} == {"cupcup", "xyz"}
     UnseenWords(str(text), words=["cupcup"], restrict_vocab=1)(Spelling(), text)
     assert pd.read_csv(text / "unseen_words.csv")["neighbour"].tolist() == ["cup"]
-    with pytest.raises(UsageError, match=r"contains the words cups; choose words that are not in it"):
+    with pytest.raises(UsageError, match=r"contains the words cups; choose unseen words"):
         UnseenWords(str(text), words=["cups", "new"])(Spelling(), text)
     with pytest.raises(UsageError, match=r"write benchmark.unseen_words.words=\[new\]"):
         UnseenWords(str(text), words="new")

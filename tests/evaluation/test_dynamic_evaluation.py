@@ -176,7 +176,7 @@ def test_the_setting_is_the_best_of_the_grid_on_the_first_tokens_of_the_validati
     assert [each["loss"] for each in fitted.tried] == pytest.approx([*losses.values()], nan_ok=True)
     assert np.isnan(losses[1e30, 0.0]) and fitted.best == fitted.tried[2] and fitted.best["rate"] == 0.1
     trained = model("lstm")
-    with pytest.raises(UsageError, match=r"scorer\.rows=4 reads parts of a text in parallel"):
+    with pytest.raises(UsageError, match=r"scorer\.rows=4 scores parts of a text in parallel"):
         LearningLM(NeuralLM(trained.objective, Carried(4), BOUNDARY), SEGMENT, 0.3, 0.0).log_prob(TOKENS)
     with pytest.raises(UsageError, match=r"training text of 53 tokens is shorter than a batch; lower adaptation\.ro"):
         gradient_roots(trained, TOKENS, 100, SEGMENT)

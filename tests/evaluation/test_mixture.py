@@ -52,7 +52,7 @@ def test_probabilities_are_averaged():
     with pytest.raises(UsageError, match="Scorer cannot predict the next word"):
         next_token(mixture)
     for weights in ([1.0], [0.6, 0.3, 0.3], [1.5, -0.25, -0.25]):
-        with pytest.raises(ValueError, match="3 systems need as many weights"):
+        with pytest.raises(ValueError, match="3 systems need one weight each"):
             Mixture(mixture.systems, weights)
 
 

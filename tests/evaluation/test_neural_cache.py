@@ -89,5 +89,5 @@ def test_the_setting_is_the_best_of_the_grid_on_the_validation_text():
     adapted = adaptation.adapted(trained, {name: torch.tensor(value) for name, value in fitted.best.items()})
     assert -adapted.log_prob(repeated).mean() == pytest.approx(fitted.best["loss"], abs=1e-6)
     trained = model("lstm")
-    with pytest.raises(UsageError, match=r"scorer\.rows=4 reads parts of a text .* trained with scorer\.rows=1"):
+    with pytest.raises(UsageError, match=r"scorer\.rows=4 scores parts of a text .* use a cell with scorer\.rows=1"):
         CachedLM(NeuralLM(trained.objective, Carried(4), BOUNDARY), 9, 0.7, 0.3).log_prob(TOKENS)

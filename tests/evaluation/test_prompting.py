@@ -134,8 +134,8 @@ def test_examples_are_drawn_evenly(tokens):
     ({"by": "chance"}, "by=chance is unknown; write by=likelihood or by=generation"),
     ({"shots": 2}, "shots=2 needs examples"),
     ({"shots": 8, "examples": POOL}, "pool has 7 examples; write shots=7 or fewer"),
-    ({"template": "{sentence}"}, r"the template needs 'sentence', but questions of asked have \{text\}"),
-    ({"questions": Questions("asked")}, "asked has no questions; write one per row"),
+    ({"template": "{sentence}"}, r"the template needs the field 'sentence', but questions in asked have \{text\}"),
+    ({"questions": Questions("asked")}, "asked has no questions; write one question per row"),
 ])  # fmt: skip
 def test_mistakes_of_use(tokens, model, settings, said):
     with pytest.raises(UsageError, match=said):

@@ -255,7 +255,7 @@ def test_borders_and_conventions_of_texts():
     texts = [[2, 3], [2, 4, 5], [2, 3], [2, 4, 5], [6], [2, 3]]
     found = Scorer(trained("lstm"), TOKENIZER).log_prob_of_texts(texts)
     assert len(set(found)) == 3 and found[0] == found[2] == found[5] and found[1] == found[3]
-    with pytest.raises(UsageError, match="WordVectors is not a language model; use the cell of one"):
+    with pytest.raises(UsageError, match="WordVectors is not a language model; use a cell of recipe"):
         Scorer(WordVectors(["a"], np.ones((1, 2))), TOKENIZER).log_prob([[]], [[2]])
     with pytest.raises(UsageError, match="sentinels=false"):
         Scorer(counted("kn"), word.train(["a"]), sentinels=True)

@@ -34,5 +34,5 @@ def test_equals_the_best_of_all_texts(small, seed, length_penalty, eos):
 
 
 def test_a_search_without_end_is_given_up(small):
-    with pytest.raises(UsageError, match=r"not among the first 10 beginnings.*smaller max_new_tokens"):
+    with pytest.raises(UsageError, match=r"visited 10 beginnings without finding .*smaller max_new_tokens"):
         ExactSearch(max_new_tokens=30, max_visits=10)(small.tree(13, 0), [[1]], None)

@@ -85,7 +85,7 @@ def test_regular_verbs():
 
 
 def test_a_word_without_german_is_refused_in_one_line(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"^no German for \d+ words such as '\w+'; write scale=0.3 or less$"):
+    with pytest.raises(UsageError, match=r"^no German word for \d+ words such as '\w+'; write scale=0.3 or less$"):
         write_pairs(tmp_path, 1, dict.fromkeys(("train", "validation", "test"), 1), 1.0, lexicon="english")
 
 

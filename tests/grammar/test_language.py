@@ -175,7 +175,7 @@ def test_a_coiner_ends_when_its_words_are_at_an_end():
     coiner = Coiner(seed=1, taken=[])
     coiner.ONSETS, coiner.CODAS = ("b",), ("d",)
     words = set()
-    with pytest.raises(UsageError, match=r"8 words are all that can be coined; write a smaller scale="):
+    with pytest.raises(UsageError, match=r"8 words is the maximum that can be invented; write a smaller scale="):
         while True:
             word = coiner.stem(1)
             if coiner.is_new((word,)):

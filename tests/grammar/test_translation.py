@@ -121,5 +121,5 @@ def test_by_hand(grammar, language):
 
 @pytest.mark.parametrize("between", ["", "= >", "the", "."])
 def test_what_stands_between_is_a_word_apart(tmp_path, between):
-    with pytest.raises(UsageError, match="must be one word that is not in either language; write = for example"):
+    with pytest.raises(UsageError, match="is invalid; write one word that is in neither language, such as ="):
         write_pairs(tmp_path, 1, dict.fromkeys(("train", "validation", "test"), 1), scale=0.05, between=between)

@@ -19,12 +19,12 @@ from retable.evaluation.likelihood import Carried, NeuralLM, SlidingWindow
 
 
 class Fitted(NamedTuple):
-    """The settings that were tried in fitting an adaptation to a model, with their losses.
+    """All settings that were tried in fitting an adaptation to a model, each with its loss.
 
     Attributes:
-        tried: one mapping per combination of settings: the values by name, and `loss`, the mean nats per validation
-            token.
-        measured: arrays by name that the adaptation needs in addition to its settings, such as statistics of gradients.
+        tried: one mapping per combination of settings. This mapping contains the value of each setting by name, and
+            `loss`, the mean nats per validation token.
+        measured: other arrays that the adaptation needs, such as statistics of gradients, by name.
     """
 
     tried: Sequence[Mapping[str, float]]
@@ -32,7 +32,7 @@ class Fitted(NamedTuple):
 
     @property
     def best(self) -> Mapping[str, float]:
-        """Return the settings with the lowest loss; on ties, the first. NaN counts as infinite."""
+        """Return the settings with the lowest loss, the first on ties. A loss of NaN counts as infinite."""
         return min(self.tried, key=lambda each: inf if isnan(each["loss"]) else each["loss"])
 
 
@@ -40,7 +40,7 @@ class Adaptation(Protocol):
     """A method that adapts a trained model to the text that it reads.
 
     Attributes:
-        splits: names of the splits that `fit` needs.
+        splits: names of the splits whose text `fit` needs.
     """
 
     splits: Sequence[str]
@@ -54,7 +54,7 @@ class Adaptation(Protocol):
         ...
 
     def adapted(self, model: NeuralLM, fitted: Mapping[str, Tensor]) -> AdaptedSystem:
-        """Return `model` with the adaptation that `fit` found.
+        """Return a system that applies the adaptation to `model` with the fitted settings.
 
         Args:
             fitted: the values of the best settings and the measured arrays, by name.
@@ -84,7 +84,7 @@ def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:
         scorer = Carried(rows=1, segment=segment)
     else:
         raise UsageError(
-            f"scorer.rows={scorer.rows} reads parts of a text in parallel; use a cell trained with scorer.rows=1"
+            f"scorer.rows={scorer.rows} scores parts of a text in parallel, not in order; use a cell with scorer.rows=1"
         )
     left = len(tokens)
     for number, batch in enumerate(scorer.batches(tokens, model.boundary, rank=0, world=1)):
@@ -95,7 +95,7 @@ def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:
 
 
 def detached(state: Any) -> Any:
-    """Return a model's state (nested tuples of tensors) detached from the autograd graph."""
+    """Detach a model's state (nested tuples of tensors) from the autograd graph."""
     if isinstance(state, tuple):
         return tuple(map(detached, state))
     return state.detach() if isinstance(state, Tensor) else state

@@ -3,14 +3,14 @@
 The two papers are "Linguistic Regularities in Continuous Space Word Representations" and "Linguistic Regularities in
 Sparse and Explicit Word Representations".
 
-The answer to a question a : b :: c : d is the word with the highest
+A question a : b :: c asks for the word d that is to c as b is to a. The answer is the word d with the highest
 
     3cosadd   cos(d, b) − cos(d, a) + cos(d, c)
     3cosmul   cos'(d, b) · cos'(d, c) / (cos'(d, a) + 0.001),   cos' = (cos + 1) / 2
 
-The words a, b, c of the question are never the answer. Only questions whose four words all have a vector are scored, as
-in gensim. Words that are not in the training text count as words without a vector (see `WordVectors`), even if fastText
-could compose their vectors from n-grams.
+The words a, b and c of the question are never its answer. Only questions whose four words all have a vector are scored,
+as in gensim. Words that are not in the training text count as words without a vector (see `WordVectors`), even if
+fastText could compose their vectors from n-grams.
 
 Dimensions: V words, D vector size, Q questions, U distinct words in the questions.
 """
@@ -28,10 +28,10 @@ from retable.evaluation.word_vectors import WordVectors, unit
 Question = tuple[str, str, str, str]
 
 METHODS = {"3cosadd": "accuracy", "3cosmul": "accuracy_mul"}  # Maps each method to its metric.
-SCORES = 10_000_000  # Scores in memory at a time, 40 to 200 MB: 333 questions with 30,000 candidates, for example.
+SCORES = 10_000_000  # Maximum number of scores in memory (40 to 200 MB), such as 333 questions × 30,000 words.
 
-# Mikolov et al. 2013a, Table 1, call these sections of questions-words.txt semantic. The syntactic sections are gram1
-# to gram9.
+# The semantic sections of questions-words.txt (Mikolov et al. 2013a, Table 1). The syntactic sections are gram1 to
+# gram9.
 SEMANTIC = {"capital-common-countries", "capital-world", "currency", "city-in-state", "family"}
 
 
@@ -70,7 +70,7 @@ def read_analogies(path: str | PathLike[str]) -> dict[str, list[Question]]:
 
     A line `: name` opens a section. Every other line is a question of four words.
 
-    Raises: UsageError: a line has another form, or a question precedes the first section.
+    Raises: UsageError: a line does not have this format, or a question precedes the first section.
     """
     sections: dict[str, list[Question]] = {}
     questions: list[Question] | None = None
@@ -107,18 +107,18 @@ def analogy_accuracy(
     Args:
         vectors: (V, D), one row per word, in the order of `words`.
         words: the word of each vector, most frequent first.
-        restrict_vocab: number of most frequent words to use, in questions and as answers (Google's figures use 30,000);
-            None uses all words.
+        restrict_vocab: only this many of the most frequent words may occur in questions and answers (Google's figures
+            use 30,000); None uses all words.
         lowercase: convert words and questions to lower case. If two words become equal in lower case, the more frequent
-            one is kept.
-        methods: some or all of METHODS.
+            word is kept.
+        methods: the methods to use, from METHODS.
 
     Returns: metrics of each section and of the groups `total`, `semantic`, `syntactic` and `regular` (see
         `is_regular`):
         - `analogies/<section>/questions`: the number of questions.
         - `analogies/<section>/seen`: the number of questions whose four words are all in the vocabulary.
         - `analogies/<section>/accuracy` and `/accuracy_mul`: the shares of the seen questions that 3CosAdd and 3CosMul
-          answer correctly; missing if `seen` is 0.
+          answer correctly; absent if `seen` is 0.
     Raises: UsageError: a method is unknown.
     """
     methods = list(methods)
@@ -133,7 +133,7 @@ def analogy_accuracy(
         }
     normed = unit(known.vectors)
 
-    tallies: dict[str, np.ndarray] = {}  # per section: numbers of questions, seen questions, right answers
+    tallies: dict[str, np.ndarray] = {}  # section → number of questions, of seen questions, and of right answers
     for section, questions in sections.items():
         seen = [question for question in questions if all(word in known.rows for word in question)]
         ids = np.array([[known.rows[word] for word in question] for question in seen], dtype=np.int64).reshape(-1, 4)
@@ -159,10 +159,10 @@ def analogy_accuracy(
 
 
 def is_regular(section: str, question: Question) -> bool:
-    """Check whether both word pairs of a syntactic question add the same ending.
+    """Check whether both word pairs of a syntactic question are formed by the same ending.
 
-    For example, "walk walks jump jumps" is regular, but "foot feet hand hands" is not. Nationality adjectives are
-    excluded because they are names.
+    For example, "walk walks jump jumps" is regular, but "foot feet hand hands" is not. Questions about nationality
+    adjectives do not count as regular, because these adjectives derive from names.
 
     Args:
         section: name of the section in the file, such as `gram8-plural`.
@@ -192,13 +192,13 @@ def _answers(normed: np.ndarray, abc: np.ndarray, methods: Sequence[str]) -> np.
 
 
 def _add(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Compute the scores of 3CosAdd, (Q, V)."""
+    """Compute the 3CosAdd score of each word as the answer to each question, (Q, V)."""
     a, b, c = normed[asked.T]
     return (b - a + c) @ normed.T
 
 
 def _mul(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Compute the scores of 3CosMul, (Q, V)."""
+    """Compute the 3CosMul score of each word as the answer to each question, (Q, V)."""
     words, places = np.unique(asked, return_inverse=True)  # Many questions share words, so U is small.
     cosines = (normed[words] @ normed.T + 1) / 2  # (U, V)
     a, b, c = places.reshape(asked.shape).T

@@ -36,17 +36,17 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 # Measures of an attention head. The first four measures are the attention from a word to itself, to the previous word,
 # to the next word, and to the marks around the sentence. `subject` is the attention from a verb to the head word of its
-# subject. Names that end in `_first` measure the share of verbs whose most attended other word is that head word. Names
-# that begin with `far_` cover only verbs at least FAR words after the head word, because attention to the previous word
-# would find the others.
+# subject. Measures whose names end in `_first` are the share of verbs that attend to the head word of their subject
+# more than to any other word. Measures whose names begin with `far_` exclude verbs directly after the head word of
+# their subject, because an attention head that attends to the previous word would find this head word.
 SHARES = ("itself", "previous", "next", "marks", "subject", "subject_first", "far_subject", "far_subject_first")
-FAR = 2  # smallest distance in words from the subject's head word to a `far` verb
+FAR = 2  # smallest distance, in words, from a subject's head word to a verb that counts as `far`
 MAP_COLUMNS = ("sentence", "layer", "head", "target_place", "target", "source_place", "source", "weight", "subject")
 
 
 class Agreeing(Protocol):
     words: list[str]
-    subjects: dict[int, int]  # maps the position of a verb to that of its subject's head word
+    subjects: dict[int, int]  # maps the position of a verb to the position of its subject's head word
 
 
 class AgreeingText(Protocol):
@@ -61,14 +61,14 @@ class AttentionMaps:
     """A benchmark of the attention in models with self-attention blocks: BERT, ELECTRA or GPT.
 
     The model reads each sentence between [CLS] and [SEP], or between boundary tokens. No token is masked. Attention to
-    a word is the sum over its tokens; attention from a word is the mean over its tokens (Clark et al. 2019, section
-    4.1).
+    a word is summed over the word's tokens; attention from a word is averaged over its tokens (Clark et al. 2019,
+    section 4.1).
 
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
         text: sentences with the subjects of their verbs.
-        shown: number of sentences whose maps are written. A sentence can be shown if it has at most `longest` words,
-            and a verb at least FAR words after the head word of its subject.
+        shown: number of sentences whose maps are written. Only sentences with at most `longest` words and with a verb
+            at least FAR words after the head word of its subject are eligible.
         longest: maximum length of a shown sentence, in words.
         batch_size: number of sentences per batch.
     """
@@ -92,14 +92,14 @@ class AttentionMaps:
 
         `attention.csv` has one row per shown sentence, layer, head and pair of words. The word `target` attends to the
         word `source`. `subject` is 1 if `target` is a verb and `source` is the head word of its subject. `heads.csv`
-        has one row per layer, head and member of SHARES, with mean and standard error. Layers and heads are numbered
-        from 1.
+        has one row per layer, head and measure in SHARES, with the mean and its standard error. Layers and heads are
+        numbered from 1.
 
         Returns:
-            - `attention/words`, `attention/verbs`, `attention/far_verbs`: counts.
-            - `attention/equal/<share>`: the share if attention is uniform over all visible positions.
+            - `attention/words`, `attention/verbs`, `attention/far_verbs`: number of words, verbs and `far` verbs.
+            - `attention/equal/<share>`: the measure <share> if attention is uniform over all visible positions.
             - `attention/offset/<share>`: the share of verbs whose subject's head word is at the most frequent distance.
-            - `attention/best/<share>`: the largest share of any attention head.
+            - `attention/best/<share>`: the largest value of the measure <share> among all attention heads.
         Raises: UsageError: no verb is FAR or more words after its subject, or the model's attention cannot be read.
         """
         model = system.objective.model
@@ -107,7 +107,7 @@ class AttentionMaps:
         distances = Counter(verb - head for sentence in sentences for verb, head in sentence.subjects.items())
         if not any(distance >= FAR for distance in distances):
             raise UsageError(
-                "every verb of the text follows its subject directly; raise benchmark.attention.text.words"
+                "every verb of the text directly follows its subject; set benchmark.attention.text.words to more words"
             )
         batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
         parts = mapped(lambda batch: self._of_batch(model, tokenizer, batch), batches)
@@ -116,7 +116,7 @@ class AttentionMaps:
         heads = summed(sums)
         _write_heads(folder / "heads.csv", heads)
         even = dict(zip(SHARES, summed(equal).means[0, 0], strict=True))
-        # in uniform attention, no word is attended to most
+        # uniform attention has no most attended word, so the `_first` measures are undefined
         metrics = {f"equal/{name}": share for name, share in even.items() if not name.endswith("first")}
         metrics |= {f"best/{name}": heads.means[:, :, i].max() for i, name in enumerate(SHARES)}
         for kind, least in (("", 1), ("far_", FAR)):
@@ -130,7 +130,7 @@ class AttentionMaps:
         return far and len(sentence.words) <= self._longest
 
     def _of_batch(self, model: Model, tokenizer: Tokenizer, sentences: Sequence[Any]) -> tuple[list, list, list]:
-        """Return, per sentence, the `shares` of its maps and of uniform attention.
+        """Return, per sentence, the `shares` of the model's attention and of uniform attention.
 
         The third list contains the sentences whose maps are shown.
         """
@@ -148,7 +148,7 @@ class AttentionMaps:
 
 @torch.inference_mode()
 def maps_of(model: Model, tokenizer: Tokenizer, batch: Sequence[Any]) -> Iterator[tuple[list[str], NDArray]]:
-    """Yield the W words and marks of each sentence, and the attention between them, (L, H, W, W).
+    """Yield each sentence's W words and marks, and the attention between these, (L, H, W, W).
 
     Args:
         batch: sentences with `words`.
@@ -171,9 +171,9 @@ def maps_of(model: Model, tokenizer: Tokenizer, batch: Sequence[Any]) -> Iterato
 
 
 class Heads(NamedTuple):
-    """Means over words or verbs, and their standard errors over sentences.
+    """Mean of each measure over words or verbs, and its standard error over sentences.
 
-    Means and errors have the shape (L, H, len(SHARES)).
+    The arrays have the shape (L, H, len(SHARES)).
     """
 
     means: NDArray
@@ -210,7 +210,7 @@ def attention_weights(model: Model, input_ids: Tensor, lengths: Tensor) -> list[
 
     hooks = [attention.register_forward_pre_hook(read, with_kwargs=True) for attention in attending(model)]
     try:
-        if isinstance(model, LeftToRight):  # no token attends to the padding after it
+        if isinstance(model, LeftToRight):  # a causal model never attends to later positions, so padding needs no mask
             model(input_ids)
         else:
             model(input_ids, lengths)
@@ -221,9 +221,9 @@ def attention_weights(model: Model, input_ids: Tensor, lengths: Tensor) -> list[
 
 
 def weights_of(attention: Any, hidden: Tensor, *arguments: Any, **named: Any) -> Tensor:
-    """Compute the attention weights of a call of `attention`, (B, H, T, T); rows sum to 1.
+    """Compute the weights of one call of the layer `attention`, (B, H, T, T); rows sum to 1.
 
-    The arguments after `attention` are those of the call.
+    The arguments after `attention` are the arguments of the call.
     """
     read = _encoder_scores if isinstance(attention, Attention) else _causal_scores
     scores, seen = read(attention, hidden, *arguments, **named)
@@ -239,7 +239,7 @@ def _encoder_scores(
     mask: Tensor | None = None,
     rotation: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the scores before the softmax, and a boolean mask of visible positions, if any."""
+    """Return the scores before the softmax, and a boolean mask of visible positions or None."""
     keys, _ = attention.keys_and_values(hidden if memory is None else memory)
     queries = attention.query(hidden).unflatten(2, (attention.n_heads, -1)).transpose(1, 2)
     if rotation is not None:
@@ -277,12 +277,12 @@ def of_words(weights: NDArray, owners: NDArray, n: int) -> NDArray:
 
 
 def shares(maps: NDArray, subjects: dict[int, int]) -> tuple[NDArray, NDArray]:
-    """Sum each of SHARES over the words or verbs of a sentence.
+    """Sum each measure in SHARES over the words or verbs of a sentence.
 
     Args:
-        maps: attention between words and marks, (L, H, W, W); the first and the last of the W are marks.
-        subjects: maps the position of each verb to that of its subject's head word. Positions are numbers of words from
-            0; marks are not counted.
+        maps: attention between words and marks, (L, H, W, W); the first and last positions are marks.
+        subjects: maps the position of each verb to the position of its subject's head word. Positions count the words
+            of the sentence from 0, without marks.
 
     Returns: the sums, (L, H, len(SHARES)), and the numbers of words or verbs in each sum, (len(SHARES),).
     """
@@ -305,7 +305,7 @@ def shares(maps: NDArray, subjects: dict[int, int]) -> tuple[NDArray, NDArray]:
 
 
 def summed(sentences: Sequence[tuple[NDArray, NDArray]]) -> Heads:
-    """Average the sums of `shares` over the words or verbs of all sentences."""
+    """Combine the results of `shares` for all sentences to means over their words or verbs."""
     sums, counts = (np.stack(column) for column in zip(*sentences, strict=True))  # (sentences, L, H, SHARES)
     means, errors = np.empty(sums.shape[1:]), np.empty(sums.shape[1:])
     for place in np.ndindex(means.shape):

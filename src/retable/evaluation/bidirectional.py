@@ -1,8 +1,8 @@
 """ELMo's forward and backward directions as two language models.
 
-ELMo's paper reports the average of both perplexities (Peters et al. 2018, section 3.4). In each direction, the product
-of the tokens' probabilities is a probability of the whole text. The entropy of the text is therefore a lower bound of
-both losses.
+ELMo's paper reports the average of the forward and backward perplexities (Peters et al. 2018, section 3.4). In each
+direction, the product of the tokens' probabilities is a probability of the whole text. The entropy of the text is
+therefore a lower bound of the loss in each direction.
 """
 
 import csv
@@ -28,8 +28,8 @@ class BothDirections(ContextualVectors):
     boundary token precedes the stream in both directions.
 
     Args:
-        rows: number of parallel parts of the stream; with one part, every token is scored given all tokens before it
-            (in the backward direction, after it).
+        rows: number of parallel parts of the stream. With one part, every token is scored given all tokens before it,
+            or in the backward direction all tokens after it.
     """
 
     def __init__(self, objective: TwoWayLikelihood, tokenizer: Tokenizer, rows: int = 1):
@@ -50,7 +50,7 @@ class BothDirections(ContextualVectors):
 
 
 class _Direction:
-    """One direction of the objective, with the interface that `Carried` needs."""
+    """One direction of a two-way objective, with the interface that `Carried` needs."""
 
     def __init__(self, objective: TwoWayLikelihood, backward: bool):
         self._objective, self._backward = objective, backward
@@ -72,7 +72,7 @@ class TwoWayLanguageModel(Protocol):
 
 
 class Directions:
-    """A benchmark of ELMo: the perplexity of each direction on whole splits.
+    """A benchmark of ELMo: the perplexity of the forward and backward model on whole splits.
 
     `inputs` lists the files that the scores depend on.
 
@@ -91,8 +91,8 @@ class Directions:
     def __call__(self, model: TwoWayLanguageModel, folder: Path) -> dict[str, float]:
         """Write `directions.csv`, the summed nats of each unit of text, and return the metrics.
 
-        Returns: metrics `<split>/<direction>/<metric>`. The direction is `forward`, `backward`, or `mean`, for which
-            the log-probabilities of both are averaged.
+        Returns: metrics `<split>/<direction>/<metric>`. The direction is `forward`, `backward`, or `mean`: the average
+            of the forward and backward log-probabilities.
         """
         vocab_size = Tokenizer.load(self.inputs[0]).vocab_size
         metrics: dict[str, float] = {}

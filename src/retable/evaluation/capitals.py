@@ -23,9 +23,9 @@ class Capitals:
     Args:
         questions: a file of analogies; the first two words of a question are a pair.
         section: name of a section of that file.
-        pairs: maximum number of pairs; the first pairs whose words both have vectors are used.
+        pairs: maximum number of pairs; the benchmark uses the first pairs in which both words have vectors.
         lowercase: convert words and questions to lower case. If two words become equal in lower case, the more frequent
-            one is kept.
+            word is kept.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -37,7 +37,7 @@ class Capitals:
         self.section, self.pairs, self.lowercase = section, pairs, lowercase
 
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
-        """Write one row per word: the number of its pair, its side (0 or 1), the word, x and y.
+        """Write one row per word: pair number, place in the pair (0 or 1), the word, x and y.
 
         Returns: `capitals/<section>/pairs`, the number of pairs, and `capitals/<section>/variance`, the share of the
             vectors' variance that the plane preserves.
@@ -67,21 +67,21 @@ class Capitals:
 
 
 def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
-    """Project the vectors of word pairs to their first two principal components.
+    """Project the vectors of word pairs to the vectors' first two principal components.
 
-    The sign of a principal component is arbitrary. Here the sign of x is such that countries are left of their
-    capitals, as in the paper: the mean x of the pairs' first words is larger than that of their second words. The point
-    with the largest |y| has a positive y.
+    The sign of a principal component is arbitrary. As in the paper, the sign of x places the first words of the pairs
+    (capitals) on average to the right of the second words (countries). The sign of y is chosen so that the point with
+    the largest |y| has a positive y.
 
     Args:
         vectors: (n, D); rows alternate between the first and the second word of a pair.
-    Returns: points, (n, 2), and the share of variance that they preserve.
+    Returns: points, (n, 2), and the share of the vectors' variance that the points preserve.
     """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)
     left, scales, _ = np.linalg.svd(centred, full_matrices=False)
     points = (left * scales)[:, :2]
-    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # vectors of size 1 have only one component
+    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))  # vectors of size 1 have no second component
     x, y = points.T
     points = points * [_sign(x[::2].mean() - x[1::2].mean()), _sign(y[np.abs(y).argmax()])]
     total = (scales**2).sum()

@@ -1,4 +1,4 @@
-"""Benchmarks of the word vectors in a model's layers: unseen words, and word senses.
+"""Two benchmarks of the word vectors in a model's layers: unseen words and word senses.
 
 A model that reads the spelling of words also has vectors for words that are not in its training text. The vector of an
 unseen word should be near words with the same stem or the same inflection (Jozefowicz et al. 2016 list such neighbours
@@ -28,8 +28,8 @@ from retable.evaluation.word_vectors import WordVectors, unit
 from retable.models.base import BothDirections
 from retable.tokenizers.tokenizer import Tokenizer
 
-AHEAD = 16  # Batches in memory at a time.
-TIE = 1e-5  # Cosines that differ by less count as equal. In a layer without context, all occurrences tie.
+AHEAD = 16  # Number of batches in memory at a time.
+TIE = 1e-5  # Cosines that differ by less than TIE count as equal. In layer 0, all vectors of a word are equal.
 SENSE_COLUMNS = ["word", "sentence", "position", "sense"]
 
 
@@ -38,14 +38,14 @@ class Contextual(Protocol):
     """A system that returns one vector per layer for each word of a sentence."""
 
     def layers(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
-        """Yield the vectors of each sentence's words, (K, T, D), the layer without context first."""
+        """Yield the vectors of each sentence's words, (K, T, D); layer 0 sees no context."""
         ...
 
 
 class Layered(Protocol):
     """A model that returns the states of all its layers.
 
-    `max_length` is its longest input in tokens, None if unlimited.
+    `max_length` is the maximum number of input tokens, or None if the model has no maximum.
     """
 
     @property
@@ -56,7 +56,7 @@ class Layered(Protocol):
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
         """Return K layers, (B, T, D) each, from ids (B, T) that are padded after `lengths`.
 
-        The first layer is the one without context.
+        The first layer represents each token without its context.
         """
         ...
 
@@ -80,7 +80,7 @@ class ContextualVectors:
         self.protocol = "a sentence, by spelling" if self._spelling else "a sentence, the mean of a word's tokens"
 
     def layers(self, sentences: Sequence[Sequence[str]]) -> Iterator[np.ndarray]:
-        """Yield the vectors of each sentence's words, float32 (K, T, D), the layer without context first.
+        """Yield the vectors of each sentence's words, float32 (K, T, D); layer 0 sees no context.
 
         For a sentence that is cut, T is the number of words that remain.
         """
@@ -96,7 +96,7 @@ class ContextualVectors:
 
     @property
     def _room(self) -> int | None:
-        """Return the largest number of tokens between the first and last mark, None if unlimited."""
+        """Return the maximum number of tokens between the first and last mark, or None if unlimited."""
         return None if self._spelling or self._model.max_length is None else self._model.max_length - 2
 
     @torch.inference_mode()
@@ -129,7 +129,7 @@ class ContextualVectors:
 
 
 def _stack(layers: Sequence[Tensor]) -> np.ndarray:
-    """Convert K layers (B, T, D) to float32 (B, K, T, D)."""
+    """Stack K layers of shape (B, T, D) into one float32 array, (B, K, T, D)."""
     return torch.stack(list(layers), dim=1).float().cpu().numpy()
 
 
@@ -150,15 +150,15 @@ class Form(NamedTuple):
 
 
 class UnseenWords:
-    """A benchmark of unseen words: their nearest neighbours in the layer without context.
+    """A benchmark of unseen words: their nearest neighbours in layer 0, which sees no context.
 
     A word is unseen if it is not in the training text.
 
     Args:
         text: the folder of a prepared corpus.
-        words: the unseen words to look up; None uses forms of words in the lexicon, see `unseen_forms`.
-        lexicon: contains the stem and the form of words; without a lexicon, the neighbours are written to the table but
-            not scored.
+        words: the unseen words to look up; None uses forms of the lexicon's words, see `unseen_forms`.
+        lexicon: provides the stem and the inflected form of words. Without a lexicon, the neighbours are written to the
+            table but not scored.
         neighbours: number of neighbours per word.
         restrict_vocab: only this many of the text's most frequent words can be neighbours.
 
@@ -192,12 +192,13 @@ class UnseenWords:
         The table has one row per neighbour of an unseen word. The columns contain the word, its stem and form (if
         known), the neighbour's rank from 1, the neighbour, its cosine, its stem and its form.
 
-        Returns: `unseen_words/words`, the number of scored words, and the shares of them whose nearest neighbour has
+        Returns: `unseen_words/words`, the number of scored words, and the shares of scored words whose nearest
+            neighbour has
             - `unseen_words/stem`: the same stem, or a stem derived from it (actor, actress).
             - `unseen_words/form`: the same form.
             - `unseen_words/stem_or_form`: the same stem or the same form.
-            The result is empty if the lexicon contains none of the words. Similar spelling explains much of the shares,
-            so compare them with the shares of an untrained model.
+            The result is empty if the lexicon contains none of the words. Compare these shares with the shares of an
+            untrained model, because similar spelling explains a large part of each share.
         Raises: UsageError: a word of `words` occurs in the training text, or the text contains all forms of the
             lexicon.
         """
@@ -206,7 +207,7 @@ class UnseenWords:
         forms = {} if self.lexicon is None else forms_of(self.lexicon)
         unseen = {word: forms.get(word) for word in self.words} if self.words else unseen_forms(forms, set(seen))
         if known := [word for word in unseen if word in seen]:
-            raise UsageError(f"{self.inputs[0]} contains the words {', '.join(known)}; choose words that are not in it")
+            raise UsageError(f"{self.inputs[0]} contains the words {', '.join(known)}; choose unseen words")
         if not unseen:
             raise UsageError(
                 f"{self.inputs[0]} contains all forms of the lexicon; write benchmark.unseen_words.words=[some,words]"
@@ -246,10 +247,10 @@ def forms_of(lexicon: Lexicon) -> dict[str, Form]:
 
 
 def unseen_forms(forms: Mapping[str, Form], seen: set[str]) -> dict[str, Form]:
-    """Return words that are not in `seen`, although their stems are.
+    """Return words that do not occur in `seen`, although their stems occur there.
 
-    The result contains words of the lexicon. Regularised forms of irregular words, such as "goed", are added; they have
-    the most frequent ending of the form.
+    The result contains words of the lexicon, and regularised forms of irregular words, such as "goed". A regularised
+    form has the most frequent ending of its inflection.
 
     Args:
         forms: stem and form of each word of the lexicon.
@@ -280,8 +281,8 @@ class Senses:
 
     Args:
         senses: a tab-separated file with the columns `word`, `sentence` (words separated by spaces), `position` (index
-            of the word in the sentence, from 0) and `sense`. Senses that occur only once are ignored, and so are words
-            with fewer than two remaining senses.
+            of the word in the sentence, from 0) and `sense`. Senses that occur only once are ignored. Words with fewer
+            than two remaining senses are ignored, too.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -295,10 +296,10 @@ class Senses:
         """Write `senses.csv` and `sense_plane.csv`, and return the accuracies over all occurrences.
 
         `senses.csv` has one row per word and layer: word, layer, occurrences, senses, majority, nearest, centroid.
-        `sense_plane.csv` has one row per occurrence and layer: word, layer, sense, and its coordinates x and y on the
-        first two principal components of the word's vectors.
+        `sense_plane.csv` has one row per occurrence and layer: word, layer, sense, and the coordinates x and y of the
+        occurrence on the first two principal components of the word's vectors.
 
-        Layer 0 sees no context. If several occurrences (or means) are equally near, the accuracy is the share of them
+        Layer 0 sees no context. If several occurrences (or means) are equally near, the accuracy is the share of these
         with the correct sense.
 
         Returns:
@@ -339,11 +340,11 @@ class Senses:
 
 
 def read_senses(path: Path) -> dict[str, list[Occurrence]]:
-    """Read the occurrences of each word in a file of senses, in the file's order; see `Senses`.
+    """Read each word's occurrences from a file of senses (see `Senses`), in the file's order.
 
-    Senses with a single occurrence are dropped, and so are words with fewer than two remaining senses.
+    Senses with a single occurrence are dropped. Words with fewer than two remaining senses are dropped, too.
 
-    Raises: UsageError: the file has another form, or no word is left.
+    Raises: UsageError: the file does not have the format of `Senses`, or no word remains.
     """
     words: dict[str, list[Occurrence]] = defaultdict(list)
     with reading(path, UnicodeError, csv.Error), path.open(encoding="utf-8-sig", newline="") as file:
@@ -368,7 +369,7 @@ def read_senses(path: Path) -> dict[str, list[Occurrence]]:
 
 
 def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
-    """Return, for each vector, the share of its nearest other vectors that have its sense.
+    """Return, for each vector, the share of its nearest neighbours that have the same sense.
 
     Nearness is measured by cosine.
 
@@ -381,13 +382,13 @@ def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
 
 
 def by_centroid(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
-    """Check, for each vector, whether the nearest mean vector of a sense is that of its own.
+    """Check, for each vector, whether the sense with the nearest mean vector is the vector's sense.
 
     Nearness is measured by cosine. The mean of a vector's own sense excludes the vector itself. Each sense must occur
     at least twice.
 
-    Shapes: vectors (n, D), senses (n,), result (n,). The result is 1 or 0. If the right mean and others are equally
-        near, the result is 1 divided by the number of these means.
+    Shapes: vectors (n, D), senses (n,), result (n,). The result is 1 or 0. If several means, including the right one,
+        are equally near, the result is 1 divided by the number of these means.
     """
     names, of = np.unique(senses, return_inverse=True)
     sums = np.zeros((len(names), vectors.shape[1]))
@@ -404,9 +405,10 @@ def _share_of_nearest(cosines: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def principal_plane(vectors: np.ndarray) -> np.ndarray:
-    """Project vectors (n, D) to their two principal components (n, 2).
+    """Project vectors, (n, D), to their first two principal components, (n, 2).
 
-    The sign of a component is arbitrary; here the coordinate with the largest absolute value is positive.
+    The sign of a component is arbitrary; here each component's sign makes its coordinate with the largest absolute
+    value positive.
     """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)

@@ -2,8 +2,8 @@
 
 Mikolov, Karafiát, Burget, Černocký and Khudanpur, "Recurrent neural network based language model" (Interspeech 2010)
 use gradient descent with a fixed rate. Krause, Kahembwe, Murray and Renals, "Dynamic Evaluation of Neural Sequence
-Models" (2018, arXiv 1709.07432) score each segment before the model learns from it. Krause et al. divide gradients by
-their root mean square over the training text, and let the weights decay towards the trained weights.
+Models" (2018, arXiv 1709.07432) score each segment before the model learns from it. Krause et al. divide each gradient
+by its root mean square over the training text, and let the weights decay towards the trained weights.
 
 A segment with a mean loss of L nats per token changes the weights w to
 
@@ -11,10 +11,11 @@ A segment with a mean loss of L nats per token changes the weights w to
 
 and to w − η ∇L + λ (w₀ − w) in `DynamicEvaluation`. In these formulas, w₀ are the trained weights, R is the root mean
 square of ∇L over batches of the training text, and R̄ is the mean of R. As in the code of Krause et al., R is averaged
-first within each weight matrix or vector, and then over all of them. The argument `rate` is η, and `decay` is λ.
+first within each weight matrix or vector, and then over all matrices and vectors. The argument `rate` is η, and the
+argument `decay` is λ.
 
 Gradients do not flow into earlier segments: the state at the start of a segment is a constant. A model that reads
-windows learns after each window, from the tokens that no earlier window has scored.
+windows is updated after each window, from the tokens that no earlier window has scored.
 
 N is the number of tokens of a stream.
 
@@ -48,8 +49,8 @@ class DynamicEvaluation:
 
     Args:
         segment: number of tokens between two updates.
-        rates, decays: values to try; all combinations are tried.
-        tokens: number of tokens at the beginning of the validation text to fit on; None uses all.
+        rates, decays: values of `rate` and `decay`; all combinations are tried.
+        tokens: fit on this number of tokens at the beginning of the validation text; None uses the whole text.
     """
 
     requires = NeuralLM
@@ -66,9 +67,9 @@ class DynamicEvaluation:
         self.tokens = None if tokens is None else int(tokens)
 
     def fit(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> Fitted:
-        """Find the rate and decay with the lowest loss.
+        """Find the rate and decay with the lowest loss on the validation text.
 
-        Cost: one pass of reading and learning over the validation text per combination of rate and decay.
+        Cost: for each combination of rate and decay, the model reads the validation text once and learns from it.
         """
         measured, text = self.measured(model, texts), texts["validation"][: self.tokens]
         tensors = {name: torch.from_numpy(array) for name, array in measured.items()}
@@ -79,7 +80,7 @@ class DynamicEvaluation:
         return Fitted(tried, measured)
 
     def measured(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the arrays that learning needs in addition to its settings, by name."""
+        """Return the arrays that the updates need in addition to rate and decay, by name."""
         return {}
 
     def adapted(self, model: NeuralLM, fitted: Mapping[str, Tensor]) -> "LearningLM":
@@ -90,13 +91,13 @@ class DynamicEvaluation:
 
 
 class RMSDynamicEvaluation(DynamicEvaluation):
-    """Dynamic evaluation with gradients that are divided by their root mean square, R.
+    """Dynamic evaluation that divides each gradient by its root mean square R on the training text.
 
     Args:
-        rows: number of segments per batch of training text, when R is computed.
-        epsilon: ε, added to R.
+        rows: number of segments in each batch of training text from which R is computed.
+        epsilon: ε, which is added to R.
 
-    The fitted array `rms/<name>` is R of the weight called <name>. The other arguments are those of
+    The fitted array `rms/<name>` is R of the weight called <name>. All other arguments are described in
     `DynamicEvaluation`.
     """
 
@@ -126,14 +127,14 @@ class RMSDynamicEvaluation(DynamicEvaluation):
 class LearningLM:
     """A trained language model that is updated while it scores a text.
 
-    `roots` maps the name of each weight to its R; None means plain gradient descent. Each stream starts from the
-    trained weights, which are restored afterwards.
+    `roots` maps the name of each weight to the root mean square R of its gradient; None selects plain gradient descent.
+    Each stream starts from the trained weights, which are restored afterwards.
 
     Args:
         segment: number of tokens between two updates.
         rate: learning rate.
         decay: λ, the strength of the pull towards the trained weights.
-        epsilon: ε, added to the roots.
+        epsilon: ε, which is added to each R.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class LearningLM:
         return torch.cat(scores).double().cpu().numpy()
 
     def _scales_and_pulls(self, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return, per weight, the divisor of its gradient and the rate of decay to its trained value."""
+        """Return, for each weight, the divisor of its gradient and its rate of decay to the trained value."""
         if self.roots is None:
             return {name: weight.new_ones(()) for name, weight in weights.items()}, dict.fromkeys(weights, self.decay)
         roots = {name: self.roots[name].to(weight) for name, weight in weights.items()}
@@ -225,9 +226,9 @@ def learnt(objective: LanguageModelling) -> list[tuple[str, nn.Parameter]]:
 
 
 def _read(objective: LanguageModelling, batch: TokenBatch, state: Any) -> tuple[Tensor, Any]:
-    """Return the log-probabilities of a batch's labels, with autograd graph, and the next state.
+    """Return the log-probabilities of a batch's labels, with their autograd graph, and the next state.
 
-    The state is detached from the graph.
+    The next state is detached from the autograd graph.
     """
     input_ids, labels, *_ = on_device(next(objective.parameters()).device, batch)
     with torch.backends.cudnn.flags(enabled=False):  # cuDNN's recurrent layers have no backward pass in eval mode

@@ -1,17 +1,18 @@
 """Probability of a text with gaps under the built-in grammar, by sequential Monte Carlo.
 
 The probability is a sum over all word sequences that may fill the gaps. Particles read the text from left to right. At
-a gap, each particle draws words as the grammar's program draws them. The weight of a particle is the probability of the
-text after the gap, up to the next gap. Particles are then resampled by weight (the bootstrap filter: Gordon, Salmond
-and Smith 1993). Drawing at a gap continues until a given number of particles fit the text after the gap; the last of
-them is not counted (Del Moral, Jasra, Lee, Yau and Zhang 2015).
+a gap, each particle draws words in the same way as the grammar's program. The weight of a particle is the probability
+of the text after the gap, up to the next gap. Particles are then resampled by weight (the bootstrap filter: Gordon,
+Salmond and Smith 1993). Drawing at a gap continues until a given number of particles fit the text after the gap; the
+last such particle is not counted (Del Moral, Jasra, Lee, Yau and Zhang 2015).
 
-The product of the mean weights is an unbiased estimate of the sum. The expected logarithm of this product is therefore
-at most the logarithm of the sum, so it is an estimate from below. The estimate from below is valid for any proposal
-distribution, so the true words of a gap may guide some of the particles. In the estimate from above, one particle keeps
-the true words, which are a sample from the posterior, and the other particles do not use the true words. The logarithm
-of the estimate from above, averaged over texts, is at least the logarithm of the sum (Grosse, Ghahramani and Adams
-2015, arXiv 1511.02543). The difference between the estimates from below and above shows their error.
+The product over all gaps of the particles' mean weight is an unbiased estimate of the sum over word sequences. The
+expected logarithm of this product is therefore at most the logarithm of the sum, so the logarithm is an estimate from
+below. The estimate from below is valid for any proposal distribution, so the true words of a gap may guide some of the
+particles. In the estimate from above, one particle keeps the true words, which are a sample from the posterior. The
+true words do not guide the other particles. The logarithm of the estimate from above, averaged over texts, is at least
+the logarithm of the sum (Grosse, Ghahramani and Adams 2015, arXiv 1511.02543). The true value is on average between the
+estimates from below and from above, so their difference shows the error.
 
 K is the number of latent classes of a document (its topic and mood).
 """
@@ -29,8 +30,8 @@ from scipy.special import logsumexp
 
 from retable.core.settings import PositiveInt
 
-LED, CHOICES = 0.25, 0.9  # Share of particles that true words guide; share of their choices that follow these words.
-RELATED = 0.2  # Share of draws that are restricted to words related to the text after the gap.
+LED, CHOICES = 0.25, 0.9  # share of particles guided by the true words; share of guided choices that use the true words
+RELATED = 0.2  # Share of draws that are limited to words related to the text after the gap.
 # Maps a word to the words that may have to occur before it, such as an opening bracket.
 OPENED_BY = {")": ["("], "]": ["["], "}": ["{"], "then": ["if"], "and": ["both"], "?": ["does", "do", "did"]}
 
@@ -48,9 +49,9 @@ class Paused(Exception):
 class State(NamedTuple):
     """The position of a reader in a stream of documents."""
 
-    before: Any  # The `Discourse` (state of a document) after its complete sentences; None at its beginning.
+    before: Any  # The `Discourse` (state of a document) after the complete sentences; None at the beginning.
     n_sentences: int  # The number of complete sentences of the document.
-    sentence: Sequence[str]  # The words read of the next, incomplete sentence.
+    sentence: Sequence[str]  # The words of the next, incomplete sentence that the reader has read.
     log_latents: np.ndarray  # The log-probabilities p(latent | the document so far), (K,).
 
 
@@ -60,9 +61,9 @@ class GappedText:
     Args:
         grammar: `retable.grammar.language.Grammar`.
         program: `retable.grammar.discourse.Discourse`, which runs a document's program on an interpreter.
-        particles: number of draws that must fit the text after a gap, at least 2; the last of them is not counted, so
-            one fewer continues.
-        tries: maximum number of draws at a gap; if it is reached, all particles that fit continue.
+        particles: number of draws that must fit the text after a gap, at least 2. The last such draw is not counted, so
+            `particles` − 1 particles continue.
+        tries: maximum number of draws at a gap. After `tries` draws, all particles that fit continue.
     """
 
     def __init__(self, grammar: Any, program: Callable[[Any, Any], Any], particles: PositiveInt, tries: PositiveInt):
@@ -70,7 +71,7 @@ class GappedText:
         self._tables, self._n, self._attempts = grammar.tables, particles, tries
         n_latents = self._tables.probabilities.shape[1]
         self._start = State(None, 0, (), np.full(n_latents, -np.log(n_latents)))
-        self._governors = defaultdict[str, set[str]](set)  # maps a word to the words that make it likely
+        self._governors = defaultdict[str, set[str]](set)  # maps a word to the words that make this word more likely
         for governor, words in self._tables.associates.items():
             for word in words:
                 self._governors[word].add(governor)
@@ -91,15 +92,15 @@ class GappedText:
             visible: the pieces of visible text: before the first gap, between the first and the second gap, …, after
                 the last gap.
             gaps: the true words of each gap. The sum covers all contents of the gaps with the same total number of
-                words. Each gap has at least one word, and all ways to divide the total among the gaps are equally
-                likely.
+                words as the true words. Each gap has at least one word, and all ways to divide the total among the gaps
+                are equally likely.
             uniform: returns random numbers from [0, 1).
-            above: estimate from above instead of from below.
+            above: whether to estimate from above instead of from below.
         """
         log_sum, _, state = self._read(self._start, [], visible[0], Related(()), uniform)
         particles, cumulative = [(state, sum(map(len, gaps)))], np.ones(1)
         for gap, (truth, seen) in enumerate(zip(gaps, visible[1:], strict=True)):
-            if not seen:  # for a gap at the end of the text, the sum over its contents is 1
+            if not seen:  # a gap at the end of the text needs no estimate: the sum over its contents is 1
                 break
             related = self._governing(word for piece in visible[gap + 1 :] for word in piece)
             likely = Related(related if above else related.union(truth))
@@ -144,7 +145,7 @@ class GappedText:
     ) -> tuple[float, float, State]:
         """Read a gap and the visible text after it.
 
-        Words of `hidden` that are None are drawn. If `led`, `truth` guides the draws.
+        Draw the words of `hidden` that are None. If `led` is true, `truth` guides the draws.
 
         Returns: three values: log [p(gap and visible text) / q(gap)], where q is the proposal without guidance; the
             log-ratio of the guided proposal to q; and the new state.
@@ -177,7 +178,7 @@ class GappedText:
             log_latents = self._start.log_latents
 
     def _governing(self, words: Iterable[str]) -> set[str]:
-        """Return the words that make one of `words` more likely.
+        """Return all words that make at least one of `words` more likely.
 
         The words that make a word more likely are its other forms, its associates, and words that have to precede it.
         """
@@ -195,19 +196,19 @@ class GappedText:
 
 
 class Related:
-    """Likely candidates for a hidden word, given the visible text after the gap."""
+    """The words that are likely in a gap, given the visible text after the gap."""
 
     def __init__(self, words: Iterable[str]):
         self._words, self._by_table, self._by_branch = sorted(words), dict[int, list[str]](), dict[int, list[str]]()
 
     def of(self, table: Any) -> list[str]:
-        """Return the candidates that the table contains."""
+        """Return the likely words that the table contains."""
         if id(table) not in self._by_table:
             self._by_table[id(table)] = [word for word in self._words if word in table.rows]
         return self._by_table[id(table)]
 
     def options(self, branch: Any) -> list[str]:
-        """Return the names of the branch's continuations that begin with one of the candidates."""
+        """Return the names of the branch's continuations that begin with one of the likely words."""
         if id(branch) not in self._by_branch:
             names = {branch.outcomes[word][0] for word in self._words if word in branch.outcomes}
             self._by_branch[id(branch)] = sorted(names)
@@ -215,16 +216,16 @@ class Related:
 
 
 class Reader:
-    """An interpreter of the grammar's program that reads visible words and draws hidden ones.
+    """An interpreter of the grammar's program that reads visible words and draws hidden words.
 
     Args:
         text: words of one or more documents; None at the places where a word is to be drawn.
-        done, seen: places before `done` are read for a second time; places from `done` up to `seen` are hidden.
-        probabilities: (rows, K), the probabilities of words by latent class, of all tables.
+        done, seen: places before `done` have been read before; places from `done` up to `seen` are hidden.
+        probabilities: the rows of all probability tables: p(word | latent class), (rows, K).
         log_latents: (K,), log p(latent | earlier text).
-        related: likely candidates for the hidden words.
+        related: words that are likely in the gap.
         uniform: returns random numbers from [0, 1).
-        truth: the true words from `done` on, which guide the choices if `led`.
+        truth: the true words from `done` on, which guide the choices if `led` is true.
 
     Attributes:
         n_read: number of words read, including drawn words.
@@ -250,9 +251,9 @@ class Reader:
             probabilities, log_latents, related, uniform,
         )  # fmt: skip
         self._log_branches = 0.0
-        # Each list has one entry (row, recalled, fresh) per draw: p(word | latent) = recalled + fresh ×
-        # probabilities[row], where fresh is a number or has the shape (K,). The list `_proposals` describes the
-        # distributions from which hidden words are drawn.
+        # The following lists have one entry (row, recalled, fresh) per draw: p(word | latent) = recalled + fresh ×
+        # probabilities[row], where fresh is a number or has the shape (K,). `_draws` contains true probabilities of
+        # words, and `_proposals` contains probabilities under the distributions from which hidden words are drawn.
         self._draws: list[tuple[int, float, np.ndarray | float]] = []
         self._proposals: list[tuple[int, float, np.ndarray | float]] = []
         if done < seen:
@@ -316,7 +317,7 @@ class Reader:
         return word
 
     def mark(self, phenomenon: str) -> None:
-        """Ignore the phenomenon of a word."""
+        """Do nothing: this interpreter does not record which phenomenon determines a word."""
 
     def weigh(self) -> tuple[float, np.ndarray]:
         """Return log [p(new words) / q(drawn words)], and log p(latent | all words), (K,).
@@ -329,7 +330,7 @@ class Reader:
         return self._log_branches + log_all - log_proposal, log_joint - log_all
 
     def _next(self, fill: str | None = None) -> str | None:
-        """Return the next word. If the word is hidden and not drawn yet, set it to `fill` first."""
+        """Return the next word. If the word's place is still empty, insert `fill` there first."""
         if self.n_read == self._end:
             raise Paused
         if self._text[self.n_read] is None:
@@ -345,7 +346,7 @@ class Reader:
         return str(table.draw(self._latent, uniform, used))
 
     def _log_draws(self, draws: Sequence[tuple[int, float, np.ndarray | float]]) -> np.ndarray | float:
-        """Return log p(draws | latent), (K,)."""
+        """Return the log-probability of all draws given each latent class, log p(draws | latent), (K,)."""
         if not draws:
             return 0.0
         rows, recalled, fresh = zip(*draws, strict=True)
@@ -355,7 +356,7 @@ class Reader:
 
 
 def draw_size(left: int, n_after: int, uniform: Uniform) -> int:
-    """Draw the number of words of a gap that shares `left` words with `n_after` later gaps.
+    """Draw the number of words of a gap; the gap and `n_after` later gaps have `left` words in total.
 
     All ways to divide the words among the gaps are equally likely.
     """
@@ -366,5 +367,5 @@ def draw_size(left: int, n_after: int, uniform: Uniform) -> int:
 
 
 def share_of_size(size: int, left: int, n_after: int) -> float:
-    """Return the probability that `draw_size` draws this size."""
+    """Return the probability that `draw_size` returns `size`, given its other arguments."""
     return comb(left - size - 1, n_after - 1) / comb(left - 1, n_after) if n_after else 1.0

@@ -1,9 +1,9 @@
 """Gradient norms by distance and by batch: vanishing and exploding gradients.
 
 The measurements follow Bengio, Simard and Frasconi (1994) and Pascanu, Mikolov and Bengio (2013, arXiv 1211.5063). The
-loss at time t is differentiated with respect to the embedding of the token k positions earlier, and the norm is plotted
-against k. A gradient whose norm falls as c · r^k vanishes before it reaches the beginning of a sentence. Section 3.2 of
-the 2013 paper clips gradients whose norm is too large.
+loss at time t is differentiated with respect to the embedding of the token k positions earlier. The norm of this
+gradient is plotted against k. A gradient whose norm falls as c · r^k, with r < 1, vanishes before it reaches the
+beginning of a sentence. Section 3.2 of the 2013 paper clips gradients whose norm is too large.
 
 Dimensions: B windows, K distances, D embedding size, T time.
 """
@@ -39,11 +39,11 @@ class Gradients:
         tokens: the folder of a tokenized corpus.
         batches: a function that returns the training batches of a token stream, (N,).
         distances: the largest distance k.
-        length: number of tokens before the loss, at least `distances` + 1. A recurrent state warms up on the first
-            tokens.
-        windows: number of losses to average over, evenly spaced in the split.
+        length: number of tokens that the model reads before the token whose loss is differentiated, at least
+            `distances` + 1. If the model is recurrent, the first tokens warm up its state.
+        windows: number of tokens, evenly spaced in the split, whose losses are differentiated; the norms are averaged.
         n_batches: number of training batches whose gradient norm is measured.
-        clip_norm: gradients with a larger norm are clipped to this norm.
+        clip_norm: training clips gradients with a larger norm to this norm.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -72,25 +72,26 @@ class Gradients:
     def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
         """Write `gradients.csv` and `gradient_norms.csv`, and return the metrics.
 
-        `gradients.csv` has one row per distance k: the mean norm over windows, and its ratio to the mean norm at k = 0.
-        `gradient_norms.csv` has one row per batch: the norm of the whole gradient, before and after clipping.
+        `gradients.csv` has one row per distance k: the mean norm over windows, and the ratio of this norm to the mean
+        norm at k = 0. `gradient_norms.csv` has one row per batch: the norm of the whole gradient, before and after
+        clipping.
 
         Returns:
-            - `gradients/factor`: the factor by which the norm changes per token of distance, from a line fitted to the
-              log norm at all distances from 1 with a non-zero norm. `gradients/factor_low` and `_high` are the ends of
-              the factor's 95 % interval, and `gradients/r2` is the fit's R².
-            - `gradients/reach`: number of words that the gradient reaches, including the last word, at most `distances`
-              + 1. For convolutions and windows, the reach is the receptive field.
+            - `gradients/factor`: the factor by which the norm changes per token of distance. The factor is exp of the
+              slope of a line fitted to the log norm at all distances k ≥ 1 with a non-zero norm. `gradients/factor_low`
+              and `_high` are the ends of the factor's 95 % interval, and `gradients/r2` is the fit's R².
+            - `gradients/reach`: number of input words, including the last one, that the gradient reaches, at most
+              `distances` + 1. For convolutions and models with a window, the reach is the receptive field.
             - `gradients/norm_median`, `norm_90`, `norm_max`: median, 90 % quantile and maximum of the norm over
               batches; `gradients/clipped`: share of batches whose gradient is clipped.
         Raises: UsageError: the system is not a left-to-right language model, the split is shorter than `length`, or the
-            model sees fewer than three words.
+            gradient reaches fewer than three words before the last input word.
         """
         objective, vocab_size = system.objective, Tokenizer.load(self.inputs[0]).vocab_size
         if not isinstance(objective, CausalLM):
             raise UsageError(
-                f"{type(objective).__name__} is not a left-to-right language model; use a cell of one, such as "
-                "recipe=recurrent/lstm or transformer/gpt"
+                f"{type(objective).__name__} is not a left-to-right language model; use a cell of a language "
+                "model, such as recipe=recurrent/lstm or transformer/gpt"
             )
         tokens, _ = read_split(self.folder, self.split, vocab_size)
         if len(tokens) <= self.length:
@@ -103,11 +104,11 @@ class Gradients:
         parts = windows.to(device).split(BATCH_SIZE)
         norms = np.concatenate(mapped(lambda part: by_distance(objective, part, self.distances), parts))
         mean = norms.mean(axis=0)
-        reached = np.flatnonzero(mean[1:]) + 1  # the norm is 0 beyond a model's window
+        reached = np.flatnonzero(mean[1:]) + 1  # outside of the model's window, the norm is 0
         if len(reached) < 3:
             raise UsageError(
-                f"{type(objective.model).__name__} sees {len(reached)} words before the last; "
-                "use a model that sees 3 or more"
+                f"{type(objective.model).__name__} sees {len(reached)} words before the last input word; "
+                "use a model that sees at least 3 earlier words"
             )
         line = fit_line(reached, np.log(mean[reached]))
         batches = self.batches(read_tokens(self.folder / "train.bin", vocab_size))
@@ -137,7 +138,7 @@ def by_distance(objective: CausalLM, windows: Tensor, distances: int) -> np.ndar
 
     Args:
         windows: token ids, (B, T + 1).
-        distances: K.
+        distances: the largest distance, K.
     Returns: norms, float64 (B, K + 1).
     Raises: UsageError: the model has no layer of word vectors.
     """
@@ -157,16 +158,17 @@ def by_distance(objective: CausalLM, windows: Tensor, distances: int) -> np.ndar
             log_probs, _ = objective.next_log_prob(windows[:, :-1], None)
     finally:
         hook.remove()
-    nats = -log_probs.gather(1, windows[:, -1:]).sum()  # windows are independent, so one sum gives all gradients
+    nats = -log_probs.gather(1, windows[:, -1:]).sum()  # one sum suffices, because the windows are independent
     (slopes,) = torch.autograd.grad(nats, leaves)
-    # float64, because squares of vanished gradients would underflow in float32
+    # The norm needs float64, because squares of vanished gradients would underflow in float32.
     return slopes.double().norm(dim=2).flip(1)[:, : distances + 1].cpu().numpy()
 
 
 def total_norms(objective: CausalLM, batches: list[TokenBatch]) -> np.ndarray:
-    """Compute, for each batch, the norm of the loss's gradient for all weights, (batches,).
+    """Compute the norm of the gradient of each batch's loss with respect to all weights, (batches,).
 
-    State is carried as in training. Dropout is off, so that its noise does not affect the norms.
+    Recurrent state is carried from batch to batch, as in training. Dropout is off, so that its noise does not affect
+    the norms.
 
     Args:
         batches: batches in the order of the stream.

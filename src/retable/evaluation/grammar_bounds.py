@@ -21,7 +21,7 @@ from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
-RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT's share of chosen words; of these masked, replaced (others kept)
+RATE, MASKED, RANDOM = 0.15, 0.8, 0.1  # BERT's share of chosen words; of these, the shares that are masked and replaced
 SENTENCE_ENDS = (".", "?")
 BATCH_SIZE = 8
 
@@ -36,9 +36,9 @@ class MaskedLanguage(Protocol):
     def posteriors(
         self, tokens: Sequence[str], hidden: Sequence[int], sweeps: int, uniform: Any
     ) -> Sequence[Mapping[str, float]]:
-        """Estimate the probability of each word at several hidden places, from the visible tokens.
+        """Estimate the probability of each word at each of several hidden places, given the visible tokens.
 
-        The estimate has too little entropy on average.
+        On average, the entropy of the estimate is lower than the true entropy.
         """
         ...
 
@@ -46,8 +46,8 @@ class MaskedLanguage(Protocol):
 class PairsLanguage(Protocol):
     """The methods of the grammar that `SentencePairsBound` uses.
 
-    `log_odds_next` returns the log-odds that `second` follows `first` and is not from another document.
-    `log_odds_order` returns the log-odds that the two segments are in this order and not reversed.
+    `log_odds_next` returns the log-odds that `second` follows `first`, against being from another document.
+    `log_odds_order` returns the log-odds that `first` precedes `second` in the document, against the reverse order.
     """
 
     def log_odds_next(self, first: Sequence[str], second: Sequence[str]) -> float: ...
@@ -63,8 +63,8 @@ class MaskedBound:
     Args:
         tokens: a folder of tokens that are the grammar's words.
         language: `retable.grammar.masked.MaskedWords`.
-        words: number of words of the split that are hidden, one at a time.
-        documents: number of documents that are corrupted as a whole.
+        words: number of words that are sampled from the split and hidden, one word at a time.
+        documents: number of documents in which 15 % of all words are corrupted at the same time.
         sweeps: number of sweeps of Gibbs sampling over each of these documents.
 
     `inputs` lists the files that the scores depend on.
@@ -95,10 +95,10 @@ class MaskedBound:
         The table has one row per word that was hidden by itself, with the columns unit, place, word, nats and entropy.
 
         Returns: bounds in nats per predicted word, each with its `_standard_error`:
-            - `masked/alone`: the entropy of one hidden word when all other words of its document are visible. This
-              entropy is exact except for the sampling of words.
-            - `masked/alone_corrupted`: the entropy of one word that is masked, replaced or kept as in BERT. This
-              entropy is exact except for the sampling of words.
+            - `masked/alone`: the entropy of one hidden word when all other words of its document are visible. Only the
+              sampling of words causes an error in this entropy.
+            - `masked/alone_corrupted`: the entropy of one word that is masked, replaced or kept as in BERT. Only the
+              sampling of words causes an error in this entropy.
             - `masked/corrupted`: the entropy of a chosen word when 15 % of all words are corrupted as in BERT.
               `masked/corrupted` is below the true bound, because replaced words are assumed to be known, and because
               the estimated posteriors have too little entropy.
@@ -155,16 +155,17 @@ class MaskedBound:
 
 
 class SentencePairsBound:
-    """A benchmark of the accuracy on pretraining's sentence pairs that the grammar reaches.
+    """A benchmark of how accurately the grammar itself judges the sentence pairs of pretraining.
 
-    A judge that knows the grammar decides whether a pair is in its true form. The judge's accuracy is close to that of
-    the best possible predictor and, except for sampling error, not higher.
+    A judge that knows the grammar decides whether the second segment follows the first in the document, and whether
+    both are in the right order. The judge's accuracy is slightly below the best possible accuracy, except for sampling
+    error.
 
     Args:
         tokens: a folder of tokens that are the grammar's words, with BERT's marks.
         language: `retable.grammar.sentence_pairs.SentencePairs`.
         length: number of tokens per row, as in the model's batches.
-        pairs: minimum number of pairs of each kind; whole batches are judged.
+        pairs: minimum number of pairs of each kind. The judge processes whole batches, so there may be more pairs.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -213,21 +214,21 @@ class SentencePairsBound:
 
 
 def entropy(posterior: Mapping[str, float]) -> float:
-    """Compute the entropy in nats."""
+    """Compute the entropy of a distribution over words, in nats."""
     return -sum(p * np.log(p) for p in posterior.values() if p > 0)
 
 
 def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
     """Compute the entropy in nats of a chosen word under BERT's corruption, given its posterior.
 
-    The word is masked (8 of 10), replaced by any of `drawable` words (1 of 10) or kept (1 of 10). The entropy is
-    conditional on the visible token at the word's place and on its surroundings.
+    The word is masked (probability 0.8), replaced by one of `drawable` words at random (0.1), or kept (0.1). The
+    entropy is conditional on the visible token at the word's place and on its surroundings.
 
     Args:
         posterior: probability of each word at the place, given the surroundings.
     """
     p = np.array([value for value in posterior.values() if value > 0])
-    kept = (1 - MASKED - RANDOM) / (1 - MASKED)  # share of kept words among chosen words that are not masked
+    kept = (1 - MASKED - RANDOM) / (1 - MASKED)  # share of unchanged words among chosen words that are not masked
     other = (1 - kept) / drawable
     shown = kept * p + other  # the probability that each word of the posterior is the visible token
     same, different, elsewhere = p * (kept + other), p * other, drawable - len(p)
@@ -237,6 +238,6 @@ def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
 
 
 def sentences_of(words: Sequence[str]) -> list[str]:
-    """Split a text of the grammar without line ends into sentences. An incomplete last sentence is dropped."""
+    """Split a text without line ends into sentences of the grammar; drop an incomplete last sentence."""
     ends = [i + 1 for i, word in enumerate(words) if word in SENTENCE_ENDS]
     return [" ".join(words[start:end]) for start, end in pairwise([0, *ends])]

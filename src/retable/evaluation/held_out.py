@@ -14,15 +14,15 @@ from retable.data.batches import Batches, LazyBatches, measured
 from retable.data.bucketed import on_device
 from retable.objectives.base import Objective
 
-SEED = 0  # seed of the corruption; the same for all systems, whatever their training seeds
+SEED = 0  # seed of the corruption, the same for all systems and training seeds
 
 
 class MeanMetrics:
-    """Averages the metrics of `objective.loss` over the batches of one epoch; `loss` is one of them.
+    """Averages the metrics of `objective.loss`, which include `loss`, over the batches of one epoch.
 
-    Every measurement uses the same random numbers, and restores torch's generators afterwards. Processes share the rows
-    of each batch, as in training, because a batch may depend on the state after the previous one. The mean over
-    processes is unweighted. Recall, for example, is therefore the plain mean of the processes' recalls.
+    Every measurement uses the same random numbers, and restores torch's generators afterwards. As in training, each
+    process reads some rows of every batch, because a batch may depend on the state after the previous batch. The mean
+    over processes is unweighted: recall, for example, is the plain mean of the recalls that the processes measure.
     """
 
     def __init__(self, batches: Batches):
@@ -77,7 +77,7 @@ def mean_metrics(objective: Objective, batches: Batches) -> dict[str, float]:
 
 
 class PretrainedObjective:
-    """A trained objective with the batches of each split, corrupted as in training.
+    """A trained objective with the batches of each split, which are corrupted as in training.
 
     Args:
         batches: a function that returns the batches of the split with a given name.

@@ -2,9 +2,10 @@
 
 Two metrics are computed, as in the Language Model Evaluation Harness:
 
-- accuracy: the share of passages whose greedy continuation is the last word. Each token of the word must be the most
-  probable one at its place. A word outside the vocabulary is always wrong, even if the model predicts <unk>.
-- perplexity: exp of the mean nats per word. The nats of a word are the sum over its tokens.
+- accuracy: the share of passages whose greedy continuation is the last word. At each token of the word, the model must
+  predict that token as the most probable token. A word outside the vocabulary is always wrong, even if the model
+  predicts <unk>.
+- perplexity: exp of the mean nats per word. The nats of a word are the sum of the nats of its tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ class Passages(Protocol):
     inputs: list[Path]
 
     def read(self) -> Sequence[tuple[str, str]]:
-        """Return, for each passage, the text before its last word, and that word."""
+        """Return (text before the last word, last word) for each passage."""
         ...
 
 
@@ -37,7 +38,7 @@ class LastWords(Labelled):
 
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
-        convention, sentinels: as in `Scorer`.
+        convention, sentinels: see `Scorer`.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -74,7 +75,7 @@ class LastWords(Labelled):
         unknown = np.array([scorer.unknown in target for target in targets])
         right = ~unknown & [ids == target for ids, target in zip(greedy, targets, strict=True)]
         written = zip(words, right, scorer.decode(greedy), strict=True)
-        # a continuation with the same letters but other tokens is wrong, as in the harness
+        # as in the evaluation harness, a continuation with the right letters but other tokens is wrong
         predictions = [word if hit else "" if text == word else text for word, hit, text in written]
         units = pd.DataFrame({"split": self.split, "unit": range(len(words)), "label": words})
         units = units.assign(prediction=predictions, nats=nats, unknown=unknown.astype(int))

@@ -21,7 +21,7 @@ from retable.objectives.base import LanguageModelling
 
 
 class OneDirection(Protocol):
-    """An objective that scores labels, or one direction of a two-way objective."""
+    """An objective that computes log-probabilities of labels, or one direction of a two-way objective."""
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
@@ -31,18 +31,18 @@ class OneDirection(Protocol):
 
 
 class Scorer(Protocol):
-    """A method of scoring a stream in batches that can be divided among processes."""
+    """A method that scores a stream in batches, which several processes can share."""
 
     protocol: str
 
     def batches(self, tokens: np.ndarray, boundary: int, rank: int, world: int) -> LazyBatches:
-        """Return the batches of process `rank` of `world`."""
+        """Return the batches for process `rank` of `world` processes."""
         ...
 
     def step(self, objective: OneDirection) -> Callable[[TokenBatch], np.ndarray]:
-        """Return a function that scores a batch, to float64 (B, T).
+        """Return a function that maps a batch to the scores of its tokens, float64 (B, T).
 
-        The function must be called on the batches of a process in order.
+        The function must be called on all batches of a process, in their order.
         """
         ...
 
@@ -63,9 +63,9 @@ class _Scorer:
 class Carried(_Scorer):
     """Scores a stream in `rows` parallel parts; recurrent state is carried through each part.
 
-    With rows=1, every token is scored given all tokens before it. The model reads `segment` tokens at a time, which
-    changes the scores only of models with bounded memory. Processes share the rows, because each segment needs the
-    state after the previous one; with one row, the first process scores everything.
+    With rows=1, every token is scored given all tokens before it. The model reads `segment` tokens at a time. The value
+    of `segment` changes the scores only if the model's memory is bounded. Each process scores some of the rows, because
+    a segment needs the state after the previous segment of its row. With one row, the first process scores everything.
 
     Args:
         rows: number of parallel parts of the stream, each with a separate state.
@@ -114,7 +114,8 @@ class Carried(_Scorer):
 class SlidingWindow(_Scorer):
     """Scores a stream in windows of `length` tokens that move by `stride` tokens.
 
-    Each token is scored in the window that contains most of the context before it. The default stride is half a window.
+    Each token is scored in the window that contains the most context before this token. The default stride is half a
+    window.
 
     Args:
         batch_size: number of windows per batch.
@@ -165,11 +166,11 @@ def _shifted(tokens: np.ndarray, boundary: int) -> tuple[Tensor, Tensor]:
 
 
 class StreamLoss:
-    """Measures the mean nats per token of held-out text during training, as `scorer` scores it.
+    """Measures the mean nats per token of held-out text under `scorer`, during training.
 
     Args:
         tokens: ids, (N,); may be memory-mapped.
-        boundary: the id before the stream's first token.
+        boundary: id of the boundary token, which precedes the stream's first token.
     """
 
     def __init__(self, scorer: Scorer, tokens: np.ndarray, boundary: int):
@@ -186,10 +187,10 @@ class StreamLoss:
 
 
 class NeuralLM:
-    """A trained objective with a scoring protocol, as a `LanguageModel` for benchmarks.
+    """A `LanguageModel` for benchmarks: a trained objective with a scoring protocol.
 
     Args:
-        boundary: the id before a stream's first token.
+        boundary: id of the boundary token, which precedes a stream's first token.
     """
 
     def __init__(self, objective: LanguageModelling, scorer: Carried | SlidingWindow, boundary: int):

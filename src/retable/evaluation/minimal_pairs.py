@@ -1,11 +1,11 @@
 """BLiMP (Warstadt et al. 2020): whether a language model prefers the acceptable sentence of a pair.
 
 The probabilities of whole sentences are compared (the paper's "simple LM method"). As in the authors' scoring, the
-acceptable sentence must be strictly more probable, so a tie is wrong. Two sentences tie if they have the same tokens,
-because the vocabulary lacks the words in which they differ. `equal` is the share of pairs with equal tokens.
-`accuracy_known` covers only pairs whose words are all known, as BabyLM filters BLiMP. Sentences also tie if their
-log-probabilities differ by at most TIE nats. For example, a unigram model sums the same numbers in another order if
-both sentences have the same words.
+acceptable sentence must be strictly more probable, so a tie is wrong. Two sentences tie if the words in which they
+differ are not in the vocabulary, so that both have the same tokens. `equal` is the share of pairs with equal tokens.
+`accuracy_known` covers only pairs whose words are all in the vocabulary, as in BabyLM's version of BLiMP. Sentences
+also tie if their log-probabilities differ by at most TIE nats. For example, if both sentences have the same words in
+another order, rounding makes their sums differ slightly under a unigram model.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ from retable.metrics.units import Sums, columns, share
 from retable.tokenizers.tokenizer import Tokenizer
 
 OVERALL = "overall"
-METRICS = ("accuracy", "equal", "known", "accuracy_known")  # Per paradigm, only accuracy is computed.
+METRICS = ("accuracy", "equal", "known", "accuracy_known")  # For a paradigm, only `accuracy` is computed.
 TIE = 1e-9  # Largest difference, in nats, that counts as a tie.
 
 
 class Pair(Protocol):
-    """An acceptable sentence and a minimally different unacceptable one."""
+    """An acceptable sentence and a minimally different unacceptable sentence."""
 
     paradigm: str
     phenomenon: str
@@ -49,8 +49,8 @@ class MinimalPairs(Labelled):
 
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
-        end: also score the end of each sentence, as a line end of the training text.
-        convention, sentinels: as in `Scorer`.
+        end: whether to score a line end after each sentence, as in the training text.
+        convention, sentinels: see `Scorer`.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -74,7 +74,7 @@ class MinimalPairs(Labelled):
 
         The table has one row per pair. The columns contain the phenomenon (as `split`), the paradigm, the pair's
         number, the more probable sentence (`good`, `bad` or `neither`), and both log-probabilities. Two more columns
-        mark pairs whose words are all known, and pairs of sentences with equal tokens.
+        mark pairs whose words are all in the vocabulary, and pairs of sentences with equal tokens.
 
         Returns: `blimp/<paradigm>/accuracy`, and for each phenomenon and `overall` (all pairs)
             `blimp/<group>/<metric>`: `accuracy`, the shares of `equal` and of `known` pairs, and `accuracy_known`.
@@ -118,8 +118,8 @@ class MinimalPairs(Labelled):
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
         """Return the block number of each pair for the bootstrap: one block per paradigm.
 
-        The pairs of a paradigm are generated from one template, so they are not independent. With a single paradigm the
-        result is None: every pair is a block.
+        The pairs of a paradigm are generated from one template, so they are not independent. If there is only one
+        paradigm, the result is None: every pair is a separate block.
         """
         numbers, paradigms = pd.factorize(units["paradigm"])
         return numbers if len(paradigms) > 1 else None
@@ -129,7 +129,7 @@ class MinimalPairs(Labelled):
         if metric == "accuracy_known":
             known = columns(units, ["known"])
             right = (units["label"] == units["prediction"]).to_numpy()[:, None]
-            # systems with different vocabularies know different pairs, so their scores are not comparable
+            # scores are comparable only if the systems' vocabularies cover the same pairs
             text = (*cls.text(units), *units["known"])
             return Sums(np.hstack([known * right, known]), share, text) if known.any() else None
         return super().sums(units, metric)

@@ -1,8 +1,8 @@
 """Mixtures of language models: averages of their probabilities, with fitted or equal weights.
 
-Jelinek and Mercer fit such weights in "Interpolated Estimation of Markov Source Parameters from Sparse Data" (1980).
+Jelinek and Mercer fit the weights in "Interpolated Estimation of Markov Source Parameters from Sparse Data" (1980).
 Mikolov mixes a Kneser-Ney 5-gram, a cache and RNNs in this way (PhD thesis "Statistical Language Models Based on Neural
-Networks", 2012, Table 4.1). With equal weights, a mixture is an ensemble of similar systems.
+Networks", 2012, Table 4.1). A mixture of similar systems with equal weights is an ensemble.
 
 Dimensions: S systems, N tokens.
 
@@ -24,13 +24,13 @@ class Mixture:
 
     The systems must have the same tokens with the same ids.
 
-    Raises: ValueError: a weight is negative, the weights do not sum to 1, or their number is not that of the systems.
+    Raises: ValueError: a weight is negative, the weights do not sum to 1, or the numbers of weights and systems differ.
     """
 
     def __init__(self, systems: Sequence[LanguageModel], weights: Sequence[float] | np.ndarray):
         self.systems, self.weights = list(systems), np.asarray(weights, np.float64)
         if self.weights.shape != (len(self.systems),) or (self.weights < 0).any() or abs(self.weights.sum() - 1) > 1e-6:
-            raise ValueError(f"{len(self.systems)} systems need as many weights that sum to 1, not {self.weights}")
+            raise ValueError(f"{len(self.systems)} systems need one weight each, with sum 1, but got {self.weights}")
         self.protocol = " + ".join(dict.fromkeys(system.protocol for system in self.systems))
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
@@ -51,17 +51,18 @@ def fit_weights(log_probs: np.ndarray, tolerance: float = 1e-7) -> np.ndarray:
     """Fit mixture weights by EM on held-out text.
 
     Tokens to which all systems assign probability 0 are ignored. The likelihood is concave in the weights, so the fit
-    is a global optimum: the steepest slope bounds the gain of any other weights. Nearly equal systems may need more
-    than `MOST_PASSES` passes. After `MOST_PASSES` passes, the fit ends within ln S / `MOST_PASSES` nats of the optimum,
-    because EM is within ln S / n nats after n passes.
+    is a global optimum: the steepest slope is an upper bound on what any other weights can gain. If systems are nearly
+    equal, EM may need more than `MOST_PASSES` passes to converge. After `MOST_PASSES` passes, the fit ends within ln S
+    / `MOST_PASSES` nats of the optimum, because EM is within ln S / n nats after n passes.
 
     Args:
         log_probs: log-probability of each token under each system, (S, N), in nats.
-        tolerance: stop when no weights can improve the mean by more than this, in nats per token.
+        tolerance: stop when no other weights can improve the mean log-probability by more than `tolerance` nats per
+            token.
 
     Returns: weights, (S,), non-negative, sum 1.
     Raises: ValueError: a log-probability is NaN or +infinity.
-    Memory: twice that of `log_probs`.
+    Memory: twice the size of `log_probs`.
     """
     best = log_probs.max(axis=0)
     if not (best < np.inf).all():
@@ -71,7 +72,7 @@ def fit_weights(log_probs: np.ndarray, tolerance: float = 1e-7) -> np.ndarray:
     ratios = np.exp(log_probs - best)
     weights = np.full(len(ratios), 1 / len(ratios))
     for _ in range(MOST_PASSES if ratios.size else 0):
-        gains = ratios @ (1 / (weights @ ratios)) / ratios.shape[1]  # the slopes; their weighted mean is 1
+        gains = ratios @ (1 / (weights @ ratios)) / ratios.shape[1]  # the likelihood's slopes, whose weighted mean is 1
         if gains.max() - 1 <= tolerance:
             return weights
         weights *= gains

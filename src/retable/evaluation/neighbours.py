@@ -15,7 +15,7 @@ from retable.core.errors import UsageError
 from retable.core.settings import PositiveInt
 from retable.evaluation.word_vectors import WordVectors, unit
 
-COLUMNS = 6  # query words in the paper's table and in the default table
+COLUMNS = 6  # number of query words in the paper's table and, by default, in this benchmark
 
 
 class Neighbours:
@@ -24,7 +24,7 @@ class Neighbours:
     The neighbours depend on no other files, so `inputs` is empty.
 
     Args:
-        words: the words to look up; None uses a sample from frequent to rare words, see `spread`.
+        words: the query words; None selects words from frequent to rare, see `spread`.
         neighbours: number of neighbours per word.
     """
 
@@ -39,8 +39,8 @@ class Neighbours:
     def __call__(self, system: WordVectors, folder: Path) -> dict[str, float]:
         """Write one row per neighbour, and return no metrics.
 
-        Columns: the word, its frequency rank (empty if the training text lacks it), the neighbour's rank from 1, the
-        neighbour, the cosine.
+        Columns: the query word, its frequency rank (empty if it is not in the training text), the neighbour's rank from
+            1, the neighbour, and the cosine of both words.
 
         Raises: UsageError: a word has no vector.
         """
@@ -55,7 +55,7 @@ class Neighbours:
 
 
 def spread(words: Sequence[str]) -> list[str]:
-    """Choose six words at equal steps of the logarithm of the frequency rank, from rank √V on.
+    """Choose six words from rank √V on, at equal steps of the logarithm of the frequency rank.
 
     Most function words have ranks before √V.
 
@@ -67,9 +67,9 @@ def spread(words: Sequence[str]) -> list[str]:
 
 
 def nearest(system: WordVectors, words: Sequence[str], k: int) -> list[list[tuple[str, float]]]:
-    """Return the `k` nearest other words to each of `words`, by cosine, nearest first.
+    """Return the `k` words with the highest cosine to each of `words`, the nearest first.
 
-    Equally near words are in order of frequency.
+    A word is not its own neighbour. Words with the same cosine are sorted by frequency.
 
     Raises: UsageError: a word has no vector.
     """

@@ -9,7 +9,7 @@ that followed it. The cache's distribution is p_cache(w) ∝ Σ_i 1[w = x_{i+1}]
 model is p(w) = (1 − λ) p_model(w) + λ p_cache(w). The argument `weight` is λ. Before the first token the cache is
 empty, so the model predicts that token by itself.
 
-Dimensions: N tokens, D d_model, n tokens that are compared with m earlier ones.
+Dimensions: N tokens, D d_model, n tokens that are compared with m earlier tokens.
 
 System C14 of docs/systems.yaml.
 """
@@ -29,15 +29,15 @@ from retable.evaluation.adaptation import Fitted, steps
 from retable.evaluation.likelihood import NeuralLM
 from retable.evaluation.mixture import log_average
 
-SEGMENT = 256  # Tokens read at a time if state is carried; the number does not change results.
-BLOCK = 256  # States compared with the cache at a time.
+SEGMENT = 256  # Tokens that a recurrent model reads at a time; the number does not change the results.
+BLOCK = 256  # Number of states that are compared with the cache at a time.
 
 
 class NeuralCache:
     """A cache of the last `size` states, with θ and λ fitted to the validation text.
 
-    All combinations of `thetas` and `weights` are tried. The cache is not cleared at the ends of documents and windows,
-    where the model's own context ends.
+    All combinations of `thetas` and `weights` are tried. The model's own context ends at the end of a document or
+    window, but the cache is not cleared there.
 
     Args:
         size: number of cached states.
@@ -57,9 +57,10 @@ class NeuralCache:
         self.size, self.thetas, self.weights = size, thetas, weights
 
     def fit(self, model: NeuralLM, texts: Mapping[str, np.ndarray]) -> Fitted:
-        """Find the θ and λ with the lowest loss.
+        """Find the θ and λ with the lowest loss on the validation text.
 
-        Cost: the model reads the text once, independent of the number of settings. Memory: the states, N · D numbers.
+        Cost: the model reads the text once, independent of the number of settings. Memory: N · D numbers for the
+            states.
         """
         tried = once(lambda: self._tried(model, texts["validation"]))
         return Fitted(tried, {})
@@ -92,7 +93,7 @@ class CachedLM:
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Return the log-probability of each token of a stream (N,), in nats, float64 (N,).
 
-        Memory: the states, N · D numbers.
+        Memory: N · D numbers for the states.
         """
         return once(lambda: self._log_prob(tokens))
 
@@ -106,7 +107,7 @@ class CachedLM:
 def read(model: NeuralLM, tokens: np.ndarray) -> tuple[Tensor, np.ndarray]:
     """Return the states from which tokens are predicted, (N, D), and the tokens' log-probabilities, (N,).
 
-    The log-probabilities are those of the model without the cache, float64, in nats.
+    The log-probabilities are computed by the model without the cache, in nats, float64.
 
     Args:
         tokens: ids of the stream, (N,).
@@ -115,7 +116,7 @@ def read(model: NeuralLM, tokens: np.ndarray) -> tuple[Tensor, np.ndarray]:
     objective, state = model.objective, None
     device = next(objective.parameters()).device
     states, log_probs, outputs_of_model = [], [], []
-    # The cache needs the model's output, before any projection of the objective.
+    # The cache needs the output of the model itself, before the objective projects this output.
     hook = objective.model.register_forward_hook(lambda module, inputs, outputs: outputs_of_model.append(outputs[0]))
     try:
         for batch, scored in steps(model, tokens, SEGMENT):
@@ -130,16 +131,16 @@ def read(model: NeuralLM, tokens: np.ndarray) -> tuple[Tensor, np.ndarray]:
 
 @torch.inference_mode()
 def cache_log_probs(states: Tensor, words: Tensor, size: int, thetas: Sequence[float]) -> np.ndarray:
-    """Compute the log-probabilities of words under the cache, for each θ.
+    """Compute the log-probability of each word of the stream under the cache, for each θ.
 
-    Cost: N · size dot products of states, and as many exponentials per θ.
+    Cost: N · size dot products of states, and N · size exponentials for each θ.
 
     Args:
         states: (N, D).
         words: the word that followed each state, (N,).
         size: number of states in the cache.
-    Returns: float64 (len(thetas), N), in nats; −inf for a word that is not in the cache, NaN for the first word, before
-        which the cache is empty.
+    Returns: log-probabilities in nats, float64 (len(thetas), N). A word that is not in the cache has −inf; the first
+        word, before which the cache is empty, has NaN.
     """
     log_probs = torch.empty(len(thetas), len(words), dtype=torch.float64)
     places = torch.arange(len(words), device=words.device)

@@ -1,11 +1,11 @@
-"""A language model's loss above the true distribution of the built-in grammar, by phenomenon.
+"""A language model's loss in excess of the built-in grammar's own loss, by phenomenon.
 
-The grammar reads the text and names for each token the phenomenon that determined it (`PHENOMENA` in
-`retable.grammar.interpreters`): neighbouring words, agreement, nesting, or repetition. The excess of a token is its
-nats under the model minus its nats under the grammar. Over a long text, the mean excess is the relative entropy, which
-cannot be negative. The mean excess of a single phenomenon can be negative, because the phenomenon of a token is not
-known before the token. For example, a model that expects too many repetitions scores better on repetitions, and worse
-on the words that occur instead.
+For each token of the text, the grammar names the phenomenon that determined the token: neighbouring words, agreement,
+nesting, or repetition (`PHENOMENA` in `retable.grammar.interpreters`). The excess of a token is its nats under the
+model minus its nats under the grammar. Over a long text, the mean excess is the relative entropy of the grammar and the
+model, which cannot be negative. The mean excess of a single phenomenon can be negative, because the phenomenon of a
+token is not known before the token. For example, a model that expects too many repetitions scores better on
+repetitions, and worse on words that occur instead of repetitions.
 """
 
 import csv
@@ -26,12 +26,12 @@ class Language(Protocol):
     """The methods of the grammar that this benchmark uses."""
 
     def read(self, tokens: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-        """Return the log-probability of each token of a document, and the phenomenon that determined it."""
+        """Return the log-probability of each token of a document, and the phenomenon that determines it."""
         ...
 
 
 class Phenomena:
-    """A benchmark of the excess over the grammar's own loss, by phenomenon, on one split.
+    """A benchmark of a model's loss in excess of the grammar's own loss on one split, by phenomenon.
 
     `inputs` lists the files that the scores depend on.
 

@@ -1,7 +1,7 @@
 """Loss by position: in the sentence, in the unit of text (a document or a line), and in a window.
 
-The loss by position in a window shows how much a neural model gains from longer context. To measure it, the text is
-scored in consecutive windows, and each window is read without the context before it.
+The loss by position in a window shows how much a neural model gains from longer context. To measure this loss, the text
+is scored in consecutive windows, and each window is read without the context before the window.
 """
 
 import csv
@@ -20,7 +20,7 @@ BATCH_SIZE = 16  # windows scored at a time
 
 
 class Positions:
-    """A benchmark of the loss by position on one split, with windows of `window` tokens.
+    """A benchmark of the loss by token position on one split; a window has `window` tokens.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -34,9 +34,9 @@ class Positions:
     def __call__(self, model: LanguageModel, folder: Path) -> dict[str, float]:
         """Write `positions.csv`, one row per bin of positions, and return no metrics.
 
-        Columns: where (sentence, unit or window), the first and the last position of the bin (from 1), the number of
-        tokens, and their mean nats. Rows for sentences are written if a token ends each line, and rows for windows if
-        the model is neural.
+        Columns: `where` (sentence, unit or window), the bin's first and last position (from 1), the number of tokens in
+        the bin, and the mean nats of these tokens. Rows for sentences are written only if the tokenizer has a line-end
+        token, and rows for windows only if the model is neural.
         """
         tokenizer = Tokenizer.load(self.inputs[0])
         tokens, units = read_split(self.folder, self.split, tokenizer.vocab_size)
@@ -58,7 +58,7 @@ class Positions:
 
 
 def positions(lengths: np.ndarray) -> np.ndarray:
-    """Return the position of each token in its part, from 1, for parts of these lengths."""
+    """Return the positions of tokens, from 1, within consecutive parts that have these `lengths`."""
     starts = np.cumsum(lengths) - lengths
     return np.arange(lengths.sum()) - np.repeat(starts, lengths) + 1
 

@@ -1,4 +1,4 @@
-"""Predictions of an objective for examples of any kind."""
+"""Batched predictions of any objective for any kind of examples."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -14,7 +14,7 @@ from retable.data.buckets import by_length
 from retable.generation.packed import prepack
 from retable.objectives.base import Objective
 
-Piece = tuple[np.ndarray, Any]  # the indices of a batch's examples, and the batch
+Piece = tuple[np.ndarray, Any]  # the indices of the examples in a batch, and the batch itself
 
 
 def predict(objective: Objective, encoded: Encoded, batch_size: int = 256) -> list[Any]:
@@ -29,7 +29,7 @@ def predict(objective: Objective, encoded: Encoded, batch_size: int = 256) -> li
 
 
 def predicting(objective: Objective) -> Callable[[Piece], list[tuple[int, Any]]]:
-    """Return a function that maps a batch to pairs of each example's index and prediction."""
+    """Return a function that maps a batch to one pair (index, prediction) per example."""
     objective = prepack(objective)
     device = next((weights.device for weights in objective.parameters()), torch.device("cpu"))
 
@@ -44,7 +44,7 @@ def predicting(objective: Objective) -> Callable[[Piece], list[tuple[int, Any]]]
 
 
 class Predictions:
-    """Scores an objective's predictions of examples during training.
+    """During training, scores an objective's predictions for a fixed set of examples.
 
     `score` is called with the indices of the examples and their predictions, and returns metrics.
     """

@@ -1,7 +1,7 @@
 """Linear probes of a model's frozen states, layer by layer, with control tasks.
 
 A probe reads the state of a word in a sentence and predicts the word's label (Belinkov et al. 2017; Peters et al. 2018,
-section 5.3). The label is a part of speech, the number of the subject with which a verb agrees, or a word sense. The
+section 5.3). The label is a part of speech, the number (singular or plural) of a verb's subject, or a word sense. The
 control task (Hewitt and Liang 2019) assigns each word type a random label, which can only be memorised. The probe's
 selectivity is its accuracy on the true labels minus its accuracy on the control task.
 
@@ -28,7 +28,7 @@ from retable.models.base import BothDirections, EncoderDecoder, MarkedEncoder, M
 from retable.objectives.states import states_of
 from retable.tokenizers.tokenizer import Tokenizer
 
-PENALTY = 1e-3  # L2 penalty: this factor times half the squared weights is added to the mean loss per word.
+PENALTY = 1e-3  # L2 penalty: half the sum of squared weights, times this factor, is added to the mean loss per word.
 ITERATIONS = 100  # Maximum number of L-BFGS iterations.
 
 
@@ -80,9 +80,9 @@ class Probes:
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
         text: sentences with labels; the probes are trained on split `train` and scored on `test`.
-        by_word: train a separate probe for each word type, as word senses need, and no control task, because the word
-            type is constant. Test words that are not in train count as wrong.
-        seed: seed of the control tasks.
+        by_word: train a separate probe for each word type, as word senses require. There is then no control task,
+            because the word type is constant. Test words that are not in train count as wrong.
+        seed: seed of the random labels in the control tasks.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -97,12 +97,13 @@ class Probes:
     def __call__(self, system: TrainedSystem, folder: Path) -> dict[str, float]:
         """Train and score the probes, and return their accuracies on test.
 
-        Layer 0 is the input of the first layer with context. Words beyond the model's maximum input length are ignored.
+        Layer 0 is the input of the first layer that sees context. Words beyond the model's maximum input length are
+        ignored.
 
         Returns, for each kind of label:
             - `probes/layer_<k>/<kind>`: accuracy, and `probes/layer_<k>/<kind>_control`: accuracy on the control task.
-            - `probes/majority/<kind>`: accuracy of always predicting the most frequent label in train (of each word if
-              `by_word`).
+            - `probes/majority/<kind>`: accuracy of always predicting the most frequent label in train. If `by_word` is
+              true, the most frequent label of each word is predicted.
             - `probes/words/<kind>`: number of test words that have a label.
             `probes/shortened` is the number of sentences that were cut, if any.
         Raises: UsageError: there are too few sentences, a kind has no labels, or the model's layers are not accessible.
@@ -152,10 +153,10 @@ class Words(NamedTuple):
 
 
 def _labelled(sentences: Sequence[Any], states: Sequence[np.ndarray], kind: str) -> Words:
-    """Collect the labelled words that have states.
+    """Collect the words that have both a label of this kind and a state.
 
     Args:
-        states: the states of each sentence, (K, T, D). T is smaller than the sentence if the sentence was cut.
+        states: the states of each sentence, (K, T, D). If the sentence was cut, T is smaller than its number of words.
     """
     pairs = [(sentence, each.shape[1]) for sentence, each in zip(sentences, states, strict=True)]
     words = np.array([word for sentence, n in pairs for word in sentence.words[:n]])
@@ -165,7 +166,7 @@ def _labelled(sentences: Sequence[Any], states: Sequence[np.ndarray], kind: str)
 
 
 def _places_by_word(train: np.ndarray, test: np.ndarray) -> list[Any]:
-    """Return the indices in train and in test of each word that is in both."""
+    """Return, for each word that occurs in both splits, the word's indices in train and in test."""
     return [(np.flatnonzero(train == word), np.flatnonzero(test == word)) for word in np.intersect1d(train, test)]
 
 
@@ -176,13 +177,13 @@ def most_frequent(labels: np.ndarray) -> str:
 
 
 def control_labels(words: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
-    """Draw a random label per word type, with the label frequencies of `labels`.
+    """Draw a random label for each word type, from the distribution of labels in `labels`.
 
     A word's random label depends only on the word, the seed and the label frequencies.
 
     Args:
         words: (n,).
-        labels: labels whose frequencies are used, (m,).
+        labels: the labels from whose frequencies to draw, (m,).
     Returns: the label of each of `words`, (n,).
     """
     names, counts = np.unique(labels, return_counts=True)
@@ -212,9 +213,9 @@ def probe_hits(train: Tensor, labels: np.ndarray, test: Tensor, test_labels: np.
 
 
 def fit_probe(states: Tensor, targets: Tensor, n_labels: int) -> nn.Linear:
-    """Fit a linear softmax with L2 penalty by L-BFGS on all states (n, D), starting from zero.
+    """Fit a linear softmax classifier with L2 penalty to all states, (n, D), by L-BFGS from zero.
 
-    The penalised loss is convex and has one minimum.
+    The penalised loss is convex and has a single minimum.
     """
     probe = nn.Linear(states.shape[1], n_labels)
     nn.init.zeros_(probe.weight)
@@ -235,7 +236,7 @@ def fit_probe(states: Tensor, targets: Tensor, n_labels: int) -> nn.Linear:
 
 
 def readable(model: Model) -> Layered:
-    """Return an object with the model's layers: the model itself, or a view of its blocks.
+    """Return an object that computes the model's layers: the model itself, or a `BlockStates`.
 
     Raises: UsageError: the model's layers are not accessible.
     """
@@ -250,9 +251,9 @@ def readable(model: Model) -> Layered:
 
 
 class BlockStates:
-    """Reads the layers of a model that has no `layers` itself: GPT, T5's encoder, or a one-stack T5.
+    """Computes the layers of a model without a method `layers`: GPT, T5's encoder, or a one-stack T5.
 
-    Layer 0 is the input of the first block. The last layer is the model's output, after its final norm.
+    Layer 0 is the input of the first block. The last layer is the model's output after the final normalization.
     """
 
     def __init__(self, model: Model, blocks: Sequence[nn.Module]):

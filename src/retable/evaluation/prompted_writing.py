@@ -1,6 +1,6 @@
 """Translations ("… =") and summaries ("… TL;DR:") that a language model writes after a prompt.
 
-The method is that of Radford et al. 2019, sections 3.6 and 3.7.
+The method follows Radford et al. 2019, sections 3.6 and 3.7.
 
 System H1 of docs/systems.yaml.
 """
@@ -22,14 +22,14 @@ from retable.metrics.translation import STATISTICS
 from retable.metrics.units import Measured
 from retable.tokenizers.tokenizer import Tokenizer
 
-Written = Sequence[tuple[str, str]]  # input texts and references
+Written = Sequence[tuple[str, str]]  # pairs of an input text and its reference
 
 
 class Texts(Protocol):
     """A source of input texts with references, such as translations or summaries.
 
     Attributes:
-        kind: the name of the task in the tables.
+        kind: name of the task, which is part of the names of its metrics.
         inputs: the files that the texts depend on.
         metrics: names of the metrics.
     """
@@ -41,7 +41,7 @@ class Texts(Protocol):
     def read(self, split: str) -> Written: ...
 
     def scores(self, written: Sequence[str], right: Sequence[str]) -> Mapping[str, NDArray]:
-        """Return each text's contributions to the metrics, such as n-gram counts, by column."""
+        """Return, for each column of `units.csv`, each text's contribution to the metrics, such as n-gram counts."""
         ...
 
 
@@ -52,10 +52,10 @@ class PromptedWriting(Measured):
         tokens: the folder with the tokenizer that the system was trained with.
         template: the prompt, with {text} for the input. The model continues greedily after a space, up to the end of
             the line.
-        shots: number of training examples with references before each input, one per line; a generator seeded by (seed,
-            number of the text) draws them.
-        max_new_tokens: write at most this many tokens.
-        convention: as in `Scorer`, applied to the whole prompt.
+        shots: number of training examples with references before each input, one per line. A generator with the seed
+            (seed, number of the text) draws these examples.
+        max_new_tokens: maximum number of tokens that the model writes.
+        convention: see `Scorer`; it is applied to the whole prompt.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -96,7 +96,7 @@ class PromptedWriting(Measured):
         continuations = scorer.continue_greedily(contexts, self._max_new_tokens)
         end = [tokenizer.boundary, *tokenizer.encode("\n")][-1]
         lines = tokenizer.decode_batch([ids[: ids.index(end)] if end in ids else ids for ids in continuations])
-        # a token may contain a line end and more text
+        # a generated token may contain a line end and text after it, which is removed
         written = [" ".join(line.partition("\n")[0].split()) for line in lines]
         scores = self._texts.scores(written, [right for _, right in texts])
         units = pd.DataFrame({"split": self._split, "unit": range(len(texts)), "written": written, **scores})
@@ -107,7 +107,7 @@ class PromptedWriting(Measured):
         }
 
     def prompts(self, texts: Written) -> list[tuple[list[str], str]]:
-        """Return, for each text, the lines of its examples, and the prompt with the text itself."""
+        """Return, for each text, one line per example, and the prompt that contains the text itself."""
         pool = self._texts.read("train") if self._shots else []
         if len(pool) < self._shots:
             raise UsageError(
@@ -126,5 +126,5 @@ class PromptedWriting(Measured):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """Return values that identify the texts; for translations, the lengths of the references."""
+        """Return values that identify the texts: for translations, the lengths of the references."""
         return tuple(units["bleu_reference"]) if "bleu_reference" in units else super().text(units)

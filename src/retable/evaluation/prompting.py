@@ -19,11 +19,11 @@ from retable.evaluation.scoring import Scorer
 from retable.metrics.labelled import Labelled
 from retable.tokenizers.tokenizer import Tokenizer
 
-MANY = 5  # maximum number of answers listed in a message
+MANY = 5  # maximum number of answers that a message lists
 
 
 class Questions(Protocol):
-    """A source of questions, each with `fields`, `choices`, and the index of the correct choice, `answer`."""
+    """A source of questions. A question has `fields`, `choices`, and `answer`, the index of the correct choice."""
 
     inputs: list[Path]
 
@@ -36,15 +36,15 @@ class Prompted(Labelled):
     Args:
         name: name of the task.
         tokens: the folder with the tokenizer that the system was trained with.
-        template: text of a question, with {name} for the value of each of its fields; a space and a choice follow the
-            question.
-        shots: number of examples before each question; a generator seeded by (seed, number of the question) draws them
-            from `examples`.
+        template: text of a question, in which {name} stands for the value of the field called name. After this text
+            come a space and a choice.
+        shots: number of examples before each question. A generator with the seed (seed, number of the question) draws
+            these from `examples`.
         description: text before the examples.
         separator: text between description, examples and question.
-        by: "likelihood" for the most probable choice, or "generation" for the longest choice with which the greedy
-            continuation begins, if any.
-        convention, sentinels: as in `Scorer`; the convention is applied to the whole prompt.
+        by: how the model answers. "likelihood" selects the most probable choice; "generation" selects the longest
+            choice with which the greedy continuation begins, if any.
+        convention, sentinels: see `Scorer`; the convention is applied to the whole prompt.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -82,15 +82,15 @@ class Prompted(Labelled):
         """Write `units.csv`, one row per question, and return the metrics.
 
         Columns: split, unit, label and prediction (indices of the correct and the predicted answer). Scoring by
-        likelihood adds two columns, which show whether the scores normalised by length in tokens and in bytes choose
-        correctly.
+            likelihood adds two columns: whether the answer is correct if the score is divided by the choice's length in
+            tokens, and in bytes.
 
         Returns: `prompted_<name>_<shots>/<split>/<metric>` (`prompted_<name>_<shots>_generated` by generation): the
             number of `questions`, and `accuracy`. Scoring by likelihood adds `accuracy_tokens` and `accuracy_bytes`,
-            for which a choice's log-probability is divided by its tokens or by the bytes of its text.
+            for which a choice's log-probability is divided by its number of tokens or of bytes.
         """
         if not (questions := self.questions.read()):
-            raise UsageError(f"{self.questions.inputs[0]} has no questions; write one per row")
+            raise UsageError(f"{self.questions.inputs[0]} has no questions; write one question per row")
         scorer = Scorer(system, Tokenizer.load(self.inputs[0]), self.convention, self.sentinels)
         prompts = self.prompts(questions)
         places = np.repeat(np.arange(len(questions)), [len(question.choices) for question in questions])
@@ -124,11 +124,12 @@ class Prompted(Labelled):
         answers: Sequence[Sequence[int]],
         places: np.ndarray,
     ) -> str:
-        """Return a warning about answers with words outside the vocabulary, otherwise "".
+        """Return a warning about answers with words outside the vocabulary, or "" if every word is known.
 
-        All words outside the vocabulary share one probability.
+        All words outside the vocabulary have the same probability.
 
-        Raises: UsageError: every question has an answer of unknown words only, so its probability is meaningless.
+        Raises: UsageError: every question has an answer whose words are all unknown, so the probability of this answer
+            is meaningless.
         """
         strange = [i for i, ids in enumerate(answers) if scorer.unknown in ids]
         if not strange:
@@ -140,7 +141,7 @@ class Prompted(Labelled):
         if len({*places[empty]}) == n_questions:
             raise UsageError(
                 f"{lacks}, so each question of {self.questions.inputs[0]} has an answer of unknown words; write "
-                "other words, or use a model that knows these"
+                "other words, or use a model whose vocabulary contains these words"
             )
         touched = len({*places[strange]})
         return f"{self.task}: {lacks}, or a word of it, for {touched} of {n_questions} questions"
@@ -163,11 +164,11 @@ class Prompted(Labelled):
             return self.template.format(**question.fields)
         except (LookupError, AttributeError, ValueError) as error:
             fields, path = ", ".join(f"{{{name}}}" for name in question.fields), self.questions.inputs[0]
-            raise UsageError(f"the template needs {error}, but questions of {path} have {fields}") from None
+            raise UsageError(f"the template needs the field {error}, but questions in {path} have {fields}") from None
 
 
 def _best(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return, per question, the index of the choice with the best score; on ties, the first.
+    """Return the index of each question's choice with the best score; on ties, the first index.
 
     Args:
         scores: scores of all choices of all questions.
@@ -180,9 +181,9 @@ def _best(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
 def _longest_continued(
     scorer: Scorer, contexts: list[list[int]], answers: list[list[int]], places: np.ndarray
 ) -> np.ndarray:
-    """Return, per question, the longest choice with which its greedy continuation begins.
+    """Return, for each question, the longest choice with which the greedy continuation begins.
 
-    Returns: indices of choices; −1 for a question without such a choice.
+    Returns: the index of the choice for each question; −1 if the continuation begins with none of the choices.
     """
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     written = scorer.continue_greedily([contexts[start] for start in starts], max(map(len, answers)))

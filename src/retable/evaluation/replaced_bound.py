@@ -1,7 +1,7 @@
-"""The best possible accuracy in detecting replaced tokens on the built-in grammar's text.
+"""The best possible accuracy in detecting replaced tokens in text of the built-in grammar.
 
-Below, p is the true distribution of a word given the rest of its document, and q is the distribution from which the
-generator draws the word, given the row with all masks.
+Below, p is the true distribution of a word given the rest of its document. q is the distribution from which the
+generator draws the word, given the row in which all chosen words are masked.
 """
 
 import csv
@@ -40,13 +40,13 @@ class MaskedLanguage(Protocol):
 
 
 class ReplacedBound:
-    """A benchmark of the best possible detector of tokens that an ELECTRA generator replaced.
+    """A benchmark of the best possible accuracy in detecting tokens that ELECTRA's generator replaced.
 
     Args:
         tokens: a folder of tokens that are the grammar's words, with BERT's marks.
         language: `retable.grammar.masked.MaskedWords`.
-        length, rate: tokens per row and share of masked tokens, as in the model's batches.
-        words: minimum number of masked words to judge; each batch contributes the same number.
+        length, rate: number of tokens per row, and share of masked tokens, as in the model's batches.
+        words: minimum number of masked words to judge; each batch contributes the same number of words.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -78,15 +78,15 @@ class ReplacedBound:
 
         Returns: accuracies over all tokens (including special tokens and unmasked words, as in the objective's
             accuracy), each with its `_standard_error`:
-            - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. From
-              these, Bayes' rule gives the judge the probability that a word was replaced. `replaced/accuracy` is exact
-              except for sampling if all other words are original. A discriminator sees other replaced words instead of
-              the original ones, and nothing outside the row, so its best accuracy is lower. In principle a
-              discriminator could gain a little, because the other replaced words reveal something about the number of
+            - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. The
+              judge computes the probability that a word was replaced by Bayes' rule. If all other words are original,
+              `replaced/accuracy` is exact except for the sampling of words. A discriminator has a lower best accuracy,
+              because it sees a row in which other words are replaced, too, and no text outside of the row. In principle
+              a discriminator could gain a little, because the other replaced words reveal something about the number of
               masks and about the generator's input.
             - `replaced/accuracy_told`: the accuracy of a judge that also knows which places were masked. No
               discriminator has a higher expected accuracy; the value is exact except for sampling.
-            - `replaced/baseline`: the accuracy of calling every token original, exact except for sampling.
+            - `replaced/baseline`: the accuracy of a judge that calls every token original, exact except for sampling.
         Raises: UsageError: the system has no generator, or its tokens are not the grammar's words.
         """
         objective = system.objective
@@ -114,7 +114,7 @@ class ReplacedBound:
             batch = batches.batch(step)
             labels = batch.labels.numpy()
             kept.append(q[np.arange(len(labels)), labels])
-            stands = places_of.rows(step).ids  # the position of each of the row's tokens in the stream
+            stands = places_of.rows(step).ids  # the position in the stream of each token in the rows
             of_row, column = np.divmod(batch.places.numpy(), self.length)
             is_word = (stands != MARK) & (tokens[stands] != tokenizer.boundary)
             sizes += len(labels), is_word.sum(), stands.size
@@ -140,7 +140,7 @@ class ReplacedBound:
             "baseline": (masked, np.concatenate(kept)),
         }
         metrics = {}
-        for name, (share, values) in shares.items():  # all judges are right on the other tokens
+        for name, (share, values) in shares.items():  # on all other tokens, every judge is right
             metrics[f"replaced/{name}"] = float(1 - share + share * values.mean())
             metrics[f"replaced/{name}_standard_error"] = float(share * values.std(ddof=1) / np.sqrt(len(values)))
         return metrics
@@ -155,7 +155,7 @@ class _Places(Documents):
 
 
 def proposals(objective: ReplacedTokenDetection, batch: MaskedBatch) -> np.ndarray:
-    """Return the distributions from which the generator draws the P masked words, (P, V)."""
+    """Return the generator's distribution at each of the P masked places, (P, V)."""
     objective.eval()
     head = objective.generator_head
     features = head(encode(objective.generator, batch.input_ids, batch).flatten(0, 1)[batch.places])
@@ -164,13 +164,14 @@ def proposals(objective: ReplacedTokenDetection, batch: MaskedBatch) -> np.ndarr
 
 
 def accuracies(p: np.ndarray, q: np.ndarray, rate: float) -> tuple[float, float]:
-    """Compute the best possible accuracies in judging whether a word was replaced.
+    """Compute the best possible accuracies of two judges that decide whether a word was replaced.
 
     Args:
         p: the word's true distribution, (V,).
         q: the distribution from which a masked word is drawn, (V,).
         rate: probability that the place is masked.
-    Returns: the accuracy of a judge that sees only the word, and of a judge that also knows that the place is masked.
+    Returns: the accuracy of a judge that knows only the word at the place, and of a judge that also knows that the
+        place was masked.
     """
     replaced, original = rate * q * (1 - p), p * (1 - rate + rate * q)
     return float(np.maximum(replaced, original).sum()), float((q * np.maximum(p, 1 - p)).sum())

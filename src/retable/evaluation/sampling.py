@@ -1,8 +1,9 @@
-"""Quality and diversity of sampled texts, which the built-in grammar can judge.
+"""Quality and diversity of sampled texts; the built-in grammar judges their quality.
 
-Models are compared over a range of temperatures instead of at a single one, following Caccia et al. 2020, arXiv
-1811.02549. Low temperatures and small nuclei (top_p) give better texts with less diversity. The grammar measures
-quality; comparisons among the samples measure diversity. The row `text` contains the same scores for the held-out text.
+Models are compared over a range of temperatures instead of at a single temperature, as in Caccia et al. 2020, arXiv
+1811.02549. Low temperatures and small values of `top_p` produce better texts with less diversity. The grammar measures
+quality; comparisons among the samples measure diversity. The row `text` of the results contains the scores of the
+held-out text for comparison.
 """
 
 import csv
@@ -36,8 +37,9 @@ class Samples:
     """A benchmark of the quality and diversity of texts sampled from a language model.
 
     Args:
-        temperatures, top_p: values to sample with, one setting at a time, with the other setting at 1.
-        samples: number of texts per setting, each up to its document's end or `length` tokens.
+        temperatures, top_p: values of these two settings to sample with. While one setting is varied, the other setting
+            is 1.
+        samples: number of texts per setting. A text ends at the end of its document or after `length` tokens.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -64,8 +66,8 @@ class Samples:
     def __call__(self, system: LanguageModel, folder: Path) -> dict[str, float]:
         """Write `sampling.csv` and `samples.txt`, and return the scores.
 
-        `sampling.csv` has one row per setting: method, value, and the results of `scores`. `samples.txt` has three
-        texts per setting.
+        `sampling.csv` has one row per setting: method (temperature or top_p), value, and the results of `scores`.
+        `samples.txt` has three texts per setting.
 
         Returns: `sampling/<method>_<value>/<score>`, and `sampling/text/<score>`.
         Raises: UsageError: the tokens are not the grammar's words, or the held-out text is not in the language.
@@ -101,19 +103,19 @@ class Samples:
 
 
 def document(tokens: Sequence[str]) -> list[str]:
-    """Return the tokens up to the end of the document, or all tokens if it does not end."""
+    """Return the tokens up to the end of the document, or all tokens if the document does not end."""
     ends = (i for i, pair in enumerate(pairwise(tokens), 2) if pair == (LINE_END, LINE_END))
     return list(tokens[: next(ends, len(tokens))])
 
 
 def scores(language: Language, texts: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Compute quality and diversity of texts, which are documents or their beginnings.
+    """Compute quality and diversity of texts, which are documents or beginnings of documents.
 
-    Returns: scores by name, NaN if there is nothing to measure:
-        - `tokens` and `sentences`: counts.
+    Returns: scores by name. A score is NaN if it is undefined for these texts:
+        - `tokens` and `sentences`: the numbers of tokens and of sentences.
         - `grammatical`: share of complete sentences that are in the language.
-        - `nats`: mean nats per token of these sentences under the grammar. Each sentence is judged by itself, so that a
-          mistake does not affect later sentences.
+        - `nats`: mean nats per token under the grammar, for sentences that are in the language. Each sentence is judged
+          by itself, so that a mistake does not affect later sentences.
         - `self_bleu`, `distinct_1` to `distinct_3`, `repetition`, `zipf`: see `retable.metrics.diversity`.
     """
     sentences = [sentence for text in texts for sentence in whole_sentences(text)]
@@ -133,7 +135,7 @@ def scores(language: Language, texts: Sequence[Sequence[str]]) -> dict[str, floa
 
 
 def whole_sentences(text: Sequence[str]) -> list[list[str]]:
-    """Split a text into its complete sentences, which a line end closes.
+    """Split a text into its complete sentences; a sentence is complete if a line end closes it.
 
     The empty line at a document's end is omitted.
     """

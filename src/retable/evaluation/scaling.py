@@ -1,9 +1,9 @@
-"""Time and memory of one layer by sequence length n and width d, with fitted exponents.
+"""Time and memory of one layer as powers of the sequence length n and the width d.
 
 Table 1 of Vaswani et al. 2017 counts the operations of a layer: n·d² for a recurrent layer, k·n·d² for a convolution of
-width k, and n²·d for self-attention, whose projections add n·d². A sum of two powers, as for self-attention, has no
-single exponent. Therefore each measured exponent is reported next to an exponent that is fitted to the operation counts
-at the same sizes.
+width k, and n²·d for self-attention, whose projections add n·d². The count for self-attention is a sum of two powers,
+which has no single exponent. Therefore each measured exponent is reported next to an exponent that is fitted to the
+operation counts at the same sizes.
 
 Dimensions: B batch, T time (n), D d_model (d).
 """
@@ -35,11 +35,11 @@ class Layer(NamedTuple):
 
     build: Callable[[int], nn.Module]
     operations: Callable[[int, int], int]
-    keeps_scores: bool = False  # stores the attention's (n, n) scores, which a fused kernel does not
+    keeps_scores: bool = False  # whether the layer stores its (n, n) attention scores, as unfused attention does
 
 
 class CausalConvolution(nn.Conv1d):
-    """A convolution over (B, T, D) that reads a position and the `width` − 1 before it."""
+    """A convolution over (B, T, D) that reads a position and the `width` − 1 positions before it."""
 
     def __init__(self, d_model: int, width: int):
         super().__init__(d_model, d_model, width)
@@ -49,7 +49,7 @@ class CausalConvolution(nn.Conv1d):
 
 
 def layers(kernel: int) -> dict[str, Layer]:
-    """Return the layers to measure by name; `kernel` is the width of the convolution."""
+    """Return the layers to measure, by name; `kernel` is the width of the convolution."""
 
     def attention(d: int) -> nn.Module:
         return CausalSelfAttention(d, max(d // HEAD_SIZE, 1), dropout=0.0)
@@ -79,11 +79,11 @@ def measure(
 
     Args:
         kernel: width of the convolution.
-        lengths: values of n, measured at width `width`.
-        widths: values of d, measured at length `length`.
-        repeats: timed passes per size.
+        lengths: values of n; the width is fixed to `width`.
+        widths: values of d; the length is fixed to `length`.
+        repeats: number of timed passes per size.
     Returns: one row per layer and size: layer, varied (length or width), length, width, operations, and seconds and
-        bytes as in `cost`.
+        bytes (see `cost`).
     """
     sizes = [("length", n, width) for n in lengths] + [("width", length, d) for d in widths]
     rows = []
@@ -106,7 +106,7 @@ def cost(module: nn.Module, inputs: Tensor, repeats: int) -> tuple[float, int]:
     inputs.requires_grad_()
     own = {tensor.untyped_storage().data_ptr() for tensor in (*module.parameters(), inputs)}
     kept: dict[int, int] = {}
-    alive: list[Tensor] = []  # keeps tensors alive, so that no later tensor reuses an earlier tensor's address
+    alive: list[Tensor] = []  # keeps tensors in memory, so that no later tensor reuses an earlier tensor's address
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -129,7 +129,7 @@ def cost(module: nn.Module, inputs: Tensor, repeats: int) -> tuple[float, int]:
 
 
 def exponents(rows: pd.DataFrame) -> dict[str, float]:
-    """Fit the exponents of operations, seconds and bytes.
+    """Fit the exponents with which operations, seconds and bytes grow in n and in d.
 
     Returns: exponents `<layer>/<varied>/<quantity>`. For seconds and bytes, `_low` and `_high` are the ends of the 95 %
         interval.

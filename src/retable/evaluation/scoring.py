@@ -1,7 +1,8 @@
 """Batched log-probabilities of texts and continuations, under any kind of language model.
 
-Counted models, trained models and their mixtures are supported. Encoder-decoders and prefix LMs are supported, too;
-they read the context as input and write the continuation. Processes share the batches of all neural models.
+Counted models, trained models and their mixtures are supported. Encoder-decoders and prefix LMs are supported, too:
+such a model reads the context as input, and the continuation is its output. Processes share the batches of all neural
+models.
 
 Dimensions: n texts, N scored tokens, B batch, T time.
 """
@@ -38,14 +39,16 @@ class Scorer:
     """Scores texts with a language model and the tokenizer that it was trained with.
 
     Each text is scored independently, after the boundary token that begins a stream. The result equals the system's own
-    `log_prob` of that text. The evaluation window of the system only matters for texts longer than the model's window.
+    `log_prob` of that text. The system's evaluation window changes the result only if the text is longer than the
+    model's window.
 
-    The input of an encoder-decoder or a prefix LM is the context and the end mark of inputs. If there is no context,
-    the input is only the end mark.
+    The input of an encoder-decoder or a prefix LM consists of the context and the end mark of inputs. If there is no
+    context, the input is only the end mark.
 
     Args:
         convention: a function that converts a text to the form of the training corpus.
-        sentinels: end inputs with <extra_id_0> and begin outputs with it, as in T5's training on spans.
+        sentinels: whether inputs end with <extra_id_0> and outputs begin with <extra_id_0>, as in T5's training on
+            spans.
     Raises: UsageError: `sentinels` is true, but the tokenizer has no <extra_id_0>.
     """
 
@@ -71,9 +74,9 @@ class Scorer:
         return self._tokenizer.encode_batch(lines)
 
     def encode(self, contexts: Sequence[str], continuations: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the ids of each context and of its continuation.
+        """Return the token ids of each context and the token ids of its continuation.
 
-        A token that spans the border between the two belongs to the continuation.
+        A token that contains the end of the context and the start of the continuation belongs to the continuation.
         """
         texts = [self._convention(a + b) for a, b in zip(contexts, continuations, strict=True)]
         wholes = self._tokenizer.encode_batch(texts)
@@ -94,20 +97,20 @@ class Scorer:
         return np.split(self._token_log_probs(self._system, contexts, continuations), ends)
 
     def log_prob_of_texts(self, texts: Sequences) -> np.ndarray:
-        """Return the log-probability of each text, float64 (n,), in nats. Equal texts get equal numbers.
+        """Return the log-probability of each text, float64 (n,), in nats. Equal texts have equal results.
 
-        The texts are sorted. If a text begins with the same tokens as the previous one, the model reads these tokens
-        again, but their softmax, which is most of the work, is computed only once. In sorted order, 31 % of BLiMP's
-        words are in beginnings shared with the previous text.
+        The texts are sorted. If a text begins with the same tokens as the previous text, the model reads these tokens
+        again. The softmax of the shared tokens, which is most of the work, is computed only once. In sorted order, 31 %
+        of BLiMP's words are in beginnings shared with the previous text.
         """
         ordered = sorted({tuple(text) for text in texts})
         shared = [_n_shared(text, before) for before, text in pairwise([(), *ordered])]
         systems = self._system.systems if isinstance(self._system, MixedSystem) else [self._system]
-        if any(map(_text_to_text, systems)):  # these systems read a context as input, not as a text's beginning
+        if any(map(_text_to_text, systems)):  # encoder-decoders and prefix LMs read the context as separate input
             shared = [0] * len(ordered)
         split = [(text[:n], text[n:]) for text, n in zip(ordered, shared, strict=True)]
         new = self._token_log_probs(self._system, [context for context, _ in split], [rest for _, rest in split])
-        totals, so_far, start = {}, np.zeros(1), 0  # so_far: log-probability of each beginning of a text
+        totals, so_far, start = {}, np.zeros(1), 0  # so_far: log-probability of each prefix of the text
         for text, n in zip(ordered, shared, strict=True):
             stop = start + len(text) - n
             so_far = np.concatenate([so_far[: n + 1], so_far[n] + np.cumsum(new[start:stop])])
@@ -115,7 +118,7 @@ class Scorer:
         return np.array([totals[tuple(text)] for text in texts], dtype=np.float64)
 
     def continue_greedily(self, contexts: Sequences, n_tokens: int) -> list[list[int]]:
-        """Continue each context by `n_tokens` tokens, each the most probable next token."""
+        """Continue each context greedily by `n_tokens` tokens: always choose the most probable next token."""
         model: NextToken
         if objective := _text_to_text(self._system):
             model, prompts = Conditioned(objective, objective.start_id, *self._sentinel), self._inputs(contexts)
@@ -135,7 +138,7 @@ class Scorer:
             return self._of_outputs(objective, contexts, continuations)
         if not isinstance(system, LanguageModel):
             raise UsageError(
-                f"{type(system).__name__} is not a language model; use the cell of one, such as recipe=recurrent/lstm"
+                f"{type(system).__name__} is not a language model; use a cell of recipe=recurrent/lstm, for example"
             )
         if isinstance(system, TrainedSystem) and isinstance(system.objective, Likelihood):
             return _of_trained(system, system.objective, contexts, continuations, self._tokenizer.boundary)
@@ -167,7 +170,7 @@ class Scorer:
         return log_probs
 
     def _inputs(self, contexts: Sequences) -> list[list[int]]:
-        """Return the encoder's inputs: the context, the sentinel, and the mark that ends inputs in training."""
+        """Return one input per context: the context, the sentinel if any, and the end mark of inputs."""
         line_end = [self._tokenizer.boundary, *self._tokenizer.encode("\n")][-1]
         end = self._tokenizer.special_ids.get("</s>", line_end)
         return [[*context, *self._sentinel, end] for context in contexts]
@@ -216,11 +219,11 @@ def _log_prob_where(objective: Likelihood, input_ids: Tensor, labels: Tensor, ma
     if isinstance(objective, CausalLM) and type(objective).log_prob is CausalLM.log_prob:
         hidden, _ = objective.model(input_ids)
         return objective.log_prob_of(objective.projection(hidden[mask]), labels[mask])
-    return objective.log_prob(input_ids, labels)[0][mask]  # ELMo's forward direction, or a model with features
+    return objective.log_prob(input_ids, labels)[0][mask]  # used by ELMo's forward direction and models with features
 
 
 def _of_sentences(system: LanguageModel, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
-    """Score continuations with a model that uses no context before the last boundary token.
+    """Score continuations with a model whose context ends at the last boundary token.
 
     For such a model, all texts are joined to one stream, separated by boundary tokens.
     """
@@ -245,13 +248,13 @@ def _by_length(lengths: Sequence[int] | np.ndarray) -> list[np.ndarray]:
 
 
 def _starts(sequences: Sequences) -> np.ndarray:
-    """Return the start of each sequence in their concatenation."""
+    """Return the position in the concatenated sequences at which each sequence starts."""
     lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
     return np.cumsum(lengths) - lengths
 
 
 def _spans(starts: np.ndarray, sequences: Sequences, places: Sequence[int] | np.ndarray | range) -> np.ndarray:
-    """Return the positions of the tokens of the sequences whose indices are `places`.
+    """Return the token positions, in the concatenated sequences, of the sequences with indices `places`.
 
     Sequence i begins at position starts[i].
     """
@@ -260,6 +263,6 @@ def _spans(starts: np.ndarray, sequences: Sequences, places: Sequence[int] | np.
 
 
 def _n_shared(whole: Sequence[int], before: Sequence[int]) -> int:
-    """Count the tokens of the longest common prefix."""
+    """Count the tokens in the longest common prefix of two sequences."""
     pairs = zip(whole, before, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(whole), len(before)))

@@ -1,7 +1,7 @@
 """Word similarity: rank correlation of the cosines of word pairs with human ratings.
 
 Each file of pairs is one data set. Faruqui and Dyer 2014, "Community Evaluation and Exchange of Word Vectors at
-wordvectors.org", collected thirteen such data sets in one format.
+wordvectors.org", collected thirteen data sets in this format.
 """
 
 from os import PathLike
@@ -21,8 +21,8 @@ class Similarity:
 
     Args:
         pairs: the folder with the data sets.
-        lowercase: convert words and pairs to lower case. If two words become equal in lower case, the more frequent one
-            is kept.
+        lowercase: convert words and pairs to lower case. If two words become equal in lower case, the more frequent
+            word is kept.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -43,7 +43,7 @@ class Similarity:
         Returns: for each data set `similarity/<set>/…`
             - `pairs`: number of pairs.
             - `covered`: number of pairs whose words both have a vector.
-            - `spearman`: rank correlation over the covered pairs, missing if it is undefined.
+            - `spearman`: rank correlation over the covered pairs; absent if the correlation is undefined.
         """
         known = system.lowercased() if self.lowercase else system
         metrics: dict[str, float] = {}
@@ -62,7 +62,7 @@ class Similarity:
 def read_pairs(path: str | PathLike[str]) -> list[Pair]:
     """Read word pairs with ratings, one per line: two words and a number, separated by white space.
 
-    Raises: UsageError: a line has another form.
+    Raises: UsageError: a line does not have this form.
     """
     pairs = []
     with reading(path, UnicodeError), open(path, encoding="utf-8-sig") as file:
@@ -80,10 +80,10 @@ def read_pairs(path: str | PathLike[str]) -> list[Pair]:
 
 
 def spearman(system: WordVectors, pairs: list[Pair]) -> tuple[float, int]:
-    """Compute the rank correlation of cosines and ratings over the pairs with two known words.
+    """Compute the rank correlation of cosines and ratings over the pairs whose words both have a vector.
 
-    Returns: the correlation, in which ties share their mean rank, and the number of these pairs. The correlation is NaN
-        if there are fewer than two pairs, or if all cosines or all ratings are equal.
+    Returns: the correlation, in which tied values share their mean rank, and the number of pairs with two vectors. The
+        correlation is NaN if there are fewer than two pairs, or if all cosines or all ratings are equal.
     """
     first, second = (system.lookup(words) for words in ([a for a, _, _ in pairs], [b for _, b, _ in pairs]))
     known = first[1] & second[1]

@@ -1,8 +1,8 @@
-"""The attention of a translation model to the source, for each token that it writes.
+"""The attention to the source, for each token that a translation model writes.
 
 Models with a single attention layer return its weights. Models with several layers and heads use fused attention, which
-returns no weights. For these models, the weights of the last layer are computed again from its inputs and averaged over
-heads.
+returns no weights. For models with fused attention, the weights of the last layer are computed again from this layer's
+inputs, and averaged over heads.
 
 Dimensions: B batch, S time of the source, U time of the target, H heads, K head size.
 """
@@ -21,11 +21,11 @@ from retable.models.base import EncoderDecoder
 from retable.nn.attention import Attention, padding_mask
 from retable.objectives.translation import Translation
 
-CROSSING = ("cross_attention", "crossing")  # attribute names of attention to the source in decoder layers
+CROSSING = ("cross_attention", "crossing")  # names under which decoder layers store their cross-attention
 
 
 def crossings(model: EncoderDecoder) -> list[Attention]:
-    """Return the cross-attention of each decoder layer; empty if the decoder has none."""
+    """Return the cross-attention of each decoder layer, or [] for a decoder without attention."""
     named = model.named_modules()
     return [part for name, part in named if isinstance(part, Attention) and name.rpartition(".")[2] in CROSSING]
 
@@ -37,7 +37,7 @@ def attends(model: EncoderDecoder) -> bool:
 
 @torch.inference_mode()
 def attention_to_source(objective: Translation, source: Sequence[int], target: Sequence[int]) -> np.ndarray:
-    """Compute the share of attention of each target step to each source token, (U, S).
+    """Compute how much attention each target step pays to each source token, as shares, (U, S).
 
     Raises: UsageError: the model does not attend to the source.
     """

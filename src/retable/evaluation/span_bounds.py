@@ -21,7 +21,7 @@ from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
-TRUTH = 0.01  # weight of the true text in the estimate from below; it keeps the estimate finite
+TRUTH = 0.01  # weight of the true text in the estimate from below, so that this estimate is finite
 
 
 class GappedLanguage(Protocol):
@@ -40,7 +40,7 @@ class GappedLanguage(Protocol):
         uniform: Callable[[], float],
         above: bool = False,
     ) -> float:
-        """Estimate log Σ p(sizes of the gaps) p(text) over all contents of the gaps between the pieces.
+        """Estimate log Σ p(sizes of the gaps) p(text) over all contents of the gaps between the visible pieces.
 
         See `retable.evaluation.gapped_text.GappedText.log_sum`.
         """
@@ -48,7 +48,7 @@ class GappedLanguage(Protocol):
 
 
 class SpansBound:
-    """A benchmark of lower bounds on the losses of T5's objectives, random spans and prefix LM.
+    """A benchmark of lower bounds on the losses of two T5 objectives: random spans and prefix LM.
 
     Args:
         tokens: a folder of tokens that are the grammar's words.
@@ -85,24 +85,25 @@ class SpansBound:
     def __call__(self, model: System, folder: Path) -> dict[str, float]:
         """Write `spans.csv`, one row per window of the stream, and return the bounds.
 
-        Columns: `start`, the position of the window's first token; `below` and `above`, estimates of the nats of the
-        window's targets from below and from above. `left_to_right` contains the nats of the window's hidden words when
-        the whole text is read from left to right.
+        Columns: `start`, the position of the window's first token; `below` and `above`, the nats of the window's
+        targets, estimated from below and from above. `left_to_right` contains the nats of the window's hidden words
+        when the whole text is read from left to right.
 
         Returns: losses in nats per target token (including sentinels and end marks, as in the objective), each with its
             `_standard_error`:
             - `spans/loss`: −log p(targets | inputs) under the grammar, which also has to guess where spans end.
-              `spans/loss` is a lower bound on the expected loss of any model for two reasons. The grammar also sees the
-              beginning of the window's first document, and the sum over the contents of the spans is estimated from
-              below.
-            - `spans/loss_above`: the same loss, estimated from above. The distance between the two estimates shows
-              their error. The estimate from above does not bound the loss of a model.
-            - `prefix/loss`: the loss of the second part of a window that is cut at a random place. The grammar sees as
-              much as the model, so the value is exact except for sampling. `prefix/loss` is the mean over the targets
-              of all windows and cuts. The objective instead reports the mean of its batches' means. In a mean of means,
-              the end marks, which cost nothing, have slightly more weight: with 16 rows of 64 tokens, the grammar's
-              loss would be 0.07 % lower.
-        Raises: UsageError: the tokens are not the grammar's words, or the text is too short or not in the language.
+              `spans/loss` is a lower bound on the expected loss of any model: the grammar also sees the beginning of
+              the window's first document, and the estimate is too low on average.
+            - `spans/loss_above`: the same loss as `spans/loss`, estimated from above. The distance between the
+              estimates from below and above shows the error. The estimate from above does not bound the loss of a
+              model.
+            - `prefix/loss`: the loss of the second part of a window that is cut at a random place. The grammar sees the
+              same text as a model, so `prefix/loss` is exact except for sampling. `prefix/loss` is the mean over the
+              targets of all windows and cuts. In contrast, the training objective reports the mean over batches of each
+              batch's mean. In a mean of means, the end marks, whose loss is 0, have slightly more weight: with 16 rows
+              of 64 tokens, the grammar's loss would be 0.07 % lower.
+        Raises: UsageError: the tokens are not the grammar's words, or the text is too short or is not in the grammar's
+            language.
         """
         words = words_of(Tokenizer.load(self.inputs[0]))
         tokens, units = read_split(self.folder, self.split, len(words))
@@ -116,16 +117,16 @@ class SpansBound:
         for name, (value, spread) in {"loss": below, "loss_above": above}.items():
             metrics |= {f"spans/{name}": value, f"spans/{name}_standard_error": spread}
         window = Prefix().window(self.length - 1)
-        share = window / 2 / (window / 2 + 1)  # on average, half of the window is the target; its end mark is certain
+        share = window / 2 / (window / 2 + 1)  # on average, half of a window is target text; the end mark has loss 0
         return metrics | {"prefix/loss": share * mean, "prefix/loss_standard_error": share * error}
 
     def _spans(
         self, text: Sequence[str], starts: np.ndarray, nats: np.ndarray, folder: Path
     ) -> list[tuple[float, float]]:
-        """Return the spans' mean loss and its standard error, estimated from below and above."""
+        """Return (mean loss of the spans, standard error), estimated from below and from above."""
         window = self.corruption.window(self.length - 1)
         n_hidden, n_spans = self.corruption.counts(window)
-        n_targets = n_hidden + n_spans + 2  # a sentinel before each span, one after the last, and the end mark
+        n_targets = n_hidden + n_spans + 2  # n_spans + 2: a sentinel per span, a last sentinel, and the end mark
         log_sizes = -log(comb(n_hidden - 1, n_spans - 1))
         if len(text) <= window:
             raise UsageError(
@@ -159,7 +160,7 @@ def adjusted_mean(values: np.ndarray, covariate: np.ndarray, expected: float) ->
     Args:
         values: (n,).
         covariate: (n,), measured on the same units.
-        expected: the covariate's known expectation.
+        expected: the expected value of the covariate, which is known.
     """
     centred = covariate - covariate.mean()
     slope = (centred * values).sum() / np.square(centred).sum()

@@ -1,6 +1,6 @@
-"""How often FUDGE gives sentences the requested label, and how much likelihood it costs.
+"""How often sentences written with FUDGE have the requested label, and how likely these are.
 
-The grammar gives the exact label and probability of any sentence. Three sets of sentences are compared:
+The grammar computes the exact label and probability of any sentence. Three sets of sentences are compared:
 
 - `sampled`: drawn from the model.
 - `steered`: drawn by `FUDGE`.
@@ -8,7 +8,7 @@ The grammar gives the exact label and probability of any sentence. Three sets of
   label.
 
 With a perfect discriminator, FUDGE would sample from the distribution of `kept`, with the same likelihoods. On average,
-one kept sentence costs 1 / (frequency of the label) sampled sentences.
+1 / (frequency of the label) sentences must be sampled for one sentence with the label.
 """
 
 import csv
@@ -30,14 +30,14 @@ from retable.generation.strategy import Strategy
 from retable.metrics.diversity import distinct
 from retable.tokenizers.tokenizer import Tokenizer
 
-SHOWN = 5  # sentences of each set in samples.txt
+SHOWN = 5  # number of sentences of each set in samples.txt
 
 
 class Language(Protocol):
     """The methods of the grammar that this benchmark uses."""
 
     def score_tokens(self, tokens: Sequence[str]) -> np.ndarray:
-        """Return the log-probability of each of a document's first tokens, −inf from the first impossible token on."""
+        """Return the log-probabilities of a document's first tokens, −inf from the first impossible token on."""
         ...
 
     def sentence_log_probability(self, sentence: str) -> float:
@@ -55,7 +55,7 @@ class Judge(Protocol):
 
 class Sentence(NamedTuple):
     begun: list[str]
-    written: list[str]  # With the line end, if the sentence is complete.
+    written: list[str]  # The words that the model wrote, and the line end if the sentence is complete.
     log_prob: float  # The log-probability of `written` under the model without the discriminator, in nats.
 
     @property
@@ -69,8 +69,8 @@ class Steering:
     Args:
         label: the requested label, which must be one of the discriminator's labels.
         beginnings: beginnings of the sentences.
-        samples: number of sentences per beginning, each up to its end or `length` tokens.
-        top_k: see FUDGE.
+        samples: number of sentences per beginning. A sentence has at most `length` tokens.
+        top_k: see `FUDGE`.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -99,7 +99,7 @@ class Steering:
         """Write `steering.csv`, one row per set of sentences, and `samples.txt`, some sentences of each set.
 
         Returns: `steering/<set>/<score>`, see `scores`.
-        Raises: UsageError: the tokens are not the grammar's words, or not the discriminator's tokens.
+        Raises: UsageError: the tokens are not the grammar's words, or the discriminator has a different tokenizer.
         """
         tokenizer = Tokenizer.load(self.inputs[0])
         words = words_of(tokenizer)
@@ -145,11 +145,12 @@ class Steering:
         """Compute the label frequency, diversity and likelihood of a set of sentences.
 
         Returns:
-            - `n`: number of sentences; `label` and `grammatical`: shares of sentences with the requested label, and in
-              the language.
+            - `n`: number of sentences; `label`: share of sentences with the requested label; `grammatical`: share of
+              sentences in the language.
             - `length`: mean tokens per sentence; `distinct_2`: diversity, see `retable.metrics.diversity`.
-            - `nats_sentence`, `nats_token`: nats of the written part under the model, per sentence and per token.
-            - `true_nats_sentence`, `true_nats_token`: nats of the written part under the true distribution, for
+            - `nats_sentence`, `nats_token`: nats of the words after the beginning under the model, per sentence and per
+              token.
+            - `true_nats_sentence`, `true_nats_token`: nats of the words after the beginning under the grammar, for
               sentences in the language.
         """
         tokens = sum(len(each.written) for each in sentences)
@@ -169,7 +170,7 @@ class Steering:
         }
 
     def _true_log_prob(self, sentence: Sentence) -> float:
-        """Return log p of the written part given its beginning, −∞ for a sentence outside the language."""
+        """Return log p of the words after the beginning, −∞ for a sentence outside the language."""
         if sentence.written[-1] != LINE_END:
             return -np.inf
         whole = self._language.sentence_log_probability(sentence.text)

@@ -1,7 +1,7 @@
-"""Acceptability from likelihood without labels, corrected for length and word frequency.
+"""Acceptability judged by likelihood, without labels, corrected for length and word frequency.
 
 The measures are those of Lau, Clark and Lappin, "Grammaticality, Acceptability, and Probability", Cognitive Science 41,
-2017, table 3. For a sentence of n tokens with log-probability log p under the model and log u under the token
+2017, table 3. A sentence of n tokens has the log-probability log p under the model, and log u under the token
 frequencies of the training text:
 
     log_prob   log p                        div    −log p / log u
@@ -9,7 +9,7 @@ frequencies of the training text:
                                             slor   (log p − log u) / n
 
 A measure is scored by the area under its ROC curve: the share of pairs in which the acceptable sentence has a higher
-value than the unacceptable one, ties counting half. Labels are used for scoring only, and no threshold is needed.
+value than the unacceptable sentence. Ties count half. Labels are used for scoring only, and no threshold is needed.
 
 System H7 of docs/systems.yaml.
 """
@@ -31,7 +31,7 @@ MEASURES = ("log_prob", "mean", "div", "sub", "slor")
 
 
 class Judged(Protocol):
-    """A source of questions: a sentence in the field `sentence`, and the answer 1 if it is acceptable."""
+    """A source of questions. The field `sentence` is a sentence; the answer is 1 if this is acceptable."""
 
     inputs: list[Path]
 
@@ -41,7 +41,7 @@ class Judged(Protocol):
 class UnlabelledAcceptability(Measured):
     """A benchmark of acceptability without labels.
 
-    A unit is a sentence, whose end counts as a token.
+    A unit is a sentence. The end of the sentence counts as a token.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -77,7 +77,7 @@ class UnlabelledAcceptability(Measured):
 
 
 def measures(log_p: np.ndarray, log_u: np.ndarray, n: np.ndarray) -> dict[str, np.ndarray]:
-    """Compute the measures of sentences by name, (N,) each.
+    """Compute the five measures of each sentence; each measure is an array, (N,).
 
     Args:
         log_p, log_u: log-probabilities under the model and under token frequencies, (N,), in nats.
@@ -93,18 +93,19 @@ def measures(log_p: np.ndarray, log_u: np.ndarray, n: np.ndarray) -> dict[str, n
 
 
 def area(scores: pd.Series, labels: pd.Series, text: tuple) -> Sums:
-    """Compute the area under the ROC curve as sums over units; 0.5 if a label has no unit.
+    """Compute the area under the ROC curve as sums over units; 0.5 if one label has no unit.
 
-    The area is the mean, over acceptable units, of the share of unacceptable units with lower scores. The mean over
-    unacceptable units of the share of acceptable units with higher scores is equal. For resampled units, the result is
-    the sum of both means minus the area of all units, which has the variance of DeLong et al. 1988.
+    The area is the mean, over acceptable units, of the share of unacceptable units with lower scores. The area is also
+    the mean, over unacceptable units, of the share of acceptable units with higher scores. For resampled units, the
+    result is the sum of these two means minus the area of all units. The variance of this result is that of DeLong et
+    al. 1988.
     """
-    good = (labels.astype(str) == "1").to_numpy()  # labels are strings in units read from a file
+    good = (labels.astype(str) == "1").to_numpy()  # units that were read from a file have strings as labels
     ranks, own = rankdata(scores), np.empty(len(scores))
     for group in (good, ~good):
         own[group] = rankdata(scores[group])
     others = np.where(good, (~good).sum(), good.sum())
-    below = (ranks - own) / np.maximum(others, 1)  # share of lower units of the other label; ties count half
+    below = (ranks - own) / np.maximum(others, 1)  # share of lower scores among units of the other label; ties count ½
     placed = np.where(good, below, 1 - below)
     whole = placed[good].mean() if good.any() and (~good).any() else 0.5
     sums = [placed * good, good, placed * ~good, ~good, np.full(len(scores), whole)]

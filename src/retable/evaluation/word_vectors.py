@@ -1,4 +1,4 @@
-"""The interface of word vectors from any kind of training, for benchmarks.
+"""The interface through which benchmarks use word vectors from any kind of training.
 
 Dimensions: V words, D vector size, n query words.
 """
@@ -11,14 +11,14 @@ from retable.core.errors import UsageError
 
 
 class WordVectors:
-    """Words in order of falling frequency, with one vector per word.
+    """Words, from frequent to rare, with one vector per word.
 
     Args:
-        words: words of the training text, (V,). Words of a closed vocabulary that do not occur in the text are
-            excluded: their vectors are untrained, so they must not be queries or answers.
+        words: words of the training text, (V,). Words of a closed vocabulary that do not occur in this text are
+            excluded: their vectors are untrained, so such words must not be queries or answers.
         vectors: (V, D).
-        compose: a function that returns the vector, (D,), of any other word, as fastText does from n-grams; None if
-            other words have no vectors.
+        compose: a function that returns the vector, (D,), of any word that is not in `words`, as fastText does from
+            n-grams; None if such words have no vectors.
     Raises: UsageError: the numbers of words and vectors differ.
     """
 
@@ -34,7 +34,7 @@ class WordVectors:
     def lookup(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the vectors of `words`, (n, D), and whether each word is known, bool (n,).
 
-        Unknown words get zero vectors.
+        The vector of an unknown word is zero.
         """
         vectors = np.zeros((len(words), self.vectors.shape[1]), dtype=np.float32)
         for i, word in enumerate(words):
@@ -45,13 +45,13 @@ class WordVectors:
         return vectors, np.array([word in self.rows for word in words], dtype=bool) | vectors.any(axis=1)
 
     def first(self, n: int | None) -> "WordVectors":
-        """Return the `n` most frequent words only, or all if n is None."""
+        """Return only the `n` most frequent words, or all words if `n` is None."""
         return self if n is None else WordVectors(self.words[:n], self.vectors[:n], self.compose)
 
     def lowercased(self) -> "WordVectors":
-        """Return the words in lower case.
+        """Return the word vectors with all words in lower case.
 
-        If two words become equal in lower case, the more frequent one is kept.
+        If two words become equal in lower case, the more frequent word is kept.
         """
         rows: dict[str, int] = {}
         for row, word in enumerate(self.words):

@@ -1,4 +1,4 @@
-"""Beam search: extend the best beginnings of a text token by token.
+"""Beam search: extend the K best beginnings of a text token by token.
 
 The search returns the finished texts with the highest scores.
 
@@ -17,7 +17,7 @@ from retable.generation.strategy import Completion, Strategy, check
 
 
 class Hypothesis(NamedTuple):
-    """A text that ended, or reached the maximum length, with its score."""
+    """A finished text and its score; a text is finished at its end or at the maximum length."""
 
     score: float
     completion: Completion
@@ -29,9 +29,10 @@ class BeamSearch(Strategy):
     The search returns the best `num_return_sequences` texts, the best first.
 
     Args:
-        early_stopping: when to stop the search for a prompt with `num_beams` finished texts. True stops at once. False
-            stops when the best unfinished beginning, if it ended now, would not beat the worst finished text. "never"
-            stops when this beginning could not beat the worst finished text at any length.
+        early_stopping: when to stop the search for a prompt that has `num_beams` finished texts. True stops at once.
+            False stops when the best unfinished beginning, if it ended now, would not score higher than the worst
+            finished text. "never" stops when no continuation of this beginning, at any length, could score higher than
+            the worst finished text.
     """
 
     def __init__(
@@ -59,24 +60,24 @@ class BeamSearch(Strategy):
         return [[hypothesis.completion for hypothesis in best[: self.num_return_sequences]] for best in results]
 
     def _search(self, model: NextToken, prompts: Tensor, eos: int | None) -> list[list[Hypothesis]]:
-        """Return the best texts, at most K, for each prompt of (B, T), the best first."""
+        """Return at most K texts for each of `prompts`, (B, T), the best text first."""
         B, K = len(prompts), self.num_beams
         finished: list[list[Hypothesis]] = [[] for _ in range(B)]
-        searching = list(range(B))  # the prompt of each group of K rows
+        searching = list(range(B))  # index of the prompt of each group of K rows
         scores, state = model.extend(prompts, model.start(B))
         rows = torch.arange(B, device=model.device).repeat_interleave(K)
         ids, scores, state = prompts[rows], scores[rows], model.select(state, rows)
-        # At first all beams of a prompt are equal, so only one may have a finite score.
+        # At first all beams of a prompt are equal, so only one beam may have a finite score.
         beams = scores.new_full((B, K), -torch.inf)
         beams[:, 0] = 0
-        log_prob = torch.zeros_like(beams)  # log-probability under the model, without constraints
+        log_prob = torch.zeros_like(beams)  # log-probability under the model, before the strategy changes scores
         for length in range(1, self.max_new_tokens + 1):
             own = scores.log_softmax(dim=1)
             summed = beams.view(-1, 1) + self.constrain(model, own, ids, length - 1, eos)
             V = summed.shape[1]
-            # Each beam has at most one ending, so the best 2K continuations contain K that do not end.
+            # Each beam has at most one ending, so the best 2K continuations contain at least K that do not end.
             best, place = summed.view(-1, K * V).topk(min(2 * K, K * V), dim=1)
-            origin = place // V + K * torch.arange(len(best), device=best.device)[:, None]  # the row that it extends
+            origin = place // V + K * torch.arange(len(best), device=best.device)[:, None]  # the extended row
             token = place % V
             log_prob = log_prob.view(-1)[origin] + own[origin, token]
             ends = torch.full_like(token, length == self.max_new_tokens, dtype=torch.bool)
@@ -120,5 +121,5 @@ class BeamSearch(Strategy):
 
 
 def n_apart(before: Tensor, after: Tensor) -> int:
-    """Count the columns from the first one that differs between `before` and `after`, (R, T)."""
+    """Count the columns from the first column in which `before` and `after`, (R, T), differ, to the last."""
     return int((before != after).any(dim=0).cumsum(dim=0).count_nonzero())

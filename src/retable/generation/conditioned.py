@@ -20,7 +20,7 @@ class Conditioned:
     """A trained encoder-decoder or prefix LM with the interface `NextToken`.
 
     The first call of `extend` reads the source. The output begins with the tokens `begun`, such as the decoder's start
-    mark. Sources are not padded, since strategies group prompts by length.
+    mark. Sources are not padded, because strategies group prompts by length.
     """
 
     def __init__(self, objective: Writing, *begun: int):

@@ -21,12 +21,12 @@ from retable.objectives.causal_lm import CausalLM
 
 
 class ContrastiveSearch(Greedy):
-    """Contrastive search: of the `top_k` most probable tokens, choose the one with the best score.
+    """Contrastive search: choose the token with the best score among the `top_k` most probable tokens.
 
     The score of token v is (1 − α) p(v) − α max cos(h_v, h_j), where α is `penalty_alpha` and h_v is the hidden state
-    after v. The h_j are the hidden states of the tokens before v in the model's window.
+    after v. The maximum is over all tokens before v in the model's window; h_j is the hidden state of such a token.
 
-    Raises: UsageError, when called: the model has no hidden states.
+    Calling the strategy raises a UsageError if the model has no hidden states.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class _Trained(Trained):
         return scores, (after, torch.cat([*seen, hidden.transpose(0, 1)]))
 
     def seen(self, state: Any) -> Tensor:
-        """Return the hidden states, (T, R, D), in order of tokens."""
+        """Return the hidden states, (T, R, D), in the order of the tokens."""
         return state[0][1]
 
 
@@ -107,7 +107,7 @@ class _Conditioned(Conditioned):
         return self.objective.scores(hidden[:, -1]), (own, torch.cat([*seen, hidden.transpose(0, 1)]))
 
     def seen(self, state: Any) -> Tensor:
-        """Return the hidden states, (T, R, D), in order of tokens."""
+        """Return the hidden states, (T, R, D), in the order of the tokens."""
         return state[1]
 
 
@@ -128,7 +128,7 @@ def _reading(model: NextToken) -> _Trained | _Conditioned:
 
 
 def likeness(hidden: Tensor) -> Tensor:
-    """Compute the highest cosine of the last hidden state with an earlier one, (T, R, D) to (R,).
+    """Compute the highest cosine of the last hidden state with an earlier state, (T, R, D) to (R,).
 
     The result is −1 if there are no earlier states.
     """

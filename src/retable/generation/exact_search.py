@@ -1,4 +1,4 @@
-"""Exact maximum-a-posteriori decoding: find the most probable text, which greedy and beam search may miss."""
+"""Exact maximum-a-posteriori decoding: find the most probable text, which greedy or beam search may not find."""
 
 import heapq
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from retable.generation.strategy import Completion, check
 
 
 class ExactSearch:
-    """Best-first search: extend the beginning with the highest bound until a complete text is best.
+    """Best-first search: always extend the beginning that has the highest bound.
 
-    A text ends with the end mark or after `max_new_tokens` tokens. The score of a text is log-probability /
-    length^`length_penalty`. The bound of a beginning is the score that it would have if all further tokens had
-    probability 1. Therefore the first complete text with the highest bound is optimal. Time and memory grow with the
-    number of beginnings whose bound is above the best score, so the search is feasible only for tiny models and short
-    texts.
+    A text ends with the end mark or after `max_new_tokens` tokens. The score of a text is its log-probability /
+    length^`length_penalty`. The bound of a beginning is the score that the text would have if all further tokens had
+    probability 1. Therefore a complete text is optimal as soon as its bound is the highest. Time and memory grow with
+    the number of beginnings whose bound is above the best score. The search is therefore feasible only for tiny models
+    and short texts.
 
-    Raises: UsageError, when called: the search visits `max_visits` beginnings without finding the best text.
+    Calling the search raises a UsageError if it visits `max_visits` beginnings without finding the best text.
     """
 
     def __init__(self, max_new_tokens: PositiveInt, length_penalty: float = 0.0, max_visits: PositiveInt = 100_000):
@@ -41,7 +41,7 @@ class ExactSearch:
         return mapped(lambda prompt: [self._search(model, list(prompt), eos)], prompts)
 
     def _search(self, model: NextToken, prompt: list[int], eos: int | None) -> Completion:
-        order = count()  # Breaks ties in the heap, which would otherwise compare states.
+        order = count()  # Numbers that break ties in the heap, which would otherwise compare states.
         best = -torch.inf  # The score of the best complete text so far.
         heap = [(0.0, next(order), 0.0, list[int](), prompt, model.start(1))]
         for _ in range(self.max_visits):
@@ -54,7 +54,7 @@ class ExactSearch:
             if eos is not None:
                 whole[eos] = True
             # The sum of log-probabilities is negative. For a given sum, the longest text has the best score if the
-            # penalty is positive; otherwise the shortest.
+            # penalty is positive. Otherwise the shortest text has the best score.
             length = self.max_new_tokens if self.length_penalty > 0 else len(ids) + 2
             bounds = reached / torch.where(whole, len(ids) + 1, length).double() ** self.length_penalty
             best = max(best, bounds[whole].max().item()) if whole.any() else best
@@ -63,6 +63,6 @@ class ExactSearch:
                 entry = (-bounds[token].item(), next(order), reached[token].item(), [*ids, token], rest, state)
                 heapq.heappush(heap, entry)
         raise UsageError(
-            f"the most probable text is not among the first {self.max_visits} beginnings; exact search is for tiny "
+            f"the search visited {self.max_visits} beginnings without finding the best text; exact search is for tiny "
             "models: write a smaller max_new_tokens, or use decoding=beam"
         )

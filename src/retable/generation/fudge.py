@@ -18,14 +18,14 @@ from retable.generation.strategy import Completion, Strategy, check
 
 
 class FUDGE:
-    """Decoding by p(a | x, v) p(v | x), for next token v, text x and label a.
+    """Decoding by the product p(a | x, v) p(v | x), for the next token v, the text x and the label a.
 
-    FUDGE multiplies the language model's probability of v by the discriminator's probability of the label after v. Only
-    the `top_k` most probable tokens are considered. The product is proportional to p(v | x, a) by Bayes' rule, if the
-    discriminator is correct.
+    FUDGE multiplies the language model's probability of v by the discriminator's probability that the text after v has
+    label a. Only the `top_k` most probable tokens are considered. The product is proportional to p(v | x, a) by Bayes'
+    rule, if the discriminator is correct.
 
     Args:
-        strategy: the strategy that decodes from this product, such as sampling or beam search.
+        strategy: the decoding strategy that uses this product, such as sampling or beam search.
         discriminator: predicts the label of a text from its beginning.
         label: name of the label that texts should have.
         top_k: number of tokens that the discriminator rates at each step.
@@ -47,7 +47,7 @@ class FUDGE:
         return [[Completion(each.ids, next(log_probs)) for each in several] for several in results]
 
     def stream(self, model: NextToken, prompt: Sequence[int], eos: int | None) -> Iterator[int]:
-        """Yield the tokens of one completion as soon as each is chosen.
+        """Yield the tokens of one completion, each as soon as it is chosen.
 
         Raises: UsageError: the strategy does not choose tokens one at a time.
         """
@@ -63,7 +63,7 @@ class FUDGE:
     def _unsteered(
         self, model: NextToken, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]
     ) -> list[float]:
-        """Compute the log-probability of each prompt's completion under the language model only."""
+        """Compute the log-probability of each completion under the language model without the discriminator."""
 
         def read(batch: tuple[list[int], Tensor]) -> list[float]:
             places, ids = batch

@@ -1,4 +1,4 @@
-"""The interface of language models for decoding: next-token scores, and a state of the past.
+"""The interface of language models for decoding: next-token scores, and a state of the tokens read.
 
 Dimensions: B rows, T tokens, V vocabulary.
 """
@@ -32,7 +32,7 @@ class NextToken(Protocol):
         ...
 
     def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Read tokens after `state`; return the scores of the next token and the new state.
+        """Read tokens from `state` on; return the scores of the next token, and the new state.
 
         Scores are fp32 logits; log_softmax converts them to log-probabilities. A model without logits returns
         log-probabilities, which log_softmax does not change.
@@ -46,11 +46,11 @@ class NextToken(Protocol):
         ...
 
     def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
-        """Return the state of `rows`, (R,), in this order; a row may repeat.
+        """Return the state of the rows with indices `rows`, (R,), in this order; a row may repeat.
 
-        With `last`, each row must differ from the row that it replaces in at most the last `last` tokens; the other
-        tokens are not copied. After a call with `last`, `state` and the states from which it was extended must not be
-        used.
+        If `last` is given, each row may differ from the row that it replaces only in the last `last` tokens; the other
+        tokens are not copied. After a call with `last`, neither `state` nor the states from which it was extended may
+        be used.
 
         Args:
             rows: indices of rows, (R,).
@@ -59,11 +59,11 @@ class NextToken(Protocol):
 
 
 class Trained:
-    """A trained objective; the state is its model's recurrent state or cache of keys and values.
+    """A trained objective, whose state is its model's recurrent state or cache of keys and values.
 
-    When the text exceeds the model's `max_length`, the model reads the last half of its window again, without the
-    earlier tokens. Each token is thus predicted from at least max_length / 2 tokens, at the cost of one pass per
-    max_length / 2 tokens.
+    When the text becomes longer than the model's `max_length`, the model reads the second half of its window again,
+    without the earlier tokens. Each token is thus predicted from at least max_length / 2 tokens, at the cost of one
+    pass per max_length / 2 tokens.
     """
 
     def __init__(self, objective: CausalLM):
@@ -88,7 +88,7 @@ class Trained:
     def _scores(self, ids: Tensor, before: Any) -> tuple[Tensor, Any]:
         kind = type(self.objective)
         if (kind.next_log_prob, kind.log_softmax) != (CausalLM.next_log_prob, CausalLM.log_softmax):
-            return self.objective.next_log_prob(ids, before)  # this objective may have no logits
+            return self.objective.next_log_prob(ids, before)  # this objective overrides a method and may lack logits
         hidden, after = self.objective.model(ids, before)
         return self.objective.head(self.objective.projection(hidden[:, -1])).float(), after
 
@@ -98,7 +98,7 @@ class Trained:
 
 
 class Counted:
-    """A model that predicts from the whole context, such as an n-gram model; the state is this context."""
+    """A model that predicts from all earlier tokens, such as an n-gram model; these tokens are its state."""
 
     device = torch.device("cpu")
 
@@ -118,7 +118,7 @@ class Counted:
 
 
 class Mixed:
-    """A weighted average of models' probabilities; the state is the list of the models' states.
+    """A weighted average of models' probabilities, whose state is the list of all models' states.
 
     Args:
         weights: weight of each model, (S,), with sum 1.
@@ -143,7 +143,7 @@ class Mixed:
 
 
 def next_token(system: System | PredictiveModel) -> NextToken:
-    """Return the decoding interface of a language model that was loaded from its cell: trained, mixed or counted.
+    """Wrap a language model from a cell (trained, mixed or counted) in the decoding interface.
 
     Raises: UsageError: the system cannot predict the next token.
     """

@@ -1,9 +1,9 @@
 """Linear layers with weights in oneDNN's layout, for faster decoding on CPUs.
 
-A product of 8 rows, as in a decoding step, with a matrix of 10,000 × 256 spends most of its time on rearranging the
-matrix. If the matrix is rearranged once in advance, the product is twice as fast (benchmarks/language_models.md,
-Decoding). With thousands of rows, as in prediction, the product is not slower. On an AMD processor oneDNN is 2.3 times
-as fast as MKL, which torch uses for plain layers (benchmarks/finetuning.md).
+In a decoding step, the product of 8 rows and a 10,000 × 256 matrix spends most of its time on rearranging the matrix.
+If the matrix is rearranged once in advance, the product is twice as fast (benchmarks/language_models.md, Decoding).
+With thousands of rows, as in prediction, the product is not slower. On an AMD processor oneDNN is 2.3 times as fast as
+MKL, which torch uses for plain layers (benchmarks/finetuning.md).
 """
 
 import copy
@@ -16,11 +16,11 @@ from torch.distributed.fsdp import FSDPModule
 from retable.nn.product import Linear
 
 Module = TypeVar("Module", bound=nn.Module)
-_ROWS = 8  # rows of input that the layout is optimised for; results are correct for any number
+_ROWS = 8  # number of input rows for which the layout is optimised; results are correct for any number
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer with a second copy of its weights in oneDNN's layout, made by `prepack`."""
+    """A linear layer with a second copy of its weights, which `prepack` makes in oneDNN's layout."""
 
     prepacked_weights: Tensor
 
@@ -29,9 +29,9 @@ class PackedLinear(nn.Linear):
 
 
 def prepack(module: Module) -> Module:
-    """Return a copy of the module with packed linear layers, which shares all weights and buffers with the original.
+    """Return a copy of the module with packed linear layers; it shares all weights and buffers with the original.
 
-    The module is returned unchanged if oneDNN is missing, inside autocast, or if one of its tensors is sharded,
+    The module is returned unchanged inside autocast, or if oneDNN is missing, or if a tensor of the module is sharded,
     bfloat16, or not on a CPU.
     """
     tensors = [*module.parameters(), *module.buffers()]

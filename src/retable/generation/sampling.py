@@ -1,4 +1,4 @@
-"""Decoding of one token at a time: the most probable token, or a random one.
+"""Decoding of one token at a time: the most probable token, or a random token.
 
 Dimensions: R rows (unfinished texts), T tokens, V vocabulary.
 """
@@ -12,8 +12,8 @@ from retable.core.settings import NonNegativeInt, Positive, PositiveInt, Seed, S
 from retable.generation.next_token import NextToken
 from retable.generation.strategy import Completion, Strategy, check
 
-# A function from scores, (R, V), the numbers of the texts, (R,), and the number of tokens so far to the chosen tokens,
-# (R,).
+# A function that returns the chosen tokens, (R,). The arguments of this function are the scores, (R, V), the index of
+# each row's text, (R,), and the number of tokens so far.
 Choice = Callable[[Tensor, Tensor, int], Tensor]
 
 
@@ -47,10 +47,10 @@ class TokenByToken(Strategy):
         return [completions[first : first + n] for first in range(0, len(texts), n)]
 
     def stream(self, model: NextToken, prompt: Sequence[int], eos: int | None) -> Iterator[int]:
-        """Yield the tokens of one completion as soon as each is chosen.
+        """Yield the tokens of one completion, each as soon as it is chosen.
 
         Args:
-            prompt: ids, with the token that begins a stream.
+            prompt: token ids, which include the token that begins a stream.
             eos: the token that ends a text; None if no token does.
         """
         ids, text = (torch.tensor(value, device=model.device) for value in ([list(prompt)], [0]))
@@ -60,7 +60,7 @@ class TokenByToken(Strategy):
     def _steps(
         self, model: NextToken, ids: Tensor, texts: Tensor, choose: Choice, eos: int | None
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the texts' numbers, their next tokens, and the tokens' log-probabilities under the model, (R,) each.
+        """Yield the indices of the texts, the next tokens, and their log-probabilities under the model, (R,) each.
 
         Texts begin with `ids`, (R, T), and leave the batch when they end.
         """
@@ -88,12 +88,12 @@ class Greedy(TokenByToken):
 class Sampling(TokenByToken):
     """Random sampling from the model's distribution, after temperature scaling and truncation.
 
-    Truncations are applied in the order of the arguments. Random numbers for all texts are drawn in advance, so a text
-    does not depend on how texts are batched. The same state of `generator` gives the same texts.
+    Truncations are applied in the order of the arguments. Random numbers for all texts are drawn in advance, so that a
+    text does not depend on how texts are batched. The same state of `generator` gives the same texts.
 
     Args:
-        temperature: divisor of the scores; above 1 the distribution is flatter.
-        top_k: keep the `top_k` most probable tokens (Fan et al. 2018); 0 keeps all.
+        temperature: divisor of the scores; a temperature above 1 makes the distribution flatter.
+        top_k: keep the `top_k` most probable tokens (Fan et al. 2018); 0 keeps all tokens.
         top_p: keep the fewest tokens whose total probability reaches `top_p` (Holtzman et al. 2020).
         typical_p: keep the typical set with this total probability, see `keep_typical`.
     """
@@ -126,7 +126,7 @@ class Sampling(TokenByToken):
         return lambda scores, texts, n_new: draw(self.warp(scores), uniform[texts, n_new])
 
     def warp(self, scores: Tensor) -> Tensor:
-        """Return the scores, (R, V), to sample from."""
+        """Apply temperature and truncation to the scores, (R, V)."""
         scores = scores / self.temperature
         if 0 < self.top_k < scores.shape[1]:
             scores = keep_top_k(scores, self.top_k)
@@ -136,12 +136,12 @@ class Sampling(TokenByToken):
 
 
 def seeded(seed: Seed) -> torch.Generator:
-    """Return a generator with this seed."""
+    """Return a random number generator with this seed."""
     return torch.Generator().manual_seed(seed)
 
 
 def keep_top_k(scores: Tensor, k: int) -> Tensor:
-    """Set scores, (R, V), below the k-th best to −∞; ties with the k-th are kept.
+    """Set scores, (R, V), below the k-th best score to −∞; scores equal to the k-th best are kept.
 
     Args:
         k: from 1 to V.
@@ -164,20 +164,21 @@ def keep_top_p(scores: Tensor, p: float) -> Tensor:
 
 
 def keep_typical(scores: Tensor, mass: float) -> Tensor:
-    """Set scores, (R, V), outside the typical set to −∞; ties with the last kept token are kept.
+    """Set scores, (R, V), outside the typical set to −∞; tokens that tie with the set's last token are kept.
 
-    The typical set contains the tokens whose surprisal is nearest to the distribution's entropy, as few as have the
-    total probability `mass` (Meister, Pimentel, Wiher and Cotterell 2022, arXiv 2202.00666, section 4).
+    The typical set contains the tokens whose surprisal is nearest to the distribution's entropy. The typical set is the
+    smallest such set with a total probability of at least `mass` (Meister, Pimentel, Wiher and Cotterell 2022, arXiv
+    2202.00666, section 4).
 
     Returns: scores, (R, V); at least one token per row is kept.
     """
     log_probs = scores.log_softmax(dim=1)
     probabilities = log_probs.exp()
     entropy = torch.special.entr(probabilities).sum(dim=1, keepdim=True)
-    distance = (entropy + log_probs).abs()  # between entropy and surprisal −log p
+    distance = (entropy + log_probs).abs()  # distance between the entropy and the surprisal −log p
     nearest, order = distance.sort(dim=1)
     short = probabilities.gather(1, order).cumsum(dim=1) < mass
-    last = short.sum(dim=1, keepdim=True).clamp(max=scores.shape[1] - 1)  # rounding may keep the total below `mass`
+    last = short.sum(dim=1, keepdim=True).clamp(max=scores.shape[1] - 1)  # rounding can keep the total below `mass`
     return scores.masked_fill(distance > nearest.gather(1, last), -torch.inf)
 
 

@@ -1,4 +1,4 @@
-"""Selection of rows of decoding states, which may be nested tuples.
+"""Selection of rows from the state of a decoding model, which may be a nested tuple.
 
 R is the number of rows.
 """
@@ -11,14 +11,14 @@ from torch import Tensor
 
 @torch.inference_mode()
 def select_rows(state: Any, rows: Tensor, last: int | None) -> Any:
-    """Return the state of `rows`, in their order, as `NextToken.select` does.
+    """Return the state of the rows with indices `rows`, as `NextToken.select` does.
 
     Args:
-        state: a cache, a tensor with rows in dimension 1, None, or a (nested) tuple of these; it must not be used
-            afterwards if `last` is given.
+        state: a cache, a tensor with rows in dimension 1, None, or a (nested) tuple of these; if `last` is given, this
+            state must not be used afterwards.
         rows: indices of rows, (R,); a row may repeat.
-        last: number of last tokens in which a row may differ from the row that it replaces; caches copy only these
-            tokens, in place. None copies all tokens.
+        last: maximum number of tokens at the end in which a row differs from the row that it replaces; caches copy only
+            these tokens, in place. None copies all tokens.
 
     Returns: a state of the same structure with R rows.
     """

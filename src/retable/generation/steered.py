@@ -17,7 +17,7 @@ from retable.objectives.prefix_classification import PrefixClassification
 
 
 class Discriminator(Trained):
-    """A classifier that predicts the label of a text from its beginning, with the decoding interface.
+    """A classifier that predicts a text's label from its beginning, with the interface `NextToken`.
 
     The method `extend` returns log-probabilities of labels, (R, L), instead of next-token scores.
 
@@ -25,7 +25,8 @@ class Discriminator(Trained):
         labels: names of the labels.
         boundary: id of the token at the beginning and end of texts.
         tokens: digest of the tokenizer that the classifier was trained with.
-        files: the files from which the classifier was loaded; their folder is its `cell`.
+        files: the files from which the classifier was loaded; the attribute `cell` is the folder that contains these
+            files.
     """
 
     objective: PrefixClassification  # type: ignore[assignment]  # it scores labels, not tokens
@@ -33,7 +34,7 @@ class Discriminator(Trained):
     def __init__(
         self, objective: PrefixClassification, labels: Sequence[str], boundary: int, tokens: str, files: Sequence[Path]
     ):
-        super().__init__(objective)  # type: ignore[arg-type]  # the base class only uses its model and start
+        super().__init__(objective)  # type: ignore[arg-type]  # the base class uses only `model` and `start`
         self.labels, self.boundary, self.tokens, self.files = list(labels), boundary, tokens, list(files)
 
     @property
@@ -45,7 +46,7 @@ class Discriminator(Trained):
         return self.objective.head(hidden[:, -1]).float().log_softmax(dim=1), after
 
     def require_tokens(self, digest: str) -> None:
-        """Check that the language model has the same tokenizer.
+        """Check that the language model has the classifier's tokenizer.
 
         Raises: UsageError: the digests differ.
         """
@@ -62,7 +63,7 @@ class Steered:
     The attribute `model` is the language model itself.
 
     label: index of the label.
-    top_k: number of the most probable tokens that the discriminator scores; all others get probability 0.
+    top_k: number of most probable tokens that the discriminator scores; all other tokens get probability 0.
     """
 
     def __init__(self, model: NextToken, discriminator: Discriminator, label: int, top_k: int):
@@ -75,7 +76,7 @@ class Steered:
     def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         own, read = state
         text = ids.to(self._discriminator.device)
-        if isinstance(self.model, Conditioned) and own is None:  # the source is not part of the output text
+        if isinstance(self.model, Conditioned) and own is None:  # the source is not part of the output
             text = torch.full_like(text[:, :1], self._discriminator.boundary)
         scores, own = self.model.extend(ids, own)
         _, read = self._discriminator.extend(text, read)

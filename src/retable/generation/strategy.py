@@ -26,21 +26,22 @@ Result = TypeVar("Result")
 class Completion(NamedTuple):
     """A generated continuation of a prompt."""
 
-    ids: list[int]  # With the end mark, if the text ended.
-    log_prob: float  # The sum over all ids in nats, under the model itself, before the strategy changes scores.
+    ids: list[int]  # The generated token ids, with the end mark if the text ended.
+    log_prob: float  # The sum over all ids in nats, under the model, before the strategy changes its scores.
 
 
 class Strategy:
     """A decoding strategy, which appends at most `max_new_tokens` to each prompt.
 
-    For an encoder-decoder or a prefix LM, lengths and repetitions concern the completion only, not the source.
+    For an encoder-decoder or a prefix LM, length limits and the repetition penalty apply only to the completion, not to
+    the source.
 
     Args:
         min_new_tokens: number of new tokens before the end mark is allowed.
-        min_length: number of tokens of prompt and completion together before the end mark is allowed.
+        min_length: total number of tokens in the prompt and the completion before the end mark is allowed.
         repetition_penalty: see `penalise_repetition`; 1 means no penalty.
-        batch_size: number of prompts per batch. Prompts of a batch have the same length, so that nothing is padded and
-            a completion does not depend on other prompts.
+        batch_size: number of prompts per batch. All prompts in a batch have the same length. Nothing is padded, so a
+            completion does not depend on other prompts.
     """
 
     def __init__(
@@ -63,16 +64,16 @@ class Strategy:
         self.repetition_penalty, self.batch_size = repetition_penalty, batch_size
 
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
-        """Generate the completions of each prompt.
+        """Generate one or more completions for each prompt.
 
         Args:
             prompts: token ids, at least one per prompt.
-            eos: id of the end mark; None lets texts run to the maximum length.
+            eos: id of the end mark; if it is None, all texts reach the maximum length.
         """
         raise NotImplementedError
 
     def batches(self, prompts: Sequence[Sequence[int]], device: torch.device) -> Iterator[tuple[list[int], Tensor]]:
-        """Yield batches of prompts of equal length, as their indices in `prompts` and their ids, (B, T).
+        """Yield batches of equally long prompts: the indices of the prompts, and their token ids, (B, T).
 
         Args:
             prompts: ids of each prompt.
@@ -92,10 +93,10 @@ class Strategy:
         prompts: Sequence[Sequence[int]],
         device: torch.device,
     ) -> list[Result]:
-        """Apply `find` to batches of prompts, and return its result for each prompt. Processes share the batches.
+        """Apply `find` to batches of prompts, and return one result per prompt. Processes share the batches.
 
         Args:
-            find: a function from a pair that `batches` yields to one result per prompt of the batch.
+            find: a function that maps a pair from `batches` to one result per prompt in the batch.
 
         Returns: results in the order of `prompts`.
         """
@@ -110,7 +111,7 @@ class Strategy:
 
         Args:
             ids: prompts and new tokens, (B, T).
-            n_new: the number of new tokens.
+            n_new: number of new tokens at the end of `ids`.
         """
         language_model = model.model if isinstance(model, Steered) else model
         # the source is not part of the output text
@@ -125,7 +126,7 @@ class Strategy:
 def penalise_repetition(scores: Tensor, ids: Tensor, penalty: float) -> Tensor:
     """Divide the scores, (B, V), of tokens that occur in `ids`, (B, T), by `penalty` (Keskar et al. 2019, section 4.1).
 
-    Negative scores are multiplied instead, so that a penalty above 1 always lowers them.
+    Negative scores are multiplied by `penalty`, so that a penalty above 1 lowers every score.
 
     Returns: scores, (B, V). A penalty of 1 changes nothing.
     """
@@ -136,7 +137,7 @@ def penalise_repetition(scores: Tensor, ids: Tensor, penalty: float) -> Tensor:
 def check(holds: bool, name: str, value: object, instead: str) -> None:
     """Raise an error if a setting is out of range.
 
-    Raises: UsageError: `holds` is False; the message suggests `instead`.
+    Raises: UsageError: `holds` is False; the message suggests the value `instead`.
     """
     if not holds:
         raise UsageError(f"{name}={value} is out of range; write {name}={instead}")

@@ -4,7 +4,7 @@ from itertools import chain, permutations, zip_longest
 
 from retable.grammar.lexicon import Lexicon
 
-MAX_PAIRS = 20  # word pairs per section; each ordered pair of them is a question, so 380 questions
+MAX_PAIRS = 20  # word pairs per section, which form 20 × 19 = 380 questions
 
 Question = tuple[str, str, str, str]
 
@@ -12,8 +12,9 @@ Question = tuple[str, str, str, str]
 def analogies(lexicon: Lexicon) -> dict[str, list[Question]]:
     """Return questions (a, b, c, d), "a is to b as c is to d", by section, for the most frequent lexemes.
 
-    Each section lists word pairs in one relation and combines each with every other, as in Mikolov et al. 2013,
-    "Efficient Estimation of Word Representations in Vector Space", section 4.1. Irregular forms are included.
+    In a section, all word pairs have the same relation, and each pair is combined with every other pair, as in Mikolov
+    et al. 2013, "Efficient Estimation of Word Representations in Vector Space", section 4.1. Irregular forms are
+    included.
     """
     nouns, verbs = in_turn(lexicon.nouns), in_turn(lexicon.verbs)
     pairs = {
@@ -35,5 +36,5 @@ def analogies(lexicon: Lexicon) -> dict[str, list[Question]]:
 
 
 def in_turn(classes: dict[str, list]) -> list:
-    """Interleave the lexemes of all classes: the most frequent of each class first, then the second ones."""
+    """Interleave the lexemes of all classes: first the most frequent of each class, then the second most frequent."""
     return [lexeme for lexeme in chain.from_iterable(zip_longest(*classes.values())) if lexeme is not None]

@@ -33,20 +33,20 @@ def write_corpus(
     """Write the corpus, its vocabulary, tasks, analogies and the oracle's scores into an existing folder.
 
     Files:
-        `<split>.txt`: documents, with a blank line after each.
+        `<split>.txt`: documents, each followed by a blank line.
         `vocabulary.txt`: one word per line, sorted.
         `<task>/<split>.tsv`: columns sentence and label.
         `analogies.txt`: analogy questions.
-        `units.csv`: one row per document of validation and test, with its loss in nats under the true model, and the
-            loss if each sentence is scored without its context.
+        `units.csv`: one row per document of validation and test. Each row contains the document's loss in nats under
+            the true model, and the loss if each sentence is scored without its context.
 
-    The files are streamed, so memory does not grow with the sizes.
+    The files are streamed, so memory does not grow with the sizes of the splits.
 
     Args:
         folder: output folder.
         seed: seed of the random streams, one per split and task.
-        words: split → minimum number of words, line ends included; the last document is not cut off.
-        task_examples: split → number of examples of each task.
+        words: minimum number of words and line ends of each split; the last document is not cut off.
+        task_examples: number of examples that each task has in each split.
         scale, lexicon: see `Grammar`.
 
     Returns:
@@ -55,7 +55,7 @@ def write_corpus(
         `<task>/test/accuracy` and `<task>/test/matthews` of the Bayes-optimal predictor.
 
     Raises:
-        UsageError: a split has no size, or a size below 1.
+        UsageError: the size of a split is missing or below 1.
     """
     for name, sizes in (("words", words), ("task_examples", task_examples)):
         if set(sizes) != set(SPLITS) or min(sizes.values()) < 1:
@@ -92,7 +92,7 @@ def write_corpus(
 
 
 def until(n_words: int, documents: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Yield documents until they have at least `n_words` words, line ends included."""
+    """Yield documents until these contain at least `n_words` words and line ends."""
     while n_words > 0:
         document = next(documents)
         n_words -= count_words(document)
@@ -107,7 +107,7 @@ def write_scored(
     split: str,
     scores: TextIO,
 ) -> dict[str, float]:
-    """Write the documents to `path` and one row per document to `scores`; return their joint metrics."""
+    """Write documents to `path`, and one row per document to `scores`; return the metrics of all documents."""
     nats, nats_alone, n_words, n_bytes = 0.0, 0.0, 0, 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for unit, document in enumerate(documents):
@@ -115,7 +115,7 @@ def write_scored(
             file.write(text)
             loss, words, size = -grammar.log_probability(document), count_words(document), len(text.encode())
             loss_alone = -lone_sentences.log_probability(document)
-            # the grammar's tokens are words, so the columns tokens and words are equal
+            # the grammar's tokens are words, so the columns `tokens` and `words` are equal
             scores.write(f"{split},{unit},{loss!r},{words},{words},{size},{loss_alone!r}\n")
             nats, nats_alone, n_words, n_bytes = nats + loss, nats_alone + loss_alone, n_words + words, n_bytes + size
     metrics = likelihood_metrics(nats, tokens=n_words, words=n_words, bytes=n_bytes)

@@ -16,7 +16,7 @@ class Discourse(Syntax):
         self.antecedent: Referent | None = None
 
     def document(self, n_sentences: int = 0) -> None:
-        """Generate or parse the rest of a document that has `n_sentences` sentences so far."""
+        """Generate or parse the rest of a document whose first `n_sentences` sentences are complete."""
         while self.sentence(n_sentences):
             n_sentences += 1
 
@@ -26,7 +26,7 @@ class Discourse(Syntax):
         self.nouns, self.names, self.nations = list(other.nouns), list(other.names), list(other.nations)
 
     def sentence(self, n_before: int = 0) -> bool:
-        """Generate or parse a sentence with its line end; return False if a line end closes the document instead."""
+        """Generate or parse a sentence and its line end; return False for a line end that closes the document."""
         self.earlier_nouns, self.earlier_names = list(self.nouns), list(self.names)
         agreement = self.antecedent.agreement if self.antecedent else None
         opening = self.choose(self.tables.sentence[n_before, agreement])
@@ -48,7 +48,7 @@ class Discourse(Syntax):
         self.emit(".")
 
     def pronoun_sentence(self) -> None:
-        assert self.antecedent  # the branch needs an antecedent
+        assert self.antecedent  # without an antecedent, the branch has no option "pronoun"
         self.emit(PRONOUNS[self.antecedent.agreement])
         self.mark("agreement")
         self.clause(self.antecedent)

@@ -1,9 +1,10 @@
-"""Multiple choice in the embedded language, in the form of SWAG and HellaSwag: which of four endings follows.
+"""Multiple choice in the embedded language: which of four endings follows, as in SWAG and HellaSwag.
 
 The beginning consists of the first sentences of a document, and the right ending is its next sentence. A wrong ending
-is generated as if it followed equally many sentences of another document. It has the topic, mood, tense and pronoun
-antecedent of that document, but does not repeat its nouns and names. A model must therefore compare topics, moods,
-tenses and genders, and find repeated names and nouns. All probabilities are known, and so is the best answer:
+is generated as if it followed the same number of sentences of another document. A wrong ending has the topic, mood,
+tense and pronoun antecedent of that document, but does not repeat the document's nouns and names. A model must
+therefore compare topics, moods, tenses and genders, and find repeated names and nouns. All probabilities are known, so
+the best answer is known, too:
 
     p(y | b, e_1 … e_C) ∝ p(b, e_y) Π_{i ≠ y} q(e_i)
 
@@ -35,7 +36,7 @@ from retable.grammar.tables import LINE_END, N_LATENTS
 
 ENDINGS = 4
 LONGEST = 3  # maximum number of sentences in a beginning
-START_DOCUMENTS = 1000  # number of documents from which antecedents and tenses for wrong endings are sampled
+START_DOCUMENTS = 1000  # number of sampled documents that provide the antecedents and tenses of wrong endings
 
 
 class Example(NamedTuple):
@@ -47,7 +48,7 @@ class Example(NamedTuple):
 
 
 class GrammarEndings:
-    """Generates examples and computes the best answer to each."""
+    """Generates examples, and computes the best answer to each example."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
@@ -77,11 +78,11 @@ class GrammarEndings:
         return " ".join(self._grammar.sample(uniform, latent, part)[:-1]).split(f" {LINE_END} ")
 
     def judge(self, beginning: Sequence[str], endings: Sequence[str]) -> int:
-        """Return the index of the most probable ending, or of the first of several equally probable ones."""
+        """Return the index of the most probable ending; on ties, the first index."""
         return int(np.argmax(self.log_posterior(beginning, endings)))
 
     def log_posterior(self, beginning: Sequence[str], endings: Sequence[str]) -> NDArray:
-        """Return log p(ending is right | beginning, all endings) of each ending, (endings,), in nats."""
+        """Return log p(ending is right | beginning, all endings) for each ending, (endings,), in nats."""
         wrong = [self._log_wrong(ending, len(beginning)) for ending in endings]
         log_joint = [
             self._log_probability([*beginning, ending], (None, "open")) + np.delete(wrong, place).sum()
@@ -110,14 +111,14 @@ def write_endings(
     Args:
         folder: output folder.
         seed: seed of the random streams, one per split.
-        examples: split → number of examples.
+        examples: number of examples of each split.
         scale, lexicon: see `Grammar`.
 
     Returns:
-        `choices/test/accuracy` of the best answers, from 0 to 1.
+        `choices/test/accuracy`, the accuracy of the best answers, from 0 to 1.
 
     Raises:
-        UsageError: a split has no size, or a size below 1.
+        UsageError: the size of a split is missing or below 1.
     """
     if set(examples) != set(SPLITS) or min(examples.values()) < 1:
         raise UsageError(f"examples={dict(examples)}; write a size of at least 1 for each of {', '.join(SPLITS)}")
@@ -139,7 +140,7 @@ def write_endings(
 
 
 def starts_after_sentences(grammar: Grammar) -> dict[int, list[Start]]:
-    """Sample antecedents, without their words, and tenses after n sentences, for each n from 1 to `LONGEST`."""
+    """Sample pairs (antecedent without its word, tense) after n sentences, for each n from 1 to `LONGEST`."""
     starts_after: dict[int, list[Start]] = {n: [] for n in range(1, LONGEST + 1)}
     for index in range(START_DOCUMENTS):
         uniform = uniforms(0, "endings/starts", index)
@@ -151,13 +152,13 @@ def starts_after_sentences(grammar: Grammar) -> dict[int, list[Start]]:
 
 
 def merged(start: Start) -> Start:
-    """Return `start` with a fixed antecedent, which has no effect on sentences that do not open with a pronoun."""
+    """Replace the antecedent of `start` by a fixed antecedent, for sentences that do not open with a pronoun."""
     antecedent, tense = start
     return antecedent and Referent("thing", "neuter", word=""), tense
 
 
 def _sentences(discourse: Discourse, n: int, start: Start) -> None:
-    """Generate or parse `n` sentences after `start`, an antecedent and a tense."""
+    """Generate or parse `n` sentences after the state `start`, which is an antecedent and a tense."""
     discourse.antecedent, discourse.tense = start
     for _ in range(n):
         discourse.sentence()

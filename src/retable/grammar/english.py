@@ -17,7 +17,7 @@ POLARITIES = {"good": 1, "bad": -1}
 
 
 class English(Lexicon):
-    """A lexicon of English words; semantic classes determine which words combine.
+    """A lexicon of English words, with semantic classes that determine which words combine.
 
     Args:
         scale: fraction of each class's lexemes to use, the most frequent first; 1 gives about 2,000 word types.
@@ -71,12 +71,12 @@ class English(Lexicon):
         return "an" if word[0] in VOWELS else "a"
 
     def _cut(self, entries: str, at_least: int = 1) -> list[str]:
-        """Return the most frequent entries of a list, as many as `scale` selects."""
+        """Return the most frequent entries of a list; `scale` determines how many."""
         words = entries.split()
         return words[: max(at_least, round(len(words) * self._scale))]
 
     def _in_turn(self, lists: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-        """Yield the entries of all topics with their topic index, from frequent to rare."""
+        """Yield (entry, topic index) for the entries of all topics, from frequent to rare."""
         cut = {self._topics.index(topic): self._cut(entries) for topic, entries in lists.items()}
         for rank in range(max(map(len, cut.values()))):
             yield from ((words[rank], topic) for topic, words in sorted(cut.items()) if rank < len(words))
@@ -118,7 +118,7 @@ def adjective(entry: str, polarity: int, topic: int, kinds: str) -> Adjective:
 
 
 def inflected(entry: str, *rules: Callable[[str], str]) -> list[str]:
-    """Return the forms of an entry "base/form/form"; `rules` build missing forms, and "-" becomes "" (no form)."""
+    """Return the forms of an entry "base/form/form". `rules` build omitted forms; "-" means no form and becomes ""."""
     base, *forms = entry.split("/")
     regular = [rule(base) for rule in rules[len(forms) :]]
     return [base, *("" if form == "-" else form for form in forms), *regular]

@@ -1,14 +1,15 @@
-"""A simple German for the English lexicon: every sentence has one translation.
+"""A simple German for the English lexicon, in which every sentence has exactly one translation.
 
-A dictionary is not enough to translate into it. A translator also needs
+A dictionary is not enough to translate into this German. A translator also needs
 
-- word order: the finite verb is second in a main clause, after its first constituent, and first in a question. It is
-  last in a clause with "dass", "wenn", "sobald" or a relative pronoun. Infinitives and participles close their clause.
+- word order: the finite verb is second in a main clause, after its first constituent, and first in a question. The
+  finite verb is last in a clause with "dass", "wenn", "sobald" or a relative pronoun. Infinitives and participles are
+  last in their clause.
 - agreement: determiners and adjectives agree with their noun in gender, number and case.
 - word choice: "do" has no translation. "have" is "haben" or "sein", depending on the verb. "be" is "sein", or "werden"
   in a passive.
 
-Articles are not contracted ("in dem"), and verbs have no separable prefixes.
+Articles are not contracted ("in dem", not "im"), and verbs have no separable prefixes.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -27,7 +28,7 @@ from retable.grammar.lexicon import PARTICLES, POSSESSIVES, Verb
 from retable.grammar.syntax import MAX_DEPTH, Referent
 from retable.grammar.tables import LINE_END, Tables
 
-# The case of a noun phrase after each of these words.
+# Maps a word to the case of the noun phrase after this word.
 CASES = dict.fromkeys(("than", ","), "nominative") | dict.fromkeys(("about", "for", "without", "has"), "accusative")
 CASES |= dict.fromkeys(("in", "to", "by", "during", "after", "before", "of", "from", "with"), "dative")
 CASES |= dict.fromkeys(("near", "behind", "beside", "under"), "dative")
@@ -71,7 +72,7 @@ class Noun(NamedTuple):
 
     singular: str
     plural: str
-    gender: str  # m, f, n, or w for a weak masculine
+    gender: str  # m, f, n, or w (a weak masculine noun)
 
     def form(self, case: str, is_plural: bool) -> str:
         if is_plural:
@@ -82,7 +83,7 @@ class Noun(NamedTuple):
 class Word(NamedTuple):
     """A translated word."""
 
-    place: int  # index of the source word that it translates
+    place: int  # index of the translated source word
     source: str
     text: str
 
@@ -98,11 +99,11 @@ class Predicate:
     number: str = "singular"
     negation: list[Word] = field(default_factory=list)
     middle: list[Word] = field(default_factory=list)  # adverbs and objects
-    goal: list[Word] = field(default_factory=list)  # words that "nicht" precedes
+    goal: list[Word] = field(default_factory=list)  # words that follow "nicht"
     end: list[Word] = field(default_factory=list)  # a complement clause
 
     def parts(self, adjunct: Sequence[Word] = ()) -> tuple[list[Word], list[Word], list[Word]]:
-        """Return the finite verb, the words between it and the end of its clause, and the complement clause."""
+        """Return three parts: the finite verb, the other words of its clause, and the complement clause."""
         closing = [self.verb] if self.verb else []
         between = [*self.middle, *adjunct, *self.negation, *self.goal, *closing]
         return [self.finite] if self.finite else [], between, self.end
@@ -142,7 +143,7 @@ class Reading(Discourse):
         self._case = CASES.get(word, self._case)
 
     def _apart(self, generate: Callable[[], Any]) -> tuple[Any, list[Word]]:
-        """Call `generate` and return its result and the words that it adds; remove them from `words`."""
+        """Call `generate`; return its result, and the words that it adds, which are removed from `words`."""
         before, self.words = self.words, []
         result = generate()
         added, self.words = self.words, before
@@ -317,7 +318,7 @@ class Reading(Discourse):
         self._case = "nominative"
         _, (pronoun, *words) = self._apart(lambda: super(Reading, self).relative_clause(head, depth))
         column = self._german.column(head)
-        if own.finite:  # the head noun is the object of the relative clause
+        if own.finite:  # here the head noun is the object of the relative clause
             text, clause_words = THE["accusative"][column], [*words, own.finite]
         else:
             finite, between, end = self._predicate.parts()
@@ -351,7 +352,7 @@ class Reading(Discourse):
         return referent
 
     def _determined(self, word: str, case: str, column: int) -> tuple[list[str], tuple[str, ...]]:
-        """Return the translation of a determiner, and for each column the ending of adjectives after it."""
+        """Return the translation of a determiner, and the endings of adjectives after it, one per table column."""
         if word == "the":
             return [THE[case][column]], WEAK[case]
         if word == "most":
@@ -418,7 +419,7 @@ class German:
         nations = {entry.split("/")[0]: entry.split("/")[1:] for entry in file["nations"].split()}
         needed |= {nation.country for nation in lexicon.nations} - set(nations)
         if needed:
-            raise UsageError(f"no German for {len(needed)} words such as {min(needed)!r}; write scale=0.3 or less")
+            raise UsageError(f"no German word for {len(needed)} words such as {min(needed)!r}; write scale=0.3 or less")
         self.nouns = {noun.singular: german_noun(nouns[noun.singular]) for noun in chain(*lexicon.nouns.values())}
         self.verbs = {verb.base: german_verb(verbs[verb.base]) for verb in chain(*lexicon.verbs.values())}
         forms = set(self.entries.values()) | {",", ".", "?", *"()[]{}", "auch", "noch", "meisten"}
@@ -450,7 +451,7 @@ class German:
         return " ".join(word for _, word in self.align(sentence))
 
     def align(self, sentence: str) -> list[tuple[int, str]]:
-        """Translate a sentence; return (index of the source word, translated word) for each translated word.
+        """Translate a sentence to a list of pairs (index of the source word, translated word).
 
         Raises:
             UsageError: the sentence is not in the language, or opens with a pronoun, whose antecedent is unknown.
@@ -468,7 +469,7 @@ class German:
         ]
 
     def column(self, referent: Referent | None) -> int:
-        """Return the column, in the tables of endings, of words that agree with a noun phrase."""
+        """Return the column of the tables of endings for words that agree with a noun phrase."""
         if referent is None or referent.number == "plural":
             return PLURAL
         noun = self._tables.noun_of.get(referent.word)
@@ -494,7 +495,7 @@ def german_noun(entry: str) -> Noun:
 
 
 def german_verb(entry: str) -> GermanVerb:
-    """Parse a verb entry; the forms of a regular verb follow from its infinitive."""
+    """Parse a verb entry; the forms of a regular verb are derived from its infinitive."""
     forms, _, mark = entry.partition(":")
     infinitive, *others = forms.split("/")
     if not others:

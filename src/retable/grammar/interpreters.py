@@ -1,10 +1,10 @@
-"""Two interpreters of the language's program: `Sampler` draws its decisions, `Scorer` infers them from a text.
+"""Two interpreters of the language's program: `Sampler` draws the decisions, `Scorer` infers these from a text.
 
 The program has three operations: `draw` selects a word from a table, `emit` produces a fixed word, and `choose` selects
 one of several continuations that differ in their first word. The next token of a text determines each of these
 decisions (the program is LL(1)), so a text has at most one derivation. Only the document's latent class (its topic and
-mood) is not determined by a word. It is drawn before the first word, the tables' probabilities depend on it, and the
-scorer sums over it.
+mood) is not determined by a word. The class is drawn before the first word. The tables' probabilities depend on the
+class, and the scorer sums over all classes.
 """
 
 import math
@@ -19,17 +19,17 @@ from scipy.special import logsumexp
 # The kinds of context that can determine a word, in this order: neighbouring words; the number, gender or tense of a
 # distant word; open brackets and clauses; earlier mentions.
 PHENOMENA = ("local", "agreement", "nesting", "repetition")
-REDRAWS = 40  # maximum number of redraws, in a natural lexicon, of a word that the sentence already contains
+REDRAWS = 40  # if the lexicon is natural: maximum number of redraws of a word that the sentence contains
 
 
 class Table:
-    """Distributions over the same words, one per latent class.
+    """One distribution per latent class, over words that are the same for all classes.
 
     Args:
         words: the words with positive probability.
         probabilities: (len(words), latents); each column sums to 1.
         first_row: index of this table's first row in the array of all tables' rows.
-        recall: probability of drawing a recalled word (see `Sampler.draw`) if the table contains one.
+        recall: probability of drawing a recalled word (see `Sampler.draw`), if the table contains a recalled word.
     """
 
     def __init__(self, words: Sequence[str], probabilities: NDArray, first_row: int, recall: float) -> None:
@@ -44,7 +44,7 @@ class Table:
         ]
 
     def draw(self, latent: int, uniform: Callable[[], float], used: Collection[str] = ()) -> str:
-        """Draw a word; redraw it at most `REDRAWS` times while it is in `used`."""
+        """Draw a word; if the word is in `used`, draw again, at most `REDRAWS` times."""
         word = self.words[bisect(self.cumulative[latent], uniform())]
         for _ in range(REDRAWS):
             if word not in used:
@@ -53,7 +53,7 @@ class Table:
         return word
 
     def weight(self, word: str, used: Collection[str]) -> NDArray | float:
-        """Return the factor by which redrawing `used` words changes p(word): one number, or (latents,)."""
+        """Return the factor by which redrawing words in `used` changes p(word): one number, or (latents,)."""
         places = [self.rows[each] - self._first_row for each in used if each in self.rows]
         if not places:
             return 1.0
@@ -67,8 +67,9 @@ class Branch:
     """A choice between a default continuation and options that are recognised by their first words.
 
     Args:
-        default: name of the continuation for all other first words.
-        options: name → (probability, first words). The default has the remaining probability.
+        default: name of the continuation for first words that belong to no option.
+        options: maps the name of a continuation to (probability, first words). The default has the remaining
+            probability.
     """
 
     def __init__(self, default: str, **options: tuple[float, Collection[str]]) -> None:
@@ -107,7 +108,7 @@ class Sampler:
     def draw(self, table: Table, recalled: Sequence[str] = (), used: Collection[str] = ()) -> str:
         """Draw a word: with probability `table.recall` one of the `recalled` words, otherwise any word of the table.
 
-        Words in `used` are not recalled, and are redrawn.
+        Words in `used` are not recalled. If such a word is drawn from the table, it is redrawn.
         """
         if recalled:
             recalled = [word for word in recalled if word in table.rows and word not in used]
@@ -119,11 +120,11 @@ class Sampler:
         return word
 
     def mark(self, phenomenon: str) -> None:
-        """Do nothing; only the scorer records the phenomenon of the last word."""
+        """Do nothing; only the scorer records which phenomenon determines a word."""
 
 
 class Rejected(Exception):
-    """The text ends early, or its next token is not in the language."""
+    """Raised if the text ends too early, or if the language does not allow its next token."""
 
 
 class Scorer:
@@ -137,13 +138,13 @@ class Scorer:
 
     def __init__(self, tokens: Sequence[str], probabilities: NDArray, log_prior: NDArray) -> None:
         self.n_read = 0
-        self._tokens = [*tokens, ""]  # no table contains "", so reading past the end rejects
+        self._tokens = [*tokens, ""]  # no table contains "", so a read beyond the end is rejected
         self._probabilities = probabilities
         self._log_prior = log_prior
         self._log_branches = [0.0] * len(self._tokens)
         self._phenomenon_of_token = ["local"] * len(tokens)
-        # For each draw: (position, row, recalled, fresh). The last two are numbers with p(token | latent) = recalled +
-        # fresh × probabilities[row]; fresh can also be an array (latents,).
+        # Each draw adds an entry (position, row, recalled, fresh) with p(token | latent) = recalled + fresh ×
+        # probabilities[row]. `fresh` is a number or an array (latents,).
         self._draws: list[tuple[int, int, float, NDArray | float]] = []
 
     def emit(self, word: str) -> None:
@@ -177,7 +178,7 @@ class Scorer:
         self._phenomenon_of_token[self.n_read - 1] = phenomenon
 
     def phenomena(self) -> list[str]:
-        """Return the phenomenon that determines each token, one per token."""
+        """Return one phenomenon per token: the phenomenon that determines this token."""
         return list(self._phenomenon_of_token)
 
     def log_joint(self) -> NDArray:
@@ -185,7 +186,7 @@ class Scorer:
         return self._log_prior + self._log_draws().sum(axis=0) + sum(self._log_branches[: self.n_read])
 
     def log_probabilities(self) -> NDArray:
-        """Return log p(token | tokens before), (len(tokens),), in nats; −inf from the first impossible token on."""
+        """Return log p(token | earlier tokens), (len(tokens),), in nats; −inf from the first impossible token on."""
         out = np.full(len(self._tokens) - 1, -np.inf)
         out[: self.n_read] = self._log_branches[: self.n_read]
         log_joint = logsumexp(np.cumsum(np.vstack([self._log_prior, self._log_draws()]), axis=0), axis=1)

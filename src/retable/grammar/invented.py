@@ -1,6 +1,6 @@
 """The invented lexicon of the embedded language: syllable stems, productive morphology, topics and collocations.
 
-The lexicon is the same on every machine, because it is built by integer arithmetic on raw Philox words.
+The lexicon is the same on every machine, because it is built by integer arithmetic on Philox's raw random words.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from retable.grammar.lexicon import (
 
 T = TypeVar("T")
 
-# Number of lexemes per topic. For persons, a pair of a masculine and a feminine noun counts as one.
+# Number of lexemes per topic. For persons, a masculine noun and its feminine counterpart count as one lexeme.
 NOUNS = {"person": 8, "animal": 6, "food": 7, "thing": 14, "place": 8, "idea": 11}
 SUBJECT_KINDS = {"person": 0.5, "animal": 0.14, "food": 0.07, "thing": 0.12, "place": 0.07, "idea": 0.1}
 FRAMES = {
@@ -47,7 +47,7 @@ VERBS = {  # lexemes per topic
     "handle": 4, "cook": 3, "greet": 3, "tend": 3, "study": 3, "say": 2, "travel": 3, "hunt": 2, "eat": 2, "rest": 2,
     "fade": 3, "please": 3,
 }  # fmt: skip
-ADJECTIVES, EVALUATIVES = 14, 24  # descriptive adjectives per topic; evaluative adjectives per polarity
+ADJECTIVES, EVALUATIVES = 14, 24  # numbers of descriptive adjectives per topic and evaluative adjectives per polarity
 NAMES, NATIONS = 130, 32  # names per gender
 DETERMINERS = {
     "the": "any", "some": "any", "no": "any",
@@ -74,7 +74,7 @@ PREPOSITIONS = {
 
 
 LARGEST = 50  # largest `scale`, with 140,000 word types; building scale 36 takes 10 s, scale 100 more than 80 s
-REFUSED = 1000  # this number of consecutive draws without a new word raises an error; scale 36 needs at most 3
+REFUSED = 1000  # after this number of draws without a new word, an error is raised; scale 36 needs at most 3
 
 
 class Coiner:
@@ -101,7 +101,7 @@ class Coiner:
         return options[self.below(len(options))]
 
     def sample(self, options: Sequence[T], n: int) -> list[T]:
-        """Draw `n` options, or all if there are fewer, without replacement."""
+        """Draw `n` options without replacement, or all options if there are fewer than `n`."""
         rest = list(options)
         return [rest.pop(self.below(len(rest))) for _ in range(min(n, len(rest)))]
 
@@ -110,7 +110,7 @@ class Coiner:
         return open_syllables + self.pick(self.ONSETS) + self.pick(self.VOWELS) + self.pick(self.CODAS)
 
     def is_new(self, forms: Sequence[str]) -> bool:
-        """Return whether all `forms` are new and distinct; if so, add them to the words in use.
+        """Check whether all `forms` are new and distinct words; if so, mark the forms as used.
 
         Raises: UsageError: the last `REFUSED` calls all returned False.
         """
@@ -119,7 +119,7 @@ class Coiner:
             self._taken.update(forms)
         self._refused = 0 if new else self._refused + 1
         if self._refused == REFUSED:
-            raise UsageError(f"{len(self._taken)} words are all that can be coined; write a smaller scale=")
+            raise UsageError(f"{len(self._taken)} words is the maximum that can be invented; write a smaller scale=")
         return new
 
 

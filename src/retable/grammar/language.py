@@ -62,7 +62,7 @@ class Grammar:
             yield " ".join(tokens[:-2]).split(f" {LINE_END} ")
 
     def score(self, document: Sequence[str]) -> NDArray:
-        """Return log p(token | tokens before) of a document, (tokens,), in nats, summed over latent classes.
+        """Return log p(token | earlier tokens) of a document, (tokens,), in nats, summed over latent classes.
 
         The tokens are the words and the line end of each sentence, and one more line end that closes the document,
         as in the word tokenizer's stream. All values are −inf from the first impossible token on.
@@ -70,24 +70,28 @@ class Grammar:
         return self.score_tokens(tokens_of(document))
 
     def score_tokens(self, tokens: Sequence[str]) -> NDArray:
-        """Return log p(token | tokens before) for the first tokens of a document, (tokens,); line ends are "\\n"."""
+        """Return log p(token | earlier tokens) for the first tokens of a document, (tokens,); line ends are "\\n"."""
         return self.read(tokens)[0]
 
     def read(self, tokens: Sequence[str]) -> tuple[NDArray, list[str]]:
-        """Return the scores of a document's first tokens, (tokens,), and what determines each, see `PHENOMENA`."""
+        """Return the scores of a document's first tokens, (tokens,), and the phenomenon that determines each token."""
         scorer = Scorer(tokens, self.tables.probabilities, LOG_PRIOR)
         with suppress(Rejected):
             Discourse(self.tables, scorer).document()
         return scorer.log_probabilities(), scorer.phenomena()
 
     def log_probability(self, document: Sequence[str]) -> float:
-        """Return log p(document) in nats, −inf outside the language. It equals the sum of `score`, but is faster."""
+        """Return log p(document) in nats, −inf outside the language.
+
+        The result equals the sum of `score`, but the computation is faster.
+        """
         return float(logsumexp(self.log_joint(tokens_of(document))))
 
     def sentence_log_probability(self, sentence: str) -> float:
         """Return log p(sentence with its line end) at the start of a document, in nats, −inf outside the language.
 
-        If the sentence opens with a pronoun, the kind of antecedent is assumed that makes the sentence most probable.
+        If the sentence opens with a pronoun, its antecedent is assumed to be of the kind that makes the sentence most
+        probable.
         """
         tokens = [*sentence.split(" "), LINE_END]
 
@@ -101,19 +105,19 @@ class Grammar:
         return max(float(logsumexp(after(subject))) for subject in self._referents.get(tokens[0], [None]))
 
     def sample(self, uniform: Uniform, latent: int, part: Part = Discourse.document) -> list[str]:
-        """Sample the tokens of a document, or of a part that a method of `Discourse` generates.
+        """Sample the tokens of a document, or of the part of a document that `part` generates.
 
         Args:
             uniform: returns the next random number in [0, 1).
             latent: the latent class, topic × 2 + mood.
-            part: a method of `Discourse`.
+            part: the method of `Discourse` that generates the tokens.
         """
         sampler = Sampler(uniform, latent)
         part(Discourse(self.tables, sampler))
         return sampler.tokens
 
     def log_joint(self, tokens: Sequence[str], part: Part = Discourse.document) -> NDArray:
-        """Return log p(latent, tokens), (latents,), in nats, for all tokens of a document or of a `part` of it."""
+        """Return log p(latent, tokens), (latents,), in nats, if the tokens are a document, or what `part` generates."""
         scorer = Scorer(tokens, self.tables.probabilities, LOG_PRIOR)
         with suppress(Rejected):
             part(Discourse(self.tables, scorer))
@@ -129,11 +133,11 @@ def tokens_of(document: Sequence[str]) -> list[str]:
 
 
 def uniforms(seed: int, stream: str, index: int) -> Uniform:
-    """Return a source of numbers in [0, 1) for one item of a stream, independent of all other sources.
+    """Return a source of random numbers in [0, 1) for one item of a stream, independent of all other sources.
 
-    It uses Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") with a key from seed and stream
-    and a counter that starts at `index` × 2^192. numpy guarantees that raw words are reproducible, but not the output
-    of its `Generator` class.
+    The source uses Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") with a key from seed and
+    stream and a counter that starts at `index` × 2^192. numpy guarantees that Philox's raw words are reproducible, but
+    not that the output of its `Generator` class is.
     """
     key = np.array([seed, int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "little")], dtype=np.uint64)
     bits = np.random.Philox(key=key, counter=np.array([0, 0, 0, index], dtype=np.uint64))

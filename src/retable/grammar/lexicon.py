@@ -2,7 +2,7 @@
 
 Function words are English. `invented.py` and `english.py` supply the content words. No form belongs to two lexemes, so
 a word determines its class, number, gender and tense (`syntax.py` requires this). The only exception is a verb's past
-form, which may also be its participle; the sentence shows which of the two it is.
+form, which may also be its participle. The sentence shows whether such a form is past or participle.
 """
 
 from collections import defaultdict
@@ -12,9 +12,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 N_TOPICS = 8
-ANY = "any"  # the selection of all kinds of nouns
-# Determiners' requirements that a singular noun fulfils. "count" requires a noun that also has a plural. "a" and "an"
-# require the same, and depend on the sound of the next word.
+ANY = "any"  # the selection that contains all kinds of nouns
+# The requirements of determiners that a singular noun fulfils. "count", "a" and "an" require a noun that also has a
+# plural; "a" and "an" also depend on the sound of the next word.
 SINGULARS = ("singular", "count", "a", "an")
 
 
@@ -24,23 +24,23 @@ class Frame(NamedTuple):
     A selection is one kind of noun, several kinds as in "food|drink", or "any".
     """
 
-    subjects: str  # a selection
-    complement: str | None = None  # a selection, "clause" or None
+    subjects: str  # selection of nouns that may be the subject
+    complement: str | None = None  # selection of objects, "clause", or None (no complement)
     weight: float = 1.0
     preposition: str | None = None  # the preposition before the complement
-    affected: bool = False  # whether the subject undergoes the event and does not cause it
+    affected: bool = False  # whether the subject undergoes the event instead of causing it
     reflexive: bool = False  # whether a reflexive may be the object if the subject is a person
-    agent: str | None = "person"  # selection of the agent in a passive; None: the verbs have no passive
+    agent: str | None = "person"  # selection of the agent in a passive; None if the verbs have no passive
 
 
 class Preposition(NamedTuple):
     """A preposition in noun phrases, with the nouns that may precede and follow it."""
 
-    objects: str  # a selection
-    heads: str = ANY  # selection of nouns that it may follow
+    objects: str  # selection of nouns that may follow the preposition
+    heads: str = ANY  # selection of nouns that may precede the preposition
 
 
-# Agreement classes of noun phrases: three genders, and plural.
+# The keys are the agreement classes of noun phrases: three genders, and plural.
 PRONOUNS = {"masculine": "he", "feminine": "she", "neuter": "it", "plural": "they"}
 POSSESSIVES = {"masculine": "his", "feminine": "her", "neuter": "its", "plural": "their"}
 REFLEXIVES = {"masculine": "himself", "feminine": "herself", "plural": "themselves"}  # only for persons
@@ -87,14 +87,14 @@ class Verb(NamedTuple):
 
 
 class Adjective(NamedTuple):
-    """An adjective: its forms, polarity, topic and the nouns that it describes."""
+    """An adjective: its forms, its polarity, its topic, and the kinds of nouns that it may describe."""
 
     word: str
-    adverb: str  # empty if it does not exist; likewise the comparative
+    adverb: str  # empty if the adjective has no adverb; `comparative`: empty if there is no comparative
     comparative: str
-    polarity: int  # 1 or -1 for evaluative adjectives, 0 for descriptive ones
+    polarity: int  # 1 or -1 for evaluative adjectives, 0 for descriptive adjectives
     topic: int
-    kinds: str = ANY  # selection of nouns that it may describe
+    kinds: str = ANY  # selection of nouns that the adjective may describe
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -117,18 +117,18 @@ class Homonym(NamedTuple):
 
     singular: str
     plural: str
-    senses: tuple[tuple[str, int], ...]  # (kind, topic) of each noun
+    senses: tuple[tuple[str, int], ...]  # (kind, topic) of each of the two nouns
 
 
 class Lexicon:
     """All lexemes of a language; see `Invented` and `English`.
 
-    Each list is ordered from frequent to rare, with alternating topics.
+    Each list of words is ordered from frequent to rare, with alternating topics.
 
     Attributes:
-        frames: name → class of verbs.
-        subject_kinds: kind of noun → its probability if any kind is allowed.
-        determiners: word → the number that it requires: "any", "plural" or one of `SINGULARS`.
+        frames: maps the name of a frame to the class of verbs.
+        subject_kinds: maps a kind of noun to its probability if all kinds are allowed.
+        determiners: maps a determiner to the number that it requires: "any", "plural" or a member of `SINGULARS`.
         prepositions: prepositions that follow a noun.
         occasion: selection of nouns after "during", "after" and "before".
         fame: selection of nouns after "has" if a country or capital is the subject.
@@ -136,25 +136,28 @@ class Lexicon:
         apposed: selection of nouns that brackets may follow.
         owners: selection of nouns that a possessive may refer to.
         location: selection of nouns for the place of an event.
-        natural: whether sentences should make sense to a reader. If so:
+        natural: whether sentences should make sense to a reader. In a natural lexicon:
             Nouns and names are recalled only from earlier sentences, and sentences rarely repeat a content word.
             A name has no relative clause, and a place is not inside another place.
             A second adjective is possible only after an evaluative adjective, and is descriptive.
             A clause that describes its subject with "be" ends after the description.
             A clause after "if" or "when" has no future tense.
-            A clause has no adjunct of place if its sentence opens with a place, and no day if it opens with a day.
+            A clause has no adjunct of place or day if its sentence opens with an adjunct of the same kind.
             "found" and "felt" are past tense.
             "very" does not precede adjectives such as "annual", which have neither comparative nor adverb.
-        past_shares: probability of the past tense in a document whose first verb is in the past, or in the present.
-        homonyms: spellings that two nouns may share, singular and plural, with the kind and topic of each noun.
-        determiner_weights, bracket_weights: relative frequency of each determiner and each kind of bracket.
+        past_shares: probability of the past tense after the document's first verb, if this verb is in the past tense,
+            and if it is in the present tense.
+        homonyms: pairs of spellings (singular, plural) that two nouns may share, with the kind and topic of each noun.
+        determiner_weights, bracket_weights: relative frequencies of determiners, and of kinds of brackets.
         both_share: probability that a noun phrase begins with "both".
         bracketed_shares, relative_shares: probability of brackets or a relative clause after a noun, by nesting depth.
-        attached_shares: probability of a prepositional phrase after a noun, by the number of earlier ones.
-        families: kind → groups of nouns. A group is a masculine noun and its feminine counterpart, or a single noun.
-        nouns: kind → list of nouns.
-        verbs: name of a frame → list of verbs.
-        associates: word → forms of the lexemes that often occur with it, of any class.
+        attached_shares: probability of a prepositional phrase after a noun, by the number of earlier prepositional
+            phrases.
+        families: maps a kind of noun to its groups of nouns. A group is a masculine noun and its feminine counterpart,
+            or a single noun.
+        nouns: maps a kind of noun to its list of nouns.
+        verbs: maps the name of a frame to its list of verbs.
+        associates: maps a word to all forms of the lexemes, of any class, that often occur with this word.
     """
 
     frames: Mapping[str, Frame]
@@ -200,14 +203,14 @@ class Lexicon:
         return {word for words in (*lists, OTHER_FUNCTION_WORDS, *agreeing) for word in words}
 
     def kinds(self, selection: str) -> tuple[str, ...]:
-        """Return the kinds of a selection, in the order of `subject_kinds`."""
+        """Return the kinds that a selection contains, in the order of `subject_kinds`."""
         chosen = selection.split("|")
         if unknown := set(chosen) - {ANY, *self.subject_kinds}:
             raise ValueError(f"{sorted(unknown)} are not kinds of nouns")
         return tuple(kind for kind in self.subject_kinds if ANY in chosen or kind in chosen)
 
     def both(self, selection: str, other: str) -> str:
-        """Return the selection of the kinds that two selections share, "" if they share none."""
+        """Return the selection of the kinds that two selections share, or "" if there is no such kind."""
         shared = [kind for kind in self.kinds(selection) if kind in self.kinds(other)]
         return ANY if len(shared) == len(self.subject_kinds) else "|".join(shared)
 

@@ -1,4 +1,4 @@
-"""The true distribution of single sentences, without the sentences before them."""
+"""The true distribution of a sentence if the sentences before it are unknown."""
 
 import math
 from collections import Counter
@@ -16,20 +16,21 @@ from retable.grammar.tables import LINE_END, MAX_SENTENCES, MIN_SENTENCES, N_LAT
 N_DOCUMENTS = 1000  # number of sampled documents in which the states at sentence starts are counted
 END = 1 / (1 + (MIN_SENTENCES + MAX_SENTENCES) / 2)  # fraction of lines that close a document
 
-Place = tuple[Referent | None, str]  # state at a sentence's start: antecedent of a pronoun, and tense
+Place = tuple[Referent | None, str]  # state at the start of a sentence: antecedent of a possible pronoun, and tense
 SOMETHING = Referent("person", "plural", "")  # antecedent for sentences that do not open with a pronoun
 
 
 class LoneSentences:
     """A distribution over the lines of a text in which each line is independent of the lines before it.
 
-    A line is a sentence, or the empty line that closes a document. The latent class of each line is drawn from the
-    prior. The antecedent of a pronoun and the tense are summed out: their joint distribution at the start of a sentence
-    is counted in `N_DOCUMENTS` documents sampled with a fixed seed. The distribution is proper: p(lines) sums to 1.
+    A line is a sentence, or the empty line that closes a document. The latent class of each line is drawn separately
+    from the prior. The antecedent of a pronoun and the tense are summed out: their joint distribution at the start of a
+    sentence is counted in `N_DOCUMENTS` documents sampled with a fixed seed. The distribution is proper: p(lines) sums
+    to 1.
 
     This distribution is close to the best model without memory across lines. The best model would also sum over the
     nouns and names that may be recalled, and over the head of a pronoun's antecedent. For comparison, a mixture over
-    10,000 sampled sentence starts, each with the full state of its discourse, has a lower perplexity: by 1 % for the
+    10,000 sampled sentence starts, each with the full state of its document, has a lower perplexity: by 1 % for the
     grammar of scale 0.1, and by at least 0.4 % for scale 1.
     """
 

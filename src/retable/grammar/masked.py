@@ -2,9 +2,9 @@
 
     p(w | the other tokens) = p(document with w) / Σ p(document with w')
 
-The sum is exact. It is cheap because words of one class are interchangeable, for example nouns of one kind, gender and
-number. First one word of each class is scored. The other words of the class are scored only if the text with the first
-word is in the language.
+The sum is computed exactly. The sum needs little time, because words of one class are interchangeable, for example
+nouns of one kind, gender and number. First, one word per class is scored. The other words of the class are scored only
+if the text with the first word is in the language.
 """
 
 from bisect import bisect
@@ -25,7 +25,7 @@ from retable.grammar.language import LOG_PRIOR, Grammar, Uniform
 from retable.grammar.lexicon import Adjective, Lexicon, Noun, Verb
 from retable.grammar.tables import LINE_END
 
-GROUPS = (2, 3)  # numbers of neighbouring hidden places that are resampled together
+GROUPS = (2, 3)  # sizes of the groups of neighbouring hidden places that are resampled together
 TRIES = 100  # number of proposals per group and sweep
 
 T = TypeVar("T", bound=Hashable)
@@ -39,7 +39,7 @@ class MaskedWords:
         self._classes = interchangeable(grammar.lexicon)
 
     def posterior(self, tokens: Sequence[str], place: int) -> dict[str, float]:
-        """Compute word → p(word | all other tokens of the document) exactly, for all words possible at `place`.
+        """Compute p(word | all other tokens of the document) exactly, for all words possible at `place`.
 
         `tokens` are the tokens of a complete document (see `tokens_of`). A line end has probability 1, because the
         tokens before it show that the sentence is complete.
@@ -69,10 +69,10 @@ class MaskedWords:
 
         Each sweep resamples neighbouring places together (see `_refill`), then draws each hidden word from its
         posterior given all other words. The estimate is the mean of these posteriors. The chain starts at the true
-        words. They are a draw from the joint posterior of all hidden words, so each later state of the chain is one
-        too. The estimate's expectation over texts is therefore exact from the first sweep on, however slowly the chain
-        mixes. Entropy is concave, so the expected entropy of the estimate is a lower bound of the true conditional
-        entropy. The bound rises towards the true entropy with the number of sweeps.
+        words. The true words are a draw from the joint posterior of all hidden words, so each later state of the chain
+        is such a draw, too. The estimate's expectation over texts is therefore exact from the first sweep on, however
+        slowly the chain mixes. Entropy is concave, so the expected entropy of the estimate is a lower bound of the true
+        conditional entropy. The bound rises towards the true entropy with the number of sweeps.
         """
         text, sums = list(tokens), [defaultdict[str, float](float) for _ in hidden]
         groups = [hidden[i : i + size] for size in GROUPS for i in range(len(hidden) - size + 1)]
@@ -88,11 +88,11 @@ class MaskedWords:
         return [dict(total) for total in sums]
 
     def _refill(self, text: list[str], places: Sequence[int], uniform: Uniform) -> None:
-        """Resample the words at several `places` of a sentence together, so that the sentence's structure can change.
+        """Resample the words at several `places` of a sentence at once, so that the sentence's structure can change.
 
-        This is an independence sampler (Hastings 1970) with a latent class drawn from its posterior. The program
-        follows the text and draws new words at the places. The probability of all other words is the weight of the
-        proposal.
+        The method is an independence sampler (Hastings 1970), with a latent class that is drawn from its posterior. To
+        make a proposal, the program follows the text and draws new words at `places`. The probability of all other
+        words is the weight of the proposal.
         """
         start, n_sentences, before, log_prior = self._before(text, places[0])
         free, rest = {place - start for place in places}, text[start:]
@@ -116,7 +116,7 @@ class MaskedWords:
         text[start:] = rest
 
     def _bound(self, others: Sequence[str]) -> set[str]:
-        """Return the names and nations in `others`: a hidden place may require one of them."""
+        """Return the names and nations in `others`, because a hidden place may require such a word."""
         bound: set[str] = set()
         for word in others:
             if word in self._tables.gender_of:
@@ -126,7 +126,7 @@ class MaskedWords:
         return bound
 
     def _reader(self, tokens: Sequence[str], place: int) -> Callable[[str], NDArray | None]:
-        """Return a function from a word at `place` to log p(latent, document), (latents,), or None if impossible."""
+        """Return a function that maps a word at `place` to log p(latent, document), or an impossible word to None."""
         start, n_sentences, before, log_prior = self._before(tokens, place)
 
         def read(word: str) -> NDArray | None:
@@ -137,10 +137,10 @@ class MaskedWords:
         return read
 
     def _before(self, tokens: Sequence[str], place: int) -> tuple[int, int, Discourse, NDArray]:
-        """Read the sentences before the one that contains `place`.
+        """Read all sentences before the sentence that contains `place`.
 
-        Returns: the number of their tokens, the number of sentences, the state after them, and log p(latent, tokens),
-            (latents,).
+        Returns: for the sentences read, the number of tokens, the number of sentences, the state after the last
+            sentence, and log p(latent, tokens), (latents,).
         """
         ends = [i for i, token in enumerate(tokens[:place]) if token == LINE_END]
         start = ends[-1] + 1 if ends else 0
@@ -189,15 +189,15 @@ class Filler(Scorer):
 
 
 def draw(probabilities: Mapping[T, float], uniform: Uniform) -> T:
-    """Draw one of the keys of `probabilities`."""
+    """Draw a key of `probabilities` at random; the values are the probabilities of the keys."""
     cumulative = [*list(accumulate(probabilities.values()))[:-1], 1.0]
     return list(probabilities)[bisect(cumulative, uniform())]
 
 
 def interchangeable(lexicon: Lexicon) -> list[list[str]]:
-    """Group all words into classes whose members are interchangeable in any place.
+    """Group all words into classes; the words of a class are interchangeable at any place.
 
-    An exception are names and nations: a text may require one particular name or nation.
+    Names and nations are an exception: a text may require one particular name or nation.
     """
     classes: dict[Hashable, list[str]] = defaultdict(list)
 

@@ -8,10 +8,11 @@ DEGREES = ("very", "quite", "too", "so")  # words that may come between "not" an
 
 
 class Polarity:
-    """A classifier of sentences: "positive", "negative" or "neutral", by the majority of their evaluative words.
+    """Classifies a sentence as "positive", "negative" or "neutral" by the majority of its evaluative words.
 
-    It counts all forms of the evaluative adjectives; "not" before an adjective reverses its polarity. For a sentence of
-    the language, the result is the mood with the highest posterior. It also accepts texts that models generate.
+    The classifier counts all forms of the evaluative adjectives; "not" before an adjective reverses its polarity. For a
+    sentence of the language, the result is the mood with the highest posterior. The classifier also accepts texts that
+    models generate.
     """
 
     def __init__(self, scale: Positive = 1.0, lexicon: Words = "invented"):
@@ -20,7 +21,7 @@ class Polarity:
         self._negated = {adjective.word for adjective in adjectives}
 
     def __call__(self, sentence: str) -> str:
-        """Return "negative", "positive" or "neutral"; words are separated by spaces."""
+        """Return "negative", "positive" or "neutral" for a sentence whose words are separated by spaces."""
         total, words = 0, sentence.split()
         for i, word in enumerate(words):
             before = words[max(i - 2, 0) : i]

@@ -1,9 +1,10 @@
 """A corpus with ambiguous words: spellings that two nouns of different kinds and topics share.
 
-The spellings are invented, or homonyms of the lexicon if it has any, such as "bat", the animal and the thing. The
-corpus is the embedded language with some nouns respelt, so the sense of each word is known. The true probability of a
-text is not known: it would be a sum over all choices of senses, which is not computed. `Grammar` assigns probability 0
-to a text with a shared spelling, because the spelling is not in its vocabulary. This corpus therefore has no scores.
+The spellings are the lexicon's homonyms, such as "bat" (an animal and a thing), or invented if the lexicon has no
+homonyms. The corpus is the embedded language with some nouns respelt, so the sense of each word is known. The true
+probability of a text is not known, because the sum over all choices of senses is not computed. `Grammar` assigns
+probability 0 to a text with a shared spelling, because the spelling is not in its vocabulary. This corpus is therefore
+written without scores of the true model.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ Spelling = tuple[str, str]  # singular and plural
 
 
 class Sense(NamedTuple):
-    """The spelling of an ambiguous noun's form, and the sense as kind and topic, for example "food-3"."""
+    """The shared spelling of a noun's form, and the sense of the noun: its kind and topic, as in "food-3"."""
 
     spelling: str
     name: str
@@ -40,7 +41,7 @@ def write_senses(
     """Write a corpus with ambiguous words, its vocabulary and the senses of its test split into an existing folder.
 
     Files:
-        `<split>.txt`: documents, with a blank line after each.
+        `<split>.txt`: documents, each followed by a blank line.
         `vocabulary.txt`: one word per line, sorted.
         `senses.tsv`: one row per ambiguous word of the test split, with columns word, sentence, position (index of the
             word in the sentence, from 0) and sense.
@@ -48,15 +49,15 @@ def write_senses(
     Args:
         folder: output folder.
         seed: seed of the random streams, one per split.
-        words: split → minimum number of words, line ends included; the last document is not cut off.
-        ambiguous: number of noun pairs with shared spellings, singular and plural.
+        words: minimum number of words and line ends of each split; the last document is not cut off.
+        ambiguous: number of pairs of nouns that share their spellings in the singular and the plural.
         scale, lexicon: see `Grammar`.
 
     Returns:
         `<split>/words`, the number of words without line ends, and `<split>/ambiguous`, the number of ambiguous words.
 
     Raises:
-        UsageError: a split has no size, or a size below 1; the lexicon has fewer pairs than `ambiguous`.
+        UsageError: the size of a split is missing or below 1, or the lexicon has fewer than `ambiguous` pairs of nouns.
     """
     if set(words) != set(SPLITS) or min(words.values()) < 1:
         raise UsageError(f"words={dict(words)}; write a size of at least 1 for each of {', '.join(SPLITS)}")
@@ -67,7 +68,7 @@ def write_senses(
     counts: dict[str, float] = {f"{split}/{name}": 0 for split in SPLITS for name in ("words", "ambiguous")}
 
     def respelt(split: str) -> Iterator[str]:
-        """Yield the lines of a split."""
+        """Yield the lines of a split in which the ambiguous nouns have their shared spellings."""
         for document in until(words[split], grammar.documents(seed, split)):
             for sentence in document:
                 tokens = sentence.split(" ")
@@ -88,9 +89,9 @@ def write_senses(
 
 
 def shared_spellings(lexicon: Lexicon, ambiguous: int) -> dict[str, Sense]:
-    """Return form → spelling and sense for the ambiguous nouns, the most frequent nouns first.
+    """Map each form of the ambiguous nouns to its shared spelling and sense, the most frequent nouns first.
 
-    Raises: UsageError: the lexicon has fewer pairs than `ambiguous`.
+    Raises: UsageError: the lexicon has fewer than `ambiguous` pairs of nouns.
     """
     pairs = homonyms(lexicon) if lexicon.homonyms else coined(lexicon)
     senses: dict[str, Sense] = {}
@@ -99,12 +100,12 @@ def shared_spellings(lexicon: Lexicon, ambiguous: int) -> dict[str, Sense]:
             name = f"{noun.kind}-{noun.topic}"
             senses |= {noun.singular: Sense(singular, name), noun.plural: Sense(plural, name)}
     if len(senses) < 4 * ambiguous:
-        raise UsageError(f"ambiguous={ambiguous}: the lexicon has {len(senses) // 4} pairs of nouns; write no more")
+        raise UsageError(f"ambiguous={ambiguous} exceeds the lexicon's {len(senses) // 4} noun pairs; lower ambiguous")
     return senses
 
 
 def coined(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, Noun]]]:
-    """Yield invented spellings, each with two nouns of different kinds and topics."""
+    """Yield invented spellings, each with the two nouns of different kinds and topics that share it."""
     coiner = Coiner(seed=1916, taken=sorted(lexicon.words()))
     for pair in unlike_pairs(lexicon):
         stem = coiner.stem(2)
@@ -116,8 +117,8 @@ def coined(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, Noun]]]:
 def homonyms(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, ...]]]:
     """Yield the lexicon's homonyms, each with one noun per sense.
 
-    The noun is the most frequent unused noun of the sense that has the same article as the homonym. A homonym without
-    such nouns is left out, which happens in small lexicons.
+    Each noun is the most frequent unused noun of its sense that has the same article as the homonym. A homonym is left
+    out if the lexicon has no such nouns, as in small lexicons.
     """
     taken: set[Noun] = set()
     for singular, plural, senses in lexicon.homonyms:

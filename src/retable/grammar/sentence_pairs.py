@@ -1,9 +1,10 @@
-"""Near-optimal predictions about two pieces of text: whether they are neighbours, and which comes first.
+"""Near-optimal predictions about two pieces of text: whether they are neighbours, and which piece comes first.
 
-The pieces are neighbouring sentences of a document. Bayes' rule gives the best prediction as a likelihood ratio:
-p(A, then B) against p(A) p(B), or against p(B, then A). The text before a piece is unknown. The judge sums over the
-possible antecedents and tenses after this text, and over topics and moods. It does not sum over the nouns and names
-that this text may mention. The judge's accuracy is therefore attainable, and slightly below the best possible accuracy.
+Each piece consists of neighbouring sentences of a document. The best prediction follows from Bayes' rule: it compares
+p(A, then B) with p(A) p(B), or with p(B, then A). The text before a piece is unknown. The judge sums over topics and
+moods, and over the antecedents and tenses that are possible after the text before a piece. The judge does not sum over
+the nouns and names that the text before a piece may mention. A model can therefore reach the judge's accuracy, which is
+slightly below the best possible accuracy.
 """
 
 from collections import Counter
@@ -31,12 +32,12 @@ class SentencePairs:
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
         starts, merged = count_starts(grammar), Counter[Start]()
-        for (antecedent, tense), n in starts.items():  # without a pronoun, the antecedent does not matter
+        for (antecedent, tense), n in starts.items():  # if there is no pronoun, the antecedent has no effect
             merged[antecedent and Referent("thing", "neuter", word=""), tense] += n
         self._starts, self._merged = log_shares(starts), log_shares(merged)
 
     def log_probability(self, sentences: Sequence[str]) -> float:
-        """Return log p(sentences), in nats, at a random place of a document that continues after them."""
+        """Return log p(sentences), in nats, at a random place of a document that continues after these sentences."""
         tokens = [token for sentence in sentences for token in (*sentence.split(" "), LINE_END)]
 
         starts = self._starts if tokens[:1] and tokens[0] in PRONOUNS.values() else self._merged
@@ -52,17 +53,17 @@ class SentencePairs:
         return float(logsumexp([log_share + after(start) for start, log_share in starts.items()]))
 
     def log_odds_next(self, first: Sequence[str], second: Sequence[str]) -> float:
-        """Return log p(second follows first) / p(second is from another document), with equal priors."""
+        """Return log [p(second follows first) / p(second is from another document)], with equal priors."""
         apart = self.log_probability(first) + self.log_probability(second)
         return log_ratio(self.log_probability([*first, *second]), apart)
 
     def log_odds_order(self, first: Sequence[str], second: Sequence[str]) -> float:
-        """Return log p(first precedes second) / p(first follows second) of neighbours, with equal priors."""
+        """Return log [p(first precedes second) / p(first follows second)] of neighbouring pieces, with equal priors."""
         return log_ratio(self.log_probability([*first, *second]), self.log_probability([*second, *first]))
 
 
 def log_ratio(log_p: float, log_q: float) -> float:
-    """Return log p/q; 0 if both are impossible, for example if a text begins inside a sentence."""
+    """Return log (p / q), or 0 if p and q are both 0, for example if a text begins inside a sentence."""
     return 0.0 if log_p == log_q == -np.inf else log_p - log_q
 
 
@@ -71,7 +72,7 @@ def log_shares(counts: Counter[Start]) -> dict[Start, float]:
 
 
 def count_starts(grammar: Grammar) -> Counter[Start]:
-    """Count the antecedents, without their words, and tenses at sentence starts of sampled documents."""
+    """Count the pairs (antecedent without its word, tense) at the sentence starts of sampled documents."""
     counts: Counter[Start] = Counter()
     for index in range(START_DOCUMENTS):
         uniform = uniforms(0, "starts", index)

@@ -1,6 +1,6 @@
 """Subject-verb agreement in the embedded language: sentences with the subject of each agreeing verb.
 
-The text is sampled from a separate random stream. The program that generates it also records the subjects.
+The text is sampled from a separate random stream. The program that generates the text also records the subjects.
 """
 
 from itertools import count
@@ -20,7 +20,7 @@ class AgreeingSentence(NamedTuple):
     """A sentence with the subjects of its verbs."""
 
     words: list[str]
-    subjects: dict[int, int]  # index of a finite verb or auxiliary → index of its subject's head, which precedes it
+    subjects: dict[int, int]  # index of a finite verb or auxiliary → index of its subject's head, which is earlier
 
 
 class GrammarSubjects:
@@ -60,14 +60,14 @@ class GrammarSubjects:
 
 
 class _SubjectRecorder(Discourse):
-    """Generates a document and records the place of the subject's head for each agreeing verb."""
+    """Generates a document, and records the place of the subject's head noun for each agreeing verb."""
 
     def __init__(self, tables: Tables, sampler: Sampler):
         super().__init__(tables, sampler)
         self.tokens = sampler.tokens
         self.subjects: dict[int, int] = {}
-        # The key is the referent's `id`, because referents of two phrases may be equal. The referents are kept alive so
-        # that Python does not reuse their ids.
+        # The keys are Python's ids of the referents, because two phrases may have equal referents. The values contain
+        # the referents, so that Python does not reuse these ids.
         self._heads: dict[int, tuple[Referent, int]] = {}
 
     def noun(self, kind: str, number: str, favoured_by: str) -> Referent:
@@ -77,7 +77,7 @@ class _SubjectRecorder(Discourse):
         return self._mentioned(super().name(), len(self.tokens) - 1)
 
     def clause(self, subject: Referent | None = None, depth: int = 0, bare: bool = False) -> Referent:
-        if subject:  # its pronoun, name or noun has already been generated
+        if subject:  # the subject has already been generated: a pronoun, a name or a noun
             forms = {subject.word, PRONOUNS[subject.agreement]}
             place = next(i for i in reversed(range(len(self.tokens))) if self.tokens[i] in forms)
             self._mentioned(subject, place)

@@ -1,7 +1,8 @@
 """The program that generates the embedded language word by word: noun phrases and clauses.
 
-Sampling and scoring run the same program with different interpreters (`interpreters.py`). Both require that the first
-word of a phrase shows which kind of phrase it is, and that a word determines its lexeme, number, gender and tense.
+Sampling and scoring run the same program with different interpreters (`interpreters.py`). Both interpreters require
+that the first word of a phrase shows which kind of phrase it is, and that a word determines its lexeme, number, gender
+and tense.
 """
 
 from collections.abc import Sequence
@@ -11,14 +12,14 @@ from retable.grammar.interpreters import Sampler, Scorer, Table
 from retable.grammar.lexicon import BRACKETS, POSSESSIVES, REFLEXIVES, Verb
 from retable.grammar.tables import AUXILIARIES, Tables
 
-MEMORY = 24  # number of the most recent noun forms that a text may repeat
+MEMORY = 24  # a text may repeat this number of its most recent noun forms
 MAX_MODIFIERS = 2
-MAX_DEPTH = 2  # nesting depth of relative clauses, and of brackets
+MAX_DEPTH = 2  # maximum nesting depth of relative clauses, and of brackets
 PAST_AUXILIARIES = frozenset(word for forms in AUXILIARIES.values() for word in forms[2:])
 
 
 class Referent(NamedTuple):
-    """The features of a noun phrase that later words agree with."""
+    """The features of a noun phrase with which later words agree."""
 
     kind: str
     agreement: str  # masculine, feminine, neuter or plural
@@ -32,8 +33,8 @@ class Referent(NamedTuple):
 class Syntax:
     """The state of a text, and methods that generate or parse its phrases and clauses.
 
-    The state depends only on the words so far. It consists of `tense` (a key of `Tables.past`), and of the forms of the
-    nouns, names and nations that the text has mentioned.
+    The state depends only on the words so far. The state consists of `tense` (a key of `Tables.past`), and of the forms
+    of the nouns, names and nations that the text has mentioned.
     """
 
     def __init__(self, tables: Tables, interpreter: Sampler | Scorer) -> None:
@@ -44,9 +45,9 @@ class Syntax:
         self.nouns: list[str] = []
         self.names: list[str] = []
         self.nations: list[str] = []
-        self.earlier_nouns: list[str] = []  # nouns of earlier sentences; names likewise
+        self.earlier_nouns: list[str] = []  # nouns of earlier sentences; `earlier_names` are names of earlier sentences
         self.earlier_names: list[str] = []
-        self.used_forms: dict[str, None] = {}  # forms of the sentence's content words, to avoid repetition
+        self.used_forms: dict[str, None] = {}  # forms of the sentence's content words, which are not repeated
         self.opening = ""  # adjunct at the start of the sentence: "place", "day" or ""
         self.is_condition = False  # whether the clause follows "if" or "when"
 
@@ -55,8 +56,8 @@ class Syntax:
     def clause(self, subject: Referent | None = None, depth: int = 0, bare: bool = False) -> Referent:
         """Generate or parse a clause, or only the part after its subject if `subject` is given.
 
-        A `bare` clause is the end of a relative clause. It has no adjunct and no second verb, because these belong to
-        the main clause. Returns the subject.
+        If `bare` is true, the clause is the end of a relative clause. Such a clause has no adjunct and no second verb,
+        because these belong to the main clause. Returns the subject.
         """
         subject = subject or self.noun_phrase("any", depth=depth)
         closed = self.verb_phrase(subject, depth, bare)
@@ -68,9 +69,9 @@ class Syntax:
         return subject
 
     def verb_phrase(self, subject: Referent, depth: int, bare: bool = False) -> bool:
-        """Generate or parse a verb phrase; return whether it closes its clause, so that nothing can follow.
+        """Generate or parse a verb phrase; return whether the verb phrase ends its clause.
 
-        A complement clause closes it, and with a natural lexicon also a property after "be".
+        A complement clause closes the clause. If the lexicon is natural, a property after "be" also closes the clause.
         """
         tables, kind = self.tables, subject.kind
         form = self.choose(tables.predication[kind, self.is_condition])
@@ -90,7 +91,7 @@ class Syntax:
         return self.complement(verb, subject, depth, bare)
 
     def complement(self, verb: Verb, subject: Referent, depth: int = 0, bare: bool = False) -> bool:
-        """Generate or parse the complement that the verb's frame requires; return whether it was a clause."""
+        """Generate or parse the complement that the verb's frame requires; return whether this is a clause."""
         if verb.particle:
             self.emit(verb.particle)
         frame = self.tables.lexicon.frames[verb.frame]
@@ -109,7 +110,7 @@ class Syntax:
         return False
 
     def property(self, subject: Referent, negated: bool, depth: int) -> bool:
-        """Generate or parse the words after a form of "be"; return True for a property, False for a passive."""
+        """Generate or parse the words after a form of "be"; return whether these are a property (not a passive)."""
         tables, associates = self.tables, self.tables.associates.get(subject.word, ())
         form = self.choose(tables.property[subject.kind])
         if form == "comparative":
@@ -176,12 +177,12 @@ class Syntax:
         """Generate or parse a name, a noun with its determiner and modifiers, or "both" and two noun phrases.
 
         Args:
-            kind: selection of kinds of nouns, see `Frame`.
+            kind: selection of nouns, see `Frame`.
             number: "singular", "plural" or "any".
             owner: agreement class of the referent that a possessive may refer to.
             depth: number of relative clauses around this phrase.
-            simple: whether to exclude "both" and everything after the noun.
-            favoured_by: the word whose associates are more likely here.
+            simple: whether to exclude "both", and all phrases and clauses after the noun.
+            favoured_by: the word whose associates are more likely in this noun phrase.
         """
         branches = self.tables.simple_phrase if simple else self.tables.phrase
         form = self.choose(branches[kind, number])
@@ -214,7 +215,7 @@ class Syntax:
         determiner = self.draw(tables.determiner[kind, number, owner])
         if owner and determiner == POSSESSIVES[owner]:
             self.mark("agreement")
-        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives fit both numbers
+        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives (not in `determiners`) fit both numbers
         number = number if asked == "any" else asked
         is_evaluative = False
         for n_before in range(MAX_MODIFIERS):
@@ -294,7 +295,7 @@ class Syntax:
     # Words
 
     def remember(self, forms: Sequence[str]) -> None:
-        """Add the forms of a content word to the forms that the rest of the sentence avoids."""
+        """Add the forms of a content word to `used_forms`, which the rest of the sentence avoids."""
         if self.tables.lexicon.natural:
             self.used_forms |= dict.fromkeys(forms)
 

@@ -27,13 +27,13 @@ LINE_END = "\n"
 MIN_SENTENCES, MAX_SENTENCES = 3, 12  # per document
 MAX_OPINIONS = 5  # per sentence
 
-# Probability of the past tense before the document's first verb, and in sentences that open with an adverb of time.
-# After the first verb, the lexicon's `past_shares` apply.
+# Probability of the past tense for the document's first verb, and in sentences that open with an adverb of time. After
+# the first verb, the lexicon's `past_shares` apply.
 PAST = {"open": 0.6, "yesterday": 1.0, "nowadays": 0.0}
 PAST_JUDGES = ("found", "felt")
-HOME_SHARE = 0.75  # fraction of content words from the document's topic; the rest come from all topics equally
-ZIPF_SHIFT = 3.0  # weight of the r-th word of a class and topic, r from 0: 1 / (r + shift)
-CONSISTENT_SHARE = 0.83  # fraction of evaluative words that fit the mood (after "not": contradict it)
+HOME_SHARE = 0.75  # fraction of content words from the document's topic; all other words are from any topic
+ZIPF_SHIFT = 3.0  # within a class and topic, the word of rank r (from 0) has weight 1 / (r + ZIPF_SHIFT)
+CONSISTENT_SHARE = 0.83  # fraction of evaluative words that fit the mood, or after "not" contradict the mood
 POSSESSIVE_SHARE = 0.25  # fraction of an object's determiners that are possessives and refer to the subject
 NUMBER_SHARES = {"any": {"singular": 0.62, "plural": 0.38}, "plural": {"plural": 1.0}}
 NUMBER_SHARES |= {number: {"singular": 1.0} for number in SINGULARS}
@@ -45,7 +45,7 @@ AUXILIARIES = {  # (present singular, present plural, past singular, past plural
     "will": ("will", "will", "would", "would"),
     "may": ("may", "may", "might", "might"),
 }
-# Probabilities of drawing a word only from earlier mentions and the associates of its governing word.
+# Probabilities that a word is drawn only from earlier mentions and from the associates of the word that governs it.
 RECALL_NAMES, RECALL_NATIONS, RECALL_NOUNS, RECALL_VERBS, RECALL_PROPERTIES = 0.45, 0.7, 0.5, 0.7, 0.8
 
 
@@ -78,7 +78,7 @@ class Tables:
     def _table(self, words: Sequence[str], weights: NDArray | Sequence[float], recall: float = 0.0) -> Table:
         """Make a table of the non-empty words with positive weight.
 
-        `weights` are (words,) or (words, latents), and are normalised here.
+        `weights` have the shape (words,) or (words, latents); their sums need not be 1.
         """
         rows = np.asarray(weights, dtype=float)
         if rows.ndim == 1:
@@ -94,8 +94,9 @@ class Tables:
         lexicon, nouns = self.lexicon, self.lexicon.nouns
         weights = {kind: by_topic([noun.topic for noun in nouns[kind]]) for kind in nouns}
         numbers = dict.fromkeys(("any", "singular", "plural", *lexicon.determiners.values()))
-        self.noun: dict[tuple[str, str], Table] = {}  # key: selection and number, if such nouns exist
-        # Key: selection, number, and the agreement class of the referent that a possessive may refer to.
+        self.noun: dict[tuple[str, str], Table] = {}  # key: selection and number; a key without nouns is absent
+        # The key consists of selection, number, and the agreement class of the referent to which a possessive may
+        # refer.
         self.determiner: dict[tuple[str, str, str | None], Table] = {}
         for selection in self._selections():
             kinds = lexicon.kinds(selection)
@@ -150,7 +151,7 @@ class Tables:
         for frame in lexicon.frames.values():
             needed |= dict.fromkeys(each for each in (frame.complement, frame.agent) if each not in (None, "clause"))
         fits = {adjective.kinds for adjective in lexicon.adjectives}
-        self.narrowed: dict[tuple[str, str], str] = {}  # key: selection of the phrase, and that of the adjective
+        self.narrowed: dict[tuple[str, str], str] = {}  # key: selections of the phrase and of the adjective
         new = list(needed)
         while new:
             pairs = {(selection, kinds): lexicon.both(selection, kinds) for selection in new for kinds in sorted(fits)}
@@ -164,7 +165,7 @@ class Tables:
         return number not in ("a", "an") or self.lexicon.article(word) == number
 
     def _noun_form(self, noun: Noun, form: str, number: str) -> str:
-        """Return a noun's `form`, singular or plural, or "" if a determiner that requires `number` excludes it."""
+        """Return a noun's singular or plural (`form`), or "" if a determiner that requires `number` excludes it."""
         word = str(getattr(noun, form))
         counts = bool(noun.plural) or number not in ("count", "a", "an")
         return word if word and counts and self._sounds(word, number) else ""
@@ -179,9 +180,9 @@ class Tables:
             negated: bool = False,
             recall: float = 0.0,
         ) -> Table | None:
-            """Make a table, or return None if no word fits.
+            """Make a table of adjectives, or return None if no adjective fits.
 
-            Evaluative adjectives are included only if both polarities occur.
+            Evaluative adjectives are included only if adjectives of both polarities fit.
             """
             descriptive = [each for each in adjectives if not each.polarity]
             evaluative = [each for each in adjectives if each.polarity]
@@ -199,7 +200,7 @@ class Tables:
             return known[key]
 
         known: dict[tuple, Table] = {}
-        # Key: selection, number, and whether this is the noun's second adjective.
+        # The key consists of selection, number, and whether the adjective is the noun's second adjective.
         self.attribute: dict[tuple[str, str, bool], Table] = {}
         for selection, number in self.noun:
             after = "count" if number in ("a", "an") else number
@@ -214,7 +215,8 @@ class Tables:
                     fitting = [adjective for adjective in fitting if not adjective.polarity]
                 if attribute := table(fitting, "word", 0.25):
                     self.attribute[selection, number, is_second] = attribute
-        # The keys of the next tables are the subject's kind, and for the first three also whether "not" precedes.
+        # The key of the following tables is the kind of the subject. In the first three tables, the key also contains
+        # whether "not" precedes the adjective.
         self.predicate: dict[tuple[str, bool], Table] = {}
         self.evaluation: dict[tuple[str, bool], Table] = {}
         self.graded: dict[tuple[str, bool], Table] = {}  # adjectives after "very"
@@ -241,7 +243,7 @@ class Tables:
         weights = {frame: by_topic([verb.topic for verb in verbs]) for frame, verbs in lexicon.verbs.items()}
 
         def table(frames: Collection[str], tenses: dict[str, float]) -> Table:
-            """Make a table of the frames' verbs in the given forms (form → probability)."""
+            """Make a table of verbs with these `frames`; `tenses` maps a form of the verb to its probability."""
             verbs = [verb for frame in frames for verb in lexicon.verbs[frame]]
             rows = np.concatenate([lexicon.frames[frame].weight * weights[frame] for frame in frames])
             words = [getattr(verb, form) for form in tenses for verb in verbs]
@@ -259,7 +261,8 @@ class Tables:
         subjects, objects = dict[str, tuple[str, ...]](), dict[str, tuple[str, ...]]()
         for name, frame in lexicon.frames.items():
             subjects[name] = lexicon.kinds(frame.subjects)
-            # A place after "to" cannot be the subject of a passive or the head of an object relative clause.
+            # A place after the preposition "to" cannot be the subject of a passive or the head of an object relative
+            # clause.
             bare = frame.complement not in (None, "clause") and not frame.preposition
             objects[name] = lexicon.kinds(frame.complement or "") if bare else ()
         able = {kind: [name for name in lexicon.frames if kind in subjects[name]] for kind in lexicon.nouns}
@@ -268,8 +271,8 @@ class Tables:
             for kind in lexicon.nouns
         }
         acting = {kind: [name for name in able["person"] if kind in objects[name]] for kind in lexicon.nouns}
-        # The key is the kind of the subject, or in `object_verb` and `passive` the kind of the object. The subject of
-        # `object_verb` is always a person.
+        # The key is the kind of the subject. In `object_verb` and `passive`, the key is the kind of the object. The
+        # subject of `object_verb` is always a person.
         self.verb = {kind: finite(frames) for kind, frames in able.items()}
         self.base = {kind: table(frames, {"base": 1.0}) for kind, frames in able.items()}
         self.participle = {kind: table(frames, {"participle": 1.0}) for kind, frames in able.items()}
@@ -297,8 +300,8 @@ class Tables:
 
     def _make_nominal_branches(self) -> None:
         names = self.name.words
-        # The keys of these branches are selection and number. The list in `modifier` has a branch for each number of
-        # earlier modifiers.
+        # The key of the following branches consists of selection and number. A list in `modifier` has one branch per
+        # number of earlier modifiers.
         self.phrase: dict[tuple[str, str], Branch] = {}
         self.simple_phrase: dict[tuple[str, str], Branch] = {}
         self.modifier: dict[tuple[str, str], list[Branch]] = {}
@@ -318,17 +321,17 @@ class Tables:
                 Branch("noun", **adjective, **demonym),
                 Branch("noun", **({"adjective": (0.12, second.words)} if second else {})),
             ]
-        # One branch for each nesting depth.
+        # The list has one branch per nesting depth.
         self.bracketed = [Branch("no", yes=(share, BRACKETS)) for share in self.lexicon.bracketed_shares]
         self.owners = self.lexicon.kinds(self.lexicon.owners)
         self.bracketed_kinds = self.lexicon.kinds(self.lexicon.apposed)
-        self.attached = {  # kind of the noun → one branch for each number of earlier attachments
+        self.attached = {  # maps the kind of a noun to one branch per number of earlier attachments
             kind: [Branch("no", yes=(share, table.words)) for share in self.lexicon.attached_shares]
             for kind, table in self.preposition.items()
         }
         self.relative = [
             Branch("no", yes=(share, ["who", "which"])) for share in self.lexicon.relative_shares
-        ]  # one branch for each nesting depth
+        ]  # one branch per nesting depth
         determiners = self.determiner["person", "any", None].words
         persons = self.noun["person", "plural"].words
         self.relative_body = Branch("subject", object=(0.4, [*determiners, *persons, *names, "both"]))
@@ -380,7 +383,7 @@ class Tables:
         }
 
         def sentence(n_before: int, antecedent: str | None) -> Branch:
-            # With this probability that the document ends, all allowed lengths are equally likely.
+            # If the document ends with this probability after each sentence, all allowed lengths are equally likely.
             end = 1 / (MAX_SENTENCES + 1 - n_before) if n_before >= MIN_SENTENCES else 0.0
             options = {name: ((1 - end) * share, words) for name, (share, words) in openings.items()}
             if antecedent:
@@ -396,7 +399,7 @@ class Tables:
         }
         self.time = self._table(["yesterday", "nowadays"], [1, 1])
         self.fact = Branch("apposition", definition=(0.4, ["is"]), fame=(0.3, ["has"]))
-        self.opinions = [  # one branch for each number of clauses so far, from 1
+        self.opinions = [  # one branch per number of clauses so far, from 1
             Branch("end", comma=(0.5, [","]), last=(0.35, ["and"])),
             *[Branch("last", comma=(0.4, [","]))] * (MAX_OPINIONS - 3),
             Branch("last"),
@@ -404,12 +407,12 @@ class Tables:
 
 
 def zipf(n: int) -> NDArray:
-    """Return the weights of Zipf's law with Mandelbrot's shift, (n,), not normalised."""
+    """Return the weights of Zipf's law with Mandelbrot's shift, (n,), which do not sum to 1."""
     return 1 / (np.arange(n) + ZIPF_SHIFT)
 
 
 def by_topic(topics: Sequence[int]) -> NDArray:
-    """Return p(word | latent), (words, latents), from the home topics of words that are sorted by frequency."""
+    """Return p(word | latent), (words, latents), for words sorted by frequency, given the topic of each word."""
     shares = np.zeros((len(topics), N_TOPICS))
     for topic in range(N_TOPICS):
         own = np.flatnonzero(np.asarray(topics) == topic)
@@ -419,7 +422,7 @@ def by_topic(topics: Sequence[int]) -> NDArray:
 
 
 def by_mood(polarities: Sequence[int]) -> NDArray:
-    """Return p(word | latent), (words, latents), from the polarities of words that are sorted by frequency."""
+    """Return p(word | latent), (words, latents), for words sorted by frequency, given the polarity of each word."""
     polarity = np.asarray(polarities)
     share = np.zeros(len(polarity))
     for sign in (-1, 1):

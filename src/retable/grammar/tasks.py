@@ -1,7 +1,8 @@
 """Two labelled tasks on sentences of the embedded language, in the form of GLUE's CoLA and SST-2.
 
-The language's scorer decides acceptability without error and computes the posterior of the sentiment. So this module
-also contains the Bayes-optimal predictor of each task. Example i of a stream depends only on (seed, split, i).
+The language's scorer decides acceptability without error and computes the posterior of the sentiment. This module
+therefore also contains the Bayes-optimal predictor of each task. Example i of a stream depends only on (seed, split,
+i).
 """
 
 from collections import defaultdict
@@ -18,8 +19,8 @@ from retable.grammar.lexicon import BRACKETS, POSSESSIVES, REFLEXIVES, SINGULARS
 from retable.grammar.tables import AUXILIARIES, LINE_END, MOODS, N_LATENTS, N_TOPICS
 
 ACCEPTABILITY = ("unacceptable", "acceptable")
-MIN_OPINIONS = 3  # per sentence of the sentiment task; the number is independent of the mood, so this adds no bias
-ATTEMPTS = 4  # number of places to try for one kind of violation, before the next kind is tried
+MIN_OPINIONS = 3  # minimum number of opinions per sentence of the sentiment task; the mood does not affect this number
+ATTEMPTS = 4  # number of places at which one kind of violation is tried, before the next kind is tried
 
 Substitutes = Mapping[str, Sequence[str]]
 
@@ -45,7 +46,7 @@ def judge_acceptability(grammar: Grammar, sentence: str) -> str:
 
 
 def sentiment(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
-    """Yield (sentence, "negative" or "positive") without end; a sentence has several opinions of that mood."""
+    """Yield (sentence, "negative" or "positive") without end; a sentence has several opinions, drawn with that mood."""
     for index in count():
         uniform = uniforms(seed, f"sentiment/{split}", index)
         mood = int(uniform() * len(MOODS))
@@ -85,7 +86,7 @@ def violate(grammar: Grammar, sentence: str, kinds: Mapping[str, Substitutes], u
 
 
 def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
-    """Return, for each kind of violation, the words that it replaces and their substitutes.
+    """Return, for each kind of violation, the words that are replaced and the substitutes of each word.
 
     The substitutes of each kind are:
 
@@ -93,9 +94,9 @@ def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
     determiner: a determiner of the other number.
     number: the same noun in the other number.
     selection: a noun of another kind, with the same topic and number.
-    form: a past form for a participle, and the reverse.
+    form: a past form for a participle, or a participle for a past form.
     gender: another possessive or reflexive.
-    bracket: a closing bracket of another pair.
+    bracket: a closing bracket of another kind.
     reference: another name, country, capital or demonym.
     """
     verbs = [verb for verbs in lexicon.verbs.values() for verb in verbs]
@@ -134,12 +135,12 @@ def violations(lexicon: Lexicon) -> dict[str, Substitutes]:
 
 
 def alternatives(sets: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """Map each word to the other words of its set; sets with only one distinct word are left out."""
+    """Map each word to the other words of its set. A set with only one distinct word is left out."""
     return {word: [other for other in words if other != word] for words in sets if len({*words}) > 1 for word in words}
 
 
 def n_opinions(words: Sequence[str]) -> int:
-    """Count the opinions of a sentence by its forms of "be": one per opinion."""
+    """Count the opinions in a sentence by its forms of "be", because each opinion contains one such form."""
     return sum(word in AUXILIARIES["be"] for word in words)
 
 

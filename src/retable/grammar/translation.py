@@ -2,14 +2,14 @@
 
 A dictionary is not enough to translate into this language. A translator also needs
 
-- word order: adjectives follow their noun, in reverse order, and adpositions follow their noun phrase. The main verb,
-  and the head of a property after "be", follow everything that they govern, including clauses;
+- word order: adjectives follow their noun, in reverse order, and adpositions follow their noun phrase. The main verb
+  follows all words that it governs, including clauses, and so does the head of a property after "be";
 - agreement: determiners and adjectives agree with their noun in gender and number. Adjectives after "be" and finite
-  verbs in the past agree with the subject, at any distance. Nouns other than persons are masculine or feminine, too;
-- word choice: a third of the verbs and adjectives have one translation for persons and animals and another one for all
-  other nouns. A verb's base form becomes an infinitive or a finite form.
+  verbs in the past agree with the subject, at any distance. Not only persons but all nouns are masculine or feminine;
+- word choice: a third of the verbs and adjectives have one translation for persons and animals, and another translation
+  for all other nouns. A verb's base form is translated as an infinitive or as a finite form.
 
-Each word is translated by one word. The two languages share only punctuation.
+Each word is translated as exactly one word. The two languages share only punctuation.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -47,12 +47,12 @@ class Read(NamedTuple):
 
     place: int
     word: str
-    about: Referent | None = None  # the referent that the translation agrees with, if any
+    about: Referent | None = None  # the referent with which the translation agrees, if any
     finite: bool = False
 
 
 class Parse(Discourse):
-    """Parses a sentence without its context; `words` are its words in the order of the second language."""
+    """Parses a sentence without its context; `words` contains its words in the second language's order."""
 
     def __init__(self, tables: Tables, tokens: Sequence[str]) -> None:
         scorer = Scorer(tokens, tables.probabilities, LOG_PRIOR)
@@ -95,7 +95,7 @@ class Parse(Discourse):
     def location(self) -> None:
         before = self._apart()
         super().location()
-        if self.words[0].word == "in":  # a country or capital follows; `noun_phrase` has moved "in" in other phrases
+        if self.words[0].word == "in":  # before a country or capital; `noun_phrase` has moved "in" in other phrases
             self.words = self.words[1:] + self.words[:1]
         self.words = before + self.words
 
@@ -131,9 +131,9 @@ class Parse(Discourse):
 
 
 class Entry(NamedTuple):
-    """The translations of a word: stems, ending, and whether the word agrees.
+    """The translations of a word: stems, an ending, and whether the word agrees with a noun.
 
-    The first stem is used for persons and animals, the last one for all other nouns.
+    The first stem is used for persons and animals, the last stem for all other nouns.
     """
 
     stems: tuple[str, ...]
@@ -145,8 +145,8 @@ class SecondLanguage:
     """The second language's lexicon, and a translator into it.
 
     Attributes:
-        gender: source word → gender of its translation, for nouns, names and nations.
-        entries: source word → dictionary entry.
+        gender: maps nouns, names and nations to the gender of their translations.
+        entries: maps a source word to its dictionary entry.
         vocabulary: all word types, sorted.
     """
 
@@ -189,7 +189,7 @@ class SecondLanguage:
         return " ".join(word for _, word in self.align(sentence))
 
     def align(self, sentence: str) -> list[tuple[int, str]]:
-        """Translate a sentence; return (index of the source word, translated word) for each translated word.
+        """Translate a sentence to a list of pairs (index of the source word, translated word).
 
         Raises:
             UsageError: the sentence is not in the language, or opens with a pronoun, whose antecedent is unknown.
@@ -211,7 +211,7 @@ class SecondLanguage:
         return stem + ending + (AGREEMENT[gender, number] if agrees else "")
 
     def _add(self, endings: Mapping[str, str], agreeing: Sequence[str] = (), twofold: bool = False) -> None:
-        """Invent translations for the forms of a lexeme, distinct from those of all other lexemes."""
+        """Invent translations for the forms of a lexeme; no other lexeme has the same translations."""
         stems: list[str] = []
         suffixes = {
             end + agreement
@@ -229,7 +229,7 @@ class SecondLanguage:
 
 
 def second_language(grammar: Grammar) -> SecondLanguage | German:
-    """Return German for English words, and the invented second language for invented words."""
+    """Return the target language: German for English words, the invented second language for invented words."""
     return German(grammar) if isinstance(grammar.lexicon, English) else SecondLanguage(grammar)
 
 
@@ -255,16 +255,16 @@ def write_pairs(
 
     Files:
         `<split>.source.txt`, `<split>.target.txt`: sentences and their translations, line by line.
-        `<split>.txt`: all pairs, each source line before its target line. With `between`, a pair is one line for
-            language models: source, `between`, target.
+        `<split>.txt`: all pairs, each source line before its target line. If `between` is given, each pair is one line,
+            for language models: source, `between`, target.
         `vocabulary.txt`: the words of both languages, sorted, one per line.
 
-    A sentence has only one translation, so a perfect translator reaches an exact match and BLEU of 100.
+    A sentence has only one translation, so a perfect translator reaches a BLEU and an exact match of 100.
 
     Args:
         folder: output folder.
         seed: seed of the random streams, one per split.
-        pairs: split → number of pairs.
+        pairs: number of pairs of each split.
         scale, lexicon: see `Grammar`.
         between: separator word, which must not be a word of either language.
 
@@ -272,14 +272,15 @@ def write_pairs(
         `<split>/pairs`, `<split>/source_words` and `<split>/target_words`.
 
     Raises:
-        UsageError: a split has no size, or a size below 1; `between` is not one word, or is a word of a language.
+        UsageError: the size of a split is missing or below 1, or `between` is not a single word that is in neither
+            language.
     """
     if set(pairs) != set(SPLITS) or min(pairs.values()) < 1:
         raise UsageError(f"pairs={dict(pairs)}; write a size of at least 1 for each of {', '.join(SPLITS)}")
     folder, grammar = Path(folder), Grammar(scale, lexicon)
     words = {*grammar.vocabulary, *second_language(grammar).vocabulary}
     if between is not None and (between in words or between.split() != [between]):
-        raise UsageError(f"between={between!r} must be one word that is not in either language; write = for example")
+        raise UsageError(f"between={between!r} is invalid; write one word that is in neither language, such as =")
     write_lines(folder / "vocabulary.txt", sorted(words if between is None else words | {between}))
     metrics: dict[str, float] = {}
     for split in SPLITS:
