@@ -39,7 +39,7 @@ class UnigramCache:
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Compute the log-probability of each token of a stream (length,), float64 (length,), in nats.
 
-        This takes one sort of the stream.
+        The stream is sorted once.
         """
         words = self._words(tokens)
         length = len(words)
@@ -56,13 +56,13 @@ class UnigramCache:
         return np.log((counts + 1 / self.vocab_size) / (len(cached) + 1))
 
     def save(self, path: str | Path) -> None:
-        """Write the model as safetensors. Equal models give equal bytes."""
+        """Write the model as safetensors. Equal models are written as equal bytes."""
         save_file({"model": np.array([self.vocab_size, self.size])}, path)
 
     def load(self, path: str | Path) -> None:
         """Check that `save` wrote this file for the same vocabulary size and cache size.
 
-        Raises: UsageError: the file is missing or corrupt, or contains another cache.
+        Raises: UsageError: the file is missing or corrupt, or its vocabulary size or cache size differs.
         """
         try:
             saved = load_file(path)["model"].tolist()
@@ -71,7 +71,7 @@ class UnigramCache:
         if saved != [self.vocab_size, self.size]:
             raise UsageError(
                 f"{path} contains a cache with other settings, (vocab_size, size) = {tuple(saved)}, not "
-                f"{(self.vocab_size, self.size)}; load it into a model with the settings of the file"
+                f"{(self.vocab_size, self.size)}; create the model with the settings of the file"
             )
 
     def _words(self, tokens: np.ndarray) -> np.ndarray:

@@ -43,7 +43,7 @@ class CBOW(WindowModel):
         return self.context.weight.detach()
 
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
-        """Return table (V, D), units (V,), offsets (V + 1,) and scales (V,): see `WindowModel.inputs`.
+        """Return the table (V, D), units (V,), offsets (V + 1,) and scales (V,) that `WindowModel.inputs` describes.
 
         The input of word w is row w of the table.
         """
