@@ -186,7 +186,7 @@ def _parse(
         try:
             words.append(np.array([list(map(ids.__getitem__, column)) for column in columns[:n]]))
         except KeyError as error:
-            raise ValueError(f"the word {error} is in its {n}-grams but not in its 1-grams") from error
+            raise ValueError(f"{error} is in its {n}-grams but not in its 1-grams") from error
         log_prob.append(np.array(list(map(float, first))))
         if (log_prob[-1] > ROUNDING).any():
             raise ValueError(f"one of its {n}-grams has a probability above 1")

@@ -45,7 +45,9 @@ class LinearClassifier(Estimated):
         self.weighted: Weighted = np.empty((0, 0)), np.empty(0)
 
     def features(self, words: Sequence[str]) -> list[str]:
-        """Return a text's features, with repetitions. Features of several words can include the marks of start and end.
+        """Return a text's features, with repetitions.
+
+        Features of several words can include the marks of start and end.
         """
         lower = [word.lower() for word in words]
         marked = [START, *lower, END]

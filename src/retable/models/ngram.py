@@ -200,8 +200,9 @@ class BackoffModel:
             yield contexts, nodes
 
     def _contexts(self, n: int, words: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Return the nodes of the n-1 words before each word, or -1. `nodes`: the nodes of the n-1 words that end with
-        it.
+        """Return the nodes of the n-1 words before each word, or -1.
+
+        `nodes` are the nodes of the n-1 words that end with each word.
         """
         starts = np.append(0, np.flatnonzero(words[:-1] == self.boundary) + 1)[: len(words)]
         contexts = np.empty_like(nodes)

@@ -41,7 +41,7 @@ class Block(nn.Module):
 
 
 class ResidualConvolutionalEncoder(Encoder):
-    """An encoder whose hidden states see 2 · (width − 1) more tokens with every block."""
+    """An encoder in which every block lets a hidden state see 2 · (width − 1) more tokens."""
 
     def __init__(
         self,
