@@ -128,7 +128,7 @@ class CountedTagger(Estimated):
 
 
 def _since_determiner(parts: Words, place: int) -> str:
-    """Return the set of parts of speech after the last determiner, or else from the sentence start, as one string."""
+    """Return the set of parts of speech since the last determiner or the sentence start, as one string."""
     first = max((i + 1 for i in range(place) if parts[i] == "DT"), default=0)
     return "+".join(sorted({*parts[first:place]}))
 
@@ -149,8 +149,8 @@ class LogLinearTagger(Estimated):
     """A classifier of each word by features of its sentence: a maximum-entropy model without a prior or a bias.
 
     As in NLTK's encoding, a pair of feature and tag has a weight only if it occurs in training. The likelihood then has
-    no maximum, so the number of steps matters. Training starts with weights of 0, and ends after `steps` steps of
-    L-BFGS.
+    no maximum, so the number of steps matters. Training starts with weights of 0, and ends after at most `steps` steps
+    of L-BFGS.
 
     Args:
         features: names in FEATURES. Each value of a feature is an input of the classifier: 1 for a word with this

@@ -121,7 +121,7 @@ class GPT(LeftToRight):
         return self.norm(hidden), None if state is None else tuple(after)
 
     def _within_documents(self, ids: Tensor) -> Tensor:
-        """Return a mask (B, 1, S + T, S + T) of ids (B, S + T): True where a query may attend."""
+        """Return a mask (B, 1, S + T, S + T), True from each id to itself and to earlier ids of the same document."""
         documents = (ids == self.boundary).cumsum(dim=1)
         return (documents[:, None, :, None] == documents[:, None, None, :]).tril()
 

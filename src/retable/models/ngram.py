@@ -143,7 +143,7 @@ class BackoffModel:
     def load(self, path: str | Path) -> None:
         """Load a file that `save` wrote for the same vocabulary size, order and boundary.
 
-        Raises: UsageError: the file is missing or corrupt, or one of these settings differs.
+        Raises: UsageError: the file is missing or corrupt, or its vocabulary size, order or boundary differs.
         """
         try:
             arrays = load_file(path)

@@ -129,7 +129,8 @@ class SparseNonnegativeMatrix:
     def load(self, path: str | Path) -> None:
         """Load a file that `save` wrote for the same vocabulary size, boundary and types of features.
 
-        Raises: UsageError: the file is missing or corrupt, or one of these settings differs.
+        Raises: UsageError: the file is missing or corrupt, or its vocabulary size, boundary or types of features
+            differ.
         """
         try:
             arrays = load_file(path)

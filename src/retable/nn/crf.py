@@ -64,8 +64,7 @@ class CRF(nn.Module):
 
     @torch.no_grad()
     def best(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """Find the tags (B, T) with the highest score by the Viterbi algorithm; positions after a row's length get tag
-        0.
+        """Find the tags (B, T) with the highest score by the Viterbi algorithm. Padding gets the tag 0.
 
         Args:
             emissions: scores of the K tags at each word, (B, T, K).

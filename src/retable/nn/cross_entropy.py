@@ -10,7 +10,7 @@ from torch import Tensor
 from retable.nn import fused
 from retable.nn.product import Times, pays, product, times
 
-LOGITS = 1 << 22  # logits computed at a time on a CPU, 16 MB; fewer take longer, more are not faster
+LOGITS = 1 << 22  # logits computed at a time on a CPU (16 MB); smaller numbers are slower, larger numbers not faster
 LOGITS_ON_GPU = 1 << 26  # logits computed at a time on a GPU
 SLOPES_ON_GPU = 1 << 27  # logit gradients at a time on a GPU; larger numbers save additions to the table's gradient
 ALIGNED = 64  # on a GPU, the vocabulary is padded to a multiple of this: unaligned products take three times as long
@@ -98,8 +98,8 @@ def _slopes(
     """Compute the sum of the cross-entropies of a few rows, in nats, and the gradients of this sum.
 
     Returns: the sum, the gradients with respect to the logits (n, V), and the softmax's denominators (n, 1). The
-        gradients are multiplied by the denominators, and computed only if `learns`. They are also written to `out` (n,
-        V), in its type.
+        gradients are multiplied by the denominators, and computed only if `learns`. The gradients are also written to
+        `out` (n, V), in the type of `out`.
     """
     if out is not None and fused.serves(out.device, out.dtype):
         to_logits(hidden, out=out)

@@ -51,8 +51,7 @@ class LSTM(nn.LSTM):
 
 
 class _Layer(torch.autograd.Function):
-    """One LSTM layer, which maps inputs (T, B, I), initial states (B, H) and weights to states (T, B, H) and final
-    cells.
+    """One LSTM layer, from inputs (T, B, I), initial states (B, H) and weights to states (T, B, H) and final cells.
 
     The weights are (4H, I) and (4H, H), the biases (4H,), the initial and final cells (B, H).
     """
