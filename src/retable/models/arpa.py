@@ -177,8 +177,7 @@ def _lines(file: BinaryIO, n: int, size: int) -> Iterator[list[list[bytes]]]:
 def _parse(
     chunks: Iterable[list[list[bytes]]], n: int, ids: Mapping[bytes, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return word ids, int64 (n, size), log-probabilities and log back-off weights, float64 (size,) each, in nats.
-    """
+    """Return word ids, int64 (n, size), log-probabilities and log back-off weights, float64 (size,) each, in nats."""
     words, log_prob, backoff = [np.empty((n, 0), np.int64)], [np.empty(0)], [np.empty(0)]
     for lines in chunks:
         first, *columns = zip_longest(*lines, fillvalue=b"0")

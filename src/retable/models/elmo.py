@@ -110,9 +110,7 @@ class ELMo(BothDirections):
         Raises: UsageError: this ELMo has a table of word vectors instead of a character convolution.
         """
         if not self.reads_spelling:
-            raise UsageError(
-                "this ELMo looks words up in a table and cannot read their spelling; use recipe=elmo/elmo"
-            )
+            raise UsageError("this ELMo looks words up in a table and cannot read their spelling; use recipe=elmo/elmo")
         rows = {word: row for row, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
         table = self.cnn(spell(rows, padding=self._widest).to(self._spelling.device))
         places = [torch.tensor([rows[word] for word in sentence], device=table.device) for sentence in sentences]

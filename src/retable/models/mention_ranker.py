@@ -147,8 +147,7 @@ class MentionRanker(SpanRanker):
         return words[inside], states[inside], inside.nonzero()[:, 0]
 
     def _represent(self, words: Tensor, states: Tensor, first: Tensor, last: Tensor) -> Tensor:
-        """Return g (M, G) = [x*_first; x*_last; x̂; φ(width)] of spans; x̂ is the attention-weighted mean of x (4.2).
-        """
+        """Return g (M, G) = [x*_first; x*_last; x̂; φ(width)] of spans; x̂ is the attention-weighted mean of x (4.2)."""
         width = last - first + 1
         offset = torch.arange(self.max_width, device=first.device)
         inside = offset < width[:, None]  # (M, L)

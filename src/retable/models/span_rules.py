@@ -103,8 +103,7 @@ def candidates(words: Sequence[str], sentences: Sequence[tuple[int, int]], longe
 
 
 def overlap(words: Sequence[str], candidate: Candidate, question: Sequence[str]) -> int:
-    """Count the question's distinct words and word pairs in the candidate's sentence, outside the candidate.
-    """
+    """Count the question's distinct words and word pairs in the candidate's sentence, outside the candidate."""
     sides = words[candidate.begin : candidate.first], words[candidate.last + 1 : candidate.end]
     own = {part for side in sides for part in (*side, *pairwise(side))}
     return len(own & {*question, *pairwise(question)})

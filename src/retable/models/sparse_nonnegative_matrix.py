@@ -170,8 +170,7 @@ class SparseNonnegativeMatrix:
         return words
 
     def _contexts(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return, for each type and word, the feature's hash, and whether the feature exists, (K, N) each.
-        """
+        """Return, for each type and word, the feature's hash, and whether the feature exists, (K, N) each."""
         begins = np.zeros(len(words), np.int64)
         after = np.flatnonzero(words[:-1] == self.boundary) + 1
         begins[after] = after

@@ -76,8 +76,7 @@ class Training(L.LightningModule):
 
     @property
     def sharded(self) -> bool:
-        """Whether each process has only a part of the weights, so that using the weights takes all processes.
-        """
+        """Whether each process has only a part of the weights, so that using the weights takes all processes."""
         return self._trainer is not None and isinstance(self._trainer.strategy, FullySharded)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:

@@ -87,8 +87,7 @@ class Progress(Checkpoint):
         return [point.value for point in self.points if point.metric == "validation/loss"]
 
     def best_step(self) -> int | None:
-        """Return the step of the first best validation so far, or None without early stopping.
-        """
+        """Return the step of the first best validation so far, or None without early stopping."""
         validations = self._validations()
         return max(validations, key=self._best.value).step if self._best is not None and validations else None
 

@@ -54,7 +54,7 @@ def put_weights(module: nn.Module, weights: Mapping[str, torch.Tensor], source: 
     weights = {k.removeprefix(prefix): v for k, v in weights.items() if k.startswith(prefix)}
     own = saved(module)
     if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in own.items()}:
-        raise UsageError(f"{source} has weights that do not fit the configured model {type(module).__name__}")
+        raise UsageError(f"{source} has weights that do not fit the model {type(module).__name__} as configured")
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(weights[name])
