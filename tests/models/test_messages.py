@@ -51,7 +51,7 @@ MISTAKES = [
     (lambda: m.WindowTagger(3, **SPELT, window=4, d_model=D, dropout=0.0), r"window=4 has no middle word.* such as 5"),
     (lambda: ELMO(WORDS).layers_of_words([["cat"]]), r"looks words up in a table.*use recipe=elmo/elmo"),
     *(
-        (lambda layers=layers: m.ELMoBiLSTM(WORDS, ELMO, 6, D, 1, layers=layers), "not layers of this ELMo; write some")
+        (lambda layers=layers: m.ELMoBiLSTM(WORDS, ELMO, 6, D, 1, layers=layers), "not ELMo layers; write numbers")
         for layers in ([3], [-1], [])
     ),
     (lambda: m.ViT(12, 3, 5, D, 1, 2, 0.0), "patch_size=5 does not divide images of 12 pixels"),

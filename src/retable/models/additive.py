@@ -1,11 +1,10 @@
 """Additive smoothing of n-grams: add-one (Laplace, k = 1) and add-k (Lidstone).
 
-S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section 2.1:
-p(w | h) = (c(hw) + k) / (c(h) + k V). Here h is the sequence of the `order` − 1 words before w. Near the start of a
-sentence, h is shorter and starts with `<s>`. The probabilities are stored in the tables of a back-off model, although
-only the longest possible contexts are used. A context of fewer than `order` − 1 words that does not start with `<s>`
-has back-off weight 1, and every word after it has probability 1/V. The back-off weight of all other contexts is k V /
-(c(h) + k V).
+Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section 2.1: p(w | h) =
+(c(hw) + k) / (c(h) + k V). Here h is the sequence of the `order` − 1 words before w. Near the start of a sentence, h is
+shorter and starts with `<s>`. The probabilities are stored in the tables of a back-off model, although only the longest
+possible contexts are used. A context of fewer than `order` − 1 words that does not start with `<s>` has back-off weight
+1, and every word after it has probability 1/V. The back-off weight of all other contexts is k V / (c(h) + k V).
 
 V vocabulary.
 

@@ -28,7 +28,8 @@ class AWDLSTM(LeftToRight):
     Args (the names of the options in the authors' code are in brackets):
         dropout: rate on the last layer's output (dropout).
         dropout_between: rate on the other layers' outputs (dropouth).
-        dropout_input: rate on the embedded words (dropouti). The rates so far use one mask for all time steps.
+        dropout_input: rate on the embedded words (dropouti). Dropout at these three rates uses one mask for all time
+            steps.
         dropout_words: share of the vocabulary's words that are dropped wherever they occur in a batch (dropoute).
         dropout_weights: rate on entries of the hidden-to-hidden matrices (wdrop).
         alpha: weight of the AR penalty, which is the mean square of the last layer's states after dropout.

@@ -1,6 +1,6 @@
 """Bags of words for classification: the linear baseline and the deep averaging network.
 
-The deep averaging network is from Iyyer et al. (2015), "Deep Unordered Composition Rivals Syntactic Methods". Without
+The deep averaging network is from "Deep Unordered Composition Rivals Syntactic Methods" (Iyyer et al. 2015). Without
 hidden layers, the network is the neural bag of words.
 
 B batch, T time, D d_model, V vocabulary.

@@ -18,7 +18,7 @@ Layout = Literal["apart", "in segments", "left to right", "as text"]
 
 
 class Model(nn.Module):
-    """A network that objectives add a head to. `d_model` is the width of its hidden states."""
+    """A network that objectives add a head to. `d_model` is the width of the network's hidden states."""
 
     layout: ClassVar[Layout] = "apart"
     reads_words: ClassVar[bool] = False  # whether the model reads spellings of words (arguments `words`, `unknown`)
@@ -62,7 +62,7 @@ class LeftToRight(Model):
     """
 
     layout = "left to right"
-    start: Any = None  # state to pass with the first token if states are to be kept; None: the model's default
+    start: Any = None  # initial state, for callers that keep states; None stands for the model's default
     penalty: Tensor | None = None  # extra term in the loss of the last batch; the objective resets the term to None
 
 
@@ -165,7 +165,8 @@ class EncoderDecoder(Model):
 class Reader(Model):
     """A model that maps the ids of a context and a question to two states per context token.
 
-    Both states are (B, T, D). The first is used to score the start of the answer, the second to score its end.
+    Both states are (B, T, D). The first state is used to score the start of the answer, and the second state to score
+    its end.
     """
 
 

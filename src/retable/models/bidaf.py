@@ -6,9 +6,10 @@ between the texts, two modelling LSTM layers, and one more LSTM for the answer's
 part of the objective.
 
 The paper uses GloVe vectors of lower-case words, by which the model recognises words of the question in the text.
-With random initial vectors, a few thousand questions are too few to learn this. The options `folds_case` and `matches`
-mark these words instead. With `elmo`, the layers of a pretrained ELMo are mixed into one vector per word. This vector
-is concatenated with the highway network's output (Peters et al. 2018, arXiv 1802.05365, section 3.3).
+With random initial vectors, a few thousand questions are too few to learn to recognise such words. The options
+`folds_case` and `matches` then help the model to find words of the question in the text. With `elmo`, the layers of a
+pretrained ELMo are mixed into one vector per word. This vector is concatenated with the highway network's output
+(Peters et al. 2018, arXiv 1802.05365, section 3.3).
 
 Departures: a tanh follows the max-pooling of the character convolution, and characters have no dropout
 (nn/character_cnn.py). Highway gates are initially closed. An ELMo reads a whole paragraph as one sequence.
@@ -121,8 +122,8 @@ class BiDAF(Reader):
 class Matches(nn.Module):
     """Marks of words that the other text contains: one mark with the same letter case, one with case ignored.
 
-    The marks are the "exact match" features of Chen et al. 2017, section 3.2, except for their comparison of lemmas.
-    `words` are the spellings of all ids.
+    The marks are the "exact match" features of Chen et al. 2017, section 3.2, except for the authors' comparison of
+    lemmas. `words` are the spellings of all ids.
     """
 
     _folded: Tensor

@@ -1,9 +1,8 @@
 """The unigram cache language model.
 
-R. Kuhn and R. De Mori, "A Cache-Based Natural Language Model for Speech Recognition", IEEE Transactions on Pattern
-Analysis and Machine Intelligence 12 (1990). The authors use one cache per part of speech. Here all words share one
-cache, as in published perplexities of models with "+ cache". The model is meant to be mixed with another language
-model.
+Kuhn and De Mori, "A Cache-Based Natural Language Model for Speech Recognition", IEEE Transactions on Pattern Analysis
+and Machine Intelligence 12 (1990). The authors use one cache per part of speech. Here all words share one cache, as in
+published perplexities of models with "+ cache". The model is meant to be mixed with another language model.
 
 System C1 of docs/systems.yaml.
 """
@@ -19,7 +18,8 @@ from retable.core.settings import PositiveInt
 
 
 class UnigramCache:
-    """A model that predicts each of the last `size` tokens with equal probability; sentence ends do not reset it.
+    """A model that predicts each of the last `size` tokens with equal probability; sentence ends do not reset the
+    model.
 
     One extra count is spread evenly over the vocabulary, so that the model also has a distribution for the first token.
 

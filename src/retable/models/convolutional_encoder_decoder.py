@@ -1,9 +1,10 @@
 """The convolutional encoder-decoder (Gehring, Auli, Grangier, Yarats and Dauphin 2017).
 
-arXiv 1705.03122. Encoder and decoder are stacks of convolutions with gated linear units and residual links. Their input
-is the sum of word and position embeddings. Convolutions of the decoder do not see later words (sections 3.1 and 3.2).
-Each decoder layer has its own attention to the source (3.3). The queries are W h + b + g, with the layer's states h and
-the target's embeddings g. The keys are the encoder's outputs z. The values are z + e, with the source's embeddings e.
+arXiv 1705.03122. Encoder and decoder are stacks of convolutions with gated linear units and residual links. The input
+of each stack is the sum of word and position embeddings. Convolutions of the decoder do not see later words (sections
+3.1 and 3.2). Each decoder layer has its own attention to the source (3.3). The queries are W h + b + g, with the
+layer's states h and the target's embeddings g. The keys are the encoder's outputs z. The values are z + e, with the
+source's embeddings e.
 
 As in the authors' code, every sum of two terms is scaled by √½, and the attention's output by √S (3.4). Layers have
 normalised weights (Salimans and Kingma 2016). The encoder's gradient is divided by twice the number of decoder layers.

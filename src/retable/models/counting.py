@@ -1,7 +1,7 @@
 """Counting a text's n-grams by external sorting, with memory that does not grow with the text.
 
-The method is from K. Heafield et al., "Scalable Modified Kneser-Ney Language Model Estimation", ACL (2013), but here
-the text is sorted once instead of once per order. Each row contains the longest n-gram that starts at a position of the
+The method is from Heafield et al., "Scalable Modified Kneser-Ney Language Model Estimation", ACL (2013), but here the
+text is sorted once instead of once per order. Each row contains the longest n-gram that starts at a position of the
 text, `<s>` included. Shorter n-grams are the beginnings of rows. Rows are sorted by their first word, then by their
 second word, and so on, so that n-grams of every length appear in the same order as in their tables. Blocks of rows are
 sorted into runs, in which the counts of equal rows are added up. The runs are merged, and the n-grams of each order are
@@ -190,8 +190,8 @@ def split_orders(merged: Iterator[np.ndarray], packing: Packing, radix: int, ord
 def whole_contexts(levels: Sequence[Counts]) -> list[int]:
     """Find, for contexts of 0, 1, … words, the first node of the contexts that cannot be longer.
 
-    Contexts cannot be longer if they have the maximum length, or begin with `<s>`. Their nodes are the last nodes,
-    because `<s>` has the highest id.
+    Contexts cannot be longer if they have the maximum length, or begin with `<s>`. The nodes of such contexts are the
+    last nodes, because `<s>` has the highest id.
     """
     radix = levels[0].radix
     first = [1, radix - 1]
@@ -292,7 +292,7 @@ def grow(rows, bits, per, radix, path, nodes, sums, unigrams, new_ngrams):
 
     Args:
         path, nodes, sums: arrays (order,) that describe the last n-gram of each order: its last word, its node, and its
-            count so far. They are passed from block to block.
+            count so far. The arrays are passed from block to block.
         unigrams: counts of all words (radix,), passed from block to block.
         new_ngrams: (2, order, rows), filled with the new n-grams' keys and the counts of the n-grams before them.
     Returns: number of new n-grams per order, (order,).

@@ -43,7 +43,7 @@ def split_word(word: str) -> tuple[str, str]:
 
 
 class PatternTagger(Estimated):
-    """A rule that turns each run of words whose parts of speech match a pattern into a chunk. It learns nothing.
+    """A rule that turns each run of words whose parts of speech match a pattern into a chunk. The rule is not trained.
 
     Args:
         pattern: regular expression that must match a whole part of speech; an empty expression matches no word.
@@ -85,9 +85,9 @@ class PatternTagger(Estimated):
 class CountedTagger(Estimated):
     """A tagger that chooses the tag seen most often with a word's part of speech after the previous tags.
 
-    Among equally frequent tags, it chooses the one that was seen first. In a context that was not seen, a word has no
-    tag and is labelled O. If contexts include earlier tags, all later words of the sentence are then O too, because a
-    context with a missing tag was not seen either.
+    Among equally frequent tags, the tagger chooses the tag that was seen first. In a context that was not seen, a word
+    has no tag and is labelled O. If contexts include earlier tags, all later words of the sentence are then O too,
+    because a context with a missing tag was not seen either.
 
     Args:
         order: 1 if a context is only the part of speech, 2 if a context includes the previous tag, and so on.

@@ -18,10 +18,10 @@ from retable.models.base import WindowModel
 class FastText(WindowModel):
     """A skip-gram model that composes a word's vector from units: one for the word, one for each character n-gram.
 
-    The paper adds up the vectors of a word's n units. fastText's code uses the mean of these vectors, but moves each of
-    them by the mean's whole gradient, which is not the gradient of any loss. Here the sum is divided by √n, so that a
-    gradient step moves the composed vector as far as in fastText's code. A learning rate then has the same effect on
-    words of any length, and the same effect as in skip-gram.
+    The paper adds up the vectors of a word's n units. The code of fastText uses the mean of these vectors, but moves
+    each of the vectors by the mean's whole gradient, which is not the gradient of any loss. Here the sum is divided by
+    √n, so that a gradient step moves the composed vector as far as in fastText's code. A learning rate then has the
+    same effect on words of any length, and the same effect as in skip-gram.
 
     fastText's code draws noise words with probability ∝ count^0.5. Set objective.power=0.5 for the same probabilities;
     word2vec and gensim use the power 0.75.

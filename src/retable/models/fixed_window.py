@@ -2,8 +2,8 @@
 
 x is the concatenation of the last n − 1 words' embeddings. The scores of the next word are b + W x + U tanh(d + H x)
 (equation 1). This file computes the hidden state; the objective adds the softmax layer as a head. With `direct`
-connections, the hidden state is [tanh(d + H x); x], and the head's weights are [U, W]. Otherwise the hidden state is
-tanh(d + H x), which means W = 0. Before the text, the window is filled with n − 2 sentence boundaries.
+connections, the hidden state is [tanh(d + H x); x], and the head's weights are [U, W]. Without direct connections, the
+hidden state is tanh(d + H x), which means W = 0. Before the text, the window is filled with n − 2 sentence boundaries.
 
 B batch, T time, N n − 1, E embedding, H hidden layer, D d_model (H, or H + N·E with direct connections).
 

@@ -1,13 +1,13 @@
 """Katz's back-off n-gram model with Good-Turing discounts.
 
-S. M. Katz, "Estimation of Probabilities from Sparse Data for the Language Model Component of a Speech Recognizer", IEEE
+Katz, "Estimation of Probabilities from Sparse Data for the Language Model Component of a Speech Recognizer", IEEE
 Transactions on Acoustics, Speech, and Signal Processing 35 (1987); Chen and Goodman 1998, section 2.4. Details that
 both papers leave open follow SRILM's `ngram-count`, with which the published perplexities were computed. Unigrams, and
 n-grams seen more than 7 times, are not discounted. N-grams of three or more words that are seen once are left out.
 Counts for which Good and Turing's formula gives no valid discount are not discounted either.
 
 Departure: in SRILM, if the words seen after a context use up all probability, all other words have probability 0. Here
-1 is added to the total of such a context, also in orders without discounts.
+1 is added to the total of a context whose words would use up all probability, also in orders without discounts.
 
 System C1 of docs/systems.yaml.
 """

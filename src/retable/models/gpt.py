@@ -31,7 +31,7 @@ class GPT(LeftToRight):
     Args:
         separate_documents: whether tokens attend only to their own document, which starts with a `boundary` token.
             Documents in one window are then independent, except for their positions.
-        initializer_range: standard deviation σ of the initial weights; for small widths see `initializer_range` of
+        initializer_range: standard deviation σ of the initial weights; for small widths, see `initializer_range` of
             BERT.
     """
 

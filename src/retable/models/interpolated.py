@@ -1,7 +1,7 @@
 """Interpolated n-gram models: Jelinek-Mercer, Witten-Bell and absolute discounting.
 
-S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), sections 2.3, 2.5
-and 2.6. As in `KneserNey`, counts have no cut-off, and unigrams are interpolated with the uniform distribution.
+Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), sections 2.3, 2.5 and 2.6.
+As in `KneserNey`, counts have no cut-off, and unigrams are interpolated with the uniform distribution.
 
 System C1 of docs/systems.yaml.
 """
@@ -46,8 +46,8 @@ class JelinekMercer(Interpolated):
     """An n-gram model with p(w | h) = λ c(hw) / c(h) + (1 - λ) p(w | h'), where h' is h without its first word.
 
     There is one λ for each length of h and each `bucket` of c(h); the limits between buckets are powers of 2. EM fits
-    every λ on the last tenth of the text, with counts of the first nine tenths. Then the whole text is counted. A
-    context that was never seen has λ = 0.
+    every λ on the last tenth of the text, with counts of the first nine tenths. After that, the model counts the whole
+    text. A context that was never seen has λ = 0.
     """
 
     def estimate(self, tokens: np.ndarray) -> None:

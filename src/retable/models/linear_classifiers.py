@@ -101,7 +101,8 @@ class NaiveBayes(LinearClassifier):
 
 
 class LinearSVM(LinearClassifier):
-    """A linear support vector machine with squared hinge loss, one class against the rest, without a bias.
+    """A linear support vector machine with squared hinge loss and no bias, trained to separate each class from all
+    others.
 
     Args:
         C: factor of the loss, relative to half the squared norm of the weights.

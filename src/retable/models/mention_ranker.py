@@ -153,7 +153,7 @@ class MentionRanker(SpanRanker):
         inside = offset < width[:, None]  # (M, L)
         places = (first[:, None] + offset).where(inside, 0)
         attention = self.head(states)[:, 0][places].masked_fill(~inside, -torch.inf).softmax(dim=1)
-        # This sum of weighted words needs no tensor (M, L, E).
+        # `embedding_bag` adds up the weighted words without a tensor (M, L, E).
         heads = F.embedding_bag(places, words, per_sample_weights=attention.to(words.dtype), mode="sum")
         return torch.cat([states[first], states[last], heads, self.dropout(self.width(binned(width)))], dim=1)
 

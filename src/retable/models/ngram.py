@@ -1,8 +1,8 @@
 """Back-off n-gram models over sorted tables, interpolation, and modified Kneser-Ney.
 
-Estimation follows S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998),
-section 4.1.6 and equation 26, in the interpolated form. Conventions are as in K. Heafield et al., "Scalable Modified
-Kneser-Ney Language Model Estimation", ACL (2013), section 3, and of KenLM:
+Estimation follows Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section
+4.1.6 and equation 26, in the interpolated form. Conventions are as in Heafield et al., "Scalable Modified Kneser-Ney
+Language Model Estimation", ACL (2013), section 3, and of KenLM:
 - A sentence is scored from its start to its end: `<s>` is context only, `</s>` is predicted and counted.
 - Lower orders count distinct left neighbours, but n-grams that begin with `<s>` keep their counts.
 - Unigrams are interpolated with the uniform distribution, so that unseen words have a probability too.
@@ -42,7 +42,7 @@ class NGrams(NamedTuple):
 
 
 class BackoffModel:
-    """A back-off n-gram model over token ids. Its distribution is uniform before `estimate` or `load`.
+    """A back-off n-gram model over token ids. Before `estimate` or `load`, its distribution is uniform.
 
     A stream of tokens is one-dimensional and contains ids below `vocab_size`. The token `boundary` ends every sentence,
     and is predicted as `</s>`. Each sentence starts with the context `<s>`, and no context crosses a boundary.

@@ -1,7 +1,7 @@
 """Sentence encoders on one-hot input, as baselines for encoders on learnt or pretrained vectors.
 
 Zhang, Zhao and LeCun (2015, "Character-level Convolutional Networks for Text Classification", section 2.2) apply
-convolutions to one-hot characters. models/stacked_recurrent.py has recurrent language models on one-hot input.
+convolutions to one-hot characters. Recurrent language models on one-hot input are in models/stacked_recurrent.py.
 
 System B0 of docs/systems.yaml.
 """

@@ -1,12 +1,12 @@
 """Entropy-based pruning of n-gram models.
 
-A. Stolcke, "Entropy-based Pruning of Backoff Language Models", DARPA Broadcast News Transcription and Understanding
+Stolcke, "Entropy-based Pruning of Backoff Language Models", DARPA Broadcast News Transcription and Understanding
 Workshop (1998). An n-gram is removed if perplexity rises by less than a given share when only this n-gram is removed.
-Then back-off weights are computed again. The beginnings of a kept n-gram are kept too.
+After the removal, back-off weights are computed again. The beginnings of a kept n-gram are kept too.
 
 Departure: the probability of a context is its frequency in the training text. The paper computes this probability with
-the model, but Kneser-Ney's lower orders are not probabilities of contexts (C. Chelba et al., "Study on Interaction
-between Entropy Pruning and Kneser-Ney Smoothing", Interspeech 2010).
+the model, but Kneser-Ney's lower orders are not probabilities of contexts (Chelba et al., "Study on Interaction between
+Entropy Pruning and Kneser-Ney Smoothing", Interspeech 2010).
 
 System C1 of docs/systems.yaml.
 """

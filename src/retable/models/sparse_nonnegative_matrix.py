@@ -36,7 +36,7 @@ INITIAL = 1e-4  # square root of AdaGrad's initial sum of squares, which limits 
 
 
 class SparseNonnegativeMatrix:
-    """An SNM model over token ids. Its distribution is uniform before `estimate` or `load`.
+    """An SNM model over token ids. Before `estimate` or `load`, its distribution is uniform.
 
     A stream of tokens is one-dimensional and contains ids below `vocab_size`. The token `boundary` ends every sentence,
     and is predicted as `</s>`. Each sentence starts with the context `<s>`, and no feature crosses a boundary.

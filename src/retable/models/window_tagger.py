@@ -8,7 +8,7 @@ learnt vector, precedes and follows each sentence.
 
 Departures:
 - A convolution over characters reads the spelling of words (Santos and Zadrozny 2014, whose tagger is otherwise the
-  same). Collobert et al. have vectors for capitalisation and suffixes instead.
+  same). Collobert et al. use vectors for capitalisation and suffixes instead of a convolution.
 - Marks of a sentence's start and end separate the sentence from PADDING, as in the other taggers.
 - The model has dropout.
 

@@ -44,8 +44,8 @@ class Attention(nn.Module):
         """Attend from states (B, T, D) to themselves or to `memory` (B, S, D), and return states (B, T, D).
 
         Args:
-            mask: broadcasts to (B, H, T, S). Its values are True where a position may attend, or numbers to add to the
-                scores.
+            mask: broadcasts to (B, H, T, S). The mask is True where a position may attend, or contains numbers to add
+                to the scores.
             rotation: (2, S, K / 2), see `rotate`. A rotation is allowed only without `memory`, or if `memory` begins
                 with the states of `hidden`.
         """

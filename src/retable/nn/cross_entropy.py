@@ -47,8 +47,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             to_logits = times(table, hidden[:size])
             to_hidden = times(table.mT, hidden.new_empty(min(size, len(hidden)), len(weight))) if learns else None
             # After a product in a narrow type, V·D numbers are converted to the weights' type and added up. For a few
-            # rows this takes longer than the product, so the gradients (slopes) of many chunks are collected for one
-            # product.
+            # rows, this conversion and addition take longer than the product, so the gradients (slopes) of many chunks
+            # are collected for one product.
             room = max(SLOPES // len(weight), size) if narrow else size
             for span in _slices(0, len(hidden), room):
                 waiting = hidden.new_empty(span.stop - span.start, len(weight)) if narrow else None

@@ -26,12 +26,12 @@ def dot_product_attention(
 
     Args:
         queries: (B, H, T, K); keys, values: (B, H, S, K).
-        mask: broadcasts to (B, H, T, S). Its values are True where a query may attend, or numbers to add to the scores.
-            Every query must see at least one key.
+        mask: broadcasts to (B, H, T, S). The mask is True where a query may attend, or contains numbers to add to the
+            scores. Every query must see at least one key.
         causal: whether the n-th query sees only the first n keys.
         scale: factor of the scores; by default 1 / √K.
 
-    torch's own kernel does not store scores and is faster in fp32. In bf16 on a CPU, this kernel takes three to five
+    The kernel of PyTorch does not store scores and is faster in fp32. In bf16 on a CPU, this kernel takes three to five
     times as long as separate products. For a single query, as in decoding, the kernel takes twice as long
     (benchmarks/language_models.md). With dropout or a learnt term in the scores, torch has no CPU kernel.
     """

@@ -1,6 +1,6 @@
 """Dropout (Srivastava et al. 2014) with fast random numbers on a CPU.
 
-torch draws random numbers one after the other. Drawing numbers for the attention weights of 16 × 8 heads × 128 × 128
+PyTorch draws random numbers one after the other. Drawing numbers for the attention weights of 16 × 8 heads × 128 × 128
 takes 17 ms, a third of a step of a GPT with 6 layers of width 256 and dropout 0.1 (benchmarks/language_models.md). Here
 torch draws only one seed per tensor; the random number of an element is a hash of the seed and the element's index. So
 all random numbers can be computed at once. These numbers are not stored, but computed again for the gradient.

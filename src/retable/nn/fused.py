@@ -1,8 +1,8 @@
 """Element-wise operations on a CPU, mostly in bf16, in one pass over memory: bindings of fused.c.
 
-fused.c is compiled when the package is installed, if there is a C compiler. Otherwise `COMPILED` is None, `serves`
-returns False, and torch's own operations are used, whose results differ by rounding. On a GPU, and in fp32 except for
-dropout, torch's operations are always used.
+The file fused.c is compiled when the package is installed, if there is a C compiler. Without a compiled file,
+`COMPILED` is None, `serves` returns False, and torch's own operations are used, whose results differ by rounding. On a
+GPU, and in fp32 except for dropout, torch's operations are always used.
 """
 
 import ctypes

@@ -2,8 +2,8 @@
 
 One matrix product serves the inputs of all steps, and another product serves the gradients of their weights. Each step
 then needs only a product of a few rows with the recurrent weights, whose layout is prepared once, and one pass over the
-gates. torch's own backward pass, by oneDNN, takes 50 ms for 35 steps of 20 rows with 650 units. The backward pass here
-takes 15 ms (benchmarks/language_models.md).
+gates. The backward pass of PyTorch, by oneDNN, takes 50 ms for 35 steps of 20 rows with 650 units. The backward pass
+here takes 15 ms (benchmarks/language_models.md).
 
 T time, B batch, I input, H hidden.
 """

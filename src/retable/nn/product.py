@@ -1,8 +1,8 @@
 """Matrix products in fp32 by oneDNN, for CPUs on which MKL, torch's default, is slow.
 
 Two cores of AMD's Zen 5 reach 190 GFLOP/s with MKL and 430 GFLOP/s with oneDNN (2,048 × 256 by 256 × 1,024;
-benchmarks/ratios.md). oneDNN copies the second matrix into its own layout. The time for this copy pays off from a few
-hundred rows on.
+benchmarks/ratios.md). The library oneDNN copies the second matrix into its own layout. The time for this copy pays off
+from a few hundred rows on.
 
 N rows, I inputs, O outputs.
 """

@@ -163,7 +163,8 @@ class CausalSelfAttention(nn.Module):
 
         Args:
             rotation: (2, T, K / 2), for `rotate`.
-            mask: (B, 1, T, S + T), True where a position may attend. It replaces the default mask, which is causal.
+            mask: (B, 1, T, S + T), True where a position may attend. This mask replaces the causal mask, which is the
+                default.
         """
         B, T, D = hidden.shape
         q, k, v = self.query_key_value(hidden).view(B, T, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)  # (B, H, T, K)

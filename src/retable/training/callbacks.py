@@ -85,8 +85,8 @@ class ValidationLoss(L.Callback):
     The callback is needed because the task's Measure only evaluates predictions. The loss is sent to the loggers only:
     it is not in the curve and does not affect the choice of the best validation.
 
-    trainable: function of the Measure and a batch. It returns the places of the examples for which a loss can be
-        computed, and a batch of these examples, or None if there are no such examples.
+    trainable: function of the Measure and a batch. Returns the places of the examples for which a loss can be computed,
+        and a batch of these examples, or None if there are no such examples.
     """
 
     def __init__(self, trainable: Callable[[Any, Any], tuple[np.ndarray, Any] | None]):

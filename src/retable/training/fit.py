@@ -241,7 +241,7 @@ def quiet_lightning() -> Iterator[None]:
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
-    """Print one line instead of Lightning's log record about a lost process; Lightning then kills the rest."""
+    """Print one line instead of Lightning's log record about a lost process; Lightning kills the others."""
     if "terminated with code" not in record.getMessage():
         return True
     print(f"error: {PARTNER_LOST}", file=sys.stderr, flush=True)

@@ -213,7 +213,7 @@ class Training(L.LightningModule):
         return self._measure.compute([results] if self.sharded else all_gather(results))
 
     def _log(self, stage: str, metrics: Mapping[str, Any], **settings: Any) -> None:
-        """Log metrics to callbacks and loggers. If `fit` trains, loggers get the curve instead."""
+        """Log metrics to callbacks and loggers. In `fit`, loggers get the learning curve."""
         named = {f"{stage}/{name}": value for name, value in metrics.items()}
         self.log_dict(named, logger=self._has_loggers, batch_size=1, **settings)
 

@@ -33,7 +33,7 @@ def require_precision(precision: str, accelerator: str) -> None:
 def multiply_in(precision: str, accelerator: str) -> None:
     """Disable TF32 in recurrent layers on a GPU if the precision is `32-true`, and enable TF32 otherwise.
 
-    cuDNN uses TF32 by default, which has 10 instead of 23 bits of mantissa.
+    By default, cuDNN uses TF32, which has 10 instead of 23 bits of mantissa.
     """
     if _on_gpu(accelerator):
         torch.backends.cudnn.allow_tf32 = precision != "32-true"
