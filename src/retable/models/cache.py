@@ -18,8 +18,7 @@ from retable.core.settings import PositiveInt
 
 
 class UnigramCache:
-    """A model that predicts each of the last `size` tokens with equal probability; sentence ends do not reset the
-    model.
+    """A model that predicts each of the last `size` tokens with equal probability, also across sentence ends.
 
     One extra count is spread evenly over the vocabulary, so that the model also has a distribution for the first token.
 

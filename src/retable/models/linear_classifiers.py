@@ -101,8 +101,7 @@ class NaiveBayes(LinearClassifier):
 
 
 class LinearSVM(LinearClassifier):
-    """A linear support vector machine with squared hinge loss and no bias, trained to separate each class from all
-    others.
+    """A linear support vector machine with squared hinge loss and no bias, one for each class against all others.
 
     Args:
         C: factor of the loss, relative to half the squared norm of the weights.
