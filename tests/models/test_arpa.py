@@ -125,7 +125,7 @@ def test_words_that_no_file_can_hold_are_refused(tmp_path):
     ("\\2-grams:", "\\3-grams:", r"expected \\2-grams: but got \\3-grams:"),
     ("</s>\n-1.0", "<t>\n-1.0", "lack </s>"),
     ("-0.6\ta", "-0.6\tb", "twice"),
-    ("-0.2\ta a", "-0.2\ta b", "2-grams contain one twice"),
+    ("-0.2\ta a", "-0.2\ta b", "2-grams contain an n-gram twice"),
     ("-0.2\ta a", "-0.2\ta c", "not in its 1-grams"),
     ("-0.2\ta a", "-0.2\ta", "not all of the 3 lines"),
     ("-0.2\ta a", "minus\ta a", "could not convert"),

@@ -83,7 +83,7 @@ def test_weights_of_another_gpt_are_refused():
     weights = {f"model.{name}": weight for name, weight in pretrained().named_parameters()}
     for other in ({"positions": "rotary"}, {"n_layers": 1}, {"d_model": 8}):
         given = marked(**other)
-        with pytest.raises(UsageError, match="file has the weights of another model than PretrainedGPT as configur"):
+        with pytest.raises(UsageError, match="file has weights that do not fit the model PretrainedGPT as configured"):
             load_pretrained(given, given, weights, Path("file"))
     with pytest.raises(UsageError, match=r"only parts of GPTWithSpecialTokens are pretrained.*leave frozen=true out$"):
         freeze(marked())

@@ -107,7 +107,7 @@ def test_three_classes_are_separated_one_against_the_rest():
     for model in (NaiveBayes(1), LinearSVM(1, C=0.1)):
         model.estimate(rows, labels)
         assert model.label([["c"], ["b", "unseen"], ["A"]]) == [2, 1, 0]
-    with pytest.raises(UsageError, match="two classes; take recipe=classifiers/svm_uni"):
+    with pytest.raises(UsageError, match="two classes; use recipe=classifiers/svm_uni"):
         NaiveBayesSVM(1, C=1.0, beta=0.25).estimate(rows, labels)
 
 

@@ -181,7 +181,7 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
     (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1"],
      "outputs/pretrain/grammar_tiny/on-1 was trained on the tokens grammar_tiny/pretrained, not g"),
     (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1", "tokenizer=pretrained"],
-     "outputs/pretrain/grammar_tiny/on-1/model.safetensors has the weights of another model than LSTM"),
+     "outputs/pretrain/grammar_tiny/on-1/model.safetensors has weights that do not fit the model LSTM"),
     (["recipe=counted/kn5", "init=pretrain/grammar_tiny/on-1"],
      "a count-based model cannot start from other weights; leave init="),
     (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, but the recipe's model is a "),

@@ -80,7 +80,7 @@ def test_a_cell_of_another_model_is_refused(write_cell):
     config = json.loads((cell / "config.yaml").read_text())
     config["model"]["buckets"] = 60
     (cell / "config.yaml").write_text(json.dumps(config))
-    with pytest.raises(UsageError, match=r"model.safetensors has the weights of another model than FastText"):
+    with pytest.raises(UsageError, match=r"model.safetensors has weights that do not fit the model FastText"):
         load_system(cell)
 
 

@@ -81,7 +81,7 @@ def test_electra_is_the_discriminator_not_the_generator(tmp_path):
 def test_weights_of_another_model_are_refused(tmp_path):
     save_weights(torch.nn.ModuleDict({"model": finetuned("gpt")}), path := tmp_path / "model.safetensors")
     for other in ("bert", "t5_toy_encoder", "bilstm_elmo"):
-        with pytest.raises(UsageError, match="has the weights of another model than"):
+        with pytest.raises(UsageError, match="has weights that do not fit the model"):
             load_pretrained(torch.nn.Identity(), finetuned(other), read_weights(path), path)
 
 

@@ -367,7 +367,7 @@ def test_measuring_leaves_no_trace(tmp_path):
 
 
 def test_a_budget_of_time_on_several_devices_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="measured on one device; write it in flops or tokens"):
+    with pytest.raises(UsageError, match="measured on one device; write the budget in flops or tokens"):
         run(lstm(), tmp_path, seconds=60, trainer=CPU | {"devices": 2})
 
 

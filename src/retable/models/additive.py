@@ -1,10 +1,10 @@
 """Additive smoothing of n-grams: add-one (Laplace, k = 1) and add-k (Lidstone).
 
-S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section 2.1:
-p(w | h) = (c(hw) + k) / (c(h) + k V). Here h are the order − 1 words before w. Near the start of a sentence, h has
-fewer words and starts with `<s>`. The probabilities are stored in the tables of a back-off model, although only the
-longest possible contexts are used. A context that could be longer has back-off weight 1, and every n-gram after it has
-probability 1/V. All other contexts have back-off weight k V / (c(h) + k V).
+Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section 2.1: p(w | h) =
+(c(hw) + k) / (c(h) + k V). Here h is the sequence of the `order` − 1 words before w. Near the start of a sentence, h is
+shorter and starts with `<s>`. The probabilities are stored in the tables of a back-off model, although only the longest
+possible contexts are used. A context of fewer than `order` − 1 words that does not start with `<s>` has back-off weight
+1, and every word after it has probability 1/V. The back-off weight of all other contexts is k V / (c(h) + k V).
 
 V vocabulary.
 
@@ -23,11 +23,11 @@ GRID = 2.0 ** (-np.arange(97) / 4)  # values of k to try, from 1 down to 6e-8
 class Additive(BackoffModel):
     """An n-gram model over token ids that adds k to every count.
 
-    Without `k`, the model chooses the value in `GRID` that gives the last tenth of the text the highest probability,
-    with counts of the first nine tenths. Then it counts the whole text.
+    Without `k`, the model counts the first nine tenths of the text, and chooses the value in `GRID` that gives the last
+    tenth the highest probability. Then the model counts the whole text.
 
     Args:
-        order: tokens of the longest n-gram.
+        order: number of tokens in the longest n-gram.
         boundary: the id that ends a sentence.
         k: number added to each count, above 0.
     """
@@ -39,10 +39,10 @@ class Additive(BackoffModel):
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Without a given `k` this takes twice as long, because k is fitted first.
+        If the model was created without `k`, estimation takes twice as long, because k is fitted first.
         """
         if self.given is None:
-            cut = -(-len(tokens) * 9 // 10)  # if this splits a sentence, its rest is a held-out sentence
+            cut = -(-len(tokens) * 9 // 10)  # if the cut splits a sentence, its second part is held out
             self.k = self._fit(tokens[:cut], self._words(tokens[cut:]))
         super().estimate(tokens)
 
@@ -64,9 +64,9 @@ class Additive(BackoffModel):
     def _fit(self, text: np.ndarray, held_out: np.ndarray) -> float:
         """Return the k that gives held-out words (length,) the highest probability, or 1 if there are no such words."""
         levels = self._count(text)
-        self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` reads only the keys
-        counts, totals = np.zeros((2, len(held_out)))  # counts of each word after its context, and of this context
-        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # context nodes, n-gram nodes
+        self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` uses only the keys
+        counts, totals = np.zeros((2, len(held_out)))  # counts of word i after its context; counts of the context
+        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per n: nodes of contexts and of n-grams
         for level, first, (contexts, nodes) in zip(levels, self.whole, walk, strict=True):
             known = np.flatnonzero(contexts >= first)
             seen = known[nodes[known] >= 0]

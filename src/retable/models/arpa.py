@@ -1,9 +1,8 @@
 """N-gram models as ARPA files, the text format of KenLM, SRILM and other n-gram toolkits.
 
-A line contains three fields: the log10 probability of an n-gram's last word given the earlier words, the n-gram itself,
-and the log10 of its back-off weight as a context. N-grams of the highest order have no back-off weight. For an
-interpolated model, the file contains the interpolated probabilities, so that a program that backs off computes the same
-values.
+A line contains three fields: the log10 probability of an n-gram's last word given the earlier words, the n-gram, and
+the log10 of the n-gram's back-off weight. N-grams of the highest order have no back-off weight. For an interpolated
+model, the file contains the interpolated probabilities, so that a program that backs off computes the same values.
 """
 
 import codecs
@@ -19,12 +18,12 @@ from retable.core.errors import UsageError, require_file
 from retable.models.ngram import BackoffModel, NGrams
 
 LOG_10 = np.log(10)
-ROUNDING = 1e-4  # accept log10 probabilities up to this, not only up to 0: some toolkits round to few digits
+ROUNDING = 1e-4  # highest accepted log10 probability; above 0 because some toolkits round to few digits
 CHUNK = 1 << 11  # lines read at a time; with 1 << 16 garbage collection takes a third of the time
 
 
 def write_arpa(model: BackoffModel, words: Sequence[str], path: str | Path) -> None:
-    """Write a model as an ARPA file in UTF-8, in KenLM's layout. This takes about 0.5 µs per n-gram.
+    """Write a model as an ARPA file in UTF-8, in KenLM's layout. Writing takes about 0.5 µs per n-gram.
 
     Args:
         words: the spelling of every id, in order. The model's boundary is always written as `</s>`. Programs that read
@@ -36,7 +35,7 @@ def write_arpa(model: BackoffModel, words: Sequence[str], path: str | Path) -> N
         raise UsageError(f"got {len(words)} words for a model with {model.vocab_size} ids; give one word per id")
     spelling[model.boundary] = "</s>"
     if len(set(spelling)) != len(spelling):
-        raise UsageError("a word occurs twice, or is <s> or </s>, which an ARPA file adds itself; rename it")
+        raise UsageError("a word occurs twice, or is <s> or </s>, which `write_arpa` adds; rename the word")
     for word in spelling:
         if word.encode().split() != [word.encode()]:
             raise UsageError(f"the word {word!r} is empty or has white space, which ARPA files do not allow; rename it")
@@ -63,7 +62,7 @@ def _format(model: BackoffModel, n: int, nodes: np.ndarray, spelling: np.ndarray
 
 
 def _unroll(model: BackoffModel, n: int, nodes: np.ndarray) -> list[np.ndarray]:
-    """Return the ids of these n-grams' words: one array of first words, one of second words, and so on."""
+    """Return the word ids of the n-grams at `nodes`: one array of first words, one of second words, and so on."""
     words = []
     for table in reversed(model.tables[:n]):
         nodes, last = np.divmod(table.keys[nodes], model.radix)
@@ -96,7 +95,7 @@ class ArpaModel:
 
 
 def read_arpa(path: str | Path) -> ArpaModel:
-    """Read an ARPA file that any toolkit wrote. This takes about 1.5 µs per n-gram.
+    """Read an ARPA file from any toolkit. Reading takes about 1.5 µs per n-gram.
 
     The file may omit `<s>`, `<unk>`, back-off weights (a missing weight is 1), and n-grams that are only the beginning
     of longer n-grams.
@@ -125,7 +124,7 @@ def _read(file: BinaryIO) -> ArpaModel:
     _expect(file, b"\\end\\")
 
     model = BackoffModel(len(spelling), len(sizes), boundary=ids[b"</s>"])
-    # The nodes of table n are the n-grams of order n, and the first n words of longer n-grams.
+    # Table n has a node for each n-gram of order n, and for the first n words of each longer n-gram.
     nodes = [words[0] for words, _, _ in sections]
     keys = np.arange(model.radix)
     for n, (_, log_prob, backoff) in enumerate(sections, start=1):
@@ -138,7 +137,7 @@ def _read(file: BinaryIO) -> ArpaModel:
         table.log_prob[own] = log_prob
         table.backoff[own] = backoff
         if np.count_nonzero(~np.isnan(table.log_prob)) < len(own):
-            raise ValueError(f"its {n}-grams contain one twice, or a probability that is not a number")
+            raise ValueError(f"its {n}-grams contain an n-gram twice, or a probability that is not a number")
         model.tables[n - 1] = table if n < model.order else table._replace(backoff=table.backoff[:0])
     return ArpaModel(model, [word.decode() for word in spelling])
 
@@ -165,10 +164,10 @@ def _expect(file: BinaryIO, title: bytes) -> None:
 
 
 def _lines(file: BinaryIO, n: int, size: int) -> Iterator[list[list[bytes]]]:
-    """Yield the fields of a section's lines in chunks: n + 2 fields per line, or n + 1 without back-off weight."""
+    """Yield the fields of a section's lines in chunks: n + 2 fields per line, or n + 1 if a weight is missing."""
     _expect(file, b"\\%d-grams:" % n)
     for begin in range(0, size, CHUNK):
-        # Bytes split only at ASCII white space. Text would also split at a no-break space within a word.
+        # `bytes.split` splits only at ASCII white space. `str.split` would also split a word at a no-break space.
         lines = [line.split() for line in islice(file, min(CHUNK, size - begin))]
         if len(lines) < min(CHUNK, size - begin) or not {n + 1, n + 2}.issuperset(map(len, lines)):
             raise ValueError(f"not all of the {size} lines after \\{n}-grams: are {n}-grams with one or two numbers")
@@ -178,7 +177,7 @@ def _lines(file: BinaryIO, n: int, size: int) -> Iterator[list[list[bytes]]]:
 def _parse(
     chunks: Iterable[list[list[bytes]]], n: int, ids: Mapping[bytes, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Parse ids, int64 (n, size), and log-probabilities and log back-off weights in nats, float64 (size,) each."""
+    """Return word ids, int64 (n, size), log-probabilities and log back-off weights, float64 (size,) each, in nats."""
     words, log_prob, backoff = [np.empty((n, 0), np.int64)], [np.empty(0)], [np.empty(0)]
     for lines in chunks:
         first, *columns = zip_longest(*lines, fillvalue=b"0")
@@ -186,9 +185,9 @@ def _parse(
         try:
             words.append(np.array([list(map(ids.__getitem__, column)) for column in columns[:n]]))
         except KeyError as error:
-            raise ValueError(f"{error} is in one of its {n}-grams but not in its 1-grams") from error
+            raise ValueError(f"{error} is in its {n}-grams but not in its 1-grams") from error
         log_prob.append(np.array(list(map(float, first))))
         if (log_prob[-1] > ROUNDING).any():
-            raise ValueError(f"a probability of its {n}-grams is above one")
+            raise ValueError(f"one of its {n}-grams has a probability above 1")
         backoff.append(np.array(list(map(float, weights))))
     return np.concatenate(words, axis=1), np.concatenate(log_prob) * LOG_10, np.concatenate(backoff) * LOG_10

@@ -25,17 +25,18 @@ from retable.nn.variational import LockedDropout, WeightDropped
 class AWDLSTM(LeftToRight):
     """A left-to-right model whose last layer is as wide as the embedding, so that a softmax can share its weights.
 
-    Args (in brackets the options of the authors' code):
+    Args (the names of the options in the authors' code are in brackets):
         dropout: rate on the last layer's output (dropout).
         dropout_between: rate on the other layers' outputs (dropouth).
-        dropout_input: rate on the embedded words (dropouti). These three rates use one mask for all time steps.
-        dropout_words: share of the vocabulary whose occurrences in a batch are all dropped (dropoute).
+        dropout_input: rate on the embedded words (dropouti). Dropout at these three rates uses one mask for all time
+            steps.
+        dropout_words: share of the vocabulary's words that are dropped wherever they occur in a batch (dropoute).
         dropout_weights: rate on entries of the hidden-to-hidden matrices (wdrop).
-        alpha: weight of the AR penalty in the loss: the mean square of the last layer's states after dropout.
-        beta: weight of the TAR penalty in the loss: the mean square of the change of these states from one time step to
-            the next, before dropout.
+        alpha: weight of the AR penalty, which is the mean square of the last layer's states after dropout.
+        beta: weight of the TAR penalty, which is the mean square of the last layer's change between time steps, before
+            dropout.
 
-    After a training batch, `penalty` is the weighted sum of both penalties.
+    After a training batch, `penalty` is the weighted sum of AR and TAR.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Bags of words for classification: the linear baseline and the deep averaging network.
 
-The deep averaging network is from Iyyer et al. (2015), "Deep Unordered Composition Rivals Syntactic Methods". Without
-hidden layers it is the neural bag of words.
+The deep averaging network is from "Deep Unordered Composition Rivals Syntactic Methods" (Iyyer et al. 2015). Without
+hidden layers, the network is the neural bag of words.
 
 B batch, T time, D d_model, V vocabulary.
 """
@@ -14,7 +14,7 @@ from retable.models.base import SequenceEncoder
 
 
 class BagOfWords(SequenceEncoder):
-    """An encoder that counts each word: the sum of one-hot vectors τ(w). With a linear head it is b + a·Σ τ(w).
+    """An encoder that counts each word: the sum of one-hot vectors τ(w). A linear head computes b + a·Σ τ(w).
 
     dropout: share of words left out in training, as in `DeepAveraging`.
     """
@@ -25,7 +25,7 @@ class BagOfWords(SequenceEncoder):
         self.dropout = dropout
 
     def initialise(self, module: nn.Module) -> None:
-        """Set all weights to 0; logistic regression has one optimum, so the start does not matter."""
+        """Set all weights to 0; logistic regression has one optimum, so the initial weights do not matter."""
         for parameter in module.parameters():
             nn.init.zeros_(parameter)
 

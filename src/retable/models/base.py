@@ -1,6 +1,6 @@
 """Base classes of models: the methods and attributes that objectives and tasks use, for each kind of model.
 
-They are base classes, not `typing.Protocol`s. So a model's class can be checked before an instance is built, and
+With base classes instead of `typing.Protocol`s, a model's class can be checked before an instance is built, and
 attributes can have defaults.
 
 B batch, T time, D d_model; R rows of windows, C centres, J contexts, V words; for images C channels, H height, W width.
@@ -13,26 +13,29 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor, nn
 
-# How one sentence or a pair of sentences is laid out in a model's input: see data/templates.py.
+# Layouts of a sentence, or of a pair of sentences, in a model's input; data/templates.py builds the inputs.
 Layout = Literal["apart", "in segments", "left to right", "as text"]
 
 
 class Model(nn.Module):
-    """A network that objectives add a head to. `d_model` is the width of its hidden states."""
+    """A network that objectives add a head to. `d_model` is the width of the network's hidden states."""
 
     layout: ClassVar[Layout] = "apart"
-    reads_words: ClassVar[bool] = False  # whether it reads words by spelling, with arguments `words` and `unknown`
-    marks_predicates: ClassVar[bool] = False  # whether a predicate's position is an input if `d_predicate` is not 0
+    reads_words: ClassVar[bool] = False  # whether the model reads spellings of words (arguments `words`, `unknown`)
+    marks_predicates: ClassVar[bool] = False  # whether the model reads a predicate's position if `d_predicate` > 0
     d_model: int
-    max_length: int | None = None  # longest input, in tokens; None: any length
+    max_length: int | None = None  # length of the longest input, in tokens; None if any length is allowed
     frozen: bool = False  # whether training leaves the pretrained weights unchanged
 
     def initialise(self, module: nn.Module) -> None:
-        """Set the initial weights of a layer of the model or of an objective's head. By default, keep PyTorch's."""
+        """Set the initial weights of a layer, in the model or in an objective's head.
+
+        By default, PyTorch's initial weights are kept.
+        """
 
     @property
     def input_embedding(self) -> nn.Embedding | None:
-        """Return the table of word vectors, or None for a model without one. Default: the layer `embedding`.
+        """Return the table of word vectors, or None if the model has no table. Default: the layer `embedding`.
 
         Pretrained word vectors can be loaded into this table, and a softmax can share its weights.
         """
@@ -41,7 +44,7 @@ class Model(nn.Module):
 
     @property
     def pretrained(self) -> Mapping[str, nn.Module]:
-        """Return the modules to load pretrained weights into, by the prefix of the pretrained weights' names."""
+        """Return the modules that pretrained weights are loaded into; the keys are prefixes of the weights' names."""
         return {"": self}
 
     def drop_pooler(self) -> None:
@@ -54,12 +57,13 @@ class Model(nn.Module):
 class LeftToRight(Model):
     """A model that reads from left to right: no hidden state depends on later tokens.
 
-    `forward` maps (B, T) ids and the state before them to (B, T, D) hidden states and the state after them.
+    `forward` maps ids (B, T) and the state before the first id to hidden states (B, T, D) and the state after the last
+    id.
     """
 
     layout = "left to right"
-    start: Any = None  # state to pass with the first token if states are to be kept; None: the model's default
-    penalty: Tensor | None = None  # extra term in the loss of the last batch; the objective resets it to None
+    start: Any = None  # initial state, for callers that keep states; None stands for the model's default
+    penalty: Tensor | None = None  # extra term in the loss of the last batch; the objective resets the term to None
 
 
 class DelimitedLeftToRight(LeftToRight):
@@ -79,7 +83,7 @@ class Encoder(Model):
     `forward` maps (B, T) ids, padded after each row's length (B,), to (B, T, D) hidden states.
     """
 
-    two_ends: ClassVar[bool] = False  # True: half of a state has read left to right up to its token, half right to left
+    two_ends: ClassVar[bool] = False  # whether half of each state reads from the left, and half from the right
 
 
 class MarkedEncoder(Encoder):
@@ -87,7 +91,7 @@ class MarkedEncoder(Encoder):
 
     layout = "in segments"
     embedding: nn.Embedding
-    positions: nn.Embedding | None  # None if positions are not a learnt table
+    positions: nn.Embedding | None  # None if the model has no table of learnt positions
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
         """Return the states (B, T, D) of all layers, starting with the input layer, which has no context."""
@@ -108,7 +112,7 @@ class PairEncoder(Encoder):
     def read_pair(
         self, input_ids: Tensor, lengths: Tensor, other_ids: Tensor, other_lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the states of both sentences, (B, T, D) and (B, U, D), each padded after its lengths."""
+        """Return the states of both sentences, (B, T, D) and (B, U, D), each padded after its sentences' lengths."""
         raise NotImplementedError
 
 
@@ -130,7 +134,7 @@ class BothDirections(Model):
         raise NotImplementedError
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Compute `layers` for any words from their spelling. T is the longest sentence's length."""
+        """Return the states that `layers` returns, for words of any spelling. T is the longest sentence's length."""
         raise NotImplementedError
 
 
@@ -161,14 +165,15 @@ class EncoderDecoder(Model):
 class Reader(Model):
     """A model that maps the ids of a context and a question to two states per context token.
 
-    Both states are (B, T, D). The first is used to score the start of the answer, the second to score its end.
+    Both states are (B, T, D). The first state is used to score the start of the answer, and the second state to score
+    its end.
     """
 
 
 class SpanRule(Model):
     """A rule that answers questions with a span of the context, without learning.
 
-    Its constructor accepts and ignores `dropout`, because every task passes it to its model.
+    The constructor accepts and ignores `dropout`, because every task passes `dropout` to its model.
     """
 
     reads_words = True
@@ -185,7 +190,7 @@ class SpanRule(Model):
 class SentenceRule(Model):
     """A rule that builds a summary from sentences of the document, without learning.
 
-    Its constructor accepts and ignores `dropout`, because every task passes it to its model.
+    The constructor accepts and ignores `dropout`, because every task passes `dropout` to its model.
     """
 
     reads_words = True
@@ -199,13 +204,13 @@ class SentenceRule(Model):
 class Estimated(Model):
     """A model that labels texts, estimated from all training examples at once: by counting, or by a solver.
 
-    A text is a list of words. Its label is a class, or one tag per word. The constructor accepts and ignores `dropout`,
-    because every task passes it to its model.
+    A text is a list of words. The label of a text is a class, or one tag per word. The constructor accepts and ignores
+    `dropout`, because every task passes `dropout` to its model.
     """
 
     reads_words = True
     d_model = 0
-    tags: ClassVar[bool] = False  # whether each word has a label, instead of the whole text
+    tags: ClassVar[bool] = False  # True: each word has a label; False: the whole text has one label
 
     def estimate(self, texts: Sequence[Sequence[str]], labels: Sequence[Any]) -> None:
         """Estimate the model from texts and their labels."""
@@ -216,7 +221,7 @@ class Estimated(Model):
         raise NotImplementedError
 
     def save(self, path: Path) -> None:
-        """Write the model to a file; equal models give equal bytes."""
+        """Write the model to a file. Equal models are written as equal bytes."""
         raise NotImplementedError
 
     def load(self, path: Path) -> None:
@@ -246,8 +251,8 @@ class WindowModel(VectorModel):
     """A vector model that learns from windows of text.
 
     `forward` maps the ids of centres (R, C), the ids of contexts (R, J), and a mask of their pairs (R, C, J) to three
-    tensors: the predicting vectors (R, C, D), the ids of the predicted words, and a mask that is True where a vector
-    predicts a word.
+    tensors. The tensors are the predicting vectors (R, C, D), the ids of the predicted words, and a mask that is True
+    where a vector predicts a word.
     """
 
     predicts: ClassVar[Literal["centre", "context"]]

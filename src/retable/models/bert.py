@@ -4,8 +4,8 @@ arXiv 1810.04805. The input of a token is the sum of its token, position and seg
 generator and discriminator are BERTs too (Clark et al. 2020). In small ELECTRAs, embeddings and hidden states differ in
 width, and a matrix projects the embeddings.
 
-Departures, all optional: pre-norm (`norm="pre"`) with one more norm after the last layer, no pooler, positions that
-start as sinusoids, and rotary positions instead of a table (`positions="rotary"`, Su et al. 2021).
+Departures, all optional: pre-norm (`norm="pre"`) with one more norm after the last layer, no pooler, positions that are
+initialised with sinusoids, and rotary positions instead of a table (`positions="rotary"`, Su et al. 2021).
 
 B batch, T time, D d_model, E d_embedding.
 
@@ -31,14 +31,14 @@ class BERT(MarkedEncoder):
 
     Args:
         initializer_range: standard deviation σ of the initial weights. The authors' 0.02 is for widths of 768 and more.
-            For a smaller width D use 0.02 · √(768 / D), such as 0.05 for 128: a layer's output then has the same size
-            relative to its input.
+            For a smaller width D use 0.02 · √(768 / D), such as 0.05 for 128. Then the ratio of the sizes of a layer's
+            output and input is the same as at width 768.
         positions: `learnt`, one vector per position; or `rotary`, where attention depends on the distance between two
-            tokens, without learnt weights. Training takes long until a learnt table distinguishes neighbouring
-            positions; see recipe bert_rotary.
+            tokens, without learnt weights. A learnt table distinguishes neighbouring positions only after long
+            training; see recipe bert_rotary.
         sinusoids: initialise the learnt positions with sinusoids of the same σ instead of random vectors. With
-            sinusoids, one matrix maps any position to its neighbour. Random vectors of positions must be learnt one by
-            one.
+            sinusoids, one matrix maps the vector of any position to the vector of the next position. With random
+            vectors, the model must learn each position separately.
     """
 
     max_length: int
@@ -64,13 +64,13 @@ class BERT(MarkedEncoder):
             if value not in known:
                 raise UsageError(f"{name}={value} is not an option of BERT; write one of {', '.join(known)}")
         if sinusoids and positions == "rotary":
-            raise UsageError("rotary positions have no table to start as sinusoids; write sinusoids=false")
+            raise UsageError("sinusoids=true needs a table, but positions=rotary has none; write sinusoids=false")
         d_embedding = d_embedding or d_model
         self.d_model, self.max_length, self.initializer_range = d_model, max_length, initializer_range
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         self.positions = nn.Embedding(max_length, d_embedding) if positions == "learnt" else None
         turns = transformer.rotations(max_length, d_model // n_heads) if positions == "rotary" else None
-        self.register_buffer("rotations", turns, persistent=False)  # fixed, so saved weights do not contain it
+        self.register_buffer("rotations", turns, persistent=False)  # rotations are fixed, so they are not saved
         self.segments = nn.Embedding(2, d_embedding)
         self.embedding_norm = nn.LayerNorm(d_embedding, NORM_EPS)
         self.dropout = Dropout(dropout)
@@ -95,8 +95,8 @@ class BERT(MarkedEncoder):
         """Return the hidden states (B, T, D) of ids (B, T).
 
         Args:
-            lengths: tokens per row, (B,). No position attends to the padding after them. None if no row is padded.
-            segments: (B, T), 0 or 1; None for 0 everywhere.
+            lengths: number of tokens per row, (B,), or None if no row is padded. No position attends to padding.
+            segments: segment ids (B, T), each 0 or 1. None means that all segment ids are 0.
         Raises: UsageError: a sequence is longer than `max_length`.
         """
         return self.layers(input_ids, lengths, segments)[-1]
@@ -113,7 +113,8 @@ class BERT(MarkedEncoder):
     ) -> list[Tensor]:
         """Return the hidden states (B, T, D) of all layers: the input of the first block, then each block's output.
 
-        The arguments are those of `forward`. With `first`, the last layer computes only its first `first` positions.
+        The arguments except `first` are those of `forward`. With `first=n`, the last layer computes only its first n
+        positions.
         """
         T = input_ids.shape[1]
         if self.max_length < T:

@@ -1,17 +1,18 @@
 """BiDAF, a reader with attention from a paragraph to a question and back.
 
 Seo et al. 2017, "Bidirectional Attention Flow for Machine Comprehension", arXiv 1611.01603, section 2. Character and
-word embeddings pass through a highway network and a contextual LSTM over each text. Then follow attention between the
-texts, two modelling LSTM layers, and one more LSTM for the answer's end. The softmaxes over positions are part of the
-objective.
+word embeddings pass through a highway network and a contextual LSTM over each text. The next layers are attention
+between the texts, two modelling LSTM layers, and one more LSTM for the answer's end. The softmaxes over positions are
+part of the objective.
 
 The paper uses GloVe vectors of lower-case words, by which the model recognises words of the question in the text.
-Random vectors do not learn this from a few thousand questions; `folds_case` and `matches` provide it instead. With
-`elmo`, the layers of a pretrained ELMo are mixed into one vector per word. This vector is concatenated with the highway
-network's output (Peters et al. 2018, arXiv 1802.05365, section 3.3).
+With random initial vectors, a few thousand questions are too few to learn to recognise such words. The options
+`folds_case` and `matches` then help the model to find words of the question in the text. With `elmo`, the layers of a
+pretrained ELMo are mixed into one vector per word. This vector is concatenated with the highway network's output
+(Peters et al. 2018, arXiv 1802.05365, section 3.3).
 
 Departures: a tanh follows the max-pooling of the character convolution, and characters have no dropout
-(nn/character_cnn.py). Highway gates start closed. An ELMo reads a whole paragraph as one sequence.
+(nn/character_cnn.py). Highway gates are initially closed. An ELMo reads a whole paragraph as one sequence.
 
 B batch, T time of the context, J time of the question, H d_hidden (the paper's 2d, both directions together).
 
@@ -39,7 +40,7 @@ class BiDAF(Reader):
     Args:
         vocab_size, words, unknown, filters, folds_case: see WordInput.
         dropout: rate on the input of every LSTM layer.
-        matches: mark each word that occurs in both texts, see Matches.
+        matches: whether to mark each word that occurs in both texts; see Matches.
         elmo: function that creates an ELMo from `words`. If `frozen`, the ELMo's weights are fixed and its dropout is
             off.
     """
@@ -108,7 +109,7 @@ class BiDAF(Reader):
         return torch.cat([attended, modelled], dim=2), torch.cat([attended, ending], dim=2)
 
     def _read(self, ids: Tensor, lengths: Tensor, other_ids: Tensor, other_lengths: Tensor) -> Tensor:
-        """Encode ids (B, T) as (B, T, H), zero on padding, given the ids of the other text."""
+        """Return states (B, T, H) of the ids (B, T) of a text, given the ids of the other text; padding has zeros."""
         words = self.highway(self.input(ids))
         if self.elmo is not None:
             words = torch.cat([words, self.mix(self.elmo.layers(ids, lengths), lengths)], dim=2)
@@ -119,10 +120,10 @@ class BiDAF(Reader):
 
 
 class Matches(nn.Module):
-    """Two marks per word: whether it occurs in the other text in the same case, and whether in any case.
+    """Marks of words that the other text contains: one mark with the same letter case, one with case ignored.
 
-    This is the "exact match" of Chen et al. 2017, section 3.2, without their comparison of lemmas. `words` are the
-    spellings of all ids.
+    The marks are the "exact match" features of Chen et al. 2017, section 3.2, except for the authors' comparison of
+    lemmas. `words` are the spellings of all ids.
     """
 
     _folded: Tensor
@@ -161,5 +162,5 @@ class AttentionFlow(nn.Module):
         similarity = similarity.masked_fill(~in_question[:, None], -torch.inf)
         asked = similarity.softmax(dim=2) @ question  # ũ: (B, T, H)
         salience = similarity.amax(dim=2).masked_fill(~in_context, -torch.inf).softmax(dim=1)  # (B, T)
-        salient = salience[:, None] @ context  # h̃: (B, 1, H), the same for all words
+        salient = salience[:, None] @ context  # h̃: (B, 1, H), the same for all context words
         return torch.cat([context, asked, context * asked, context * salient], dim=2)

@@ -1,9 +1,8 @@
 """The unigram cache language model.
 
-R. Kuhn and R. De Mori, "A Cache-Based Natural Language Model for Speech Recognition", IEEE Transactions on Pattern
-Analysis and Machine Intelligence 12 (1990). The authors use one cache per part of speech. Here all words share one
-cache, as in published perplexities of models with "+ cache". The model is meant to be mixed with another language
-model.
+Kuhn and De Mori, "A Cache-Based Natural Language Model for Speech Recognition", IEEE Transactions on Pattern Analysis
+and Machine Intelligence 12 (1990). The authors use one cache per part of speech. Here all words share one cache, as in
+published perplexities of models with "+ cache". The model is meant to be mixed with another language model.
 
 System C1 of docs/systems.yaml.
 """
@@ -19,7 +18,7 @@ from retable.core.settings import PositiveInt
 
 
 class UnigramCache:
-    """A model that predicts each of the last `size` tokens with equal probability; sentence ends do not reset it.
+    """A model that predicts each of the last `size` tokens with equal probability, also across sentence ends.
 
     One extra count is spread evenly over the vocabulary, so that the model also has a distribution for the first token.
 
@@ -39,7 +38,7 @@ class UnigramCache:
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Compute the log-probability of each token of a stream (length,), float64 (length,), in nats.
 
-        This takes one sort of the stream.
+        The stream is sorted once.
         """
         words = self._words(tokens)
         length = len(words)
@@ -56,13 +55,13 @@ class UnigramCache:
         return np.log((counts + 1 / self.vocab_size) / (len(cached) + 1))
 
     def save(self, path: str | Path) -> None:
-        """Write the model as safetensors. Equal models give equal bytes."""
+        """Write the model as safetensors. Equal models are written as equal bytes."""
         save_file({"model": np.array([self.vocab_size, self.size])}, path)
 
     def load(self, path: str | Path) -> None:
         """Check that `save` wrote this file for the same vocabulary size and cache size.
 
-        Raises: UsageError: the file is missing or corrupt, or contains another cache.
+        Raises: UsageError: the file is missing or corrupt, or its vocabulary size or cache size differs.
         """
         try:
             saved = load_file(path)["model"].tolist()
@@ -71,7 +70,7 @@ class UnigramCache:
         if saved != [self.vocab_size, self.size]:
             raise UsageError(
                 f"{path} contains a cache with other settings, (vocab_size, size) = {tuple(saved)}, not "
-                f"{(self.vocab_size, self.size)}; load it into a model with the settings of the file"
+                f"{(self.vocab_size, self.size)}; create the model with the settings of the file"
             )
 
     def _words(self, tokens: np.ndarray) -> np.ndarray:

@@ -16,8 +16,9 @@ from retable.models.base import WindowModel
 class CBOW(WindowModel):
     """A model in which the mean vector of a window predicts the word in its middle.
 
-    Each of n words in the window receives 1 / n of the mean's gradient. word2vec.c and gensim give each word the whole
-    gradient, which is not the gradient of any loss (İrsoy et al. 2021, "Corrected CBOW Performs as well as Skip-gram").
+    Each of n words in the window receives 1 / n of the mean's gradient. The programs word2vec.c and gensim give each
+    word the whole gradient, which is not the gradient of any loss (İrsoy et al. 2021, "Corrected CBOW Performs as well
+    as Skip-gram").
     """
 
     predicts = "centre"
@@ -43,7 +44,7 @@ class CBOW(WindowModel):
         return self.context.weight.detach()
 
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
-        """Return table (V, D), units (V,), offsets (V + 1,) and scales (V,): see `WindowModel.inputs`.
+        """Return the table (V, D), units (V,), offsets (V + 1,) and scales (V,) that `WindowModel.inputs` describes.
 
         The input of word w is row w of the table.
         """

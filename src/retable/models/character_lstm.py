@@ -43,7 +43,7 @@ class CharacterLSTM(LeftToRight):
     ):
         super().__init__()
         self.d_model, self.init_range = d_model, init_range
-        # Pad so much that each filter has a window of only padding, also after the longest word.
+        # The padding is so long that each filter has a window of only padding, also after the longest word.
         spelling = spell(words, padding=max(width for width, _ in filters))
         self.register_buffer("_spelling", spelling, persistent=False)  # (V, L)
         self.cnn = CharacterCNN(d_character, filters, n_highway)
@@ -58,7 +58,7 @@ class CharacterLSTM(LeftToRight):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
         if isinstance(module, nn.Embedding):
             nn.init.zeros_(module.weight.data[PADDING])
-        if isinstance(module, Highway):  # `apply` has already initialised the layers inside it
+        if isinstance(module, Highway):  # `apply` has already initialised its inner layers
             nn.init.uniform_(module.gate.bias, -2 - self.init_range, -2 + self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:

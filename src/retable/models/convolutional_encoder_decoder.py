@@ -1,13 +1,14 @@
 """The convolutional encoder-decoder (Gehring, Auli, Grangier, Yarats and Dauphin 2017).
 
-arXiv 1705.03122. Encoder and decoder are stacks of convolutions with gated linear units and residual links. Their input
-is the sum of word and position embeddings. Convolutions of the decoder do not see later words (sections 3.1 and 3.2).
-Each decoder layer has its own attention to the source (3.3). The queries are W h + b + g, with the layer's states h and
-the target's embeddings g. The keys are the encoder's outputs z. The values are z + e, with the source's embeddings e.
+arXiv 1705.03122. Encoder and decoder are stacks of convolutions with gated linear units and residual links. The input
+of each stack is the sum of word and position embeddings. Convolutions of the decoder do not see later words (sections
+3.1 and 3.2). Each decoder layer has its own attention to the source (3.3). The queries are W h + b + g, with the
+layer's states h and the target's embeddings g. The keys are the encoder's outputs z. The values are z + e, with the
+source's embeddings e.
 
-As in the authors' code, every sum of two terms is scaled by √½, the attention's output is scaled by √S (3.4), and
-layers have normalised weights (Salimans and Kingma 2016). The encoder's gradient is divided by twice the number of
-decoder layers. Source and target share one vocabulary and one embedding.
+As in the authors' code, every sum of two terms is scaled by √½, and the attention's output by √S (3.4). Layers have
+normalised weights (Salimans and Kingma 2016). The encoder's gradient is divided by twice the number of decoder layers.
+Source and target share one vocabulary and one embedding.
 
 B batch, S time of the source, U time of the target, D d_model, C d_hidden, k kernel size.
 
@@ -59,7 +60,7 @@ class DecoderLayer(nn.Module):
         """Transform states (B, C, U), and return them, the next state and the attention weights (B, U, S).
 
         Args:
-            past: the last inputs before `hidden`, see GatedLayer.
+            past: the convolution's inputs just before `hidden`; see GatedLayer.
             embedded: the target's embeddings (B, U, D).
             keys, values: (B, S, D), padded after `lengths` (B,).
         """
@@ -80,13 +81,13 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
     Args:
         d_model: width of embeddings and states.
         d_hidden: width inside the layers.
-        n_layers: number of layers in each of encoder and decoder.
+        n_layers: number of layers of the encoder, and of the decoder.
         kernel_size: number of tokens that a convolution spans; an odd number.
     """
 
     aligns = True
     max_length: int
-    encoder: Any  # an nn.ModuleList; mypy does not know its layers' type
+    encoder: Any  # an nn.ModuleList; mypy does not know the type of its layers
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
     ):
         super().__init__()
         if kernel_size % 2 == 0:
-            raise UsageError(f"model.kernel_size={kernel_size} has no middle place; write an odd number")
+            raise UsageError(f"model.kernel_size={kernel_size} is even; write an odd number")
         self.d_model, self.max_length, self.dropped = d_model, max_length, dropout
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.source_positions, self.target_positions = (nn.Embedding(max_length, d_model) for _ in range(2))
@@ -130,7 +131,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
         """Encode sources (B, S), padded after their lengths (B,), and return the state before the first target token.
 
         The state contains:
-        - per decoder layer, the first inputs of the next convolution, (1, B, C, k − 1), or None before the first token
+        - per decoder layer, the last inputs of its convolution, (1, B, C, k − 1), or None before the first token
         - the number of target tokens so far, (1, B)
         - the source's keys, and the source's values, (1, B, S, D) each
         - the sources' lengths, (1, B)

@@ -1,16 +1,17 @@
 """Counting a text's n-grams by external sorting, with memory that does not grow with the text.
 
-The method is that of K. Heafield et al., "Scalable Modified Kneser-Ney Language Model Estimation", ACL (2013), but one
-sort serves all orders. Each row contains the longest n-gram that starts at a position of the text, `<s>` included.
-Shorter n-grams are the beginnings of rows. So rows sorted by first word, second word and so on contain the n-grams of
-all orders in the order of their tables. Blocks of rows are sorted into runs, in which the counts of equal rows are
-added up. The runs are merged, and the n-grams of each order are read from the merged rows.
+The method is from Heafield et al., "Scalable Modified Kneser-Ney Language Model Estimation", ACL (2013), but here the
+text is sorted once instead of once per order. Each row contains the longest n-gram that starts at a position of the
+text, `<s>` included. Shorter n-grams are the beginnings of rows. Rows are sorted by their first word, then by their
+second word, and so on, so that n-grams of every length appear in the same order as in their tables. Blocks of rows are
+sorted into runs, in which the counts of equal rows are added up. The runs are merged, and the n-grams of each order are
+read from the merged rows.
 
 Arrays with one entry per n-gram are temporary files without a name, mapped into memory. The operating system can page
 them out, and they disappear when the process ends, also after a crash.
 
-C is the number of columns of a row before its count. Each column contains `per` words of `bits` bits each: w + 1 for
-word w, 0 for no word.
+A row has C columns of words, and one column for its count. Each column of words contains `per` words of `bits` bits
+each: w + 1 for word w, 0 for no word.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,19 +22,19 @@ from tempfile import TemporaryFile
 import numpy as np
 from numba import njit
 
-# The number of rows that are sorted at a time, and of n-grams that are estimated at a time. On 20 million tokens,
-# 5-grams take as long with 1 << 18 as with 1 << 22 (equal runs differ by up to 15 %); 1 << 22 takes 60 MB more.
+# The number of rows that are sorted at a time, and the number of n-grams that are estimated at a time. On 20 million
+# tokens, 5-grams take as long with 1 << 18 as with 1 << 22 (equal runs differ by up to 15 %); 1 << 22 takes 60 MB more.
 BLOCK = 1 << 20
-DIGIT = 11  # bits per pass of the radix sort: its 2,048 write positions fit into the nearest cache
+DIGIT = 11  # bits per pass of the radix sort: the sort's 2,048 write positions fit into the L1 cache
 
 compiled = njit(nogil=True, cache=True, error_model="numpy")  # no fastmath: sums must equal NumPy's
 
 
 @dataclass(frozen=True)
 class Counts:
-    """The n-grams of one order after a range of contexts: nodes `first` to `first + n_contexts` of the order below.
+    """The n-grams of one order whose contexts are nodes `first` to `first + n_contexts` of the order below.
 
-    begin     the index of the first of these n-grams in the table of their order.
+    begin     the index of the first n-gram of `keys` in the table of its order.
     keys      int64 (nodes,), as in `NGrams`.
     counts    int64 (nodes,): occurrences in the text; 0 for unigrams that do not occur.
     suffixes  int64 (nodes,): the node, one order below, of the n-gram without its first word; 0 in the lowest order.
@@ -53,11 +54,11 @@ class Counts:
         return self.keys // self.radix - self.first
 
     def of_context(self, values: np.ndarray) -> np.ndarray:
-        """Sum up values (nodes,) over the n-grams that follow each context: float64 (n_contexts,)."""
+        """Return, per context, the sum of values (nodes,) over its n-grams: float64 (n_contexts,)."""
         return np.bincount(self.contexts, weights=values, minlength=self.n_contexts).astype(np.float64, copy=False)
 
     def part_of_context(self, values: np.ndarray, total: np.ndarray) -> np.ndarray:
-        """Divide the sums of `of_context` by total (n_contexts,): float64 (n_contexts,), 1 where the total is 0."""
+        """Divide the sums of `of_context` by total (n_contexts,): float64 (n_contexts,), and 1 if the total is 0."""
         return np.divide(self.of_context(values), total, out=np.ones_like(total), where=total > 0)
 
     def parts(self) -> Iterator["Counts"]:
@@ -77,7 +78,7 @@ class Counts:
 
 
 class Growing:
-    """An array (length,) or (length, width) in a nameless file. It is first extended, then read."""
+    """An array (length,) or (length, width) in a nameless file: all calls of `extend` precede `array`."""
 
     def __init__(self, *width: int, dtype: type = np.int64) -> None:
         self.file = TemporaryFile()  # noqa: SIM115 - open as long as the array grows
@@ -101,11 +102,11 @@ def count(
     """Count the n-grams of each order in a stream (length,).
 
     Args:
-        check: maps a block of tokens to int64 words (block,); raises an error for invalid tokens.
+        check: function that maps a block of tokens to int64 words (block,), and raises an error for invalid tokens.
         boundary: the word that ends every sentence.
     Returns: the n-grams of order 1, 2, … `order`.
 
-    Temporary files take 24 bytes of disk per token, then 24 per distinct n-gram.
+    Temporary files take 24 bytes of disk per token, and later 24 bytes per distinct n-gram.
     """
     packing = Packing(vocab_size, order)
     runs, ends = Growing(packing.width), [0]
@@ -147,7 +148,7 @@ def merge(runs: list[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def up_to(rows: np.ndarray, bound: tuple[int, ...]) -> int:
-    """Count the sorted rows (n, C + 1) whose words do not exceed a bound (C,)."""
+    """Return how many of the sorted rows (n, C + 1) have words that do not exceed a bound (C,)."""
     below = np.ones(len(rows), bool)
     for column, value in zip(rows.T[-2::-1], bound[::-1], strict=True):
         below = (column < value) | ((column == value) & below)
@@ -158,8 +159,8 @@ def split_orders(merged: Iterator[np.ndarray], packing: Packing, radix: int, ord
     """Return the n-grams of order 1, 2, … `order`, which are the beginnings of the sorted rows.
 
     Args:
-        merged: blocks of sorted rows (n, C + 1), as `merge` yields them: C columns of packed words, then the count.
-        packing: the layout of these rows, with packing.width = C + 1.
+        merged: blocks of sorted rows (n, C + 1) from `merge`: C columns of packed words, then the count.
+        packing: the layout of the rows, with packing.width = C + 1.
         radix: vocab_size + 1.
         order: the highest order, for which the rows were packed.
     """
@@ -172,11 +173,11 @@ def split_orders(merged: Iterator[np.ndarray], packing: Packing, radix: int, ord
         for n in range(1, order):
             keys[n].extend(new[0, n, : sizes[n]])
             counts[n].extend(new[1, n, : sizes[n]])
-    unigrams[-1] = 0  # <s> is a context, but is never predicted
+    unigrams[-1] = 0  # <s> occurs in contexts, but is never predicted
     root = np.zeros(radix, np.int64)
     levels = [Counts(radix, 0, 1, 0, np.arange(radix), unigrams, root)]
     for n in range(1, order):
-        counts[n].extend(sums[n : n + 1])  # count of the last n-gram; the first entry of `counts` belongs to no n-gram
+        counts[n].extend(sums[n : n + 1])  # count of the last n-gram; the first entry of `counts` is unused
         own, below, suffixes = keys[n].array(), levels[-1], Growing()
         starts = begins(below.keys, below.n_contexts, radix)
         for begin in range(0, len(own), BLOCK):
@@ -189,8 +190,8 @@ def split_orders(merged: Iterator[np.ndarray], packing: Packing, radix: int, ord
 def whole_contexts(levels: Sequence[Counts]) -> list[int]:
     """Find, for contexts of 0, 1, … words, the first node of the contexts that cannot be longer.
 
-    These are all contexts of the maximum length, and the shorter contexts that begin with `<s>`. They are the last
-    nodes, because `<s>` has the highest id.
+    Contexts cannot be longer if they have the maximum length, or begin with `<s>`. The nodes of such contexts are the
+    last nodes, because `<s>` has the highest id.
     """
     radix = levels[0].radix
     first = [1, radix - 1]
@@ -204,7 +205,7 @@ def pack(words, n, opens, boundary, start, order, bits, per, width):
     """Pack one row for each of the first n words, and one row for `<s>` before each sentence.
 
     Args:
-        words: the n words, and the next order - 1 words if the text has them.
+        words: the n words, followed by the next order - 1 words of the text, or fewer at its end.
         opens: whether the first word begins a sentence.
         start: the id of `<s>`.
     Returns: rows (m, width).
@@ -287,12 +288,12 @@ def add_up(rows):
 
 @compiled
 def grow(rows, bits, per, radix, path, nodes, sums, unigrams, new_ngrams):
-    """Find the n-grams of each order from 2 up that are new in these sorted rows.
+    """Find the n-grams of each order from 2 up that occur in these sorted rows but not in earlier blocks.
 
     Args:
-        path, nodes, sums: (order,), kept from block to block. For each order's last n-gram: its last word, its node,
-            and its count so far.
-        unigrams: (radix,), kept from block to block: counts of all words.
+        path, nodes, sums: arrays (order,) that describe the last n-gram of each order: its last word, its node, and its
+            count so far. The arrays are passed from block to block.
+        unigrams: counts of all words (radix,), passed from block to block.
         new_ngrams: (2, order, rows), filled with the new n-grams' keys and the counts of the n-grams before them.
     Returns: number of new n-grams per order, (order,).
     """
@@ -327,7 +328,7 @@ def grow(rows, bits, per, radix, path, nodes, sums, unigrams, new_ngrams):
 
 @compiled
 def begins(keys, n_contexts, radix):
-    """Find where the n-grams of each context begin in sorted keys (nodes,), and where those of the last context end.
+    """Find where each context's n-grams begin in sorted keys (nodes,), and where the last context's n-grams end.
 
     Returns: indices, (n_contexts + 1,).
     """
@@ -349,11 +350,11 @@ def find_suffixes(keys, suffixes, shorter, starts, radix):
         keys: keys of the n-grams, (nodes,), as in `NGrams`.
         suffixes: suffix nodes of the n-grams' contexts, (n_contexts,).
         shorter: keys of the n-grams one order below.
-        starts: where the n-grams of each context begin in `shorter`, see `begins`.
+        starts: where the n-grams of each context begin in `shorter`; see `begins`.
     Returns: int64 (nodes,).
 
-    The n-grams of a context are sorted by last word. The same words follow the context's suffix, in the same order. So
-    each search starts at the previous result, with steps that double.
+    The n-grams of a context are sorted by last word. The words that follow a context also follow the context's suffix,
+    in the same order. So each search starts at the previous result, and its steps double.
     """
     nodes = np.empty(len(keys), np.int64)
     context, place, first = -1, 0, 0

@@ -7,8 +7,8 @@ links between layers. Dropout acts on the input of every layer, before the resid
 Initial weights follow the authors' code (bilm-tf), which is more detailed than the paper.
 
 Departures:
-- torch's LSTM does not clip cells and projections (the authors clip at ±3). It has two bias vectors per gate; the
-  second starts at 0.
+- torch's LSTM does not clip cells and projections (the authors clip at ±3). The LSTM has two bias vectors per gate; the
+  second is initialised to 0.
 - A tanh follows the character convolution (the authors use a ReLU). The characters are UTF-8 bytes.
 - The token that separates sentences is spelt in characters, like any word.
 
@@ -37,9 +37,10 @@ class ELMo(BothDirections):
     """A two-directional language model of token ids; `words` are the tokens' spellings, in the order of ids.
 
     Args:
-        d_cell: width of the LSTM cells. A matrix projects them to d_model, unless both widths are equal.
-        filters: (width, features) pairs of the character convolutions, see CharacterCNN; None for a table of word
-            vectors. d_character is the width of a character's vector, n_highway the number of highway layers.
+        d_cell: width of the LSTM cells. A matrix projects the cells to d_model, unless d_cell and d_model are equal.
+        filters: (width, features) pairs of the character convolutions (see CharacterCNN), or None for a table of word
+            vectors.
+        d_character, n_highway: width of a character's vector, and number of highway layers.
     """
 
     _spelling: Tensor
@@ -80,7 +81,7 @@ class ELMo(BothDirections):
             nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        if isinstance(module, Highway):  # `apply` has already initialised the layers inside it
+        if isinstance(module, Highway):  # `apply` has already initialised its inner layers
             nn.init.constant_(module.gate.bias, -2.0)
         if isinstance(module, nn.LSTM):
             _initialise_lstm(module)
@@ -88,8 +89,8 @@ class ELMo(BothDirections):
     def forward(self, input_ids: Tensor, state: Any, backward: bool) -> tuple[Tensor, Any]:
         """Return the top hidden states (B, T, D) of one direction for ids (B, T), and the next state.
 
-        The ids are in the order in which the direction reads them: for `backward`, from the end of the text. The state
-        is a pair of hidden states (L, B, D) and cells (L, B, C), or None for zeros.
+        The ids are in reading order: with `backward`, the first id is the last token of the text. The state is a pair
+        of hidden states (L, B, D) and cells (L, B, C), or None, which stands for zeros.
         """
         stack = self.backward_stack if backward else self.forward_stack
         hidden, state = stack(self.embed(input_ids), state)
@@ -104,14 +105,12 @@ class ELMo(BothDirections):
         return self._layers(self.embed(input_ids), lengths)
 
     def layers_of_words(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Compute `layers` for any words from their spelling. T is the longest sentence's length.
+        """Return the states that `layers` returns, for words of any spelling. T is the longest sentence's length.
 
-        Raises: UsageError: this ELMo looks words up in a table.
+        Raises: UsageError: this ELMo has a table of word vectors instead of a character convolution.
         """
         if not self.reads_spelling:
-            raise UsageError(
-                "this ELMo looks words up in a table and cannot read their spelling; take recipe=elmo/elmo"
-            )
+            raise UsageError("this ELMo looks words up in a table and cannot read their spelling; use recipe=elmo/elmo")
         rows = {word: row for row, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
         table = self.cnn(spell(rows, padding=self._widest).to(self._spelling.device))
         places = [torch.tensor([rows[word] for word in sentence], device=table.device) for sentence in sentences]
@@ -128,7 +127,7 @@ class ELMo(BothDirections):
     def _layers(self, vectors: Tensor, lengths: Tensor) -> list[Tensor]:
         time = torch.arange(vectors.shape[1], device=lengths.device)
         inside = time < lengths[:, None]  # (B, T)
-        turned = torch.where(inside, lengths[:, None] - 1 - time, time)  # reverses rows, not their padding
+        turned = torch.where(inside, lengths[:, None] - 1 - time, time)  # reverses tokens, but not padding
 
         def turn(hidden: Tensor) -> Tensor:
             return hidden.take_along_dim(turned[:, :, None], dim=1)
@@ -140,7 +139,7 @@ class ELMo(BothDirections):
 
 
 class Stack(nn.Module):
-    """One direction: LSTM layers with d_cell cells, projected to d_model. Layers 2 and up have a residual link."""
+    """One direction: LSTM layers with d_cell cells, projected to d_model. The first layer has no residual link."""
 
     def __init__(self, d_model: int, d_cell: int, n_layers: int, dropout: float):
         super().__init__()
@@ -167,7 +166,7 @@ def _initialise_lstm(layer: nn.LSTM) -> None:
     """Draw an LSTM's weights uniformly within the bounds of Glorot and Bengio (2010).
 
     There is one bound for the joint matrix of input and state, as in TensorFlow, and one for the projection. Biases are
-    0, except 1 for the forget gate.
+    1 for the forget gate, and 0 for all other gates.
     """
     d_cell, d_state = layer.hidden_size, layer.proj_size or layer.hidden_size
     gates = (6 / (layer.input_size + d_state + 4 * d_cell)) ** 0.5

@@ -1,9 +1,9 @@
 """A sequence tagger that reads the layers of a pretrained ELMo.
 
-Peters et al. 2018, arXiv 1802.05365, sections 3.3 and 4, named entities. For each word, the tagger's LSTM reads a word
-vector, a convolution over characters, and the mixture of the ELMo's layers.
+Peters et al. 2018, arXiv 1802.05365, section 3.3, and section 4 on named entities. For each word, the tagger's LSTM
+reads a word vector, a convolution over characters, and the mixture of the ELMo's layers.
 
-Departures: those of models/tagger.py; the loss has no penalty λ‖s‖² on the mixing weights.
+Departures: the departures of models/tagger.py, and no penalty λ‖s‖² on the mixing weights in the loss.
 
 B batch, T time, D d_model, E d_embedding, F features of the convolutions, P d_predicate, W d_model of the ELMo.
 
@@ -26,7 +26,8 @@ from retable.nn.word_input import WordInput
 
 
 class ELMoTagger(Encoder):
-    """An encoder with one hidden state per word. Sentences start and end with the marks that the ELMo was trained with.
+    """An encoder with one hidden state per word. Sentences start and end with the same mark tokens as in the training
+    of the ELMo.
 
     Args:
         elmo: function that creates the ELMo from `words`. If `frozen`, the ELMo's weights are fixed and its dropout is
@@ -78,7 +79,7 @@ class ELMoTagger(Encoder):
     def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:
         """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length.
 
-        `predicates` (B,) are the positions of the predicates. They are required if `d_predicate` is not 0.
+        `predicates` (B,) are the positions of the predicates. The argument is required if `d_predicate` is above 0.
         """
         features = self.mix(self.elmo.layers(input_ids, lengths), lengths)  # (B, T, 2W)
         words = torch.cat([self.input(input_ids), features], dim=2)  # (B, T, E + F + 2W)

@@ -1,4 +1,4 @@
-"""Taggers without a network: a rule, counts of tags by context, and a log-linear classifier of each word.
+"""Taggers without a network: a rule, a table of the most frequent tag per context, and a log-linear classifier.
 
 The taggers are the chunkers in chapter 7 of NLTK's book (Bird, Klein and Loper 2009). Contexts and features that were
 not seen in training are treated as in NLTK.
@@ -37,16 +37,16 @@ def in_text(value: object) -> np.ndarray:
 
 
 def split_word(word: str) -> tuple[str, str]:
-    """Split `dog/NN` into word and part of speech; a word without one is its own part of speech."""
+    """Split `dog/NN` into word and part of speech. A word without a slash is its own part of speech."""
     before, slash, part = word.rpartition("/")
     return (before, part) if slash and before else (word, word)
 
 
 class PatternTagger(Estimated):
-    """A rule that turns each run of words whose parts of speech match a pattern into a chunk. It learns nothing.
+    """A rule that turns each run of words whose parts of speech match a pattern into a chunk. The rule is not trained.
 
     Args:
-        pattern: regular expression that must match a whole part of speech; an empty one matches no word.
+        pattern: regular expression that must match a whole part of speech; an empty expression matches no word.
         chunk: type of the chunks, such as NP.
     """
 
@@ -85,12 +85,12 @@ class PatternTagger(Estimated):
 class CountedTagger(Estimated):
     """A tagger that chooses the tag seen most often with a word's part of speech after the previous tags.
 
-    Among equally frequent tags, it chooses the one that was seen first. In a context that was not seen, a word has no
-    tag and is labelled O. Later contexts that contain the missing tag were not seen either, so the rest of the sentence
-    is O.
+    Among equally frequent tags, the tagger chooses the tag that was seen first. In a context that was not seen, a word
+    has no tag and is labelled O. If contexts include earlier tags, all later words of the sentence are then O too,
+    because a context with a missing tag was not seen either.
 
     Args:
-        order: 1 if a context is only the part of speech, 2 if it includes the previous tag, and so on.
+        order: 1 if a context is only the part of speech, 2 if a context includes the previous tag, and so on.
     """
 
     tags = True
@@ -149,12 +149,13 @@ class LogLinearTagger(Estimated):
     """A classifier of each word by features of its sentence: a maximum-entropy model without a prior or a bias.
 
     As in NLTK's encoding, a pair of feature and tag has a weight only if it occurs in training. The likelihood then has
-    no maximum, so the number of steps matters: the weights are those after `steps` steps of L-BFGS from 0.
+    no maximum, so the number of steps matters. Training starts with weights of 0, and ends after at most `steps` steps
+    of L-BFGS.
 
     Args:
-        features: names in FEATURES. Each value of a feature is an input of the classifier, 1 if present and 0 if
-            absent.
-        steps: maximum number of steps; the default is that of megam, the optimiser that NLTK's book uses.
+        features: names in FEATURES. Each value of a feature is an input of the classifier: 1 for a word with this
+            value, and 0 for any other word.
+        steps: maximum number of steps; the default is the same as in megam, the optimiser that NLTK's book uses.
     """
 
     tags = True
@@ -216,7 +217,7 @@ class LogLinearTagger(Estimated):
 
 
 def _scattered(weights: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return an array with the weights where `places` is True, and 0 elsewhere."""
+    """Return an array that contains the weights where `places` is True, and 0 elsewhere."""
     result = np.zeros(places.shape)
     result[places] = weights
     return result

@@ -18,15 +18,17 @@ from retable.models.base import WindowModel
 class FastText(WindowModel):
     """A skip-gram model that composes a word's vector from units: one for the word, one for each character n-gram.
 
-    The paper adds up the n units. fastText's code uses their mean but moves each unit by the mean's whole gradient,
-    which is not the gradient of any loss. Here the sum is divided by √n. So a gradient step moves the composed vector
-    as far as in fastText's code. A learning rate has the same effect on words of any length, and as in skip-gram.
+    The paper adds up the vectors of a word's n units. The code of fastText uses the mean of these vectors, but moves
+    each of the vectors by the mean's whole gradient, which is not the gradient of any loss. Here the sum is divided by
+    √n, so that a gradient step moves the composed vector as far as in fastText's code. A learning rate then has the
+    same effect on words of any length, and the same effect as in skip-gram.
 
-    fastText's code draws noise words with probability ∝ count^0.5; set objective.power=0.5 for that. word2vec and
-    gensim use the power 0.75.
+    fastText's code draws noise words with probability ∝ count^0.5. Set objective.power=0.5 for the same probabilities;
+    word2vec and gensim use the power 0.75.
 
     Args:
-        buckets: number of vectors for n-grams, shared by n-grams in the same bucket of hashes; 2,000,000 in the paper.
+        buckets: number of vectors for n-grams; the paper has 2,000,000. N-grams whose hashes are in the same bucket
+            share a vector.
     """
 
     predicts = "context"
@@ -45,12 +47,12 @@ class FastText(WindowModel):
     ) -> None:
         super().__init__()
         if buckets < 1:
-            raise UsageError(f"buckets={buckets} is out of range; write 1 or more, or max_n=0 for no n-grams")
+            raise UsageError(f"buckets={buckets} is out of range; write 1 or more, or max_n=0 to use no n-grams")
         self.d_model, self.min_n, self.max_n, self.buckets = d_model, min_n, max_n, buckets
         self._ids = {word: i for i, word in enumerate(words)}
         units = [[i, *self._ngrams(word)] for word, i in self._ids.items()]
         sizes = np.array([len(of_word) for of_word in units])
-        # The units of word w are units[offsets[w] : offsets[w + 1]], the first of them w itself.
+        # The units of word w are units[offsets[w] : offsets[w + 1]]; the first unit is w itself.
         self.units = np.concatenate(units).astype(np.int32)
         self.offsets = np.concatenate([[0], sizes.cumsum()])
         self.scales = (sizes**-0.5).astype(np.float32)
@@ -60,7 +62,7 @@ class FastText(WindowModel):
         nn.init.uniform_(self.subwords.weight, -0.5 / d_model, 0.5 / d_model)  # as in word2vec.c
 
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the centres' vectors (R, C, D), the contexts that they predict (R, J), and `pairs` (R, C, J).
+        """Return the centres' vectors (R, C, D), the ids of the predicted contexts (R, J), and `pairs` (R, C, J).
 
         `centres` (R, C) and `contexts` (R, J) are ids. `pairs` marks the contexts of each centre.
         """
@@ -74,15 +76,15 @@ class FastText(WindowModel):
     def vector(self, word: str) -> np.ndarray:
         """Return the vector (D,) of any string.
 
-        For a string outside the vocabulary, the vector is composed only of n-grams. It is 0 if the string is too short
-        for an n-gram.
+        For a string outside the vocabulary, the vector is composed only of n-grams. The vector is 0 if the string is
+        too short for an n-gram.
         """
         known = [self._ids[word]] if word in self._ids else []
         units = self.subwords.weight.detach()[known + self._ngrams(word)]
         return (units.sum(0) * max(len(units), 1) ** -0.5).cpu().numpy()
 
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
-        """Return table (U, D), units, offsets (V + 1,) and scales (V,): see `WindowModel.inputs`."""
+        """Return the table (U, D), units, offsets (V + 1,) and scales (V,) that `WindowModel.inputs` describes."""
         return self.subwords.weight.detach(), self.units, self.offsets, self.scales
 
     def _ngrams(self, word: str) -> list[int]:
@@ -102,8 +104,8 @@ class FastText(WindowModel):
 def ngram_hashes(word: str, min_n: int, max_n: int) -> list[int]:
     """Compute fastText's 32-bit hashes of the n-grams of `<word>`, ordered by first character, then by length.
 
-    The hash is FNV-1a over the UTF-8 bytes, with a quirk of fastText's code that its vectors depend on: a byte of 128
-    or more is sign-extended, which also changes the upper bits of the hash. A single < or > does not count as an
+    The hash is FNV-1a over the UTF-8 bytes, with a quirk of fastText's code that fastText's vectors depend on. A byte
+    of 128 or more is sign-extended, which also changes the upper bits of the hash. A single < or > does not count as an
     n-gram.
     """
     letters = [letter.encode() for letter in f"<{word}>"]

@@ -2,10 +2,10 @@
 
 x is the concatenation of the last n − 1 words' embeddings. The scores of the next word are b + W x + U tanh(d + H x)
 (equation 1). This file computes the hidden state; the objective adds the softmax layer as a head. With `direct`
-connections, the hidden state is [tanh(d + H x); x], and the head's weights are [U, W]. Otherwise the hidden state is
-tanh(d + H x), which means W = 0. Before the text, the window is filled with n − 2 sentence boundaries.
+connections, the hidden state is [tanh(d + H x); x], and the head's weights are [U, W]. Without direct connections, the
+hidden state is tanh(d + H x), which means W = 0. Before the text, the window is filled with n − 2 sentence boundaries.
 
-B batch, T time, N n − 1, E embedding, H hidden layer, D d_model: H, or with direct connections H + N·E.
+B batch, T time, N n − 1, E embedding, H hidden layer, D d_model (H, or H + N·E with direct connections).
 
 System C2 of docs/systems.yaml.
 """
@@ -19,14 +19,14 @@ from retable.nn.dropout import Dropout
 
 
 class FixedWindow(LeftToRight):
-    """A left-to-right model whose hidden states see the last `order` − 1 tokens (n is the `order`).
+    """A left-to-right model in which a hidden state sees the last `order` − 1 tokens; n above is `order`.
 
     `init_range` is the bound of the uniform initial weights. Dropout acts on x and on the hidden layer.
 
     Args:
         boundary: the id that fills the window before a stream's first token.
         d_embedding, d_hidden: widths of word vectors and of the hidden layer.
-        direct: connect the word vectors to the output too (Bengio et al. 2003, equation 1).
+        direct: whether to connect the word vectors to the output too (Bengio et al. 2003, equation 1).
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class FixedWindow(LeftToRight):
     ):
         super().__init__()
         if order < 2:
-            raise ValueError(f"order={order} is out of range; write 2 or more, the predicted word included")
+            raise ValueError(f"order={order} is out of range; write 2 or more (the predicted word counts)")
         self.boundary, self.words, self.direct, self.init_range = boundary, order - 1, direct, init_range
         self.d_model = d_hidden + direct * self.words * d_embedding
         self.embedding = nn.Embedding(vocab_size, d_embedding)
@@ -58,7 +58,7 @@ class FixedWindow(LeftToRight):
     def forward(self, input_ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
-        The state contains the first ids of the next window, (1, B, N − 1).
+        The state contains the last N − 1 ids, (1, B, N − 1), which begin the next window.
         """
         before = input_ids.new_full((len(input_ids), self.words - 1), self.boundary) if state is None else state[0]
         ids = torch.cat([before, input_ids], dim=1)

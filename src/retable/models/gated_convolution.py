@@ -24,11 +24,11 @@ from retable.nn.dropout import Dropout
 
 
 class GatedLayer(nn.Module):
-    """A causal convolution of width `k` with a gated linear unit; dropout acts on its input."""
+    """A causal convolution of width `k` with a gated linear unit; dropout acts on the convolution's input."""
 
     def __init__(self, d_in: int, d_out: int, k: int, dropout: float):
         super().__init__()
-        # Half of the outputs are gates of about ½ at first, which divide the variance by 4; larger weights restore it.
+        # Gates are initially about ½, which divides the outputs' variance by 4. Larger weights restore the variance.
         self.convolution = _convolution(d_in, 2 * d_out, k, variance=4 * (1 - dropout))
         self.dropout = Dropout(dropout)
         self.before = k - 1
@@ -57,7 +57,7 @@ class ResidualBlock(nn.Module):
         self.link = nn.Identity() if same else _convolution(d_in, widths[-1], k=1, variance=1.0)
 
     def forward(self, x: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Transform inputs (B, C, T) to (B, D, T), and also return the next state; state None means zeros."""
+        """Transform inputs (B, C, T) to (B, D, T), and also return the next state. If `state` is None, it is zeros."""
         below, after = self.link(x), []
         for layer, before in zip(self.layers, state or [None] * len(self.layers), strict=True):
             x, end = layer(x, before)
@@ -66,7 +66,7 @@ class ResidualBlock(nn.Module):
 
 
 class GatedConvolution(LeftToRight):
-    """A left-to-right model in which a hidden state sees the last tokens, as many as all layers together span.
+    """A left-to-right model in which a hidden state sees as many tokens as all layers together span.
 
     `blocks` lists the layers of each block as [k, D], as in the paper's table 1. In a bottleneck block, a wide layer
     follows narrow layers with k = 1.

@@ -1,11 +1,12 @@
 """GPT, the left-to-right Transformer (Radford et al. 2018; pre-norm and initial weights as in Radford et al. 2019).
 
-The default is GPT-2: learnt positions, LayerNorm before each layer and after the last, GELU, and initial weights of
-residual projections divided by the square root of their number (section 2.3). Other values of `norm`, `positions` and
-`activation` give other models:
+The default is GPT-2: learnt positions, LayerNorm before each layer and after the last layer, and GELU. Initial weights
+of residual projections are divided by the square root of the number of these projections (section 2.3). Other values of
+`norm`, `positions` and `activation` give other models:
 - GPT: "post", "learnt", "gelu";
 - the decoder of Vaswani et al. (2017): "post", "sinusoidal", "relu";
-- LLaMA (Touvron et al. 2023, section 2.2), except its RMSNorm: "pre", "rotary", "swiglu", with bias=false.
+- LLaMA (Touvron et al. 2023, section 2.2), but with LayerNorm instead of RMSNorm: "pre", "rotary", "swiglu", with
+  bias=false.
 
 B batch, T time, S earlier positions in the state, D d_model, H heads, K head size.
 
@@ -28,9 +29,10 @@ class GPT(LeftToRight):
     """A left-to-right Transformer over at most `max_length` tokens.
 
     Args:
-        separate_documents: let tokens attend only to their own document, which starts with a `boundary` token.
+        separate_documents: whether tokens attend only to their own document, which starts with a `boundary` token.
             Documents in one window are then independent, except for their positions.
-        initializer_range: standard deviation σ of the initial weights; for small widths see the same argument of BERT.
+        initializer_range: standard deviation σ of the initial weights; for small widths, see `initializer_range` of
+            BERT.
     """
 
     max_length: int
@@ -62,7 +64,7 @@ class GPT(LeftToRight):
         self.separate_documents, self.boundary = separate_documents, boundary
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.positions = nn.Embedding(max_length, d_model) if positions == "learnt" else None
-        # These tables are fixed, so saved weights do not contain them.
+        # Tables of sinusoids and rotations are fixed, so they are not saved.
         sines = sinusoids(max_length, d_model) if positions == "sinusoidal" else None
         turns = rotations(max_length, d_model // n_heads) if positions == "rotary" else None
         self.register_buffer("sinusoids", sines, persistent=False)
@@ -87,8 +89,9 @@ class GPT(LeftToRight):
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
-        The state is () at the start. Later it has one Cache of S + T positions per layer and, with separate documents,
-        all ids (1, B, S + T). If `state` is None, no state is kept, and the ids are the whole context.
+        The state is () at the start. Later the state has one Cache of S + T positions per layer and, with
+        `separate_documents`, all ids (1, B, S + T). If `state` is None, no state is kept, and the ids are the whole
+        context.
 
         Raises: UsageError: S + T is more than `max_length`.
         """
@@ -118,7 +121,7 @@ class GPT(LeftToRight):
         return self.norm(hidden), None if state is None else tuple(after)
 
     def _within_documents(self, ids: Tensor) -> Tensor:
-        """Return a mask (B, 1, S + T, S + T) of ids (B, S + T): True for a document's tokens up to the query."""
+        """Return a mask (B, 1, S + T, S + T), True from each id to itself and to earlier ids of the same document."""
         documents = (ids == self.boundary).cumsum(dim=1)
         return (documents[:, None, :, None] == documents[:, None, None, :]).tril()
 

@@ -20,11 +20,11 @@ from retable.models.gpt import GPT
 
 
 class PretrainedGPT(nn.ModuleDict):
-    """The modules of a GPT with special tokens that a pretrained GPT has too, under the same names."""
+    """The modules that a GPT with special tokens shares with a pretrained GPT, under the same names."""
 
 
 class GPTWithSpecialTokens(GPT, DelimitedLeftToRight):
-    """A GPT with V + 3 tokens; the last three are the special tokens. It has the same settings as GPT."""
+    """A GPT with V + 3 tokens; the last three are the special tokens. The settings are those of GPT."""
 
     __signature__ = signature(GPT)  # settings are checked against this signature
 
@@ -34,6 +34,6 @@ class GPTWithSpecialTokens(GPT, DelimitedLeftToRight):
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:
-        """Return all modules, with the embedding as a view of its first V rows, which shares their memory."""
+        """Return all modules, but only the first V rows of the embedding, as a view that shares memory."""
         of_tokenizer = nn.Embedding.from_pretrained(self.embedding.weight.data[: self.start_id])
         return {"": PretrainedGPT({**dict(self.named_children()), "embedding": of_tokenizer})}

@@ -1,7 +1,7 @@
 """Interpolated n-gram models: Jelinek-Mercer, Witten-Bell and absolute discounting.
 
-S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), sections 2.3, 2.5
-and 2.6. As in `KneserNey`, counts have no cut-off, and unigrams are interpolated with the uniform distribution.
+Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), sections 2.3, 2.5 and 2.6.
+As in `KneserNey`, counts have no cut-off, and unigrams are interpolated with the uniform distribution.
 
 System C1 of docs/systems.yaml.
 """
@@ -45,17 +45,18 @@ class AbsoluteDiscounting(Interpolated):
 class JelinekMercer(Interpolated):
     """An n-gram model with p(w | h) = λ c(hw) / c(h) + (1 - λ) p(w | h'), where h' is h without its first word.
 
-    There is one λ for each length of h and each `bucket` of c(h), whose limits are powers of 2. EM fits every λ on the
-    last tenth of the text, with counts of the first nine tenths. Then the whole text is counted. A context that was
-    never seen has λ = 0.
+    There is one λ for each length of h and each `bucket` of c(h); the limits between buckets are powers of 2. EM fits
+    every λ on the last tenth of the text, with counts of the first nine tenths. After that, the model counts the whole
+    text. A context that was never seen has λ = 0.
     """
 
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        This takes twice as long as for other n-gram models, and 50 more bytes of memory per held-out token and order.
+        Estimation takes twice as long as for other n-gram models, and 50 more bytes of memory per held-out token and
+        order.
         """
-        cut = -(-len(tokens) * 9 // 10)  # if this splits a sentence, its rest is a held-out sentence
+        cut = -(-len(tokens) * 9 // 10)  # if the cut splits a sentence, its second part is held out
         self.lambdas = self._fit(tokens[:cut], self._words(tokens[cut:]))
         super().estimate(tokens)
 
@@ -74,11 +75,11 @@ class JelinekMercer(Interpolated):
         the λ of the next lower bucket. Bucket 0 is for contexts that the text does not contain, and has λ = 0.
         """
         levels = self._count(text)
-        self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` reads only the keys
+        self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` uses only the keys
         buckets = np.zeros((self.order, len(held_out)), np.int64)
-        estimates = np.zeros((self.order + 1, len(held_out)))  # by the uniform distribution, then by each order
+        estimates = np.zeros((self.order + 1, len(held_out)))  # row 0: uniform distribution; row n: order n
         estimates[0] = 1 / self.vocab_size
-        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # context nodes, n-gram nodes
+        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per n: nodes of contexts and of n-grams
         for n, (level, (contexts, nodes)) in enumerate(zip(levels, walk, strict=True)):
             total = level.of_context(level.counts)
             known, seen = np.flatnonzero(contexts >= 0), np.flatnonzero(nodes >= 0)
@@ -93,7 +94,7 @@ class JelinekMercer(Interpolated):
         while change > 1e-4:
             lambdas[:, 0] = 0
             own = np.take_along_axis(lambdas, buckets, axis=1)
-            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # share left by all higher orders
+            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # share that higher orders leave
             chosen = np.vstack([ones, own]) * passed * estimates
             chosen /= chosen.sum(axis=0)
             reached = of_bucket(chosen.cumsum(axis=0)[1:])
@@ -105,5 +106,5 @@ class JelinekMercer(Interpolated):
 
 
 def bucket(total: np.ndarray) -> np.ndarray:
-    """Return the bucket of a context's count, its number of binary digits: 1 for 1, 2 for 2 and 3, 3 for 4 to 7."""
+    """Return the bucket of a context's count: the number of the count's binary digits, such as 3 for 4 to 7."""
     return np.frexp(total)[1]

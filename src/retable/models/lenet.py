@@ -2,7 +2,7 @@
 
 The network of "Gradient-Based Learning Applied to Document Recognition" has two convolutions, each followed by
 sub-sampling, and a wide layer. Departures from LeNet-5, which are common today: ReLU instead of tanh, 2 × 2 max-pooling
-instead of means, 3 × 3 windows with zero padding, and feature maps that see all maps of the layer before.
+instead of means, and 3 × 3 windows with zero padding. Each feature map sees all maps of the previous layer.
 
 B batch, C channels, H height, W width, D d_model.
 
@@ -40,5 +40,5 @@ class LeNet(ImageEncoder):
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Encode images (B, C, H, W) as (B, D)."""
+        """Encode images (B, C, H, W) as vectors (B, D)."""
         return self.layers(images)

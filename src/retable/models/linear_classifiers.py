@@ -2,7 +2,8 @@
 
 Wang and Manning 2012, "Baselines and Bigrams: Simple, Good Sentiment and Topic Classification". A feature is the
 presence of a word or of a pair of neighbouring words, in lower case. Pairs include marks of the text's start and end.
-There is no bias, except the class prior of naive Bayes. The authors' code (sidaw/nbsvm) has these marks and no bias.
+There is no bias, except the class prior of naive Bayes. The authors' code (sidaw/nbsvm) also has marks of start and
+end, and no bias.
 
 Departure: NBSVM's mean weight is computed over the features of the training examples. The authors compute it over the
 features of all examples, including test examples.
@@ -44,7 +45,10 @@ class LinearClassifier(Estimated):
         self.weighted: Weighted = np.empty((0, 0)), np.empty(0)
 
     def features(self, words: Sequence[str]) -> list[str]:
-        """Return a text's features, with repetitions. Runs of several words can include the marks of start and end."""
+        """Return a text's features, with repetitions.
+
+        Features of several words can include the marks of start and end.
+        """
         lower = [word.lower() for word in words]
         marked = [START, *lower, END]
         runs = (marked[i : i + n] for n in range(2, self.order + 1) for i in range(len(marked) - n + 1))
@@ -97,7 +101,7 @@ class NaiveBayes(LinearClassifier):
 
 
 class LinearSVM(LinearClassifier):
-    """A linear support vector machine with squared hinge loss, one class against the rest, without a bias.
+    """A linear support vector machine with squared hinge loss and no bias, one for each class against all others.
 
     Args:
         C: factor of the loss, relative to half the squared norm of the weights.
@@ -119,10 +123,12 @@ class LinearSVM(LinearClassifier):
 
 
 class NaiveBayesSVM(LinearSVM):
-    """NBSVM: an SVM on presence times naive Bayes's log ratio r, with weights interpolated with their mean size.
+    """NBSVM: an SVM on presence times naive Bayes's log ratio r.
+
+    The SVM's weights are interpolated with the mean of their absolute values.
 
     Args:
-        beta: share of the SVM's weights in the interpolation; the rest is the mean of their absolute values.
+        beta: share of the SVM's weights in the interpolation; the share of the mean is 1 − beta.
     """
 
     def __init__(self, order: PositiveInt, C: Positive, beta: Share, alpha: Positive = 1.0, dropout: Rate = 0.0):
@@ -131,7 +137,7 @@ class NaiveBayesSVM(LinearSVM):
 
     def separate(self, present: Any, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         if len(np.unique(labels)) != 2:
-            raise UsageError("NBSVM separates only two classes; take recipe=classifiers/svm_uni for more")
+            raise UsageError("NBSVM separates only two classes; use recipe=classifiers/svm_uni for more classes")
         log_probs = MultinomialNB(alpha=self.alpha).fit(present, labels).feature_log_prob_
         ratios = log_probs[1] - log_probs[0]
         weights = super().separate(present.multiply(ratios).tocsr(), labels)[:, 1]

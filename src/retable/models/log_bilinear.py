@@ -41,7 +41,7 @@ class LogBilinear(LeftToRight):
         super().__init__()
         self.boundary, self.context, self.d_model, self.init_range = boundary, context, d_model, init_range
         self.embedding = nn.Embedding(vocab_size, d_model)
-        self.predict = nn.Linear(context * d_model, d_model)  # all C_i, starting with the farthest word's, and b_r
+        self.predict = nn.Linear(context * d_model, d_model)  # all C_i, beginning with the farthest word, and b_r
         self.dropout = Dropout(dropout)
         self.apply(self.initialise)
 
@@ -53,7 +53,7 @@ class LogBilinear(LeftToRight):
     def forward(self, input_ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the predicted vectors (B, T, D) for ids (B, T) that follow `state`, and the next state.
 
-        The state contains the first ids of the next context, (1, B, N − 1).
+        The state contains the last N − 1 ids, (1, B, N − 1), which begin the next context.
         """
         before = input_ids.new_full((len(input_ids), self.context - 1), self.boundary) if state is None else state[0]
         ids = torch.cat([before, input_ids], dim=1)

@@ -6,8 +6,8 @@ also follow h'. So Z(h) differs from Z(h') only in the terms of the words that f
 n-grams gives the likelihood and its gradient (Wu and Khudanpur 2000; Alumäe and Kurimo 2010). A word that does not
 follow h has probability p(w | h') Z(h') / Z(h), so the result is a back-off model.
 
-The weights maximise the log-likelihood minus α |λ| + λ² / 2σ² per weight (Chen 2009, whose α and σ² are the defaults).
-The optimiser is OWL-QN (Andrew and Gao 2007), limited-memory BFGS for L1 penalties.
+The weights maximise the log-likelihood minus α |λ| + λ² / 2σ² for each weight λ (Chen 2009, whose α and σ² are the
+defaults). The optimiser is OWL-QN (Andrew and Gao 2007), limited-memory BFGS for L1 penalties.
 
 K features.
 
@@ -23,8 +23,8 @@ from retable.models.counting import Counts, whole_contexts
 from retable.models.ngram import BackoffModel, NGrams
 
 MEMORY = 10  # number of past steps from which the curvature is estimated
-TOLERANCE = 1e-6  # stop when the last ten steps gain less than this share of the loss each, on average
-MOST_STEPS = 10_000  # limit; texts need about 200 steps
+TOLERANCE = 1e-6  # stop when the mean gain of the last ten steps is below this share of the loss
+MOST_STEPS = 10_000  # maximum number of steps; most texts need about 200
 ROUNDING = np.finfo(np.float64).eps  # an expected gain below this share of the loss is lost in rounding
 
 
@@ -32,7 +32,7 @@ class MaximumEntropy(BackoffModel):
     """An n-gram model over token ids whose n-grams of all orders have jointly trained weights.
 
     Args:
-        order: tokens of the longest n-gram.
+        order: number of tokens in the longest n-gram.
         boundary: the id that ends a sentence.
     """
 
@@ -50,7 +50,7 @@ class MaximumEntropy(BackoffModel):
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        This takes about 200 passes over the distinct n-grams, and 250 bytes of memory per distinct n-gram.
+        Estimation takes about 200 passes over the distinct n-grams, and 250 bytes of memory per distinct n-gram.
         """
         features = _Features(self._count(tokens))
 
@@ -66,20 +66,21 @@ class MaximumEntropy(BackoffModel):
             longest = n == self.order - 1
             backoff = np.empty(0) if longest else np.log(partition[n][level.suffixes] / partition[n + 1])
             self.tables.append(NGrams(np.array(level.keys), log_prob.astype(np.float32), backoff.astype(np.float32)))
-        self.tables[0].log_prob[self.vocab_size] = 0  # <s> is a context, but is never predicted
+        self.tables[0].log_prob[self.vocab_size] = 0  # <s> occurs in contexts, but is never predicted
 
 
 class _Features:
     """The n-grams of a text as K features, in the order of their tables, with their `counts` in the text.
 
-    The arrays of an order are parallel to those of its `Counts`. Contexts of n words are the n-grams of order n.
+    Entry i of an order's arrays describes the same n-gram as entry i in the arrays of the order's `Counts`. Contexts of
+    n words are the n-grams of order n.
     """
 
     def __init__(self, levels: list[Counts]):
         self.levels = levels
         self.counts = np.concatenate([level.counts for level in levels]).astype(np.float64)
         self._cuts = np.cumsum([len(level.counts) for level in levels[:-1]])
-        # For contexts that cannot be longer: occurrences of the context, and of each n-gram after it.
+        # Occurrences of the contexts that cannot be longer, and of the n-grams after these contexts.
         self._predicting, predicted = [], []
         for level, first in zip(levels, whole_contexts(levels), strict=True):
             whole = np.arange(level.n_contexts) >= first
@@ -88,7 +89,7 @@ class _Features:
         self._predicted = np.concatenate(predicted)
 
     def scores(self, weights: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Compute, from weights (K,), the scores s of each order's n-grams and the normalisers Z of its contexts."""
+        """Compute, from weights (K,), the scores s of each order's n-grams and the normalisers Z of their contexts."""
         own = np.split(weights, self._cuts)
         scores, partition = [own[0]], [np.exp(own[0][:-1]).sum(keepdims=True)]  # not of <s>, the last id
         for below, level, weight in zip(self.levels, self.levels[1:], own[1:], strict=False):
@@ -110,7 +111,7 @@ class _Features:
         for level, n, z, score in zip(*backwards, strict=True):
             share = n / z + np.bincount(level.suffixes, share, len(z))
             own = share[level.contexts]
-            remaining = own - np.bincount(suffixes, taken, len(own))  # of contexts without a longer listed n-gram
+            remaining = own - np.bincount(suffixes, taken, len(own))  # sum over contexts without a longer listed n-gram
             longer = np.exp(score) * remaining + np.bincount(suffixes, longer, len(own))
             suffixes, taken = level.suffixes, own
             expected.insert(0, longer)
@@ -125,8 +126,8 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
         loss: a convex function that returns its value and gradient (K,) at x.
         curvature: approximate second derivatives of the loss with respect to each x, (K,).
 
-    It stops after `MOST_STEPS`, when the last steps gain too little (`TOLERANCE`), or when the expected gain is lost in
-    rounding.
+    The search stops after `MOST_STEPS` steps, when the last ten steps gain too little (`TOLERANCE`), or when the
+    expected gain is too small for the precision of float64.
     """
     x = np.zeros_like(curvature)
     value, gradient = loss(x)
@@ -134,7 +135,7 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
     gains: list[float] = []
     scale = 1.0
     for _ in range(MOST_STEPS):
-        # The derivative in the direction of descent. It is 0 at a corner where the loss rises on both sides.
+        # `slope` is the derivative in the direction of descent, and 0 at a corner where the loss rises on both sides.
         slope = np.where(x, gradient + alpha * np.sign(x), np.sign(gradient) * np.maximum(np.abs(gradient) - alpha, 0))
         direction = slope.copy()
         factors = []
@@ -156,7 +157,7 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
             promised = slope @ (x - moved)
             if gained >= 1e-4 * promised:
                 break
-            if not promised > ROUNDING * abs(total):  # this form also stops the search at NaN
+            if not promised > ROUNDING * abs(total):  # `not … >` also stops the search at NaN
                 return x
             size /= 2
         gains = [*gains[-9:], gained]

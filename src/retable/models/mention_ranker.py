@@ -36,10 +36,10 @@ BINS = (1, 2, 3, 4, 5, 8, 16, 32, 64)  # lowest width or distance of each bin
 
 
 class Ranking(NamedTuple):
-    spans: Tensor  # (N, 2) int64: first and last word of each kept span, counted over all documents
+    spans: Tensor  # (N, 2) int64: first and last word of each kept span, as indices into the words of all documents
     documents: Tensor  # (N,) int64: the document of each span
-    antecedents: Tensor  # (N, K) int64: earlier spans, the nearest first; invalid if below 0 or in another document
-    scores: Tensor  # (N, 1 + K) fp32: s(i, ε) = 0, then s(i, j) of the antecedents, −∞ for an invalid one
+    antecedents: Tensor  # (N, K) int64: earlier spans, nearest first; invalid if negative or in another document
+    scores: Tensor  # (N, 1 + K) fp32: s(i, ε) = 0, then s(i, j) of the antecedents, or −∞ if invalid
 
 
 class MentionRanker(SpanRanker):
@@ -48,8 +48,9 @@ class MentionRanker(SpanRanker):
     Args:
         vocab_size, words, unknown, filters: see WordInput.
         max_width: number of words in the longest spans, the paper's L.
-        spans_per_word: number of kept spans per word of a document, the paper's λ. If it is too low, only one span of
-            each cluster is kept. The dummy antecedent ε is then right for all spans, and training stops improving.
+        spans_per_word: number of kept spans per word of a document, the paper's λ. If `spans_per_word` is too low, only
+            one span of each cluster is kept. The dummy antecedent ε is then the correct antecedent of all spans, and
+            training stops improving.
         max_antecedents: number of antecedents scored per span, the paper's K.
         dropout, input_dropout: rates on hidden layers and features, and on the input of words.
         elmo: function that creates the ELMo from `words`. The ELMo's weights are fixed, and its dropout is off.
@@ -109,7 +110,7 @@ class MentionRanker(SpanRanker):
         return self
 
     def forward(self, input_ids: Tensor, lengths: Tensor, documents: Tensor) -> Ranking:
-        """Rank the antecedents of spans in sentences (S, T), which include marks of their start and end.
+        """Rank the antecedents of spans in sentences (S, T). Each sentence includes marks of its start and end.
 
         `input_ids` are padded after each row's `lengths` (S,). `documents` (S,) contains the number of each sentence's
         document, in ascending order.
@@ -123,7 +124,7 @@ class MentionRanker(SpanRanker):
         first, last, spans, mention, owner = first[kept], last[kept], spans[kept], mention[kept], owner[first[kept]]
 
         here = torch.arange(len(first), device=first.device)
-        farthest = int((here - torch.searchsorted(owner, owner)).max())  # most earlier spans in a document
+        farthest = int((here - torch.searchsorted(owner, owner)).max())  # highest number of earlier spans in a document
         distance = torch.arange(1, min(farthest, self.max_antecedents) + 1, device=first.device)
         antecedents = here[:, None] - distance  # (N, K)
         exist = (antecedents >= 0) & (owner[antecedents] == owner[:, None])
@@ -135,7 +136,7 @@ class MentionRanker(SpanRanker):
         return Ranking(torch.stack([first, last], dim=1), owner, antecedents, F.pad(scores, (1, 0)))
 
     def _read(self, input_ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs x (W, E), states x* (W, D) and sentence numbers (W,) of all words, not of end marks."""
+        """Return inputs x (W, E), states x* (W, D) and sentence numbers (W,) of all words except the marks."""
         words = self.input(input_ids)  # (S, T, E)
         if self.elmo is not None:
             words = torch.cat([words, self.mix(self.elmo.layers(input_ids, lengths), lengths)], dim=2)
@@ -146,20 +147,20 @@ class MentionRanker(SpanRanker):
         return words[inside], states[inside], inside.nonzero()[:, 0]
 
     def _represent(self, words: Tensor, states: Tensor, first: Tensor, last: Tensor) -> Tensor:
-        """Compute g (M, G) = [x*_first; x*_last; x̂; φ(width)] of spans; x̂ is their attention-weighted mean (4.2)."""
+        """Return g (M, G) = [x*_first; x*_last; x̂; φ(width)] of spans; x̂ is the attention-weighted mean of x (4.2)."""
         width = last - first + 1
         offset = torch.arange(self.max_width, device=first.device)
         inside = offset < width[:, None]  # (M, L)
         places = (first[:, None] + offset).where(inside, 0)
         attention = self.head(states)[:, 0][places].masked_fill(~inside, -torch.inf).softmax(dim=1)
-        # This sum of weighted words needs no tensor (M, L, E).
+        # `embedding_bag` adds up the weighted words without a tensor (M, L, E).
         heads = F.embedding_bag(places, words, per_sample_weights=attention.to(words.dtype), mode="sum")
         return torch.cat([states[first], states[last], heads, self.dropout(self.width(binned(width)))], dim=1)
 
     def _prune(self, mention: Tensor, first: Tensor, last: Tensor, owner: Tensor) -> Tensor:
         """Return the indices of the kept spans, in text order (section 5).
 
-        In a document with T words, these are the λT best mentions that do not cross a better one.
+        In a document with T words, the kept spans are the λT best mentions that do not cross a better kept mention.
         """
         kept: list[int] = []
         order = mention.argsort(descending=True, stable=True)
@@ -222,8 +223,8 @@ def best_without_crossings(spans: Sequence[Sequence[int]], n: int) -> list[int]:
     `spans` are sorted, the best first. Two spans cross if they overlap and neither contains the other.
     """
     taken: list[int] = []
-    farthest: dict[int, int] = {}  # largest last word of the taken spans, by first word
-    nearest: dict[int, int] = {}  # smallest first word of the taken spans, by last word
+    farthest: dict[int, int] = {}  # first word of chosen spans -> their largest last word
+    nearest: dict[int, int] = {}  # last word of chosen spans -> their smallest first word
     for place, (first, last) in enumerate(spans):
         if len(taken) == n:
             break

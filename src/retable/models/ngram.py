@@ -1,8 +1,8 @@
 """Back-off n-gram models over sorted tables, interpolation, and modified Kneser-Ney.
 
-Estimation follows S. F. Chen and J. Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998),
-section 4.1.6 and equation 26, in the interpolated form. Conventions are those of K. Heafield et al., "Scalable Modified
-Kneser-Ney Language Model Estimation", ACL (2013), section 3, and of KenLM:
+Estimation follows Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section
+4.1.6 and equation 26, in the interpolated form. Conventions are as in Heafield et al., "Scalable Modified Kneser-Ney
+Language Model Estimation", ACL (2013), section 3, and of KenLM:
 - A sentence is scored from its start to its end: `<s>` is context only, `</s>` is predicted and counted.
 - Lower orders count distinct left neighbours, but n-grams that begin with `<s>` keep their counts.
 - Unigrams are interpolated with the uniform distribution, so that unseen words have a probability too.
@@ -42,13 +42,13 @@ class NGrams(NamedTuple):
 
 
 class BackoffModel:
-    """A back-off n-gram model over token ids. Its distribution is uniform before `estimate` or `load`.
+    """A back-off n-gram model over token ids. Before `estimate` or `load`, its distribution is uniform.
 
-    A stream of tokens is one-dimensional and contains ids below `vocab_size`. `boundary` ends every sentence; when it
-    is predicted, it is `</s>`. Each sentence starts with the context `<s>`, and no context crosses a boundary.
+    A stream of tokens is one-dimensional and contains ids below `vocab_size`. The token `boundary` ends every sentence,
+    and is predicted as `</s>`. Each sentence starts with the context `<s>`, and no context crosses a boundary.
 
     Args:
-        order: tokens of the longest n-gram.
+        order: number of tokens in the longest n-gram.
     """
 
     protocol = "sentence-bounded"
@@ -70,8 +70,8 @@ class BackoffModel:
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Memory: 100 MB, plus 16 bytes per distinct n-gram, which the model keeps. Memory does not grow with the length
-        of the stream otherwise. Temporary files take 70 bytes of disk per token for 5-grams of English.
+        Estimation takes 100 MB of memory, plus 16 bytes per distinct n-gram, which the model keeps. The length of the
+        stream does not matter otherwise. Temporary files take 70 bytes of disk per token for 5-grams of English.
         """
         levels = self._count(tokens)
         shared = [self._shared(n, level.counts) for n, level in enumerate(levels)]
@@ -87,17 +87,17 @@ class BackoffModel:
                 if levels:
                     estimates.extend(some)
             probability = estimates.array()
-            if tables:  # not for unigrams: their probabilities already contain the uniform distribution
+            if tables:  # probabilities of unigrams already contain the uniform distribution
                 tables[-1] = tables[-1]._replace(backoff=log_weight)
             # An n-gram of the highest order is never a context.
             tables.append(NGrams(np.array(level.keys), log_prob, np.empty(0, np.float32)))
-        tables[0].log_prob[self.vocab_size] = 0  # of <s>, as in KenLM's ARPA files; this value is never used
+        tables[0].log_prob[self.vocab_size] = 0  # <s> as in KenLM's ARPA files; this value is never used
         self.tables = tables
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Compute the log-probability of each token of a stream (length,), float64 (length,), in nats.
 
-        For each order, this takes one sort of the stream and one binary search per token. Memory is about 80 bytes per
+        For each order, the stream is sorted once, and each token takes one binary search. Memory is about 80 bytes per
         token.
         """
         words = self._words(tokens)
@@ -113,8 +113,8 @@ class BackoffModel:
     def next_log_prob(self, context: np.ndarray) -> np.ndarray:
         """Compute the log-probability of every token after a context (length,), float64 (vocab_size,), in nats.
 
-        The context is the sentence so far, empty at its start. A whole stream is accepted too: only the tokens after
-        its last `boundary` count.
+        The context is the beginning of a sentence, or empty. If the context is a whole stream, only the tokens after
+        the last `boundary` are used.
         """
         words = self._words(context)
         ends = np.flatnonzero(words == self.boundary)
@@ -134,7 +134,7 @@ class BackoffModel:
         return log_prob
 
     def save(self, path: str | Path) -> None:
-        """Write the model as safetensors. Equal models give equal bytes."""
+        """Write the model as safetensors. Equal models are written as equal bytes."""
         arrays = {"model": np.array([self.vocab_size, self.order, self.boundary])}
         for n, table in enumerate(self.tables, start=1):
             arrays |= {f"{n}.{column}": array for column, array in table._asdict().items()}
@@ -143,7 +143,7 @@ class BackoffModel:
     def load(self, path: str | Path) -> None:
         """Load a file that `save` wrote for the same vocabulary size, order and boundary.
 
-        Raises: UsageError: the file is missing or corrupt, or contains another model.
+        Raises: UsageError: the file is missing or corrupt, or its vocabulary size, order or boundary differs.
         """
         try:
             arrays = load_file(path)
@@ -155,7 +155,7 @@ class BackoffModel:
         if not tables:
             raise UsageError(
                 f"{path} contains a model with other settings, (vocab_size, order, boundary) = {saved}, not "
-                f"{(self.vocab_size, self.order, self.boundary)}; load it into a model with the settings of the file"
+                f"{(self.vocab_size, self.order, self.boundary)}; create the model with the settings of the file"
             )
         if not self._sound(tables):
             raise UsageError(f"{path} is corrupt: its tables contradict each other; estimate the model again")
@@ -184,12 +184,15 @@ class BackoffModel:
         if outside.any():
             raise UsageError(
                 f"token {words[outside][0]} is not an id below {self.vocab_size}, the model's vocab_size; "
-                "give a stream of the tokenizer that the model was estimated with"
+                "give a stream from the tokenizer that the model was estimated with"
             )
         return words
 
     def _walk(self, words: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield, for each order from 2 up, the nodes of each word's context and of the n-gram that it ends, or -1."""
+        """Yield, for each order from 2 up, the nodes of each word's context, and of the n-gram that ends with the word.
+
+        A node is -1 if the model does not contain it.
+        """
         nodes = words
         for n in range(2, self.order + 1):
             contexts = self._contexts(n, words, nodes)
@@ -197,7 +200,10 @@ class BackoffModel:
             yield contexts, nodes
 
     def _contexts(self, n: int, words: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Return the node of the n-1 words before each word, or -1, from the `nodes` of the n-1 words up to it."""
+        """Return the nodes of the n-1 words before each word, or -1.
+
+        `nodes` are the nodes of the n-1 words that end with each word.
+        """
         starts = np.append(0, np.flatnonzero(words[:-1] == self.boundary) + 1)[: len(words)]
         contexts = np.empty_like(nodes)
         contexts[1:] = nodes[:-1]
@@ -205,12 +211,12 @@ class BackoffModel:
         return contexts
 
     def _find(self, n: int, contexts: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return the nodes of the n-grams with these context nodes (or -1) and last words; -1 if missing."""
+        """Return the nodes of n-grams, given the nodes of their contexts and their last words; -1 for missing nodes."""
         keys = self.tables[n - 1].keys
         if not len(keys):
             return np.full_like(contexts, -1)
-        queries = contexts * self.radix + words  # negative, and so not equal to any key, where the context is -1
-        by_key = np.argsort(queries)  # sorted queries use cached keys: 8 times as fast among 8 million keys
+        queries = contexts * self.radix + words  # where the context is -1, the query is negative and equals no key
+        by_key = np.argsort(queries)  # sorted queries use the cache: 8 times as fast for 8 million keys
         nodes = np.empty_like(queries)
         nodes[by_key] = np.searchsorted(keys, queries[by_key])
         nodes = np.minimum(nodes, len(keys) - 1)

@@ -1,7 +1,7 @@
 """Sentence encoders on one-hot input, as baselines for encoders on learnt or pretrained vectors.
 
 Zhang, Zhao and LeCun (2015, "Character-level Convolutional Networks for Text Classification", section 2.2) apply
-convolutions to one-hot characters. models/stacked_recurrent.py has recurrent language models on one-hot input.
+convolutions to one-hot characters. Recurrent language models on one-hot input are in models/stacked_recurrent.py.
 
 System B0 of docs/systems.yaml.
 """
@@ -13,16 +13,16 @@ from retable.nn.one_hot import OneHot
 
 
 class OneHotBiLSTM(BiLSTM):
-    """A `BiLSTM` that reads one-hot words instead of a table of vectors."""
+    """A `BiLSTM` that reads one-hot vectors of words instead of learnt vectors."""
 
     def __init__(self, vocab_size: PositiveInt, d_model: PositiveInt, n_layers: PositiveInt, dropout: Rate = 0.0):
-        super().__init__(1, vocab_size, d_model, n_layers, dropout)  # the next line replaces the table of one word
+        super().__init__(1, vocab_size, d_model, n_layers, dropout)  # a table of one word, replaced by the next line
         self.embedding = OneHot(vocab_size)  # type: ignore[assignment]
 
 
 class OneHotConvolutionalEncoder(ConvolutionalEncoder):
-    """A `ConvolutionalEncoder` that reads one-hot words instead of a table of vectors."""
+    """A `ConvolutionalEncoder` that reads one-hot vectors of words instead of learnt vectors."""
 
     def __init__(self, vocab_size: PositiveInt, widths: Sizes, n_features: PositiveInt, dropout: Rate = 0.0):
-        super().__init__(1, vocab_size, widths, n_features, dropout)  # the next line replaces the table of one word
+        super().__init__(1, vocab_size, widths, n_features, dropout)  # a table of one word, replaced by the next line
         self.embedding = OneHot(vocab_size)  # type: ignore[assignment]

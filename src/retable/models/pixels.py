@@ -1,4 +1,4 @@
-"""An encoder that returns an image's pixels as a vector; with a linear head it is a linear classifier.
+"""An encoder that returns an image's pixels as a vector; with a linear head, the model is a linear classifier.
 
 B batch, C channels, H height, W width, D = CHW.
 
@@ -21,7 +21,7 @@ class Pixels(ImageEncoder):
         self.dropout = Dropout(dropout)
 
     def initialise(self, module: nn.Module) -> None:
-        """Set all weights to 0; logistic regression has one optimum, so the start does not matter."""
+        """Set all weights to 0; logistic regression has one optimum, so the initial weights do not matter."""
         for parameter in module.parameters():
             nn.init.zeros_(parameter)
 

@@ -1,12 +1,12 @@
 """Entropy-based pruning of n-gram models.
 
-A. Stolcke, "Entropy-based Pruning of Backoff Language Models", DARPA Broadcast News Transcription and Understanding
-Workshop (1998): an n-gram is removed if removing only it raises the model's perplexity by less than a given share. Then
-back-off weights are computed again. N-grams that are the beginning of a kept n-gram are kept too.
+Stolcke, "Entropy-based Pruning of Backoff Language Models", DARPA Broadcast News Transcription and Understanding
+Workshop (1998). An n-gram is removed if perplexity rises by less than a given share when only this n-gram is removed.
+After the removal, back-off weights are computed again. The beginnings of a kept n-gram are kept too.
 
-Departure: the probability of a context is its frequency in the training text. The paper computes it with the model, but
-Kneser-Ney's lower orders are not probabilities of contexts (C. Chelba et al., "Study on Interaction between Entropy
-Pruning and Kneser-Ney Smoothing", Interspeech 2010).
+Departure: the probability of a context is its frequency in the training text. The paper computes this probability with
+the model, but Kneser-Ney's lower orders are not probabilities of contexts (Chelba et al., "Study on Interaction between
+Entropy Pruning and Kneser-Ney Smoothing", Interspeech 2010).
 
 System C1 of docs/systems.yaml.
 """
@@ -49,9 +49,9 @@ class Pruned(BackoffModel):
     def _prune(self, words: np.ndarray) -> None:
         """Remove n-grams from the list, and compute all back-off weights again.
 
-        p is the probability of an n-gram's last word after its context h; q is its probability after h without the
-        first word. `left` and `over` are the sums of p and of q over all words that are not listed after h. The
-        back-off weight of h is left / over.
+        p is the probability of an n-gram's last word after its context h; q is the probability of the same word after h
+        without its first word. `left` and `over` are the sums of p and of q over all words that are not listed after h.
+        The back-off weight of h is left / over.
         """
         walk = zip(self._walk(words), self.tables[:-1], strict=True)
         seen = [np.bincount(h[h >= 0], minlength=len(table.keys)) for (h, _), table in walk]
@@ -66,7 +66,7 @@ class Pruned(BackoffModel):
             p, q = np.exp(log_p), np.exp(log_q)
             over = _rest(h, q, len(log_weight))
             left = np.exp(log_weight) * over
-            log_without = np.log((left[h] + p) / (over[h] + q))  # back-off weight of h without this n-gram
+            log_without = np.log((left[h] + p) / (over[h] + q))  # back-off weight of h if this n-gram is removed
             divergence = p * (log_p - log_q - log_without) + left[h] * (log_weight[h] - log_without)
             kept.append(np.expm1(seen[n - 1][h] / len(words) * divergence) >= self.threshold)
             levels.append((h, suffixes, p, left))
@@ -77,7 +77,7 @@ class Pruned(BackoffModel):
 
         probability = np.exp(self.tables[0].log_prob.astype(np.float64))
         for n, ((h, suffixes, p, left), keep) in enumerate(zip(levels, kept, strict=True), start=1):
-            q = probability[suffixes]  # probabilities by the pruned lower orders
+            q = probability[suffixes]  # probabilities from the pruned lower orders
             weight = (left + np.bincount(h, p * ~keep, len(left))) / _rest(h, q * keep, len(left))
             probability = np.where(keep, p, weight[h] * q)
             listed = np.where(keep, self.tables[n].log_prob, np.float32(np.nan))
@@ -86,5 +86,5 @@ class Pruned(BackoffModel):
 
 
 def _rest(contexts: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
-    """Compute 1 - the sum of values after each context, (size,); at least 1e-12, even if all words are listed."""
+    """Return 1 minus the sum of each context's values, (size,), but at least 1e-12."""
     return np.maximum(1 - np.bincount(contexts, values, size), 1e-12)

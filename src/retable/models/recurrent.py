@@ -4,8 +4,8 @@
 the gated recurrent unit of Cho et al. (2014). `LSTM` is the model of Zaremba, Sutskever and Vinyals (2014, arXiv
 1409.2329), with Hochreiter and Schmidhuber's cell without peepholes. Dropout acts only on non-recurrent connections
 (section 3.1): from the embedding to the first layer, between layers, and from the last layer to the softmax. The forget
-gate's bias is initialised like any other. As in the authors' code, a gate's bias is the sum of two vectors, one per
-matrix.
+gate's bias is initialised like any other bias. As in the authors' code, a gate's bias is the sum of two vectors, one
+per matrix.
 
 B batch, T time, D d_model.
 
@@ -99,8 +99,8 @@ class GRU(Recurrent):
 class LSTM(Recurrent):
     """A long short-term memory network.
 
-    With `d_cell`, cells have that width, and a matrix projects them to states of width `d_model` (LSTMP: Sak, Senior
-    and Beaufays 2014, section 2.2).
+    If `d_cell` is given, cells have the width `d_cell`, and a matrix projects the cells to states of width `d_model`
+    (LSTMP: Sak, Senior and Beaufays 2014, section 2.2).
 
     Args:
         d_model: width of word vectors and states.

@@ -2,7 +2,7 @@
 
 The encoder follows Conneau, Schwenk, Barrault and LeCun (2017, "Very Deep Convolutional Networks for Text
 Classification"): blocks of two convolutions of width 3 with residual links. The objective computes the maximum over
-time. models/convolutional_encoder.py has an encoder with one layer.
+time. An encoder with one layer is in models/convolutional_encoder.py.
 
 Departures:
 - All blocks have the same width and length, so that each token keeps a state. The authors' blocks halve the length and
@@ -41,7 +41,7 @@ class Block(nn.Module):
 
 
 class ResidualConvolutionalEncoder(Encoder):
-    """An encoder whose hidden states see 2 · (width − 1) more tokens with every block."""
+    """An encoder in which every block lets a hidden state see 2 · (width − 1) more tokens."""
 
     def __init__(
         self,

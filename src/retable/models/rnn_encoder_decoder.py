@@ -3,12 +3,13 @@
 Sutskever, Vinyals and Le (2014, arXiv 1409.3215) read the source with one stack of layers, whose final state is the
 first state of a second stack. Bahdanau, Cho and Bengio (2015, arXiv 1409.0473) read the source in both directions and
 use additive attention. Luong, Pham and Manning (2015, arXiv 1508.04025, section 3.1) use bilinear attention. On top of
-the stack they compute h̃ = tanh(W [c; s]), which can be fed to the next step (section 3.3).
+the stack, their model computes h̃ = tanh(W [c; s]), which can be fed to the next step (section 3.3).
 
 Here both kinds of attention follow the recurrent step, as in Luong et al.; in Bahdanau et al. attention precedes this
 step. So without input feeding, all steps of a known target are computed at once. Source and target share one vocabulary
 and one embedding. Each direction of the encoder has half the decoder's width. The final states of both directions
-together are the decoder's first state. Dropout is on all connections except the recurrent ones (Zaremba et al. 2014).
+together are the decoder's first state. Dropout is on all connections except recurrent connections (Zaremba et al.
+2014).
 
 B batch, S time of the source, U time of the target, L layers, D d_model.
 
@@ -36,12 +37,13 @@ class RNNEncoderDecoder(EncoderDecoder):
     """An encoder-decoder that maps the source and the target so far to hidden states of the target.
 
     `reading` is the direction in which the encoder reads the source: "both", "forward", or "reversed" (Sutskever et al.
-    2014, section 3.3). Reversing the source for "both" would only swap its two directions.
+    2014, section 3.3). With "both", reversing the source would only swap the two directions.
 
     Args:
         cell: kind of recurrent layer.
-        attention: kind of attention of the decoder's states to the encoder's states, or none.
-        input_feeding: give the decoder its last attention state (Luong, Pham and Manning 2015, section 3.3).
+        attention: how the decoder's states attend to the encoder's states, or "none".
+        input_feeding: whether each decoder step also reads the previous attention state h̃ (Luong, Pham and Manning
+            2015, section 3.3).
     """
 
     attention: Any  # BilinearAttention, AdditiveAttention, or None
@@ -93,7 +95,7 @@ class RNNEncoderDecoder(EncoderDecoder):
         The state contains these parts, or None for parts that the model does not use:
         - the decoder's recurrent state, (L, B, D), or a pair of such tensors for the LSTM
         - the attention state that is fed to the decoder's next step, (1, B, D)
-        - the encoder's states, (1, B, S, D), and their keys, (1, B, S, D)
+        - the encoder's states, (1, B, S, D), and the attention keys of these states, (1, B, S, D)
         - the sources' lengths, (1, B)
         """
         if self.reading == "reversed":

@@ -1,8 +1,8 @@
 """Rules that build a summary from the document's sentences: a baseline and an upper bound.
 
 The baseline chooses the first sentences. The upper bound chooses the sentences that together are most similar to the
-reference summary. It searches greedily, by adding the best sentence each time, so it may miss the best set. Nallapati,
-Zhai and Zhou 2017 ("SummaRuNNer", arXiv 1611.04230) label training sentences in this way.
+reference summary. The search is greedy: each step adds the best sentence, so the result may not be the best set of
+sentences. Nallapati, Zhai and Zhou 2017 ("SummaRuNNer", arXiv 1611.04230) label training sentences in this way.
 
 System F10 of docs/systems.yaml.
 """
@@ -33,8 +33,8 @@ class Lead(SentenceRule):
 class ExtractiveOracle(SentenceRule):
     """A rule that greedily picks sentences for the highest mean of ROUGE-1 and ROUGE-2 F1.
 
-    Each step adds the sentence that raises the mean most, or the first of equally good ones, until no sentence raises
-    it.
+    Each step adds the sentence that raises the mean most. Among equally good sentences, the first is added. The search
+    stops when no sentence raises the mean.
     """
 
     def __init__(self, dropout: Rate = 0.0):
@@ -53,15 +53,16 @@ class ExtractiveOracle(SentenceRule):
 
 
 def overlap(sentences: Sequence[str], others: Sequence[str]) -> float:
-    """Compute the mean of the F1 in words and the F1 in neighbouring word pairs of two lists, from 0 to 1.
+    """Compute the mean of two F1 scores between two lists of sentences, from 0 to 1.
 
-    The sentences of each list are joined first.
+    One score counts words, and the other score counts pairs of neighbouring words. The sentences of each list are
+    joined first.
     """
     words, other_words = (WORD.findall(" ".join(each).lower()) for each in (sentences, others))
     return (f1(Counter(words), Counter(other_words)) + f1(Counter(pairwise(words)), Counter(pairwise(other_words)))) / 2
 
 
 def f1(one: Counter, other: Counter) -> float:
-    """Compute the F1 of two bags: twice the shared count divided by the sum of their sizes; 0 if disjoint."""
+    """Compute the F1 of two bags: twice the shared count, divided by the sum of both sizes. Disjoint bags have F1 0."""
     shared = (one & other).total()
     return 2 * shared / (one.total() + other.total()) if shared else 0.0

@@ -15,10 +15,10 @@ from retable.models.base import WindowModel
 
 
 class SkipGram(WindowModel):
-    """A model in which a word's vector v predicts each word of the windows around it.
+    """A model in which a word's vector v predicts each word in the windows around this word.
 
     Args:
-        words: spelling of each word, by id.
+        words: spellings of all words, in the order of their ids.
         d_model: width of the vectors.
     """
 
@@ -28,17 +28,17 @@ class SkipGram(WindowModel):
         super().__init__()
         self.d_model = d_model
         self.centre = nn.Embedding(len(words), d_model)
-        nn.init.uniform_(self.centre.weight, -1 / d_model, 1 / d_model)  # gensim's range, twice that of word2vec.c
+        nn.init.uniform_(self.centre.weight, -1 / d_model, 1 / d_model)  # gensim's range, which is twice word2vec.c's
 
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the centres' vectors (R, C, D), the contexts that they predict (R, J), and `pairs` (R, C, J)."""
+        """Return the centres' vectors (R, C, D), the ids of the predicted contexts (R, J), and `pairs` (R, C, J)."""
         return self.centre(centres), contexts, pairs
 
     def vectors(self) -> Tensor:
         return self.centre.weight.detach()
 
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
-        """Return table (V, D), units (V,), offsets (V + 1,) and scales (V,): see `WindowModel.inputs`.
+        """Return the table (V, D), units (V,), offsets (V + 1,) and scales (V,) that `WindowModel.inputs` describes.
 
         The input of word w is row w of the table.
         """

@@ -1,8 +1,9 @@
 """Rules that answer questions with a span: baselines and the upper bound of extractive readers.
 
-The rules choose a random span, the best span by a sliding window (Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for
-Machine Comprehension of Text", arXiv 1606.05250, section 5.1; Richardson, Burges and Renshaw 2013, "MCTest", EMNLP,
-algorithm 1), or the right answer in whole words. No model that chooses whole words can surpass the right answer.
+There are three rules: a random span, a sliding window, and the right answer in whole words. No model that chooses whole
+words can surpass the third rule. The sliding window is described in two papers (Rajpurkar et al. 2016, "SQuAD: 100,000+
+Questions for Machine Comprehension of Text", arXiv 1606.05250, section 5.1; Richardson, Burges and Renshaw 2013,
+"MCTest", EMNLP, algorithm 1).
 
 Departure: the paper's candidates are the constituents of a parser. Here candidates are all runs of words within a
 sentence, up to a maximum length, that do not begin or end with a punctuation mark or a function word.
@@ -30,9 +31,9 @@ FUNCTION_WORDS = {
 
 
 class Candidate(NamedTuple):
-    first: int  # index of the span's first word, then of its last word
+    first: int  # `first`, `last`: indices of the span's first and last word
     last: int
-    begin: int  # index of the sentence's first word, then of the word after its last
+    begin: int  # `begin`, `end`: index of the sentence's first word, and index after its last word
     end: int
 
 
@@ -56,9 +57,9 @@ class RandomSpan(SpanRule):
 class SlidingWindow(SpanRule):
     """A rule that chooses the span whose sentence and words share most with the question.
 
-    First it keeps the candidates of at most `longest` words whose sentence, apart from the candidate itself, shares
-    most words and word pairs with the question. Among these it chooses the candidate with the highest `window` sum, or
-    the first of several.
+    The rule first selects the candidates of at most `longest` words whose sentence shares most words and word pairs
+    with the question. Words of the candidate itself do not count. Among the selected candidates, the rule chooses the
+    candidate with the highest `window` sum, or the first if several are equal.
     """
 
     def __init__(self, longest: PositiveInt, dropout: Rate = 0.0):
@@ -88,8 +89,8 @@ class RightSpan(SpanRule):
 def candidates(words: Sequence[str], sentences: Sequence[tuple[int, int]], longest: int) -> Iterator[Candidate]:
     """Yield each sentence's runs of at most `longest` words that begin and end with content words.
 
-    `sentences` are pairs: the index of a sentence's first word, and the index after its last word. If no word of the
-    text is a content word, all words count as such.
+    `sentences` are pairs: the index of a sentence's first word, and the index after its last word. If the text has no
+    content word, all its words count as content words.
     """
     content = [word[0].isalnum() and word.lower() not in FUNCTION_WORDS for word in words]
     if not any(content):
@@ -102,7 +103,7 @@ def candidates(words: Sequence[str], sentences: Sequence[tuple[int, int]], longe
 
 
 def overlap(words: Sequence[str], candidate: Candidate, question: Sequence[str]) -> int:
-    """Count the question's distinct words and word pairs that occur in the candidate's sentence outside it."""
+    """Count the question's distinct words and word pairs in the candidate's sentence, outside the candidate."""
     sides = words[candidate.begin : candidate.first], words[candidate.last + 1 : candidate.end]
     own = {part for side in sides for part in (*side, *pairwise(side))}
     return len(own & {*question, *pairwise(question)})
@@ -111,7 +112,8 @@ def overlap(words: Sequence[str], candidate: Candidate, question: Sequence[str])
 def window(words: Sequence[str], candidate: Candidate, question: Sequence[str], weights: dict[str, float]) -> float:
     """Compute the greatest sum of `weights` in a window over the candidate's sentence.
 
-    The window is as long as the number of distinct words in the candidate and the question. Only these words count.
+    The window is as long as the number of distinct words in the candidate and the question. Only the weights of these
+    words count.
     """
     relevant = {*words[candidate.first : candidate.last + 1], *question}
     sentence = words[candidate.begin : candidate.end]

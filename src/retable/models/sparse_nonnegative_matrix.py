@@ -1,20 +1,20 @@
 """Sparse non-negative matrix (SNM) language models over n-grams and skip-grams.
 
 Shazeer, Pelemans and Chelba 2015, "Sparse Non-negative Matrix Language Modeling for Skip-grams"; Pelemans, Shazeer and
-Chelba 2016, TACL 4. The features of a history are the n-grams and skip-grams that it ends in. The score of word j is
-the sum of M_ij over the history's features i. The probability of word j is its score divided by the sum of all words'
-scores. M_ij is an adjusted relative frequency:
+Chelba 2016, TACL 4. The features of a history are the n-grams and skip-grams at its end. The score of word j is the sum
+of M_ij over the history's features i. The probability of word j is its score divided by the sum of all words' scores.
+M_ij is an adjusted relative frequency:
 
     M_ij = exp(A_ij) C_ij / C_i*        A_ij = a[type i, C_i*, C_ij] + b[i] + c[type i, j]
 
-C_ij counts word j after feature i, and C_i* counts feature i. In the indices of a, buckets replace these counts.
-AdaGrad trains the tables a, b and c on the training text. When a token is predicted in training, it is left out of
-every count.
+C_ij counts word j after feature i, and C_i* counts feature i. The indices of the table a are not these counts, but
+buckets of counts. AdaGrad trains the tables a, b and c on the training text. When a token is predicted in training, it
+is left out of every count.
 
 Departures: the loss is the negative log-likelihood. The paper's Poisson loss is a bound on this loss that avoids sums
 over words, but these sums are cheap if each step uses the whole text. The metafeatures are three of the paper's
 conjunctions in separate tables, without hashing. Every history has one more feature, which predicts all words equally.
-So a word that was seen once has a probability when it is left out.
+Therefore a word that was seen only once has a probability above 0 when it is left out.
 
 N tokens, K types of features, F features, E links (a feature and a word that follows it), V vocabulary.
 
@@ -32,23 +32,23 @@ from retable.core.errors import UsageError
 from retable.core.settings import LearningRate, NonNegativeInt, PositiveInt
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-INITIAL = 1e-4  # square root of AdaGrad's initial sum of squares; it keeps rare entries of a table from moving much
+INITIAL = 1e-4  # square root of AdaGrad's initial sum of squares, which limits the steps of rare table entries
 
 
 class SparseNonnegativeMatrix:
-    """An SNM model over token ids. Its distribution is uniform before `estimate` or `load`.
+    """An SNM model over token ids. Before `estimate` or `load`, its distribution is uniform.
 
-    A stream of tokens is one-dimensional and contains ids below `vocab_size`. `boundary` ends every sentence; when it
-    is predicted, it is `</s>`. Each sentence starts with the context `<s>`, and no feature crosses a boundary.
+    A stream of tokens is one-dimensional and contains ids below `vocab_size`. The token `boundary` ends every sentence,
+    and is predicted as `</s>`. Each sentence starts with the context `<s>`, and no feature crosses a boundary.
 
     Args:
         order: n-gram features have 0 to `order` − 1 words.
-        max_skip: skip-gram features skip 1 to `max_skip` words. Before the skipped words are one or more remote words;
-            after them may be words adjacent to the predicted word. 0 means no skip-grams.
+        max_skip: skip-gram features skip 1 to `max_skip` words; 0 means no skip-grams. One or more remote words precede
+            the skipped words. Words adjacent to the predicted word may follow the skipped words.
         max_skip_words: maximum number of words in a skip-gram feature.
         steps, lr: number of AdaGrad's steps, and its learning rate.
 
-    Features are stored as 64-bit hashes. Among ten million features, the probability that any two collide is 3e-6.
+    Features are stored as 64-bit hashes. With ten million features, the probability of any collision is 3e-6.
     """
 
     protocol = "sentence-bounded"
@@ -69,17 +69,18 @@ class SparseNonnegativeMatrix:
             raise UsageError(f"boundary={boundary} is out of range; give the id of <eos>, from 0 to {vocab_size - 1}")
         self.vocab_size, self.boundary, self.steps, self.lr = vocab_size, boundary, steps, lr
         self.types = feature_types(order, max_skip, max_skip_words)
-        self.uniform = 1.0  # sum, over all words, of the scores by the feature of every history
+        self.uniform = 1.0  # sum over all words of their scores from the feature that every history has
         self.features = np.empty(0, np.uint64)  # (F,) hashes, ascending
-        self.links = np.empty(0, np.int64)  # (E,) number of the feature · V + word, ascending
+        self.links = np.empty(0, np.int64)  # (E,) feature number · V + word id, ascending
         self.weights = np.empty(0, np.float32)  # (E,) entries of M
         self.sums: np.ndarray = np.empty(0)  # (F,) sum of each feature's weights
 
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (N,), and discard any earlier estimate.
 
-        This takes two sorts of the N · K features, `steps` passes over them, and about 40 bytes of memory per feature.
-        For 930,000 tokens on one core, a step takes 0.5 s with 5 types of features and 1.7 s with 14 types.
+        Estimation sorts the N · K features twice, passes over the features `steps` times, and takes about 40 bytes of
+        memory per feature. For 930,000 tokens on one core, a step takes 0.5 s with 5 types of features and 1.7 s with
+        14 types.
         """
         words = self._words(tokens)
         if not len(words):
@@ -105,8 +106,8 @@ class SparseNonnegativeMatrix:
     def next_log_prob(self, context: np.ndarray) -> np.ndarray:
         """Compute the log-probability of every token after a context (length,), float64 (V,), in nats.
 
-        The context is the sentence so far, empty at its start. A whole stream is accepted too: only the tokens after
-        its last `boundary` count.
+        The context is the beginning of a sentence, or empty. If the context is a whole stream, only the tokens after
+        the last `boundary` are used.
         """
         reach = max(max(offsets, default=0) for offsets in self.types)
         words = self._words(np.append(np.asarray(context, np.int64)[max(len(context) - reach, 0) :], self.boundary))
@@ -121,14 +122,15 @@ class SparseNonnegativeMatrix:
         return np.log(score / total)
 
     def save(self, path: str | Path) -> None:
-        """Write the model as safetensors. Equal models give equal bytes."""
+        """Write the model as safetensors. Equal models are written as equal bytes."""
         arrays = {"model": self._settings(), "uniform": np.array([self.uniform])}
         save_file(arrays | {name: getattr(self, name) for name in ("features", "links", "weights")}, path)
 
     def load(self, path: str | Path) -> None:
         """Load a file that `save` wrote for the same vocabulary size, boundary and types of features.
 
-        Raises: UsageError: the file is missing or corrupt, or contains another model.
+        Raises: UsageError: the file is missing or corrupt, or its vocabulary size, boundary or types of features
+            differ.
         """
         try:
             arrays = load_file(path)
@@ -140,7 +142,7 @@ class SparseNonnegativeMatrix:
             ) from error
         if not np.array_equal(settings, self._settings()):
             raise UsageError(
-                f"{path} contains a model with other settings; load it into a model with the settings of the file"
+                f"{path} contains a model with other settings; create the model with the settings of the file"
             )
         rows = links // self.vocab_size
         ascending = (np.diff(links) > 0).all() and (features[1:] > features[:-1]).all()
@@ -163,12 +165,12 @@ class SparseNonnegativeMatrix:
         if words.ndim != 1 or outside.any():
             raise UsageError(
                 f"tokens of shape {words.shape} are not a stream of ids below {self.vocab_size}, the model's "
-                "vocab_size; give a stream of the tokenizer that the model was estimated with"
+                "vocab_size; give a stream from the tokenizer that the model was estimated with"
             )
         return words
 
     def _contexts(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return, for each type and word, the hash of the feature, and whether the sentence has it, both (K, N)."""
+        """Return, for each type and word, the feature's hash, and whether the feature exists, (K, N) each."""
         begins = np.zeros(len(words), np.int64)
         after = np.flatnonzero(words[:-1] == self.boundary) + 1
         begins[after] = after
@@ -179,7 +181,7 @@ class SparseNonnegativeMatrix:
         }
         hashes = np.empty((len(self.types), len(words)), np.uint64)
         present = np.empty(hashes.shape, bool)
-        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart: word ids are added to them
+        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart, as word ids are added
         for k, offsets in enumerate(self.types):
             hashes[k] = seeds[k]
             for offset in offsets:
@@ -192,7 +194,7 @@ class SparseNonnegativeMatrix:
 class LeaveOneOut:
     """A text in which every token is predicted from the counts of all other tokens, to train the adjustment A.
 
-    hashes, present (K, N): hashes of the text's features, and whether each feature exists.
+    hashes, present (K, N): hashes of the text's features, and whether each feature exists at its token.
     """
 
     def __init__(self, words: np.ndarray, hashes: np.ndarray, present: np.ndarray, vocab_size: int):
@@ -203,7 +205,7 @@ class LeaveOneOut:
             rows * vocab_size + words[tokens], return_inverse=True, return_counts=True
         )
         ones = np.ones(len(tokens))
-        # A matrix (N, E), which is 1 where a token has a link.
+        # `realised` (N, E) is 1 where a token has a link, and 0 elsewhere.
         self.realised = csr_array((ones, (tokens, realised)), shape=(len(words), len(self.links)))
         self.row = self.links // vocab_size  # the feature of each link, (E,)
         self.total = totals[self.row]
@@ -215,8 +217,8 @@ class LeaveOneOut:
         def conjunction(total: np.ndarray, count: np.ndarray) -> np.ndarray:
             return (kind * size + bucket(total)) * size + bucket(count)
 
-        # Metafeatures of each link's type and counts: with nothing left out, with another link's token left out, and
-        # with the link's own token left out.
+        # Indices into `a` by each link's type and counts. `all`: no token is left out. `other`: a token of another link
+        # is left out. `own`: a token of this link is left out.
         self.all = conjunction(self.total, self.counts)
         self.other = conjunction(self.total - 1, self.counts)
         self.own = conjunction(self.total - 1, self.counts - 1)
@@ -227,16 +229,17 @@ class LeaveOneOut:
         self.uniform = np.zeros(1)  # log of the sum of the uniform feature's weights
 
     def matrix(self) -> np.ndarray:
-        """Compute M (E,) in fp32, with nothing left out."""
+        """Compute M (E,) in fp32 from the counts of all tokens."""
         adjustment = self.a[self.all] + self.b[self.row] + self.c[self.lexical]
         return (np.exp(adjustment) * self.counts / self.total).astype(np.float32)
 
     def loss(self) -> tuple[float, tuple[np.ndarray, ...]]:
         """Compute the mean −log p of a left-out token, in nats, and its gradients with respect to a, b, c and uniform.
 
-        Leaving out token t with link (i, t) subtracts 1 from C_it and C_i*. That changes the buckets and weights of the
-        whole row i. `own` is the new weight of (i, t), and w are the new weights of the row's other links. Both kinds
-        of weights have the factor 1 / (C_i* − 1). A feature that occurs only at this token disappears.
+        Leaving out token t with link (i, t) subtracts 1 from C_it and C_i*. The subtraction changes the buckets and
+        weights of the whole row i. `own` is the new weight of (i, t), and w are the new weights of the row's other
+        links. Both kinds of weights have the factor 1 / (C_i* − 1). A feature that occurs only at this token
+        disappears.
         """
         lexical = self.b[self.row] + self.c[self.lexical]
         share = np.divide(1.0, self.total - 1, out=np.zeros(len(self.total)), where=self.total > 1)
@@ -269,7 +272,7 @@ class LeaveOneOut:
 
 
 def feature_types(order: int, max_skip: int, max_skip_words: int) -> list[tuple[int, ...]]:
-    """List the offsets of each feature type's words, 1 for the word directly before. N-grams precede skip-grams.
+    """List the offsets of each feature type's words, where 1 is the previous word. N-grams precede skip-grams.
 
     The arguments are those of SparseNonnegativeMatrix. A skip-gram has `remote` words, `skip` skipped words and
     `adjacent` words (r, s and a in the papers).
@@ -285,12 +288,12 @@ def feature_types(order: int, max_skip: int, max_skip_words: int) -> list[tuple[
 
 
 def bucket(counts: np.ndarray) -> np.ndarray:
-    """Map counts to buckets: one per count up to 4, two per doubling above."""
+    """Map counts to buckets: one bucket per count up to 4, and two buckets per doubling above 4."""
     return np.where(counts < 4, counts, 4 + (2 * np.log2(np.maximum(counts, 4) / 4)).astype(np.int64))
 
 
 def find(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Find the indices of `wanted` in `keys`, which ascend; −1 for missing keys."""
+    """Find the indices of `wanted` in the ascending `keys`; missing keys have index −1."""
     if not len(keys):
         return np.full(len(wanted), -1)
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

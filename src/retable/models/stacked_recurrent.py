@@ -1,10 +1,10 @@
 """Recurrent language models with optional residual links, layer norms and other variations.
 
-Cells are Elman's, GRUs or LSTMs, as in models/recurrent.py. All options can be combined:
-- Residual links around each layer except the first, h_{l+1} = h_l + Layer(h_l), so that a gradient reaches the lowest
+Cells are Elman cells, GRUs or LSTMs, as in models/recurrent.py. All options can be combined:
+- Residual links around each layer except the first, h_{l+1} = h_l + Layer(h_l). A gradient then reaches the lowest
   layer without passing the other layers (He et al. 2016, and for LSTMs Wu et al. 2016, section 3.2).
-- Layer normalisation (Ba, Kiros and Hinton 2016) of the last output and of each layer's input, except the first. As in
-  pre-norm Transformers, residual sums are not normalised.
+- Layer normalisation (Ba, Kiros and Hinton 2016) of the last layer's output, and of the input of each layer except the
+  first. As in pre-norm Transformers, residual sums are not normalised.
 - Variational dropout, with one mask for all time steps (Gal and Ghahramani 2016).
 - A learnt initial state.
 
@@ -33,10 +33,11 @@ class StackedRecurrent(LeftToRight):
         init_range: bound of the uniform initial weights, except for the first state and the norms.
         dropout: rate on the non-recurrent connections: from embedding to first layer, between layers, from last layer
             to softmax.
-        variational: use one dropout mask for all time steps.
+        variational: whether to use one dropout mask for all time steps.
         recurrent_dropout: rate on units of h_{t−1}; the same units are dropped at all time steps.
-        first_state: learn the state before the first token, starting from zero. Otherwise this state stays zero.
-        one_hot: let the first layer read one-hot words, without a table of vectors.
+        first_state: whether to learn the state before the first token. This state is initialised to zero, and stays
+            zero if it is not learnt.
+        one_hot: whether the first layer reads one-hot vectors of words instead of learnt vectors.
     """
 
     embedding: nn.Embedding | OneHot

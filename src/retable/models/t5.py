@@ -2,8 +2,8 @@
 
 The model has pre-norm with RMSNorm, no biases, and relative positions that the layers of a stack share. Attention
 scores are not divided by √K; the queries' initial weights are smaller instead. The default is T5 1.0, with ReLU;
-`activation="geglu"` is T5 1.1 (Shazeer 2020). Initial weights are those of the authors' code. The GELU of the gate is
-the tanh approximation.
+`activation="geglu"` is T5 1.1 (Shazeer 2020). Initial weights are those of the authors' code. In the gate, GELU is
+computed with its tanh approximation.
 
 B batch, T input tokens, U output tokens, S earlier output tokens, D d_model, H heads, K head size, F feed-forward
 width.
@@ -30,7 +30,7 @@ from retable.nn.transformer import Cache, Past, gelu
 
 
 def geglu(x: Tensor) -> Tensor:
-    """Multiply the second half of (B, T, 2F) by the GELU of the first: (B, T, F) (Shazeer 2020, section 2)."""
+    """Multiply the second half of x (B, T, 2F) by the GELU of its first half: (B, T, F) (Shazeer 2020, section 2)."""
     gate, value = x.chunk(2, dim=2)
     return gelu(gate) * value
 
@@ -126,8 +126,8 @@ class Stack(nn.Module):
     ) -> tuple[Tensor, tuple[Past, ...]]:
         """Transform states (B, U, D), and return them with the blocks' caches extended by these positions.
 
-        `mask` broadcasts to (B, 1, U, S + U) and is True where a position may attend; None: everywhere. Without `pasts`
-        no caches are kept.
+        `mask` broadcasts to (B, 1, U, S + U) and is True where a position may attend; None means that every position
+        may attend everywhere. Without `pasts` no caches are kept.
         """
         U = hidden.shape[1]
         bias = self.positions(U, U if mask is None else mask.shape[3])
@@ -145,7 +145,7 @@ class T5(EncoderDecoder):
     """An encoder-decoder with `n_layers` blocks in each stack.
 
     Args:
-        d_model, d_ff: widths of the states and inside the feed-forward layers.
+        d_model, d_ff: width of the states, and width inside the feed-forward layers.
         d_head: width of a head; by default d_model / n_heads.
         activation: activation function of the feed-forward layers.
     """

@@ -1,7 +1,7 @@
 """T5's encoder without its decoder, to be fine-tuned as a classifier.
 
-This model is not in the paper, where T5 writes labels as text. It shows how good the encoder's features are without a
-decoder.
+This model is not in the paper, where T5 writes labels as text. The model shows how good the encoder's features are
+without a decoder.
 
 B batch, T time, D d_model.
 """
@@ -17,7 +17,7 @@ from retable.nn.attention import padding_mask_if_any
 
 
 class T5Encoder(Encoder):
-    """An encoder that is the first stack of a T5. It has the same settings as T5.
+    """An encoder that is the first stack of a T5. The settings are those of T5.
 
     Args:
         d_model, n_layers, n_heads, d_ff, dropout, activation, d_head: as in `T5`.
@@ -37,8 +37,8 @@ class T5Encoder(Encoder):
         d_head: PositiveInt | None = None,
     ):
         super().__init__()
-        # The decoder is created too, then discarded. One random generator draws the weights of both stacks in turns. So
-        # without the decoder, the encoder's weights would differ from those of a T5 with the same seed.
+        # The decoder is created too, then discarded. One random generator draws the weights of both stacks. Without the
+        # decoder, this encoder would have other weights than the encoder of a T5 with the same seed.
         whole = T5(vocab_size, d_model, n_layers, n_heads, d_ff, dropout, activation, d_head)
         self.d_model, self.embedding, self.encoder = d_model, whole.embedding, whole.encoder
 

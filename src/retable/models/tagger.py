@@ -5,7 +5,7 @@ bidirectional LSTM reads word vectors and convolved characters; the objective ad
 and for words without spelling, use models/bilstm.py, which has no convolution over characters.
 
 With a vector per word that marks the predicate, the model labels semantic roles (F6 of docs/systems.yaml), as in Zhou
-and Xu 2015 with a CRF. The mark is that of He et al. 2017, section 2.2.
+and Xu 2015 with a CRF. The mark follows He et al. 2017, section 2.2.
 
 Departures: a tanh follows the convolution's max-pooling, and characters have no dropout; see nn/character_cnn.py.
 
@@ -69,7 +69,7 @@ class BiLSTMTagger(Encoder):
     def forward(self, input_ids: Tensor, lengths: Tensor, predicates: Tensor | None = None) -> Tensor:
         """Return hidden states (B, T, D), zero on padding, for ids (B, T) padded after each row's length.
 
-        `predicates` (B,) are the positions of the predicates. They are required if `d_predicate` is not 0.
+        `predicates` (B,) are the positions of the predicates. The argument is required if `d_predicate` is above 0.
         """
         words = self.input(input_ids)  # (B, T, E + F)
         if self.predicate is not None:

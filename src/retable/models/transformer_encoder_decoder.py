@@ -2,9 +2,9 @@
 
 The model has post-norm, ReLU, and sinusoidal positions, which are added to embeddings scaled by √D. Source and target
 share one table of embeddings; the objective can tie the softmax to the same table (section 3.4). Dropout acts on the
-output of layers and on the embeddings, not on attention (section 5.4). `norm="pre"` normalises the input of each layer
-and the output of each stack (Xiong et al. 2020). The paper does not describe initial weights. Here matrices are drawn
-as in Glorot and Bengio (2010), and embeddings from N(0, 1/D).
+output of layers and on the embeddings, but not on attention weights (section 5.4). `norm="pre"` normalises the input of
+each layer and the output of each stack (Xiong et al. 2020). The paper does not describe initial weights. Here matrices
+are drawn as in Glorot and Bengio (2010), and embeddings from N(0, 1/D).
 
 B batch, S time of the source, U time of the target, T earlier target tokens, D d_model, H heads, K head size.
 
@@ -98,15 +98,15 @@ class TransformerEncoderDecoder(EncoderDecoder):
     Source and target have at most `max_length` tokens each.
 
     Args:
-        d_model, d_ff: widths of the states and inside the feed-forward layers.
-        n_layers: number of layers in each of encoder and decoder.
+        d_model, d_ff: width of the states, and width inside the feed-forward layers.
+        n_layers: number of layers of the encoder, and of the decoder.
         norm: `post` as in the paper, or `pre`.
     """
 
     max_length: int
 
     sinusoids: Tensor
-    encoder: Any  # an nn.ModuleList; mypy does not know its layers' type
+    encoder: Any  # an nn.ModuleList; mypy does not know the type of its layers
     decoder: Any
 
     def __init__(
@@ -153,7 +153,7 @@ class TransformerEncoderDecoder(EncoderDecoder):
         """Encode sources (B, S), padded after their lengths (B,), and return the state before the first target token.
 
         The state contains:
-        - per layer, a cache of the target's keys and values, () before the first token, or None to keep no cache
+        - per layer, a cache of the target's keys and values; () before the first token; None if no cache is kept
         - per layer, the source's keys and values, (2, B, H, S, K)
         - the sources' lengths, (1, B)
         """

@@ -1,9 +1,9 @@
 """Transformer-XL, a Transformer that attends beyond its segment (Dai et al. 2019, arXiv 1901.02860).
 
-Each layer attends to the segment and to its own inputs at earlier tokens, which are kept as a memory without gradient
-(section 3.2). Positions are relative: the score of a query q for a key k is (q + u)·k + (q + v)·W_R R. The vectors u
-and v are learnt, and R is a sinusoid of the distance (section 3.3). As in the authors' code, norms follow the residual
-sums, embeddings are scaled by √D, and all layers share u and v.
+Each layer attends to the segment, and to the layer's inputs at earlier tokens. These inputs are kept as a memory
+without gradient (section 3.2). Positions are relative: the score of a query q for a key k is (q + u)·k + (q + v)·W_R R.
+The vectors u and v are learnt, and R is a sinusoid of the distance (section 3.3). As in the authors' code, norms follow
+the residual sums, embeddings are scaled by √D, and all layers share u and v.
 
 B batch, T segment, M memory, S = M + T, D d_model, H heads, K head size, L n_layers.
 
@@ -26,12 +26,12 @@ from retable.nn.variational import LockedDropout
 class TransformerXL(LeftToRight):
     """A left-to-right model with a memory of earlier positions.
 
-    In training a token sees its segment up to itself and the `memory` positions before the segment. In evaluation a
-    token sees the `evaluation_memory` positions before it, wherever the text is cut into segments. `variational` uses
-    one dropout mask for all positions, as the paper does on the Penn Treebank (section 4.1).
+    In training, a token sees its segment up to the token itself, and the `memory` positions before the segment. In
+    evaluation, a token sees the `evaluation_memory` positions before the token, wherever the text is cut into segments.
+    With `variational`, all positions have the same dropout mask, as the paper does on the Penn Treebank (section 4.1).
 
     Args:
-        d_model, d_inner: widths of the states and inside the feed-forward layers.
+        d_model, d_inner: width of the states, and width inside the feed-forward layers.
         dropout, attention_dropout: rates on states and on attention weights.
     """
 
@@ -75,7 +75,7 @@ class TransformerXL(LeftToRight):
         """Return the hidden states (B, T, D) of ids (B, T) that follow the memory `state`, and the next memory.
 
         The memory (L, B, M, D) contains each layer's inputs at the last positions: at most `memory` positions in
-        training, `evaluation_memory` in evaluation.
+        training, and at most `evaluation_memory` positions in evaluation.
         """
         B, T = input_ids.shape
         hidden = self.dropout(self.embedding(input_ids) * self.d_model**0.5)
@@ -84,7 +84,7 @@ class TransformerXL(LeftToRight):
         S = before.shape[2] + T
         distances = torch.arange(S - 1, -1, -1, device=input_ids.device)
         positions = self.dropout(sinusoids(distances, self.d_model)[None])[0]
-        ages = distances - distances[-T:, None]  # (T, S): how many positions each key is before each query
+        ages = distances - distances[-T:, None]  # (T, S): distance from each query back to each key
         seen = (ages >= 0) if self.training else (ages >= 0) & (ages <= kept)
         after = []
         for layer, memory in zip(self.layers, before, strict=True):
@@ -119,7 +119,7 @@ class Layer(nn.Module):
         content_bias: Tensor,
         position_bias: Tensor,
     ) -> Tensor:
-        """Transform states (B, T, D), given the context (B, S, D) that ends with them.
+        """Transform states (B, T, D), given the context (B, S, D) that ends with these states.
 
         Args:
             positions: (S, D), embeddings of the distances S−1 to 0.
@@ -153,7 +153,7 @@ def sinusoids(distances: Tensor, d_model: int) -> Tensor:
 
 
 def shift(scores: Tensor) -> Tensor:
-    """Map scores (…, T, S) with columns by distance, S−1 to 0, to scores with columns by key, 0 to S−1.
+    """Rearrange scores (…, T, S) whose columns are distances S−1 to 0, so that the columns are keys 0 to S−1.
 
     Row i moves left by T−1−i; one reshape moves all rows at once (appendix B). Values that enter on the right belong to
     keys after the query and must be masked.

@@ -1,10 +1,10 @@
 """Vision Transformer (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words").
 
 arXiv 2010.11929, section 3.1. An image is cut into square patches. Each patch is flattened and projected to a token of
-a Transformer encoder, which is BERT's with pre-norm. A class token precedes the patches, and a learnt vector is added
-at each position. The normalised state of the class token is the image's vector (equations 1 to 4).
+a Transformer encoder. The encoder's blocks are BERT's, with pre-norm. A class token precedes the patches, and a learnt
+vector is added at each position. The normalised state of the class token is the image's vector (equations 1 to 4).
 
-B batch, C channels, H height, W width, P patch_size, T = 1 + HW / P² patches with the class token, D d_model.
+B batch, C channels, H height, W width, P patch_size, T = 1 + HW / P² (class token and patches), D d_model.
 
 System J1 of docs/systems.yaml.
 """
@@ -64,10 +64,10 @@ class ViT(ImageEncoder):
         nn.init.trunc_normal_(weights, std=std, a=-2 * std, b=2 * std)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Encode images (B, C, H, W) as (B, D)."""
+        """Encode images (B, C, H, W) as vectors (B, D)."""
         patches = self.patches(images).flatten(2).mT  # (B, T − 1, D)
         tokens = torch.cat([self.class_token.expand(len(images), 1, -1), patches], dim=1)
         hidden = self.dropout(tokens + self.positions.weight)
         for k, block in enumerate(self.blocks, start=1):
-            hidden = block(hidden, first=1 if k == len(self.blocks) else None)  # the last needs only the class token
+            hidden = block(hidden, first=1 if k == len(self.blocks) else None)  # the last block needs only this token
         return self.norm(hidden[:, 0])

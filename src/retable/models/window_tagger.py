@@ -1,14 +1,14 @@
 """The window approach to tagging: a convolution over words.
 
 Collobert et al. 2011, "Natural Language Processing (Almost) from Scratch", section 3.3.1. A word's state is computed by
-a linear layer and HardTanh from a window of word vectors, which is one convolution along the sentence. The objective
-adds the top linear layer and the loss: a softmax per word (section 3.4.1) or, with `crf=true`, the sentence's
-likelihood under transition scores (section 3.4.2). Half a window of PADDING, a learnt vector, precedes and follows each
-sentence.
+a linear layer and HardTanh from a window of word vectors. Together, the linear layers of all windows are one
+convolution along the sentence. The objective adds the top linear layer and the loss: a softmax per word (section 3.4.1)
+or, with `crf=true`, the sentence's likelihood under transition scores (section 3.4.2). Half a window of PADDING, a
+learnt vector, precedes and follows each sentence.
 
 Departures:
 - A convolution over characters reads the spelling of words (Santos and Zadrozny 2014, whose tagger is otherwise the
-  same). The paper has vectors for capitalisation and suffixes instead.
+  same). Collobert et al. use vectors for capitalisation and suffixes instead of a convolution.
 - Marks of a sentence's start and end separate the sentence from PADDING, as in the other taggers.
 - The model has dropout.
 
@@ -31,7 +31,7 @@ from retable.nn.word_input import WordInput
 
 
 class WindowTagger(Encoder):
-    """An encoder with one hidden state per word, which depends on a window of words around it.
+    """An encoder with one hidden state per word, which depends on a window around this word.
 
     Args:
         vocab_size, words, unknown, filters: see WordInput.

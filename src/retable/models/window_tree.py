@@ -1,9 +1,9 @@
 """A language model that joins the last N tokens of a line in one layer, or in a tree of layers.
 
 Each layer concatenates `join` neighbouring states and applies a linear map and tanh, until one state is left. With
-join = N there is one layer, and this is the model of `fixed_window` without direct connections (Bengio et al. 2003,
-section 2, who predict words). With join = 2 the tree is the same as in a stack of dilated convolutions, for the state
-of the last position (van den Oord et al. 2016, arXiv 1609.03499, figure 3).
+join = N there is one layer, and the model is the same as `fixed_window` without direct connections (Bengio et al. 2003,
+section 2; their tokens are words). With join = 2, the state of the last position is computed by the same tree as in a
+stack of dilated convolutions (van den Oord et al. 2016, arXiv 1609.03499, figure 3).
 
 The context does not cross lines: tokens before the last line end are replaced by line ends. Optional batch
 normalisation (Ioffe and Szegedy 2015) precedes each tanh and replaces the layer's bias.
@@ -29,9 +29,9 @@ class WindowTree(LeftToRight):
         boundary: the id of the line end.
         join: number of neighbouring states that each layer concatenates; `context` must be a power of `join`.
         hidden_std, hidden_bias_std, head_std, head_bias_std: standard deviations of the initial weights, which are
-            normally distributed; for embeddings it is 1. hidden_std=None means 1 / √inputs.
-        momentum: weight of a batch in the running averages of batch normalisation; None: no normalisation.
-        by_position: normalise each position of a layer with separate statistics.
+            normally distributed; for embeddings, the standard deviation is 1. hidden_std=None means 1 / √inputs.
+        momentum: weight of a batch in the running averages of batch normalisation, or None for no batch normalisation.
+        by_position: whether batch normalisation has separate statistics for each position of a layer.
         dropout: rate on embeddings and hidden layers.
     """
 
@@ -54,7 +54,7 @@ class WindowTree(LeftToRight):
         super().__init__()
         self.boundary, self.context, self.join, self.d_model = boundary, context, join, d_hidden
         self._head_std = head_std, head_bias_std
-        self.embedding = nn.Embedding(vocab_size, d_embedding)  # torch draws it from the standard normal distribution
+        self.embedding = nn.Embedding(vocab_size, d_embedding)  # torch draws weights from N(0, 1)
         self.layers, self.norms = nn.ModuleList(), nn.ModuleList()
         self.dropout = Dropout(dropout)
         width, positions = d_embedding, context
@@ -62,7 +62,7 @@ class WindowTree(LeftToRight):
             if positions % join or join == 1 < positions:
                 raise ValueError(
                     f"context={context} is not a power of join={join}; write join={context}, "
-                    "or a context that is a power of join"
+                    "or set context to a power of join"
                 )
             positions //= join
             layer = nn.Linear(join * width, d_hidden, bias=momentum is None)
@@ -82,7 +82,7 @@ class WindowTree(LeftToRight):
     def forward(self, input_ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the hidden states (B, T, D) of the ids (B, T) that follow `state`, and the next state.
 
-        The state contains the first ids of the next window, (1, B, N − 1).
+        The state contains the last N − 1 ids, (1, B, N − 1), which begin the next window.
         """
         before = input_ids.new_full((len(input_ids), self.context - 1), self.boundary) if state is None else state[0]
         ids = torch.cat([before, input_ids], dim=1)
@@ -93,6 +93,6 @@ class WindowTree(LeftToRight):
         return hidden.flatten(2), ids[None, :, input_ids.shape[1] :]
 
     def _within_lines(self, windows: Tensor) -> Tensor:
-        """Replace the ids (B, T, N) before the last line end of each window by line ends."""
+        """In windows of ids (B, T, N), replace all ids before a window's last line end by line ends."""
         ends = (windows == self.boundary).flip(2).cumsum(2).flip(2)
         return windows.masked_fill(ends > 0, self.boundary)

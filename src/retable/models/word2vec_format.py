@@ -21,7 +21,8 @@ def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.
 
     Both formats store float32 values exactly.
 
-    Raises: UsageError: a word is empty, has ASCII white space, or occurs twice; the shape does not fit `words`.
+    Raises: UsageError: a word is empty, has ASCII white space, or occurs twice; the shape of `vectors` does not fit
+        `words`.
     """
     vectors = np.asarray(vectors, dtype="<f4")
     if vectors.ndim != 2 or len(vectors) != len(words):
@@ -60,9 +61,9 @@ def read_word2vec(path: str | PathLike[str]) -> tuple[list[str], np.ndarray]:
             try:
                 word, vectors[i] = read_row(file, dimensions)
                 if word.encode().split() != [word.encode()] or not np.isfinite(vectors[i]).all():
-                    raise ValueError(f"{word!r} is empty, has white space, or a value that is not a finite number")
+                    raise ValueError(f"{word!r} is empty, has white space, or has a value that is not a finite number")
                 words.append(word)
-            except ValueError as error:  # includes UnicodeDecodeError
+            except ValueError as error:  # UnicodeDecodeError is a ValueError too
                 raise UsageError(f"{path}, word {i + 1} of {n_words}: {error}") from None
         if file.read().strip():
             raise UsageError(f"{path}: contains more than the {n_words} words that its first line announces")
@@ -80,7 +81,7 @@ def _read_header(path: str | PathLike[str], line: bytes) -> tuple[int, int]:
         n_words, dimensions = map(int, line.split())
     except ValueError:
         raise UsageError(
-            f"{path}: the first line must be `<words> <dimensions>`, as in `3000 100`; GloVe's files lack it"
+            f"{path}: the first line must be `<words> <dimensions>`, as in `3000 100`; GloVe's files lack this line"
         ) from None
     if n_words < 1 or dimensions < 1:
         raise UsageError(
@@ -105,7 +106,7 @@ def _read_binary_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
         if not letter:
             raise ValueError("the file ends before this word")
         letters += letter
-    word = letters.decode().lstrip("\n")  # the line feed that ends the previous vector
+    word = letters.decode().lstrip("\n")  # a line feed ends the previous vector
     values = file.read(4 * dimensions)
     if len(values) < 4 * dimensions:
         raise ValueError(f"the file ends within the vector of {word!r}")

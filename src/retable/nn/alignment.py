@@ -1,6 +1,6 @@
 """Attention of a recurrent decoder to the states of an encoder.
 
-B batch, S time of the encoder, U time of the decoder, Q width of the decoder's states, M width of the encoder's.
+B batch, S time of the encoder, U time of the decoder, Q width of the decoder's states, M width of the encoder's states.
 """
 
 import torch
@@ -48,7 +48,7 @@ class AdditiveAttention(nn.Module):
         return self.memory(memory)
 
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """Return the attention weights (B, U, S), as BilinearAttention does. This allocates (B, U, S, Q) numbers.
+        """Return the attention weights (B, U, S) as in BilinearAttention, but store (B, U, S, Q) numbers on the way.
 
         Returns: weights, which sum to 1 over S.
         """

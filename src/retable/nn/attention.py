@@ -44,7 +44,8 @@ class Attention(nn.Module):
         """Attend from states (B, T, D) to themselves or to `memory` (B, S, D), and return states (B, T, D).
 
         Args:
-            mask: broadcasts to (B, H, T, S); True where a position may attend, or a number to add to its score.
+            mask: broadcasts to (B, H, T, S). The mask is True where a position may attend, or contains numbers to add
+                to the scores.
             rotation: (2, S, K / 2), see `rotate`. A rotation is allowed only without `memory`, or if `memory` begins
                 with the states of `hidden`.
         """
@@ -83,7 +84,7 @@ class Attention(nn.Module):
 
 
 def padding_mask(lengths: Tensor, length: int) -> Tensor:
-    """Return a mask (B, 1, 1, length), True on the first `lengths` (B,) tokens, False on padding.
+    """Return a mask (B, 1, 1, length) that is True on the first `lengths` (B,) tokens, and False on padding.
 
     Args:
         length: number of tokens per row, padding included.
@@ -92,7 +93,7 @@ def padding_mask(lengths: Tensor, length: int) -> Tensor:
 
 
 def padding_mask_if_any(lengths: Tensor, length: int) -> Tensor | None:
-    """Return `padding_mask` of lengths (B,), or None if no row is padded.
+    """Return the result of `padding_mask` for lengths (B,), or None if no row is padded.
 
     Attention without a mask saves more time than this check costs.
 

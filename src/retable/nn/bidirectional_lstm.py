@@ -13,8 +13,8 @@ class BidirectionalLSTM(nn.Module):
     """LSTM layers with D / 2 units per direction; the backward direction starts at each row's last token.
 
     Dropout acts between layers. Rows are not packed: on a CPU the gradient of packed rows takes time quadratic in T,
-    because each step's gradient is written into a tensor of zeros for all steps. Packing took 2.5 times as long for 64
-    sentences of 27 words, and 3.3 times as long for 32 sentences of 60 words.
+    because each step's gradient is written into a tensor of zeros for all steps. Packed rows took 2.5 times as long for
+    64 sentences of 27 words, and 3.3 times as long for 32 sentences of 60 words.
 
     Args:
         d_input: width N of the inputs.

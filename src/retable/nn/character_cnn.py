@@ -1,7 +1,7 @@
 """Word vectors computed from characters (Kim, Jernite, Sontag and Rush 2016, section 2).
 
 arXiv 1508.06615. The layers are convolutions over a word's characters, the maximum of each feature over the word, and
-highway layers (Srivastava, Greff and Schmidhuber 2015). With a projection on top, this is ELMo's input layer.
+highway layers (Srivastava, Greff and Schmidhuber 2015). With a projection on top, the network is ELMo's input layer.
 
 Departure: characters are UTF-8 bytes, numbered as in ELMo, so that no character is unknown. In English text, a
 character is one byte.
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 N_SYMBOLS = 262
-LENGTH = 50  # maximum number of symbols per word, with the marks of begin and end
+LENGTH = 50  # maximum number of symbols per word, including the marks of begin and end
 BEGIN_OF_WORD, END_OF_WORD, PADDING = 259, 260, 261  # byte b has symbol b + 1
 
 
@@ -39,7 +39,8 @@ def spell(words: Iterable[str], padding: int) -> Tensor:
 class CharacterCNN(nn.Module):
     """A network that maps the symbols of words to vectors.
 
-    `filters` lists (width, features) pairs; F is the sum of the features. Vectors have F dimensions, or `d_projection`.
+    `filters` lists (width, features) pairs; F is the sum of the features. Vectors have `d_projection` dimensions, or F
+    dimensions if `d_projection` is None.
 
     Args:
         d_character: width of a symbol's vector.
@@ -71,7 +72,7 @@ class CharacterCNN(nn.Module):
 class Highway(nn.Module):
     """The layer t ⊙ relu(W_H y + b_H) + (1 − t) ⊙ y, with the gate t = σ(W_T y + b_T).
 
-    The gate's bias starts at −2, so that the gate is nearly closed.
+    The gate's bias is initialised to −2, so that the gate is nearly closed at first.
     """
 
     def __init__(self, d_model: int):

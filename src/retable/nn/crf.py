@@ -19,15 +19,16 @@ from retable.nn.bidirectional_lstm import mirrored, taken
 
 Scheme = Literal["IOB1", "IOB2", "IOBES"]
 
-FORBIDDEN = -1e4  # score of a forbidden step: exp() of it is 0, and unlike −∞ it gives no NaN for unreachable tags
+FORBIDDEN = -1e4  # score of a forbidden step: exp(−1e4) is 0, and −1e4 causes no NaN for unreachable tags, unlike −∞
 LEAST = -300.0  # lowest score in sums over all sequences; a forbidden step then has a weight of 1e-130
 
 
 class CRF(nn.Module):
-    """A CRF whose own scores all start at 0, which is an independent softmax at each position.
+    """A CRF over tags; with its initial scores of 0, it is an independent softmax at each position.
 
-    allowed: (K + 1, K + 1), True where a tag may follow another, see `allowed_transitions`. The last row marks the tags
-    that may begin a sequence, and the last column the tags that may end it. None allows all transitions.
+    allowed: a mask (K + 1, K + 1) from `allowed_transitions`, which is True where the column's tag may follow the row's
+    tag. The last row marks the tags that may begin a sequence. The last column marks the tags that may end a sequence.
+    None allows all transitions.
     """
 
     _penalty: Tensor
@@ -63,7 +64,7 @@ class CRF(nn.Module):
 
     @torch.no_grad()
     def best(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """Find the tags (B, T) with the highest score by the Viterbi algorithm, 0 after a row's length.
+        """Find the tags (B, T) with the highest score by the Viterbi algorithm. Padding gets the tag 0.
 
         Args:
             emissions: scores of the K tags at each word, (B, T, K).
@@ -72,7 +73,7 @@ class CRF(nn.Module):
         start, transition, end = self._scores()
         emissions = emissions.float()
         T, stay = emissions.shape[1], torch.arange(len(start), device=emissions.device)
-        delta = start + emissions[:, 0]  # (B, K): the highest score of the tags so far, by last tag
+        delta = start + emissions[:, 0]  # (B, K): for each last tag, the highest score of the tags so far
         before = []  # for each t from 1 on, the best tag at t − 1 before each tag at t; on padding, the same tag
         for t in range(1, T):
             inside = t < lengths[:, None]
@@ -88,7 +89,7 @@ class CRF(nn.Module):
         return tags.masked_fill(torch.arange(T, device=tags.device) >= lengths[:, None], 0)
 
     def _score(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """Compute the score of `tags` (B, T), (B,)."""
+        """Compute the scores (B,) of the rows of `tags` (B, T)."""
         start, transition, end = self._scores()
         inside = torch.arange(tags.shape[1], device=tags.device) < lengths[:, None]
         emitted = emissions.float().gather(2, tags[:, :, None])[:, :, 0] * inside
@@ -104,8 +105,8 @@ class CRF(nn.Module):
 class _LogPartition(torch.autograd.Function):
     """The forward-backward algorithm (Rabiner 1989, section III) for the log-partition and its gradient.
 
-    The probabilities that the algorithm computes are the gradient. Autograd through the forward algorithm keeps
-    (B, K, K) numbers per step, and takes 2.3 to 3.8 times as long (benchmarks/tagging.md). Here one loop computes both
+    The gradient consists of probabilities that the algorithm computes. Autograd through the forward algorithm keeps (B,
+    K, K) numbers per step, and takes 2.3 to 3.8 times as long (benchmarks/tagging.md). Here one loop computes both
     recursions: the backward recursion is the forward recursion on mirrored rows. States are scaled to a sum of 1 at
     every step, in fp64, where the square of exp(LEAST) is not 0. So no sum is 0, even if every sequence is forbidden.
     """
@@ -132,7 +133,7 @@ class _LogPartition(torch.autograd.Function):
         meet = (forth * back_after).sum(dim=2, keepdim=True) / inside[:, :, None]  # infinite on padding
         ctx.save_for_backward(
             forth_after * back / meet,  # the probability of each tag, (B, T, K)
-            # The next three are factors of the probability of two neighbouring tags, (B, T − 1, K, K).
+            # The next three tensors are factors of the probability of two neighbouring tags, (B, T − 1, K, K).
             forth_after[:, :-1] / (scale * meet)[:, 1:],
             back_after[:, 1:],
             move,
@@ -156,7 +157,8 @@ class _LogPartition(torch.autograd.Function):
 def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Tensor:
     """Return a bool matrix (K + 1, K + 1): whether `scheme` allows the column's tag after the row's tag.
 
-    The last row is the start of a sequence, the last column its end; both are treated as O.
+    The last row is the start of a sequence, and the last column is the end of a sequence. Start and end are treated as
+    O.
 
     Raises: UsageError: the scheme is unknown, or a tag does not belong to it.
     """

@@ -10,11 +10,11 @@ from torch import Tensor
 from retable.nn import fused
 from retable.nn.product import Times, pays, product, times
 
-LOGITS = 1 << 22  # logits computed at a time on a CPU, 16 MB; fewer take longer, more are not faster
+LOGITS = 1 << 22  # logits computed at a time on a CPU (16 MB); smaller numbers are slower, larger numbers not faster
 LOGITS_ON_GPU = 1 << 26  # logits computed at a time on a GPU
-SLOPES_ON_GPU = 1 << 27  # gradients of logits at a time on a GPU; more mean fewer additions to the table's gradient
+SLOPES_ON_GPU = 1 << 27  # logit gradients at a time on a GPU; larger numbers save additions to the table's gradient
 ALIGNED = 64  # on a GPU, the vocabulary is padded to a multiple of this: unaligned products take three times as long
-SLOPES = 1 << 25  # gradients of logits at a time on a CPU if their type is narrower than the weights': 64 MB
+SLOPES = 1 << 25  # logit gradients at a time on a CPU (64 MB), if their type is narrower than the weights' type
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
@@ -23,9 +23,9 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, la
     Args:
         hidden (N, D), weight (V, D), bias (V,), labels (N,).
 
-    The gradient is computed together with the loss, a few rows of logits at a time. So memory is needed for V·D numbers
-    instead of N·V, and each logit is computed once. The loss can be differentiated only once. Under autocast, products
-    are in the autocast type; sums and exponentials are in fp32.
+    The gradient is computed together with the loss, for a few rows of logits at a time. So memory holds V·D numbers
+    instead of N·V numbers, and each logit is computed only once. The loss can be differentiated only once. Under
+    autocast, products are in the autocast type; sums and exponentials are in fp32.
     """
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
@@ -47,8 +47,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             to_logits = times(table, hidden[:size])
             to_hidden = times(table.mT, hidden.new_empty(min(size, len(hidden)), len(weight))) if learns else None
             # After a product in a narrow type, V·D numbers are converted to the weights' type and added up. For a few
-            # rows this takes longer than the product, so the gradients (slopes) of many chunks are collected for one
-            # product.
+            # rows, this conversion and addition take longer than the product, so the gradients (slopes) of many chunks
+            # are collected for one product.
             room = max(SLOPES // len(weight), size) if narrow else size
             for span in _slices(0, len(hidden), room):
                 waiting = hidden.new_empty(span.stop - span.start, len(weight)) if narrow else None
@@ -95,10 +95,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _slopes(
     to_logits: Times, hidden: Tensor, bias: Tensor | None, labels: Tensor, learns: bool, out: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute the sum of the cross-entropies of a few rows, in nats, and their gradients.
+    """Compute the sum of the cross-entropies of a few rows, in nats, and the gradients of this sum.
 
-    Returns: the sum, the gradients of the logits (n, V) multiplied by the softmax's denominators (only if `learns`),
-        and these denominators (n, 1). The gradients are also written to `out` (n, V), in its type.
+    Returns: the sum, the gradients with respect to the logits (n, V), and the softmax's denominators (n, 1). The
+        gradients are multiplied by the denominators, and computed only if `learns`. The gradients are also written to
+        `out` (n, V), in the type of `out`.
     """
     if out is not None and fused.serves(out.device, out.dtype):
         to_logits(hidden, out=out)
@@ -117,7 +118,7 @@ def _slopes(
 
 
 class _LinearCrossEntropyOnGPU(torch.autograd.Function):
-    """The function of `_LinearCrossEntropy` for a GPU: few passes over the logits in memory, no synchronisation."""
+    """The same function as `_LinearCrossEntropy` for a GPU, with few passes over the logits and no synchronisation."""
 
     @staticmethod
     def forward(ctx, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, learns: bool) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from retable.nn import fused
 from retable.nn.dropout import drop
 
-SCORES = 512 * 512  # number of scores per head up to which bf16 scores are stored
+SCORES = 512 * 512  # highest number of scores per head for which bf16 scores are stored
 
 
 def dot_product_attention(
@@ -26,13 +26,13 @@ def dot_product_attention(
 
     Args:
         queries: (B, H, T, K); keys, values: (B, H, S, K).
-        mask: broadcasts to (B, H, T, S); True where a query may attend, or a number to add to its score. Every query
-            must see at least one key.
-        causal: let the first query see only the first key, and each later query one more key.
-        scale: by default 1 / √K.
+        mask: broadcasts to (B, H, T, S). The mask is True where a query may attend, or contains numbers to add to the
+            scores. Every query must see at least one key.
+        causal: whether the n-th query sees only the first n keys.
+        scale: factor of the scores; by default 1 / √K.
 
-    torch's own kernel does not store scores and is faster in fp32. In bf16 on a CPU it takes three to five times as
-    long as separate products. For a single query, as in decoding, it takes twice as long
+    The kernel of PyTorch does not store scores and is faster in fp32. In bf16 on a CPU, this kernel takes three to five
+    times as long as separate products. For a single query, as in decoding, the kernel takes twice as long
     (benchmarks/language_models.md). With dropout or a learnt term in the scores, torch has no CPU kernel.
     """
     T, S = queries.shape[2], keys.shape[2]

@@ -17,16 +17,16 @@ def initialise_embedding(
 ) -> float:
     """Set the embeddings of all words that have a vector, and return these words' share of the vocabulary.
 
-    Row i of the embedding is for `vocabulary[i]`; `vectors` (N, D) are those of `words` (N). Rows without a vector do
-    not change. The vectors are scaled to the standard deviation of the initial embedding, because the rest of the model
-    is initialised for it.
+    Row i of the embedding is for `vocabulary[i]`; `vectors` (N, D) are the vectors of `words` (N). Rows without a
+    vector do not change. The vectors are scaled to the standard deviation of the initial embedding, because the rest of
+    the model is initialised for inputs of this size.
 
     Raises: UsageError: the dimensions differ, or no word has a vector.
     """
     if vectors.shape[1] != embedding.embedding_dim:
         raise UsageError(
-            f"word vectors of {vectors.shape[1]} dimensions do not fit an embedding of {embedding.embedding_dim}; "
-            f"set the model's embedding to {vectors.shape[1]}, or train vectors of {embedding.embedding_dim}"
+            f"word vectors of {vectors.shape[1]} dimensions do not fit the embedding's {embedding.embedding_dim}; "
+            f"set the embedding's width to {vectors.shape[1]}, or train vectors of width {embedding.embedding_dim}"
         )
     rows = {word: row for row, word in enumerate(words)}
     known = [i for i, word in enumerate(vocabulary) if word in rows]

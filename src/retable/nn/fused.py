@@ -1,8 +1,8 @@
 """Element-wise operations on a CPU, mostly in bf16, in one pass over memory: bindings of fused.c.
 
-fused.c is compiled when the package is installed, if there is a C compiler. Otherwise `COMPILED` is None, `serves`
-returns False, and torch's own operations are used, whose results differ by rounding. On a GPU, and in fp32 except for
-dropout, torch's operations are always used.
+The file fused.c is compiled when the package is installed, if there is a C compiler. Without a compiled file,
+`COMPILED` is None, `serves` returns False, and torch's own operations are used, whose results differ by rounding. On a
+GPU, and in fp32 except for dropout, torch's operations are always used.
 """
 
 import ctypes
@@ -73,7 +73,7 @@ def add_column_sums_(sums: Tensor, rows: Tensor, shares: Tensor) -> None:
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """Compute `torch.nn.functional.gelu`: exactly, or by tanh with approximate="tanh"."""
+    """Compute `torch.nn.functional.gelu`: exactly, or its tanh approximation if approximate="tanh"."""
     return _GELU.apply(x, approximate == "tanh") if serves(x.device, x.dtype) else F.gelu(x, approximate=approximate)
 
 
@@ -168,8 +168,9 @@ def lstm_step_(gates: Tensor, recurrent: Tensor, bias: Tensor, before: Tensor, c
     """Compute one LSTM step of B rows, and write `cell` and `hidden` (B, H).
 
     `gates` (B, 4H) are the products of inputs and weights, in the order input, forget, cell, output. `recurrent` (B,
-    4H) and `bias` (4H,) are added to them, and `gates` is overwritten with the gates' values. `before` (B, H) are the
-    previous cells. The bias and all cells are fp32, the other tensors bf16; all are dense.
+    4H) and `bias` (4H,) are added to these products. Then `gates` is overwritten with the values of the gates. `before`
+    (B, H) are the previous cells. The bias and all cells are fp32, and the other tensors are bf16. All tensors are
+    dense.
     """
     assert COMPILED is not None
     tensors = (gates, recurrent, bias, before, cell, hidden)
@@ -179,10 +180,11 @@ def lstm_step_(gates: Tensor, recurrent: Tensor, bias: Tensor, before: Tensor, c
 def lstm_step_slopes_(
     gates: Tensor, before: Tensor, cell: Tensor, above: Tensor, later: Tensor, d_cell: Tensor
 ) -> None:
-    """Overwrite `gates`, as `lstm_step_` left it, with the loss's gradients with respect to the pre-activations.
+    """Overwrite `gates`, a result of `lstm_step_`, with the loss's gradients with respect to the pre-activations.
 
     The gradients with respect to the hidden states are the sum of `above` and `later`, bf16 (B, H). `d_cell`, fp32 (B,
-    H), has the gradients with respect to the cells, and is overwritten with those with respect to the previous cells.
+    H), has the gradients with respect to the cells, and is overwritten with the gradients with respect to the previous
+    cells.
     """
     assert COMPILED is not None
     tensors = (gates, before, cell, above, later, d_cell)
@@ -190,7 +192,7 @@ def lstm_step_slopes_(
 
 
 def dropout(x: Tensor, seed: int, dropped: int, scale: float) -> Tensor:
-    """Return x times `scale`, with 0 where an element's random 32-bit number is below `dropped`.
+    """Return x times `scale`, but 0 for each element whose random 32-bit number is below `dropped`.
 
     x is dense, in bf16 or fp32.
     """

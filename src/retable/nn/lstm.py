@@ -2,8 +2,8 @@
 
 One matrix product serves the inputs of all steps, and another product serves the gradients of their weights. Each step
 then needs only a product of a few rows with the recurrent weights, whose layout is prepared once, and one pass over the
-gates. torch's own backward pass, by oneDNN, takes 50 ms for 35 steps of 20 rows with 650 units. The backward pass here
-takes 15 ms (benchmarks/language_models.md).
+gates. The backward pass of PyTorch, by oneDNN, takes 50 ms for 35 steps of 20 rows with 650 units. The backward pass
+here takes 15 ms (benchmarks/language_models.md).
 
 T time, B batch, I input, H hidden.
 """
@@ -23,13 +23,13 @@ NARROW = 256  # below this width torch's LSTM is as fast: function calls then ta
 class LSTM(nn.LSTM):
     """torch's LSTM with the same parameters and, except for rounding, the same results.
 
-    The fast method is used under autocast to bf16 on a CPU, for layers with one direction, at least NARROW units,
-    biases and no projection, and for more than one step. In all other cases torch's method is used. The fast method
-    returns cells in fp32 and hidden states in bf16.
+    The fast method is used under autocast to bf16 on a CPU, if the input has more than one step. The layers must have
+    one direction, at least NARROW units, biases, and no projection. In all other cases torch's method is used. The fast
+    method returns cells in fp32 and hidden states in bf16.
     """
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> Any:
-        """Compute the same as torch's LSTM; a PackedSequence is not accepted."""
+        """Return the same results as torch's LSTM; a PackedSequence is not accepted."""
         kind, steps = input.device.type, input.shape[1 if self.batch_first else 0]
         narrow = torch.is_autocast_enabled(kind) and fused.serves(input.device, torch.get_autocast_dtype(kind))
         plain = self.bias and not self.bidirectional and not self.proj_size and self.hidden_size >= NARROW
@@ -51,7 +51,7 @@ class LSTM(nn.LSTM):
 
 
 class _Layer(torch.autograd.Function):
-    """One LSTM layer: maps inputs (T, B, I), initial states (B, H) and weights to states (T, B, H) and final cells.
+    """One LSTM layer, from inputs (T, B, I), initial states (B, H) and weights to states (T, B, H) and final cells.
 
     The weights are (4H, I) and (4H, H), the biases (4H,), the initial and final cells (B, H).
     """

@@ -1,8 +1,8 @@
 """One-hot input: a word as a vector that is 1 at the word's id and 0 elsewhere.
 
 The product of a layer's weights with a one-hot vector is a column of these weights. So the layer that reads one-hot
-input acts as an embedding table. With a learnt embedding before this layer, a word's contribution would be a product of
-two matrices. One-hot input takes V numbers of memory per token.
+input acts as an embedding table. With a learnt embedding before this layer, a word's contribution would be a column of
+the product of two matrices. One-hot input takes V numbers of memory per token.
 
 B batch, T time, V vocabulary.
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class PredicateIndicator(nn.Module):
-    """An embedding with one vector for the predicate and another for all other words."""
+    """An embedding with two vectors: one for the predicate, and one for all other words."""
 
     def __init__(self, d_predicate: int):
         super().__init__()

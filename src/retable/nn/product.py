@@ -1,8 +1,8 @@
 """Matrix products in fp32 by oneDNN, for CPUs on which MKL, torch's default, is slow.
 
-Two cores of AMD's Zen 5 reach 190 GFLOP/s with MKL and 430 with oneDNN (2,048 × 256 by 256 × 1,024;
-benchmarks/ratios.md). oneDNN copies the second matrix into its own layout, which is worth its time from a few hundred
-rows on.
+Two cores of AMD's Zen 5 reach 190 GFLOP/s with MKL and 430 GFLOP/s with oneDNN (2,048 × 256 by 256 × 1,024;
+benchmarks/ratios.md). The library oneDNN copies the second matrix into its own layout. The time for this copy pays off
+from a few hundred rows on.
 
 N rows, I inputs, O outputs.
 """
@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-ROWS = 256  # lowest number of rows for which oneDNN is faster in spite of its layout and call
+ROWS = 256  # lowest number of rows for which oneDNN is faster, including the time for its layout and call
 PRODUCTS = 1 << 26  # lowest number of multiplications for which oneDNN is faster
 
-Times: TypeAlias = Callable[..., Tensor]  # its arguments are rows and, optionally, a tensor `out` for the result
+Times: TypeAlias = Callable[..., Tensor]  # arguments: rows and, optionally, a tensor `out` for the result
 
 
 def prepacked(weight: Tensor, n_rows: int) -> Times:
@@ -38,7 +38,7 @@ def prepacked(weight: Tensor, n_rows: int) -> Times:
 
 
 def times(weight: Tensor, rows: Tensor) -> Times:
-    """Return the faster function to multiply this many rows (N, I) with weightᵀ: oneDNN's or torch's.
+    """Return the faster function, oneDNN's or torch's, to multiply as many rows as `rows` with weightᵀ.
 
     The result for rows (N, I) and weight (O, I) is (N, O).
     """

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 class ScalarMix(nn.Module):
-    """A learnt mixture of K layers. The weights s start equal, and γ starts at 1."""
+    """A learnt mixture of K layers. Initially, the weights s are equal, and γ is 1."""
 
     def __init__(self, n_layers: int):
         super().__init__()

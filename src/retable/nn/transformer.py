@@ -22,7 +22,7 @@ class Cache:
 
     `extended` and `select` return new caches. The old cache can still be used, except after `select` with `last`. The
     first extended cache reuses the old cache's memory, which has spare room. So decoding copies the memory only every
-    ROOM tokens. A cache is for decoding: gradients pass through at most one of its steps.
+    ROOM tokens. A cache is for decoding: gradients pass through at most one decoding step.
     """
 
     def __init__(self, memory: Tensor, length: int):
@@ -31,7 +31,7 @@ class Cache:
 
     @classmethod
     def empty(cls, keys: Tensor) -> "Cache":
-        """Create a cache without positions, for keys (B, H, T, K) like the given ones."""
+        """Create a cache without positions, for keys of the same type and sizes B, H and K as `keys` (B, H, T, K)."""
         B, H, _, K = keys.shape
         return cls(keys.new_empty(2, B, H, 0, K), 0)
 
@@ -47,11 +47,11 @@ class Cache:
         return Cache(memory, length)
 
     def select(self, rows: Tensor, last: int | None = None) -> "Cache":
-        """Return a cache that consists of these rows (R,), in the given order.
+        """Return a cache of the rows with the indices `rows` (R,), in the order of these indices.
 
-        With `last`, a row may differ from the row that it replaces only in the last `last` positions. Only these
-        positions are copied, within the memory of this cache. Afterwards this cache, and the caches that it was made
-        from, cannot be used.
+        With `last`, a row may differ from the row that it replaces only in the last `last` positions. Only the last
+        positions are copied, within the memory of this cache. Afterwards this cache and all caches that it was made
+        from cannot be used.
         """
         memory = self._memory
         if last is None or memory is None:
@@ -69,7 +69,7 @@ class Cache:
         return self.tensor.new_empty(2, n_rows, H, (length // ROOM + 1) * ROOM, K)
 
 
-Past: TypeAlias = Cache | tuple[()] | None  # () before the first position; None: keep no cache
+Past: TypeAlias = Cache | tuple[()] | None  # () before the first position; None if no cache is kept
 
 
 def angles(length: int, width: int) -> Tensor:
@@ -114,13 +114,13 @@ def gelu(x: Tensor) -> Tensor:
 
 
 def swiglu(x: Tensor) -> Tensor:
-    """Multiply the second half of (B, T, 2F) by the SiLU of the first: (B, T, F) (Shazeer 2020, section 2)."""
+    """Multiply the second half of x (B, T, 2F) by the SiLU of its first half: (B, T, F) (Shazeer 2020, section 2)."""
     gate, value = x.chunk(2, dim=2)
     return F.silu(gate) * value
 
 
 class Swish(nn.Module):
-    """The function x σ(βx) with a learnt β, which starts at 1 (the SiLU).
+    """The function x σ(βx) with a learnt β, which is initialised to 1 (the SiLU).
 
     Ramachandran, Zoph and Le 2017, arXiv 1710.05941.
     """
@@ -163,7 +163,8 @@ class CausalSelfAttention(nn.Module):
 
         Args:
             rotation: (2, T, K / 2), for `rotate`.
-            mask: (B, 1, T, S + T), True where a position may attend; replaces the causal mask.
+            mask: (B, 1, T, S + T), True where a position may attend. This mask replaces the causal mask, which is the
+                default.
         """
         B, T, D = hidden.shape
         q, k, v = self.query_key_value(hidden).view(B, T, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)  # (B, H, T, K)

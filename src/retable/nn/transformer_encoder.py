@@ -1,4 +1,4 @@
-"""The block of a Transformer encoder, in which every position sees every other.
+"""The block of a Transformer encoder, in which every position sees every other position.
 
 Vaswani et al. 2017, section 3.1, with BERT's GELU.
 

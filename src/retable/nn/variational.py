@@ -22,7 +22,7 @@ class LockedDropout(nn.Module):
         self.rate = rate
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Drop components of states (B, T, D), and scale the others up."""
+        """Drop components of states (B, T, D), and scale all other components up."""
         if not self.training or not self.rate:
             return hidden
         B, _, D = hidden.shape
@@ -31,7 +31,7 @@ class LockedDropout(nn.Module):
 
 class Cell(NamedTuple):
     mode: str  # the cell's name in nn.RNNBase
-    run: Callable[..., tuple[Tensor, ...]]  # the function behind torch.nn's class, which accepts any weights
+    run: Callable[..., tuple[Tensor, ...]]  # the function that torch.nn's class calls; it accepts any weights
     parts: int  # number of tensors in the cell's state
 
 
@@ -46,9 +46,9 @@ class WeightDropped(nn.RNNBase):
     """One recurrent layer with dropout on the hidden-to-hidden matrix. Each batch has a new mask.
 
     The mask drops entries (DropConnect: Merity, Keskar and Socher 2018, section 2) or, with `units`, columns. Dropping
-    a column hides one unit of h_{t−1} from all gates at all time steps. This is Gal and Ghahramani's recurrent dropout,
-    except that all rows of a batch share the mask, so that fused kernels can run it. The parameter is still the whole
-    matrix.
+    a column hides one unit of h_{t−1} from all gates at all time steps. Dropping columns is Gal and Ghahramani's
+    recurrent dropout, except that all rows of a batch share the mask, so that fused kernels can run it. The layer's
+    parameter is the matrix without dropout.
 
     Args:
         cell: kind of recurrent layer, a key of CELLS.

@@ -1,4 +1,4 @@
-"""The input layer of taggers and readers: a word's vector and a convolution over its characters.
+"""The input layer of taggers and readers: a word's vector, and a convolution over the word's characters.
 
 Santos and Zadrozny 2014; Ma and Hovy 2016, arXiv 1603.01354, section 2.1.
 
@@ -19,7 +19,7 @@ class WordInput(nn.Module):
 
     The first `vocab_size` words have vectors. The other words, too rare or too new to learn a vector, have the vector
     of `unknown` and differ only by their characters. With `folds_case`, words that differ only in case share the vector
-    of the first of them.
+    of the first such word.
 
     Args:
         d_embedding: width E of the vectors of words.
@@ -63,6 +63,6 @@ class WordInput(nn.Module):
 
 
 def folded(words: Sequence[str]) -> Tensor:
-    """Return, for each word, the index of the first word that is equal in lower case: (W,)."""
+    """Return, for each word, the index of the first word with the same lower-case form: (W,)."""
     first: dict[str, int] = {}
     return torch.tensor([first.setdefault(word.lower(), place) for place, word in enumerate(words)])

@@ -1,1 +1,1 @@
-"""Training with Lightning. No other package of Retable imports this package."""
+"""Training with Lightning. No other package of Retable imports `retable.training`."""

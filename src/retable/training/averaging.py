@@ -1,4 +1,4 @@
-"""Averaging of the weights over the last part of a training (Polyak and Juditsky 1992)."""
+"""Averaging of the weights over the last part of training (Polyak and Juditsky 1992)."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,15 +13,15 @@ from retable.core.settings import NonNegativeInt
 def non_monotone(losses: Sequence[float], patience: NonNegativeInt) -> bool:
     """Check whether averaging begins: the last loss is above the best loss of more than `patience` validations ago.
 
-    This follows the code of Merity, Keskar and Socher (2018). Their algorithm 1 instead compares the last loss with the
-    best of the last `patience` losses.
+    The check follows the code of Merity, Keskar and Socher (2018). Algorithm 1 of their paper compares the last loss
+    with the best of the last `patience` losses.
     """
     before = losses[:-1]
     return len(before) > patience and losses[-1] > min(before[: len(before) - patience])
 
 
 class Average:
-    """The running mean of a module's weights after each step, in fp32. It begins when this object is created."""
+    """The running mean of a module's weights after each step, in fp32. The mean begins when the object is created."""
 
     def __init__(self, module: nn.Module):
         self._module = module
@@ -36,7 +36,10 @@ class Average:
                 self.tensors[name].lerp_(parameter.float(), 1 / self.steps)
 
     def whole(self) -> dict[str, Tensor]:
-        """Return the mean, for a checkpoint. If weights are sharded over processes, all processes must call this."""
+        """Return the mean, for a checkpoint.
+
+        If weights are sharded over processes, all processes must call this method.
+        """
         return {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in self.tensors.items()}
 
     def take(self, steps: int, whole: Mapping[str, Tensor]) -> None:

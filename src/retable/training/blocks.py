@@ -22,7 +22,8 @@ METHODS = ("loss", "log_prob", "next_log_prob", "remember")  # methods that use 
 def recompute_blocks(model: nn.Module) -> None:
     """Make each block store only its input, and recompute the rest in the backward pass (Chen et al. 2016).
 
-    All activations then take about as much memory as those of one block, and a step takes about a third longer.
+    All activations then take about as much memory as the activations of one block, and a step takes about a third
+    longer.
 
     Raises: UsageError: the model has no blocks.
     """
@@ -45,7 +46,7 @@ def shard(objective: nn.Module, mesh: Any) -> None:
 
 
 def replica(module: Module) -> Module:
-    """Return a copy with separate weights, and compile it where the module is compiled, as `deepcopy` does not."""
+    """Return a copy with separate weights, compiled like the module; `deepcopy` does not compile the copy."""
     copied = copy.deepcopy(module)
     for own, other in zip(module.modules(), copied.modules(), strict=True):
         if own._compiled_call_impl is not None:
@@ -56,7 +57,7 @@ def replica(module: Module) -> Module:
 def gather(shared: nn.Module, whole: nn.Module) -> None:
     """Copy the weights of the sharded module `shared` into `whole`, an unsharded copy.
 
-    All processes must call this function while the shards are on devices that can communicate: NCCL needs GPUs.
+    All processes must call this function while the shards are on devices that can communicate; with NCCL, on GPUs.
     """
     for own, share in zip(whole.state_dict().values(), shared.state_dict().values(), strict=True):
         own.copy_(share.full_tensor() if isinstance(share, DTensor) else share)
@@ -75,7 +76,8 @@ class FullySharded(ModelParallelStrategy):
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Load a checkpoint; for plain SGD, load only the settings of its parameter groups.
 
-        Plain SGD has no state per weight. Lightning 2.6 reads the first weight's state, and fails if it is missing.
+        Plain SGD has no state per weight. Lightning 2.6 reads the first weight's state, and fails if this state is
+        missing.
         """
         optimizers = self.optimizers
         self.optimizers = [each for each in optimizers if not _is_plain_sgd(each)]

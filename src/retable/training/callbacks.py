@@ -42,7 +42,7 @@ class Minutes(L.Callback):
         self._summed += 1
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        # This runs at the start of a batch because the validation of the previous step, if any, has printed by then.
+        # The line is printed at the start of a batch, because a validation after the previous step has printed by then.
         now, done, total = time.monotonic(), trainer.global_step, trainer.max_steps
         if now < self._printed + self._every or done == self._first:
             return
@@ -82,11 +82,11 @@ class Rates(L.Callback):
 class ValidationLoss(L.Callback):
     """Logs the mean loss of a task's validation examples as `validation/loss`.
 
-    It is needed because the task's Measure only evaluates predictions. The loss is sent to the loggers only: it is not
-    in the curve and does not affect the choice of the best validation.
+    The callback is needed because the task's Measure only evaluates predictions. The loss is sent to the loggers only:
+    it is not in the curve and does not affect the choice of the best validation.
 
-    trainable: called with the Measure and a batch; returns the places of the examples for which a loss can be computed,
-        and a batch of them, or None.
+    trainable: function of the Measure and a batch. Returns the places of the examples for which a loss can be computed,
+        and a batch of these examples, or None if there are no such examples.
     """
 
     def __init__(self, trainable: Callable[[Any, Any], tuple[np.ndarray, Any] | None]):
@@ -110,7 +110,7 @@ class ValidationLoss(L.Callback):
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         sums = torch.tensor([self._sum, self._examples], dtype=torch.float64)
-        if trainer.world_size > 1 and not pl_module.sharded:  # if sharded, each process has measured all examples
+        if trainer.world_size > 1 and not pl_module.sharded:  # a process with shards measures all examples
             sums = trainer.strategy.reduce(sums.to(pl_module.device), reduce_op="sum")
         total, examples = sums.tolist()
         if examples and not trainer.sanity_checking:
@@ -118,6 +118,6 @@ class ValidationLoss(L.Callback):
 
 
 def log_points(trainer: L.Trainer, points: Sequence[Point]) -> None:
-    """Send points to the loggers of a training by `fit`."""
+    """Send points to the loggers of a training that `fit` runs."""
     if points and trainer.is_global_zero and isinstance(trainer.logger, PointLogger):
         trainer.logger._log(points)

@@ -1,4 +1,4 @@
-"""Checkpoints of a training: the last one, the one before it, and the best weights so far.
+"""Checkpoints of a training: the last checkpoint, the checkpoint before it, and the best weights so far.
 
 A checkpoint is a zip archive, as torch writes it, and ends with its sha256 digest as the archive's comment.
 """
@@ -14,7 +14,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from retable.core.digests import digest
 from retable.core.errors import UsageError
 
-_LENGTH = 64  # characters of a sha256 in hexadecimal
+_LENGTH = 64  # number of characters of a sha256 in hexadecimal
 
 
 def keep(written: Path, last: Path) -> None:
@@ -55,14 +55,14 @@ def _give_up(damaged: list[Path], then: str) -> None:
 
 
 def before(last: Path) -> Path:
-    """Return the path of the checkpoint before the last."""
+    """Return the path of the checkpoint before the last checkpoint."""
     return last.with_name("previous.ckpt")
 
 
 def keep_weights(written: Path, best: Path) -> None:
-    """Make the file `written` the best weights so far, with its digest in a file next to it."""
+    """Keep the file `written` as the best weights so far, and store its digest in a file next to it."""
     digest_file, digests = best.with_suffix(".sha256"), [digest(written)]
-    if digest_file.exists():  # keep the old digests: a kill before the last line leaves the old weights
+    if digest_file.exists():  # keep old digests: if killed before its last line, this function leaves the old weights
         digests += [each for each in digest_file.read_text().split() if each != digests[0]]
     begun = digest_file.with_suffix(".begun")
     begun.write_text("\n".join(digests))

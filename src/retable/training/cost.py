@@ -1,4 +1,4 @@
-"""Cost of a training in FLOPs, and its share of the chips' peak."""
+"""Cost of a training in FLOPs, and its rate as a share of the chips' peak."""
 
 import time
 
@@ -28,12 +28,12 @@ _PEAK_FLOPS = {
 
 
 def training_cost(objective: nn.Module, batches: Batches) -> dict[str, float]:
-    """Compute tokens and FLOPs per step; {} for batches that do not count their tokens.
+    """Compute tokens and FLOPs per step, or return {} if the batches do not count their tokens.
 
-    Each weight that tokens are multiplied with costs two operations per token in the forward pass and four in the
+    Each weight by which tokens are multiplied costs two operations per token in the forward pass and four in the
     backward pass (Kaplan et al. 2020, section 2.1). This estimate is too high for heads that read only masked words,
-    and for T5, whose encoder and decoder share the tokens. It is too low for ELMo, which applies its softmax twice,
-    once per direction.
+    and for T5, whose encoder and decoder share the tokens. The estimate is too low for ELMo, which applies its softmax
+    twice, once per direction.
     """
     if not isinstance(batches, CountsTokens):
         return {}
@@ -43,9 +43,9 @@ def training_cost(objective: nn.Module, batches: Batches) -> dict[str, float]:
 
 
 def flops_utilisation(flops_per_second: float, chip: str, n_chips: int) -> float | None:
-    """Compute the share of the peak FLOPs of `n_chips` chips (Chowdhery et al. 2022, PaLM, section 4.1).
+    """Compute a rate as a share of the peak rate of `n_chips` chips (Chowdhery et al. 2022, PaLM, section 4.1).
 
-    chip: the full name of the chip. The result is None for an unknown chip.
+    chip: the full name of the chips. The result is None for unknown chips.
     """
     peak = next((peak for name, peak in _PEAK_FLOPS.items() if name in chip), None)
     return None if peak is None else flops_per_second / (n_chips * peak)
@@ -54,8 +54,8 @@ def flops_utilisation(flops_per_second: float, chip: str, n_chips: int) -> float
 def product_rate(dtype: torch.dtype) -> float:
     """Measure the FLOPs per second of this process in square matrix products in `dtype`.
 
-    The result is the best rate of a few products. It is an upper bound for training on these processors under their
-    present load.
+    The result is the best rate of a few products. This rate is an upper bound for training on these processors under
+    their present load.
     """
     left, right = torch.ones(2, _SIDE, _SIDE, dtype=dtype)
     multiplied, seconds = times(right, left), []

@@ -52,7 +52,8 @@ class Data(L.LightningDataModule):
 class Steps:
     """An iterable over this process's batches, starting at the step that the training has reached.
 
-    Its length is the number of batches in an epoch. With `overfit_batches` every epoch starts with the first batch.
+    The length of the iterable is the number of batches in an epoch. With `overfit_batches` every epoch starts with the
+    first batch.
     """
 
     def __init__(self, batches: Batches, trainer: Any):

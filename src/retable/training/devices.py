@@ -11,14 +11,14 @@ REHEARSING = 2  # CPU processes that replace the devices if there is no GPU
 
 
 def accelerator_here(accelerator: str) -> str:
-    """Return `gpu` or `cpu`: `auto` becomes `gpu` if torch finds a GPU, other values are unchanged."""
+    """Replace `auto` by `gpu` if torch finds a GPU, and by `cpu` otherwise; return other values unchanged."""
     return accelerator if accelerator != "auto" else "gpu" if torch.cuda.is_available() else "cpu"
 
 
 def devices_here(accelerator: str, parallel: bool) -> int:
     """Return the number of devices that `auto` stands for: all GPUs, or one CPU process.
 
-    parallel: use two CPU processes instead of one, if there are two cores.
+    parallel: whether to use two CPU processes instead of one, if there are two cores.
     """
     if accelerator in ("gpu", "cuda"):
         return max(torch.cuda.device_count(), 1)
@@ -26,7 +26,7 @@ def devices_here(accelerator: str, parallel: bool) -> int:
 
 
 def require_gpus(accelerator: str, devices: int | Sequence[int] = 1) -> None:
-    """Raise UsageError if this machine has fewer than `devices` GPUs, or lacks one of the GPU numbers in a list."""
+    """Raise UsageError if this machine has fewer than `devices` GPUs, or lacks a GPU of the list `devices`."""
     if accelerator not in ("gpu", "cuda"):
         return
     needed, n_gpus = devices if isinstance(devices, int) else max(devices, default=0) + 1, torch.cuda.device_count()

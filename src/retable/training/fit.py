@@ -39,19 +39,20 @@ from retable.training.weights import load_weights
 class Fitted(NamedTuple):
     """The learning curve of a training, its number of steps and their time, and the devices used.
 
-    `steps` and `seconds` count only this process, which may have resumed, without validations and checkpoints.
+    `steps` and `seconds` are the number of steps since the start or resumption, and their time without validations and
+    checkpoints.
     """
 
     points: list[Point]
     steps: int
     seconds: float
-    step: int  # step of the resulting weights
+    step: int  # step at which training had the resulting weights
     device: torch.device  # device of this process
     devices: int  # number of devices of all processes
 
 
 _MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # settings that affect speed
-WARMING, MEASURED = 5, 25  # to measure the time per step: number of warm-up steps, and of all steps
+WARMING, MEASURED = 5, 25  # numbers of warm-up steps and of all steps that measure the time per step
 
 
 def fit(
@@ -77,30 +78,30 @@ def fit(
 ) -> Fitted:
     """Train `objective` in place and return its learning curve and the time it took.
 
-    A resumed run ends with the same weights, bit for bit, as an uninterrupted one.
+    A resumed run ends with the same weights, bit for bit, as an uninterrupted run.
 
     Args:
         objective: trained in place, and left on the CPU in eval mode.
         batches: the training data.
         seed: seeds all randomness within steps.
-        epochs: length of the run, unless `max_steps` or `seconds` allow fewer steps. With fewer steps, the schedule is
-            compressed.
-        optimizer: called with the objective.
-        schedule: returns the factor on the learning rate for each step, see `retable.training.schedules`.
-        clip_norm: maximum norm of the gradient, None for no clipping.
+        epochs: length of the run in epochs. If `max_steps` or `seconds` allow fewer steps, the schedule is compressed.
+        optimizer: function that returns the optimizer of an objective.
+        schedule: function that returns the factor on the learning rate for a step; see `retable.training.schedules`.
+        clip_norm: maximum norm of the gradient, or None for no clipping.
         trainer: settings of Lightning's Trainer (accelerator, devices, strategy, precision and any others).
-        scratch: folder of checkpoints. The run resumes from `last.ckpt` if this exists. If this is damaged, the run
-            resumes from the checkpoint before it.
-        checkpoint_every: steps between checkpoints.
-        validations: validations per epoch (fewer than one is allowed). The last step is always validated.
-        validation: the Measure of the validations, None for no validation.
-        log: is called with new points of the curve and with values that `callbacks` log.
-        averaging: decides when weight averaging begins, see `Training`.
-        max_steps: upper bound of steps.
+        scratch: folder of checkpoints. If the file `last.ckpt` exists, the run resumes from it. If this file is
+            damaged, the run resumes from the previous checkpoint.
+        checkpoint_every: number of steps between checkpoints.
+        validations: number of validations per epoch; it may be below 1. The last step is always validated.
+        validation: the Measure of the validations, or None for no validation.
+        log: function that is called with new points of the curve, and with values that `callbacks` log.
+        averaging: function that decides when weight averaging begins; see `Training`.
+        max_steps: maximum number of steps.
         seconds: time budget. Before the first step, the time per step is measured on a copy of the objective, and saved
             in `scratch`.
-        best: settings of early stopping. With them, `objective` ends with the weights of the best validation.
-        callbacks: Lightning callbacks of the training. They do not run in the measurement for `seconds`.
+        best: settings of early stopping. With early stopping, `objective` ends with the weights of the best validation.
+        callbacks: Lightning callbacks of the training. The callbacks do not run while the time per step is measured for
+            `seconds`.
 
     Raises:
         UsageError: a checkpoint contains more than weights and numbers.
@@ -144,7 +145,7 @@ def fit(
             "enable_progress_bar": bool(bar),
             "use_distributed_sampler": False,
         }
-        # The caller sets the interval between validations in epochs.
+        # `trainer` can set the interval between validations in epochs instead of steps.
         if "check_val_every_n_epoch" in trainer or isinstance(trainer.get("val_check_interval"), float):
             settings |= {"val_check_interval": 1.0, "check_val_every_n_epoch": 1}
         runner = L.Trainer(**{**settings, **trainer})
@@ -159,7 +160,7 @@ def fit(
         except UnpicklingError:
             raise UsageError(
                 f"{checkpoint} is refused: loading it could run code, because it contains more than weights and "
-                "numbers; delete it, and other files of the same origin next to it, to train from the start"
+                "numbers; delete this file, and other files of the same origin next to it, to train from the start"
             ) from None
         training.finish()
         if sharded:
@@ -169,7 +170,7 @@ def fit(
     if step is not None:
         runner.strategy.barrier()  # wait until the first process has written the best weights
         load_weights(objective, require_weights(progress.best_weights))
-        runner.strategy.barrier()  # wait until all processes have read them; then the first may remove the folder
+        runner.strategy.barrier()  # wait until all processes have read the weights, before the folder is removed
     else:
         step = runner.global_step
     device = runner.strategy.root_device
@@ -190,7 +191,7 @@ class _Clock(L.Callback):
 def _seconds_per_step(training: Training, batches: Batches, trainer: Mapping[str, Any], scratch: Path) -> float:
     """Measure the median time per step, in seconds, after a few warm-up steps."""
     if trainer.get("devices", 1) != 1:
-        raise UsageError("a time budget can only be measured on one device; write it in flops or tokens")
+        raise UsageError("a time budget can only be measured on one device; write the budget in flops or tokens")
     clock = _Clock()
     with quiet_lightning():
         L.Trainer(
@@ -222,7 +223,7 @@ def _keep_freed_memory() -> None:
 
 @contextlib.contextmanager
 def quiet_lightning() -> Iterator[None]:
-    """Suppress Lightning's banner and its warnings, such as those about data loaders.
+    """Suppress Lightning's banner and its warnings, such as warnings about data loaders.
 
     Settings that Lightning refuses raise UsageError.
     """
@@ -240,7 +241,7 @@ def quiet_lightning() -> Iterator[None]:
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
-    """Print one line instead of Lightning's log record about a lost process; Lightning then kills all others."""
+    """Print one line instead of Lightning's log record about a lost process; Lightning kills the others."""
     if "terminated with code" not in record.getMessage():
         return True
     print(f"error: {PARTNER_LOST}", file=sys.stderr, flush=True)

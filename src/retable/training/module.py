@@ -27,14 +27,14 @@ class Training(L.LightningModule):
 
     `Training.load_from_checkpoint(path, objective=…)` loads a Training to validate, test or predict with.
 
-    All randomness inside a step (dropout, masking, negative samples) is seeded with (seed, step, rank), so a resumed
+    All randomness inside a step (dropout, masking, negative samples) is seeded with (seed, step, rank). So a resumed
     run needs only the tensors and counters of its checkpoint. A `Scaled` batch multiplies the step's learning rate by
-    its scale, after clipping.
+    the batch's scale, after clipping.
 
-    With Lightning's `accumulate_grad_batches` = n, each process splits its rows of a batch into n parts and computes
-    them one after the other, as if they belonged to n processes. Each part has a separate recurrent state.
+    With Lightning's `accumulate_grad_batches` = n, each process splits its rows of a batch into n parts. The parts are
+    computed one after the other, as if they belonged to n processes. Each part has a separate recurrent state.
 
-    averaging: called with the validation losses so far; returns whether weight averaging begins. From then on the
+    averaging: function of the validation losses so far that returns whether weight averaging begins. From then on, the
         averaged weights are validated, and they are the result of the training.
 
     A SelfUpdating objective updates itself; the optimizer only provides its learning rate.
@@ -76,7 +76,7 @@ class Training(L.LightningModule):
 
     @property
     def sharded(self) -> bool:
-        """Whether each process has only a share of the weights, so that all processes must take part in using them."""
+        """Whether each process has only a part of the weights, so that using the weights takes all processes."""
         return self._trainer is not None and isinstance(self._trainer.strategy, FullySharded)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
@@ -96,7 +96,7 @@ class Training(L.LightningModule):
                 self._states = [None] * parts
             loss, self.metrics, state = self.objective.loss(batch, self._states[part], step)
             self._states[part] = _map(torch.Tensor.detach, state)
-        trainer: Any = self.trainer  # mypy does not see its flags
+        trainer: Any = self.trainer  # mypy does not know the Trainer's flags
         every = trainer.log_every_n_steps
         if every and (step + 1) % every == 0:
             self._log("train", self.metrics, sync_dist=True)
@@ -107,7 +107,7 @@ class Training(L.LightningModule):
         schedule: Any = self.lr_schedulers()
         lr = optimizer.param_groups[0]["lr"]
         self.metrics = objective.update(batch, self.global_step, lr, self._sum)
-        optimizer.step()  # without gradients, this only counts the step
+        optimizer.step()  # as there are no gradients, this call only counts the step
         schedule.step()
 
     def _sum(self, tensor: Tensor) -> Tensor:
@@ -118,10 +118,10 @@ class Training(L.LightningModule):
         if self._clip_norm is not None:
             plugin = self.trainer.precision_plugin
             if isinstance(plugin, MixedPrecision) and plugin.scaler is not None and _unscales(optimizer):
-                plugin.scaler.unscale_(optimizer)  # Lightning does not do this for fused optimizers
+                plugin.scaler.unscale_(optimizer)  # Lightning does not unscale for fused optimizers
             torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self._clip_norm)
         for group in optimizer.param_groups:
-            group["lr"] *= self._scale  # for this step only: LambdaLR computes the next rate from the initial one
+            group["lr"] *= self._scale  # for this step only: LambdaLR computes the next rate from the initial rate
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         super().optimizer_step(*args, **kwargs)
@@ -169,7 +169,7 @@ class Training(L.LightningModule):
             self._log("test", self._compute())
 
     def predict_step(self, batch: Any, batch_idx: int) -> Any:
-        """Return the Measure's results of a batch, such as predictions or log-probabilities of tokens."""
+        """Return the Measure's results for a batch, such as predictions or log-probabilities of tokens."""
         return self._measured(batch)
 
     def on_validation_epoch_end(self) -> None:
@@ -194,7 +194,7 @@ class Training(L.LightningModule):
         self._applied.enter_context(self.averaged())
         if self.sharded:
             shared = cast(FSDPModule, self.objective)
-            shared.unshard()  # gather the weights outside blocks, which FSDP gathers only in registered methods
+            shared.unshard()  # gather weights outside blocks; FSDP gathers them only in registered methods
             self._applied.callback(shared.reshard)
         self._measure = measure
         self._measure_step, self._results = measure.step(self.objective), list[Any]()
@@ -213,7 +213,7 @@ class Training(L.LightningModule):
         return self._measure.compute([results] if self.sharded else all_gather(results))
 
     def _log(self, stage: str, metrics: Mapping[str, Any], **settings: Any) -> None:
-        """Log metrics to callbacks and loggers. In a training by `fit`, loggers get the learning curve instead."""
+        """Log metrics to callbacks and loggers. In `fit`, loggers get the learning curve."""
         named = {f"{stage}/{name}": value for name, value in metrics.items()}
         self.log_dict(named, logger=self._has_loggers, batch_size=1, **settings)
 
@@ -233,7 +233,7 @@ class Training(L.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Store the recurrent states of all processes, losses and averaged weights in a checkpoint.
 
-        Lightning calls this in all processes, and the first process writes the file.
+        Lightning calls this method in all processes, and the first process writes the file.
         """
         states = tuple(self._states)
         if self.trainer.world_size > 1:

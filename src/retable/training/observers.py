@@ -64,8 +64,8 @@ class Pruning(L.Callback):
 
     Pruned is raised in all processes.
 
-    report: called with the step and its metrics; returns whether to stop the training. The result for the last step is
-        ignored.
+    report: function of a step and its metrics that returns whether to stop the training. The result for the last step
+        is ignored.
     """
 
     def __init__(self, report: Callable[[int, Mapping[str, float]], bool]):
@@ -82,7 +82,7 @@ class Pruning(L.Callback):
 class RateFinder(LearningRateFinder):
     """Lightning's learning-rate finder (a range test; Smith 2017), which reports a rate but does not change it.
 
-    It prints the suggested rate and plots the loss against the rate to the file `figure`.
+    The finder prints the suggested rate, and saves a plot of the loss against the rate in the file `figure`.
     """
 
     def __init__(self, figure: str, **settings: Any):
@@ -91,7 +91,7 @@ class RateFinder(LearningRateFinder):
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         super().on_fit_start(trainer, pl_module)
-        if self.optimal_lr is None or not trainer.is_global_zero:  # None in a fast dev run, which has too few steps
+        if self.optimal_lr is None or not trainer.is_global_zero:  # a fast dev run has too few steps for a rate
             return
         rate = self.optimal_lr.suggestion()
         advice = "no rate is suggested: there is no loss for every step" if rate is None else f"optimizer.lr={rate:.2g}"

@@ -23,8 +23,8 @@ def adamw(
     """Return AdamW (Loshchilov and Hutter 2019) that decays matrices but not biases and norms (GPT, BERT).
 
     layer_decay: factor between the learning rates of successive layers (Clark et al. 2020, appendix B, with 0.8). The
-        layers after a Transformer's blocks have the rate `lr`; each block has `layer_decay` times the rate of the next,
-        and the embeddings have `layer_decay` times the rate of the first block.
+        layers after a Transformer's blocks have the rate `lr`. Each block has `layer_decay` times the rate of the next
+        block, and the embeddings have `layer_decay` times the rate of the first block.
     """
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
     above = _layers_above(trained) if layer_decay != 1 else dict.fromkeys(trained, 0)
@@ -38,7 +38,7 @@ def adamw(
 
 
 def _layers_above(names: Iterable[str]) -> dict[str, int]:
-    """Count the layers above each parameter: 0 for the head, most for the embeddings.
+    """Count the layers above each parameter: 0 for the head, and the highest number for the embeddings.
 
     The parameters must be in the order in which a token passes them. Raise UsageError unless the model has exactly one
     stack of blocks.
@@ -67,7 +67,7 @@ def sgd(module: nn.Module, lr: LearningRate, weight_decay: NonNegative = 0.0, mo
 
 
 def adagrad(module: nn.Module, lr: LearningRate, initial: Positive = 1.0) -> optim.Adagrad:
-    """Return AdaGrad (Duchi et al. 2011); the sums of squares start at `initial`, as in GloVe's code."""
+    """Return AdaGrad (Duchi et al. 2011); the sums of squares are initialised to `initial`, as in GloVe's code."""
     return optim.Adagrad(
         (p for p in module.parameters() if p.requires_grad), lr=lr, initial_accumulator_value=initial, eps=0.0
     )

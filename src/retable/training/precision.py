@@ -8,7 +8,7 @@ from retable.core.errors import UsageError
 def fastest_precision(accelerator: str) -> str:
     """Return `bf16-mixed` if this machine multiplies bf16 in hardware, otherwise `32-true`.
 
-    A CPU does so if it has AMX or AVX-512 BF16.
+    A CPU multiplies bf16 in hardware if it has AMX or AVX-512 BF16.
 
     accelerator: one of Lightning's names cpu, gpu and auto.
     """
@@ -31,9 +31,9 @@ def require_precision(precision: str, accelerator: str) -> None:
 
 
 def multiply_in(precision: str, accelerator: str) -> None:
-    """Disable TF32 in recurrent layers on a GPU if the precision is `32-true`, otherwise enable it.
+    """Disable TF32 in recurrent layers on a GPU if the precision is `32-true`, and enable TF32 otherwise.
 
-    cuDNN uses TF32 by default, which has 10 instead of 23 bits of mantissa.
+    By default, cuDNN uses TF32, which has 10 instead of 23 bits of mantissa.
     """
     if _on_gpu(accelerator):
         torch.backends.cudnn.allow_tf32 = precision != "32-true"

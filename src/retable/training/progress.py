@@ -24,7 +24,7 @@ from retable.training.weights import whole_weights
 class Best(NamedTuple):
     """Settings of early stopping: the weights of the best validation are kept.
 
-    Training stops after `patience` validations that are not better than the best one before them.
+    Training stops after `patience` successive validations that are not better than the best earlier validation.
     """
 
     metric: str  # a metric of the curve, such as validation/accuracy; higher is better, except for a loss
@@ -38,12 +38,13 @@ class Best(NamedTuple):
 class Progress(Checkpoint):
     """A callback that records the learning curve, and writes checkpoints that include the curve.
 
-    New points are logged after each checkpoint. Lightning runs a Checkpoint callback after all others, so this one
-    stores their states at the same step. The last step of a training is always validated.
+    New points are logged after each checkpoint. Lightning runs a Checkpoint callback after all other callbacks, so this
+    callback stores their states at the same step. The last step of a training is always validated.
 
-    After a signal to `step_end`, it writes a checkpoint of the step and raises Stopped. A resumed run logs the points
-    after its checkpoint again, with the same values, so `log` must accept duplicates. At the end, `steps` and `seconds`
-    contain the steps of this process and their time, without validations and checkpoints.
+    After a signal to `step_end`, the callback writes a checkpoint of the step and raises Stopped. A resumed run logs
+    the points after its checkpoint again, with the same values, so `log` must accept duplicates. At the end, `steps`
+    and `seconds` contain the number of steps of this process and the time for these steps, without validations and
+    checkpoints.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Progress(Checkpoint):
         return [point.value for point in self.points if point.metric == "validation/loss"]
 
     def best_step(self) -> int | None:
-        """Return the step of the (first) best validation so far; None without early stopping."""
+        """Return the step of the first best validation so far, or None without early stopping."""
         validations = self._validations()
         return max(validations, key=self._best.value).step if self._best is not None and validations else None
 
@@ -94,7 +95,7 @@ class Progress(Checkpoint):
         return [point for point in self.points if self._best is not None and point.metric == self._best.metric]
 
     def _is_over(self) -> bool:
-        """Check whether the last `patience` validations were all no better than an earlier one."""
+        """Check whether the last `patience` validations were all no better than an earlier validation."""
         worse = [point for point in self._validations() if point.step > (self.best_step() or 0)]
         return self._best is not None and len(worse) >= self._best.patience
 
@@ -124,7 +125,8 @@ class Progress(Checkpoint):
         if (step % self._print_every == 0 or last) and not trainer.enable_validation:
             self._print(trainer)
         loop: Any = trainer.fit_loop
-        # If Lightning validates after this step (this is its own test), the checkpoint is written after the validation.
+        # `_should_check_val_fx` is Lightning's test for a validation after this step. If there is a validation, the
+        # checkpoint is written after it.
         if not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):
             self._save_if_due(trainer)
             self._paused += time.monotonic() - self._stopped
@@ -136,7 +138,7 @@ class Progress(Checkpoint):
         self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
         if self.best_step() == trainer.global_step:
             with pl_module.averaged():  # the weights that were validated
-                weights = whole_weights(pl_module.objective)  # all processes must call this
+                weights = whole_weights(pl_module.objective)  # all processes must take part
                 if trainer.is_global_zero:
                     save_file(weights, written := self.best_weights.with_suffix(".partial"))
                     keep_weights(written, self.best_weights)
@@ -162,7 +164,7 @@ class Progress(Checkpoint):
     def _sum_pending(self) -> None:
         """Add the pending sums, averaged over processes, to the sums in host memory.
 
-        Between two calls, steps need no synchronisation with the device or other processes.
+        Steps between two calls of this method need no synchronisation with the device or with other processes.
         """
         for name, value in sorted(self._pending.items()):
             self._sums[name] = self._sums.get(name, 0.0) + self._mean(value).item()

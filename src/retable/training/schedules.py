@@ -1,9 +1,10 @@
-"""Learning-rate schedules: factors on the optimizer's rate, pure functions of step and validation losses.
+"""Learning-rate schedules: pure functions from a step and validation losses to a factor on the optimizer's rate.
 
 Each schedule is called with the step, the lengths of an epoch and of the run in steps, and the validation losses so
 far. If a budget shortens the run, the epoch is shortened in proportion, and the schedule keeps its shape. The number of
-steps between validations does not change, so a schedule that depends on losses sees fewer of them. A loss affects the
-rate from the second step after its validation, because the rate of the first step is already set.
+steps between validations does not change, so a schedule that depends on losses sees fewer losses. A loss affects the
+rate from the second step after its validation, because the rate of the first step after a validation is set before this
+validation.
 """
 
 import math
@@ -18,7 +19,7 @@ def constant(step: int, epoch: float, max_steps: int, losses: Sequence[float]) -
 
 
 def drop(step: int, epoch: float, max_steps: int, losses: Sequence[float], at: Share, factor: Share) -> float:
-    """Return 1 up to the share `at` of the run, then `factor`."""
+    """Return 1 until the share `at` of the run has passed, and `factor` after that."""
     return factor if step >= at * max_steps else 1.0
 
 
@@ -30,7 +31,7 @@ def epoch_decay(
 
 
 def stall_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share) -> float:
-    """Decay by `factor` after each validation that is no better than the best before it (pytorch/examples)."""
+    """Decay by `factor` after each validation that is no better than the best earlier validation (pytorch/examples)."""
     best, stalls = math.inf, 0
     for loss in losses:
         stalls += loss >= best
@@ -90,7 +91,8 @@ def warmup_cosine(
 ) -> float:
     """Warm up linearly over the share `warmup` of the run, then decay along a cosine to `final`.
 
-    GPT uses this schedule (Radford et al. 2018, section 4.1). `warmup` and `final` are shares, so it fits any budget.
+    GPT uses this schedule (Radford et al. 2018, section 4.1). `warmup` and `final` are shares, so the schedule fits any
+    budget.
     """
     warmup_steps = max(round(warmup * max_steps), 1)
     if step < warmup_steps:

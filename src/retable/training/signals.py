@@ -21,7 +21,7 @@ PARTNER_LOST = (
 
 
 class Stopped(BaseException):
-    """A request to exit with `code`. It is not an Exception, so that error handlers do not catch it."""
+    """A request to exit with `code`. The class is not an Exception, so that error handlers do not catch the request."""
 
     def __init__(self, number: int, where: str = ""):
         super().__init__(f"{signal.Signals(number).name}: stopped{where}; run the same command again to resume")
@@ -48,8 +48,8 @@ def listen() -> None:
 def end_at_once() -> None:
     """Make signals print one line and end the process, while nothing has to be cleaned up yet.
 
-    This is used during imports. An exception would leave modules half initialised, and some libraries would replace it
-    by another exception.
+    The function is used during imports. There, an exception would leave modules half initialised, and some libraries
+    would replace the exception by another exception.
     """
     for number in _handled_signals():
         signal.signal(number, _exit)
@@ -99,10 +99,10 @@ def _exit(number: int, _: FrameType | None) -> None:
 
 
 class StepEnd:
-    """A context in which a signal waits for the end of the training step; a second signal stops at once.
+    """A context in which a signal waits for the end of the training step; a second signal stops the process at once.
 
-    It has no effect in processes that do not listen for signals. A signal after the last step stops the process at the
-    end of the block.
+    The context has no effect in processes that do not listen for signals. A signal after the last step stops the
+    process at the end of the block.
 
     received: the signal that arrived, or None.
     """

@@ -33,14 +33,14 @@ def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterato
         )  # fmt: skip
     if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
         torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
-    used: Any = nn.ModuleList(modules)  # as one module, so that the Trainer moves all of them
+    used: Any = nn.ModuleList(modules)  # as one module, so that the Trainer moves all modules
     device, module = runner.strategy.root_device, Training(used, seed=0, max_steps=1)
     module.to(device)
 
     def run(measure: Measure, objective: Any) -> Sequence[Sequence[Any]]:
         with quiet_lightning():
             results = runner.predict(module, datamodule=Data(None, prediction=_Bound(measure, objective)))
-        module.to(device)  # Lightning moves it to the CPU
+        module.to(device)  # Lightning has moved the module to the CPU
         return all_gather(results or [])
 
     with measured_by(run):
@@ -57,7 +57,7 @@ class _Bound:
         return self._measure.batches(rank, world)
 
     def step(self, objective: Any) -> Callable[[Any], Any]:
-        # Lightning disables gradients in predict, and some measures need them.
+        # Lightning disables gradients in `predict`, but some measures need gradients.
         return torch.enable_grad()(self._measure.step(self._objective))
 
     def compute(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:

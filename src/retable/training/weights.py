@@ -14,7 +14,7 @@ from retable.nn.batch_norm import BatchNorm
 
 
 def save_weights(module: nn.Module, path: Path) -> None:
-    """Write the weights of a module to a file; equal weights give equal bytes. See `saved` for the names."""
+    """Write a module's weights to a file, under the names that `saved` returns. Equal weights give equal files."""
     save_file(whole_weights(module), path)
 
 
@@ -33,7 +33,7 @@ def saved(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def whole_weights(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the tensors that `save_weights` writes. If they are sharded, all processes must call this function."""
+    """Return the tensors that `save_weights` writes. If weights are sharded, all processes must call this function."""
     weights = ((name, tensor.detach()) for name, tensor in saved(module).items())
     whole = {name: p.full_tensor() if isinstance(p, DTensor) else p for name, p in weights}
     return {name: p.contiguous() for name, p in whole.items()}
@@ -42,7 +42,7 @@ def whole_weights(module: nn.Module) -> dict[str, torch.Tensor]:
 def load_weights(module: nn.Module, path: Path, prefix: str = "") -> None:
     """Load weights into `module` from a file that `save_weights` wrote.
 
-    prefix: load only the weights whose names begin with this prefix, and remove it from the names.
+    prefix: load only the weights whose names begin with this prefix, and remove the prefix from these names.
 
     Raises: UsageError: the file is damaged or belongs to another model.
     """
@@ -50,11 +50,11 @@ def load_weights(module: nn.Module, path: Path, prefix: str = "") -> None:
 
 
 def put_weights(module: nn.Module, weights: Mapping[str, torch.Tensor], source: Path, prefix: str = "") -> None:
-    """Copy weights into `module`, as `load_weights` does; messages name the file `source` that they were read from."""
+    """Copy weights into `module`, as `load_weights` does. Messages name `source`, the file of the weights."""
     weights = {k.removeprefix(prefix): v for k, v in weights.items() if k.startswith(prefix)}
     own = saved(module)
     if {k: v.shape for k, v in weights.items()} != {k: v.shape for k, v in own.items()}:
-        raise UsageError(f"{source} has the weights of another model than {type(module).__name__} as configured")
+        raise UsageError(f"{source} has weights that do not fit the model {type(module).__name__} as configured")
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(weights[name])
