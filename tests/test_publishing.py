@@ -172,7 +172,7 @@ def test_only_a_cell_is_replaced_and_only_by_itself():
     assert another.startswith(f"{OUT} is another cell: system lstm, not kn5 and seed 1, not 2; write another out=")
     assert refused(OUT, {"stage": "embed"}).startswith(f"{OUT} is another cell: stage pretrain, not embed;")
     assert refused(OUT.parent).startswith(f"{OUT.parent} has no run.json, and only a cell is replaced;")
-    assert refused(OUT / "inside").startswith(f"{OUT} is a cell and can't contain another;")
+    assert refused(OUT / "inside").startswith(f"{OUT} is a cell and cannot contain another;")
     (OUT / "run.json").write_text("{")
     assert refused(OUT).startswith(f"{OUT}/run.json is damaged, and only a cell is replaced;")
 

@@ -18,7 +18,7 @@ from retable.core.errors import UsageError
 WORK = Path("work")
 PATIENCE = 60  # seconds
 IDENTITY = ("stage", "system", "corpus", "seed", "task")  # keys of run.json that identify a cell when it is made again
-OF_REPORT = (".csv", ".html", ".json", ".md", ".svg")  # suffixes of a report's files
+OF_REPORT = ("report.md", "report.html", "metrics.json", "metrics.csv", "runs.csv")  # files of every report
 _LONGEST = 255 - len(".record.json.begun")  # bytes of a cell's name; file systems allow 255 for its record
 
 
@@ -45,7 +45,7 @@ def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
         facts: `run.json` of the new cell.
     """
     if cell := next((folder for folder in out.parents if (folder / "run.json").exists()), None):
-        raise UsageError(f"{cell} is a cell and can't contain another; write another out= than {out}")
+        raise UsageError(f"{cell} is a cell and cannot contain another; write another out= than {out}")
     if _is_free(out):
         return
     if out.is_symlink() or not out.is_dir():
@@ -64,16 +64,26 @@ def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
 def refuse_all_but_a_report(out: Path) -> None:
     """Raise UsageError if `out` is neither empty nor a report, which a new report may replace.
 
-    A folder with only `report.html` is a report: git does not track the page and leaves it in place. Nothing is removed
-    here.
+    A folder with only `report.html` is a report: git does not track the page and leaves it in place. Other files of a
+    report are tables, each a .csv and a .md of one name, and figures drawn by Vega. Nothing is removed here.
     """
     if out.is_symlink():
-        raise UsageError(f"{out} is a link, which a report can't replace; replace it by a folder")
-    foreign = [each for each in out.iterdir() if each.is_dir() or each.suffix not in OF_REPORT] if out.is_dir() else []
+        raise UsageError(f"{out} is a link, which a report cannot replace; replace it by a folder")
+    foreign = [each for each in sorted(out.iterdir()) if not _is_of_report(each)] if out.is_dir() else []
     if foreign:
         raise UsageError(f"{foreign[0]} is not part of a report, and all of {out} would be replaced; move it")
     if not (_is_free(out) or any((out / name).exists() for name in ("report.md", "report.html"))):
         raise UsageError(f"{out} is not a report, and only a report is replaced; move it")
+
+
+def _is_of_report(file: Path) -> bool:
+    if not file.is_file() or file.name in OF_REPORT:
+        return file.is_file()
+    if file.suffix == ".svg":
+        with file.open("rb") as opened:
+            return b'class="marks"' in opened.read(500)
+    other = {".csv": ".md", ".md": ".csv"}.get(file.suffix)
+    return other is not None and file.with_suffix(other).exists()
 
 
 @contextlib.contextmanager
