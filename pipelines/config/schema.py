@@ -101,6 +101,7 @@ class Finetuning(Schema):
     d_hidden: PositiveInt | None
     pooling: str | None
     layer_decay: Positive
+    optimizer: Mapping[str, Any]  # as checked for the stage's `optimizer`
     validations: Positive
     crf: bool
     answers: Sequence[str] | None

@@ -111,6 +111,8 @@ CASES: dict[str, Callable[[float], Model]] = {
     # SequenceEncoder, ImageEncoder
     "bag of words": lambda p: models.BagOfWords(V, p),
     "deep averaging": lambda p: models.DeepAveraging(V, D, 2, p),
+    "published deep averaging": lambda p: models.DAN(V, D, 2, p, p),
+    "published convolutions": lambda p: models.KimCNN(V, E, (2, 3, 4), 5, 0.0, p),
     "convolutions": lambda p: models.ConvolutionalEncoder(V, E, (2, 3, 4), 5, p),
     "one-hot convolutions": lambda p: models.OneHotConvolutionalEncoder(V, (2, 3), 4, p),
     "lenet": lambda p: models.LeNet(8, 3, 3, D, p),

@@ -1,3 +1,5 @@
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,3 +79,37 @@ def test_ids_go_by_count_then_code_point():
 
 def test_an_unseen_character_is_its_bytes():
     assert [i - 1 for i in TOKENIZER.encode("☃")] == list("☃".encode())
+
+
+def test_uncased_words_are_all_words_in_lower_case(tmp_path):
+    tokenizer = word.train_uncased(["It is Well-made .", "it IS <unk>"])
+    assert tokenizer.words == ["<unk>", "<eos>", "is", "it", ".", "well-made"]
+    tokenizer.save(tmp_path / "tokenizer.json")
+    words = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert [words.words[i] for i in words.encode("WELL-MADE ones .\n")] == ["well-made", "<unk>", ".", "<eos>"]
+
+
+def cleaned(line: str) -> list[str]:
+    """The tokens of Kim (2014), by one replacement after the other."""
+    line = re.sub(r"[^A-Za-z0-9(),!?'`]", " ", line.lower())
+    for beginning in ("'s", "'ve", "n't", "'re", "'d", "'ll"):
+        line = line.replace(beginning, f" {beginning}")
+    for sign in ",!()?":
+        line = line.replace(sign, f" {sign} ")
+    return line.split()
+
+
+CLEANED = [
+    "it's so laddish , and - well - they'd've liked it ; isn't it ?",
+    "Mr. O'Shea (the best) won't say: \"don't!\", 'sup 'data' rock'n'roll",
+    "can n't be so-so ; 1/2x , etc .",
+    "-- ...",
+]
+
+
+def test_cleaned_words_are_those_of_replacements_one_after_the_other():
+    tokenizer = word.train_uncased(CLEANED, cleaned=True)
+    for line in CLEANED:
+        assert [tokenizer.words[i] for i in tokenizer.encode(line)] == cleaned(line)
+    assert tokenizer.encode("isn't\n\n")[-2:] == [1, 1] and tokenizer.encode("-- ...") == []
+    assert set(tokenizer.words) == {"<unk>", "<eos>", *(word for line in CLEANED for word in cleaned(line))}

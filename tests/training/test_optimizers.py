@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -7,7 +8,7 @@ from retable.models.gpt import GPT
 from retable.models.t5 import T5
 from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification
-from retable.training.optimizers import adafactor, adagrad, adamw, sgd
+from retable.training.optimizers import adadelta, adafactor, adagrad, adagrad_l2, adamw, sgd
 
 
 def objective() -> CausalLM:
@@ -103,3 +104,55 @@ def test_adagrad_begins_at_gloves_ones_and_adafactor_steps_at_its_rate():
     ones = {"lr": 0.1, "initial_accumulator_value": 1.0, "eps": 0.0}
     trained_alike(lambda m: adagrad(m, 0.1), lambda m: torch.optim.Adagrad(m.parameters(), **ones))
     trained_alike(lambda m: adafactor(m, 0.01), lambda m: torch.optim.Adafactor(m.parameters(), lr=0.01))
+
+
+def test_adagrad_with_l2_equals_a_loop():
+    """g ← g + ρθ, h ← h + g², θ ← θ − η g / (√h + ε), also for the rows of a table that no word reads."""
+    torch.manual_seed(0)
+    lr, decay, eps = 0.005, 0.01, 1e-3
+    table, layer = torch.nn.Embedding(5, 3), torch.nn.Linear(3, 2)
+    optimizer = adagrad_l2(torch.nn.ModuleList([table, layer]), lr, decay, eps)
+    weights = [p.detach().numpy().astype(np.float64) for p in (table.weight, layer.weight, layer.bias)]
+    sums = [np.zeros_like(weight) for weight in weights]
+    unread = weights[0][4].copy()
+    for step in range(20):
+        ids = torch.tensor([step % 4, 1])
+        optimizer.zero_grad()
+        layer(table(ids)).square().sum().backward()
+        optimizer.step()
+        e, w, b = weights
+        errors = 2 * (e[ids] @ w.T + b)  # (2, 2)
+        slopes = [np.zeros_like(e), errors.T @ e[ids], errors.sum(axis=0)]
+        np.add.at(slopes[0], ids.numpy(), errors @ w)
+        for weight, total, slope in zip(weights, sums, slopes, strict=True):
+            slope += decay * weight
+            total += slope**2
+            weight -= lr * slope / (np.sqrt(total) + eps)
+    for parameter, weight in zip((table.weight, layer.weight, layer.bias), weights, strict=True):
+        np.testing.assert_allclose(parameter.detach(), weight, rtol=1e-4, atol=1e-6)
+    assert (np.abs(weights[0][4]) < np.abs(unread)).all()
+
+
+def test_adadelta_bounds_the_rows_of_the_last_layer_only():
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+    norms = torch.tensor([[5.0], [3.5], [1.0], [9.0]])
+    for layer in (module[0], module[2]):
+        directions = torch.nn.functional.normalize(layer.weight.detach())
+        layer.weight.data = directions * norms[: len(directions)]
+    optimizer = adadelta(module, lr=1.0, rho=0.95, eps=1e-6, max_norm=3.0)
+    for parameter in module.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()  # without a gradient, only the bound changes weights
+    torch.testing.assert_close(module[0].weight.norm(dim=1), torch.tensor([5.0, 3.5, 1.0, 9.0]))
+    torch.testing.assert_close(module[2].weight.norm(dim=1), torch.tensor([3.0, 3.0, 1.0]))
+    torch.testing.assert_close(torch.nn.functional.normalize(module[2].weight), directions)
+    plain = adadelta(module, lr=1.0, rho=0.95, eps=1e-6)
+    before = module[0].weight.detach().clone()
+    plain.step()
+    assert torch.equal(module[0].weight, before)
+
+
+def test_adadelta_is_torchs():
+    settings = {"lr": 1.0, "rho": 0.9, "eps": 1e-6}
+    trained_alike(lambda m: adadelta(m, **settings), lambda m: torch.optim.Adadelta(m.parameters(), **settings))

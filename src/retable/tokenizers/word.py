@@ -13,6 +13,9 @@ from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 # mark. The marks < and > are not split off, so that <unk> remains one word.
 APART = r"n't\b|'(?:s|m|d|re|ve|ll)\b|[^\w<>]"
 
+# The tokens of Kim (2014): characters to drop, beginnings of separate words, and separate words.
+DROPPED, BEGINNINGS, SIGNS = r"[^A-Za-z0-9(),!?'`\n]", r"n't|'(?:s|ve|re|d|ll)", r"[(),!?]"
+
 
 def train(
     lines: Iterable[str],
@@ -44,6 +47,28 @@ def train(
         tokenizer.normalizer = normalizers.Sequence([folded, tokenizer.normalizer])
         tokenizer.pre_tokenizer = splitter
     tokenizer.add_special_tokens(list(marks))
+    return Tokenizer(tokenizer)
+
+
+def train_uncased(lines: Iterable[str], vocabulary: Iterable[str] = (), cleaned: bool = False) -> Tokenizer:
+    """Build a word tokenizer of text in lower case, in which every word of the text gets an id.
+
+    Args:
+        vocabulary: words of a closed vocabulary; they get an id even if they do not occur in the text.
+        cleaned: drop all signs except (),!?'` and split off n't, 's and the like, as in the code of Kim (2014),
+            yoonkim/CNN_sentence.
+    """
+    folded = normalizers.Sequence([*([normalizers.Replace(Regex(DROPPED), " ")] * cleaned), normalizers.Lowercase()])
+    splitter = pre_tokenizers.WhitespaceSplit()
+    if cleaned:
+        beginnings = pre_tokenizers.Split(Regex(BEGINNINGS), behavior="merged_with_next")
+        signs = pre_tokenizers.Split(Regex(SIGNS), behavior="isolated")
+        splitter = pre_tokenizers.Sequence([splitter, beginnings, signs])
+    counts = frequent((_words(folded.normalize_str(line), splitter) for line in lines), min_count=1)
+    words = sorted(counts, key=lambda word: (-counts[word], word))
+    tokenizer = _tokenizer(dict.fromkeys([UNKNOWN, END_OF_LINE, *vocabulary, *words]))
+    tokenizer.normalizer = normalizers.Sequence([folded, tokenizer.normalizer])
+    tokenizer.pre_tokenizer = splitter
     return Tokenizer(tokenizer)
 
 

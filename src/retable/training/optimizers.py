@@ -73,6 +73,37 @@ def adagrad(module: nn.Module, lr: LearningRate, initial: Positive = 1.0) -> opt
     )
 
 
+def adagrad_l2(module: nn.Module, lr: LearningRate, weight_decay: NonNegative, eps: Positive = 1e-10) -> optim.Adagrad:
+    """Return AdaGrad on the loss plus ½ · weight_decay · ‖θ‖², over all weights, embeddings included.
+
+    The sums of squares start at 0, and `eps` is added to their roots. The authors of the deep averaging network use
+    eps = 1e-3 (miyyer/dan, util/adagrad.py).
+    """
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    fused = all(p.device.type == "cpu" and not isinstance(p, DTensor) for p in parameters)
+    return optim.Adagrad(parameters, lr=lr, weight_decay=weight_decay, eps=eps, fused=fused)
+
+
+def adadelta(
+    module: nn.Module, lr: LearningRate, rho: Rate, eps: Positive, max_norm: Positive | None = None
+) -> optim.Adadelta:
+    """Return Adadelta (Zeiler 2012), whose steps are multiplied by `lr`.
+
+    max_norm: bound of the L2 norm of each row of the last linear layer. After a step, longer rows are scaled to it
+        (Hinton et al. 2012; Kim 2014, section 2.1, with 3).
+    """
+    optimizer = optim.Adadelta((p for p in module.parameters() if p.requires_grad), lr=lr, rho=rho, eps=eps)
+    if max_norm is not None:
+        *_, last = (part for part in module.modules() if isinstance(part, nn.Linear))
+
+        @torch.no_grad()
+        def bound(*_: Any) -> None:
+            last.weight.copy_(last.weight.renorm(2, 0, max_norm))
+
+        optimizer.register_step_post_hook(bound)
+    return optimizer
+
+
 def adafactor(module: nn.Module, lr: LearningRate) -> optim.Adafactor:
     """Return Adafactor (Shazeer and Stern 2018).
 
