@@ -24,7 +24,7 @@ OF = ["of", *CELL[1:]]  # identify a published number; `of` is the system that t
 SHARES = ("accuracy", "precision", "recall", "f1", "matthews", "exact_match", "pearson", "spearman", "rouge")
 LACKS = ("no recipe", "needs", "one person")  # how reasons begin that need more than time on two cores
 WIDTH = 128  # characters of a line
-HEADS = ("system", "number", "verdict", "published", "ours", "seeds", "study", "commit", "cost", "what differs")
+HEADS = ("system", "metric", "verdict", "published", "ours", "seeds", "study", "commit", "cost", "differences")
 RULE = "| :--- | :--- | :--- | ---: | ---: | ---: | :--- | :--- | :--- | --- |"  # aligned columns are not broken
 TITLES = {  # of corpora and tasks
     **{"ptb": "Penn Treebank", "brown": "Brown", "ap_news": "AP News", "lm1b": "One Billion Word", "names": "Names"},
@@ -124,9 +124,9 @@ def _tables(frame: pd.DataFrame) -> Iterator[str]:
                 yield "Not a published table: it does not count.\n"
             yield from _rows(table)
     rest = frame[~is_shown]
-    yield f'\n## What was not run\n\n<details markdown="1"><summary>{len(rest)} published numbers, with what they '
-    yield "lack</summary>\n"
-    yield "| table | system | published | lacks |\n| --- | --- | --- | --- |"
+    yield f'\n## Not run\n\n<details markdown="1"><summary>{len(rest)} published numbers, with the reason why they were '
+    yield "not run</summary>\n"
+    yield "| table | system | published | reason |\n| --- | --- | --- | --- |"
     for (name, system), rows in rest.groupby(["table", "system"], sort=False):
         values = ", ".join(f"{_metric(row)} {_number(row, row['value'])}" for row in rows.to_dict("records"))
         lacks = "; ".join(dict.fromkeys(filter(None, [*rows["not_run"], *("from memory" * m for m in rows["memory"])])))
@@ -179,7 +179,7 @@ def _origin(study: str, runs: str) -> tuple[str, str]:
     if seconds and all(seconds):
         return f"`{commit}`", f"{sum(filter(None, seconds)) / 60:.1f} minutes"
     cost = yaml.load((STUDIES / study / "study.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader).get("cost", "")
-    return f"`{commit}`" if commit else "", markdown(f"study: {cost}")
+    return f"`{commit}`" if commit else "", markdown(f"whole study: {cost}")
 
 
 def _records(folder: Path, cells: Iterable[str]) -> dict[str, Mapping[str, Any]]:

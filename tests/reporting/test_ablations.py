@@ -73,7 +73,7 @@ def test_equal_seeds_are_pairs(compare):
         ],
     ]  # fmt: skip
     assert sentence(table) == (
-        "Holds, where higher is better: BERT less no_pairs is +0.0500 "
+        "Holds (higher is better): BERT minus no_pairs is +0.0500 "
         f"(95 % interval {-high:.4f} to {-low:.4f}, over 3 pairs of seeds)."
     )
     assert table.notes[0].endswith(COMPARISON["claim"]) and table.name == "ablation-pairs"
@@ -105,11 +105,11 @@ def test_the_interval_of_the_difference_decides(compare, gain, claim, verdict):
     other = {seed: value - gain + noise for (seed, value), noise in zip(BERT.items(), (0.002, -0.002, 0), strict=True)}
     table, rows = compare({"bert": BERT, "no_pairs": other}, **claim)
     (told,) = set(rows["verdict"])
-    finding = f"differs from no_pairs by {gain:.4f}" if "alike" in claim else f"less no_pairs is {gain:+.4f}"
+    finding = f"differs from no_pairs by {gain:.4f}" if "alike" in claim else f"minus no_pairs is {gain:+.4f}"
     start, interval = sentence(table).split(" (95 % interval ")
-    assert start == f"{told}, where {claim.get('better', 'higher')} is better: BERT {finding}"
+    assert start == f"{told} ({claim.get('better', 'higher')} is better): BERT {finding}"
     assert told.startswith(verdict) and "over 3 pairs of seeds)" in interval
-    assert "margin" not in claim or interval.endswith(f", and {claim['margin']:g} counts as none.")
+    assert "margin" not in claim or interval.endswith(f"; a difference of up to {claim['margin']:g} counts as equal.")
     low, high = (float(end) for end in interval.split(",")[0].split(" to "))
     assert low < gain < high
 
@@ -131,14 +131,14 @@ def test_a_claim_of_several_holds_where_each_does(compare, pairs, verdict):
     }
     table, rows = compare(values, systems=[*values], holds=[pair.split(" ") for pair in pairs])
     assert set(rows["verdict"]) == {verdict} and sentence(table).startswith(f"{verdict}, ")
-    assert sentence(table).count(" less ") == len(pairs)
-    assert "BERT less no_pairs is +0.0520" in sentence(table)
+    assert sentence(table).count(" minus ") == len(pairs)
+    assert "BERT minus no_pairs is +0.0520" in sentence(table)
     assert rows.loc["same", "difference"] == pytest.approx(-0.001 / 3)  # to the first system, whatever was claimed
 
 
 def test_one_run_decides_nothing(compare):
     table, rows = compare({"bert": {1: 0.9}, "no_pairs": {1: 0.1}})
-    told = "Undecided at this scale, where higher is better: BERT less no_pairs is +0.8000 (too few runs)."
+    told = "Undecided at this scale (higher is better): BERT minus no_pairs is +0.8000 (too few runs)."
     assert sentence(table) == told
     assert rows.loc["no_pairs", "difference"] == pytest.approx(-0.8)
     assert rows[["ci_low", "difference_low"]].isna().all(axis=None)

@@ -59,8 +59,8 @@ def test_the_claim_holds_where_it_does_at_every_number(write, ten_thousand, verd
     claim, finding = notes.split("\n")
     assert claim == f"Claim: {SETTINGS['claim']}"
     assert finding.startswith(f"Sentiment: {verdict}")
-    assert "BERT, pretrained, 100 labels less BERT, 100 labels is +10.3 (95 % interval " in finding
-    assert finding.count(" less ") == 2
+    assert "BERT, pretrained, 100 labels minus BERT, 100 labels is +10.3 (95 % interval " in finding
+    assert finding.count(" minus ") == 2
 
 
 def test_one_run_is_no_interval(write):

@@ -60,13 +60,13 @@ def test_bounds_are_the_grammars_and_stand_apart(held_out, tmp_path):
         found[head[1].text] = {name: (value.text, value.spread) for name, value in numbers if value.text}
     assert found == {
         "bound (grammar)": {"Masked words nats": ("1.375", "0.062")},
-        "bound, one word chosen (grammar)": {"Masked words nats": ("1.250", "0.062")},
+        "bound, one word corrupted (grammar)": {"Masked words nats": ("1.250", "0.062")},
         "one word masked (grammar)": {
             "Masked words nats": ("1.500", "0.062"),
             "Masked words accuracy": ("55.0", "6.2"),
         },
-        "judge of next sentences (grammar)": {"Pairs of segments accuracy": ("92.0", "1.4")},
-        "judge of sentence order (grammar)": {"Pairs of segments accuracy": ("75.0", "2.0")},
+        "reference classifier of next sentences (grammar)": {"Pairs of segments accuracy": ("92.0", "1.4")},
+        "reference classifier of sentence order (grammar)": {"Pairs of segments accuracy": ("75.0", "2.0")},
     }
     assert not any(value.bold for row in table.panels["grammar"] for value in row.values)
     for markup in (markdown_table, latex_table):
@@ -130,7 +130,7 @@ def test_steering_has_a_row_for_each_kind_of_sentences(write_run, tmp_path):
     assert {*rows} == {f"LSTM, {kind}" for kind in kinds}
     assert {name: text for name, text in shown(table, "grammar")["LSTM, steered"].items() if text} == {
         "Sentences": "LSTM, steered", "label, %": "96.0", "grammatical, %": "87.5", "Runs": "2",
-        "By the model nats a sentence": "31.50", "By the true distribution per token": "1.875",
+        "By the model nats per sentence": "31.50", "By the true distribution per token": "1.875",
     }  # fmt: skip
     assert rows["LSTM, steered"]["label, %"].spread == "1.4"
 

@@ -83,7 +83,7 @@ def test_numbers_lead_to_their_cells_and_those_to_what_made_them(report):
     assert "200 steps" in entry(report, "run-pretrain-ptb-lstm_small-1")
     assert "with uncommitted changes" in entry(report, "run-pretrain-ptb-lstm_small-1")
     assert "Commit unknown" in entry(report, "run-evaluate-ptb-kn5-1")
-    told = "3 cells; 2 runs, 25 seconds in all, of commit c0ffeec0ff; 1 of them with uncommitted changes; 1 of the"
+    told = "3 cells; 2 runs, 25 seconds in total, from commit c0ffeec0ff; 1 of them with uncommitted changes; 1 of the"
     assert told in report
 
 
@@ -108,12 +108,12 @@ def test_verdicts_are_counted_and_failures_named(report, results):
     others = REFERENCES[(REFERENCES["corpus"] == "ptb") & (REFERENCES["beside"] != "run")]
     unrun = (others["not_run"] != "").sum()
     elsewhere = len(others) - unrun - 3
-    told = "\n0 within the tolerance of the published number, 1 outside the tolerance, 2 outside the tolerance, "
-    told += f"with too few seeds for a verdict, {unrun} published, but not run, "
+    told = "\n0 within the tolerance of the published number; 1 outside the tolerance; 2 outside the tolerance, "
+    told += f"with too few seeds for a verdict; {unrun} published, but not run; "
     told += f"{elsewhere} published, and run in another study"
     assert told in summary and failure in summary and f'<li class="unrun"><b>{unrun}</b>' in report
     assert "| Kneser–Ney 5-gram (modified) (`kn5`) " in summary
-    assert "\n- 1 cell: of an unknown commit\n" in summary
+    assert "\n- 1 cell: unknown commit\n" in summary
     assert "\n- 1 cell: commit c0ffeec0ff with uncommitted changes; python 3.12.1; two cores\n" in summary
     assert "What &lt;a&gt; study shows." in report
     assert "\nWhat &lt;a&gt; study shows.\n" in summary
@@ -185,7 +185,7 @@ def test_a_table_notes_test_data_that_occur_in_training_data(results, write_run,
     write_report("own", folders, tmp_path / "results", SPECIFICATIONS)
     of_texts, of_tasks = overlaps(tmp_path / "results")
     assert "ptb (test) 1.70 % of lines, 1.06 % of 13-grams; wikitext2 (test) 25.00 % of lines, 1.06 %" in of_texts
-    assert "sst2 (validation) 2.00 to 3.00 % of examples, 1.00 % with other answers. " in of_tasks
+    assert "sst2 (validation) 2.00 to 3.00 % of examples, 1.00 % only with other answers. " in of_tasks
     assert "overlap" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*.csv"))
 
 
@@ -290,7 +290,7 @@ def test_every_comparison_and_figure_is_in_the_report(
     assert {f"{name}.{suffix}" for name in names for suffix in ("csv", "md")} <= files.keys()
     text = {name: path.read_text(encoding="utf-8") for name, path in files.items() if not name.endswith(".svg")}
     for name in ("report.html", "report.md", "ablation-pairs.md"):
-        assert "Holds, where higher is better: BERT less" in text[name], name
+        assert "Holds (higher is better): BERT minus" in text[name], name
     assert text["report.html"].count("<figure ") == len(figures)
     assert "<figcaption>Label efficiency, grammar-sentiment <" in text["report.html"]
     assert "finetune/grammar/cola-bert-1 finetune/grammar/cola-bert-2" in text["ablation-pairs.csv"]

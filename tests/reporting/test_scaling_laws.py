@@ -76,13 +76,13 @@ def test_the_table_says_whether_the_entropy_was_found(found, frame):
     assert rows[0][1].startswith("2.00") and rows[0][3] == "2.000 to 2.100"
     assert rows[5][1] == f"{LAW.decay:.3f}" and rows[5][4] == "0.154"
     assert rows[6][1] == f"{LAW.exponent:.3f}" and rows[6][4] == "0.46"
-    assert table.notes[0].startswith("toy: the interval of E, ") and " meets what is known" in table.notes[0]
+    assert table.notes[0].startswith("toy: the interval of E, ") and " overlaps the known entropy" in table.notes[0]
     assert laws.set_index("number")["fitted"]["beta"] == pytest.approx(LAW.beta, rel=0.01)
-    assert table.notes[1] == "toy: 3 of 3 parabolas are least within their sizes."
+    assert table.notes[1] == "toy: 3 of 3 parabolas have their minimum within the trained sizes."
     assert len(of_models.panels["toy"]) == 15 and models["difference"].abs().max() < 1e-3
     others = {"toy": replace(found["toy"], points=frame.assign(entropy=1.7, alone=1.8))}
     ((table, _),) = of_rows("scaling-laws", scaling_laws.laws_rows(others))
-    assert " misses what is known, 1.700 to 1.800." in table.notes[0]
+    assert " misses the known entropy, 1.700 to 1.800." in table.notes[0]
 
 
 def test_a_law_of_points_is_judged_by_a_published_fit(tmp_path):

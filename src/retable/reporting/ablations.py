@@ -119,7 +119,7 @@ def judged(comparison: Mapping[str, Any], runs: pd.DataFrame, digits: int) -> tu
         towards, away = sorted((sign * low, sign * high))[::-1]
         verdicts.append(HOLDS if away > 0 else FAILS if towards < 0 else UNDECIDED)
         evidence = _evidence(runs, better, low, high, paired, digits)
-        evidences.append(f"{display_name(better)} less {display_name(worse)} is {mean:+.{digits}f} ({evidence})")
+        evidences.append(f"{display_name(better)} minus {display_name(worse)} is {mean:+.{digits}f} ({evidence})")
     for one, other in comparison.get("alike", []):
         mean, low, high, paired = difference(runs, one, other)
         margin = comparison["margin"]
@@ -127,14 +127,14 @@ def judged(comparison: Mapping[str, Any], runs: pd.DataFrame, digits: int) -> tu
         verdicts.append(HOLDS if within else FAILS if outside else UNDECIDED)
         evidence = _evidence(runs, one, low, high, paired, digits)
         names = f"{display_name(one)} differs from {display_name(other)}"
-        evidences.append(f"{names} by {mean:.{digits}f} ({evidence}), and {margin:g} counts as none")
+        evidences.append(f"{names} by {mean:.{digits}f} ({evidence}); a difference of up to {margin:g} counts as equal")
     verdict = FAILS if FAILS in verdicts else UNDECIDED if UNDECIDED in verdicts else HOLDS
-    return verdict, f"{verdict}, where {comparison['better']} is better: {'; '.join(evidences)}."
+    return verdict, f"{verdict} ({comparison['better']} is better): {'; '.join(evidences)}."
 
 
 def _evidence(runs: pd.DataFrame, system: str, low: float, high: float, paired: bool, digits: int) -> str:
     seeds = runs.loc[runs["system"] == system, "seed"].nunique()
-    how = f", over {seeds} pairs of seeds" if paired else ", by Welch"
+    how = f", over {seeds} pairs of seeds" if paired else ", by Welch's method"
     return f"95 % interval {interval_text(low, high, digits)}{how}" if not isnan(low) else "too few runs"
 
 

@@ -18,12 +18,12 @@ ERRORS = 2  # A bold share exceeds that of trivial attention by more than this m
 SHARES = {  # Values of the column `share` in `heads.csv`, with heading and title in the table.
     "itself": ("To the word", "itself"),
     "previous": ("To the word", "before"),
-    "next": ("To the word", "behind"),
+    "next": ("To the word", "after"),
     "marks": ("To", "marks"),
     "subject": ("Verb to its subject", "attention"),
     "subject_first": ("Verb to its subject", "most"),
-    "far_subject": ("Verb to its subject further off", "attention"),
-    "far_subject_first": ("Verb to its subject further off", "most"),
+    "far_subject": ("Verb to its subject, not directly before it", "attention"),
+    "far_subject_first": ("Verb to its subject, not directly before it", "most"),
 }
 FLOORS = {"equal": "equal attention", "offset": "the usual distance"}  # trivial attention: name in metrics, label
 
@@ -77,16 +77,17 @@ def heads_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     columns = [Column("System", numeric=False), Column("Seed"), Column("Layer", numeric=False), Column("Head")]
     columns += [Column(title, group) for group, title in SHARES.values()]
     notes = [
-        "In percent of the attention from a word in new sentences of the language, nothing of them hidden: what goes "
-        "to itself, its neighbours and the marks round the sentence; from a verb to the head of its subject, and of "
-        "how many verbs that is the other word most looked at (Clark et al. 2019). Further off: the subject's head is "
-        "not the word before the verb.",
-        "Equal attention is spread over all that may be seen; the usual distance is how often the subject's head "
-        "stands where it does most often.",
-        f"± is the standard error over sentences. Bold: above that by {ERRORS} of them; not corrected for the number "
-        "of comparisons.",
+        "Attention in new, unmasked sentences of the language, in percent (Clark et al. 2019). The first columns: "
+        "attention from a word to itself, to its neighbours, and to the marks around the sentence. Verb to its "
+        "subject: attention from a verb to the head of its subject. Most: the share of verbs whose subject gets the "
+        "most attention of all other words. Not directly before it: only verbs whose subject's head is not the word "
+        "before them.",
+        "Equal attention is uniform over all visible positions. The usual distance is the share of subjects at the "
+        "most frequent distance from their verb.",
+        f"± is the standard error over sentences. Bold: above trivial attention by more than {ERRORS} standard "
+        "errors, not corrected for the number of comparisons.",
     ]
-    table = filled_table("attention-heads", "Where heads look", columns, panels, notes)
+    table = filled_table("attention-heads", "Attention heads by target", columns, panels, notes)
     return [(table, pd.concat(frames))]
 
 

@@ -38,9 +38,9 @@ def phenomena_table(frame: pd.DataFrame) -> Table:
 
     panels = {corpus: [row(part, *each) for each in rows] for corpus, part in measured.groupby("corpus")}
     notes = [
-        "Percent of the pairs whose acceptable sentence, as a whole and with its end, is the likelier one. A tie is "
-        "wrong, and so is a pair whose sentences are equal because the vocabulary lacks the words in which they "
-        "differ. Chance is 50. The published systems have read other text, far more of it, with more words.",
+        "Percent of pairs whose acceptable sentence, scored whole and with its end, has the higher probability. Ties "
+        "are wrong. Two sentences also tie if the vocabulary lacks the words in which they differ. Chance is 50. The "
+        "published systems were trained on other text, on far more of it, and with more words.",
         "The interval is a bootstrap over the pairs.",
         SPREAD,
         BOLD,

@@ -113,11 +113,11 @@ def changes_table(frame: pd.DataFrame, names: Mapping[str, str]) -> Table:
     counts = frame["change"].value_counts()
     summary = ", ".join(f"{counts[change]} {change}" for change in (*ORDER, SAME) if change in counts)
     notes = [
-        f"Of {len(frame)} numbers: {summary}. Moved: outside of the 95 % interval that it had, or without one that is "
-        "known, in its first five digits."
+        f"Of {len(frame)} numbers: {summary}. Moved: outside its earlier 95 % interval; if no interval is known, "
+        "different in the first five digits."
     ]
     rows = [_row(row) for _, row in changed.iterrows()]
-    return filled_table("changes", "What changed", columns, {"": rows} if rows else {}, notes)
+    return filled_table("changes", "Changed numbers", columns, {"": rows} if rows else {}, notes)
 
 
 def _row(row: pd.Series) -> Row:

@@ -207,7 +207,7 @@ def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
         known |= {run["system"] for _, run in cells}
     missing = next((name for name in names if name not in known), names[0])
     where, other = (f"the records of study {study} have", "") if study else (
-        "below outputs/ there is", "; or name a study whose records have both: --study NAME"
+        "outputs/ has", "; or name a study whose records have both: --study NAME"
     )  # fmt: skip
     advice = closest(missing, sorted(known)) if known else "`retable repro` makes some"
     raise UsageError(f"{where} no measured cell or system {missing}; {advice}{other}")

@@ -110,7 +110,11 @@ def _positions_figure(corpus: str, systems: Systems) -> Figure:
     frame = frame[frame["tokens"] >= FEW]
     bins = frame.groupby(["where", "system", "first", "last"], as_index=False)["nats"].mean()
     bins = bins.assign(x=np.sqrt(bins["first"] * bins["last"]), y=bins["nats"], variant="")
-    titles = {"sentence": "in the sentence", "unit": "in the document or line", "window": "in fresh context"}
+    titles = {
+        "sentence": "in the sentence",
+        "unit": "in the document or line",
+        "window": "in a window without earlier context",
+    }
     panels = []
     for where, title in titles.items():
         if len(lines := bins.loc[bins["where"] == where, ["system", "variant", "x", "y"]]):
@@ -171,7 +175,7 @@ def sampling_figure(corpus: str, frame: pd.DataFrame) -> Figure:
     panels = []
     for score, label, factor in (
         ("grammatical", "grammatical sentences, %", 100),
-        ("nats", "true nats per token", 1),
+        ("nats", "nats per token under the grammar", 1),
     ):
         drawn = frame.assign(x=frame["self_bleu"], y=factor * frame[score], variant=frame["method"])
         drawn = drawn[["system", "variant", "value", "x", "y"]].dropna(subset=["y"])

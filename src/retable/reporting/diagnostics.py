@@ -58,11 +58,11 @@ def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]
 
     oracle = [fact("entropy (oracle)", "entropy", 1, 3, apart=True), fact("tokens, %", "share", 100, 1, apart=False)]
     notes = [
-        "Nats a token above those of the true distribution, by what decides a token: the words beside it, an agreement "
-        "in number, gender or tense, what is still open, or an earlier mention. The interval is a bootstrap over the "
+        "Loss above the true distribution, in nats per token, by the context that determines a token: neighbouring "
+        "words, agreement in number, gender or tense, nesting, or repetition. The interval is a bootstrap over the "
         "test documents.",
-        "What decides a token shows only with the token, so a mean can be below 0: a model that expects too many "
-        "repetitions does well on those that come, and pays on the words that come instead.",
+        "A token's phenomenon is known only once the token is known, so a mean can be negative. For example, a model "
+        "that expects too many repetitions scores well on repeated words and worse on others.",
         SPREAD,
         BOLD,
     ]

@@ -12,10 +12,10 @@ from retable.reporting.names import display_name
 Cell: TypeAlias = Mapping[str, Any] | pd.Series  # a row of `results.aggregate`
 SIGNIFICANT = 0.05
 LARGE = 1e6
-SPREAD = "± is the sample standard deviation over seeds; a row of one run has none."
+SPREAD = "± is the sample standard deviation over seeds; a row with one run has none."
 BOLD = (
-    "Bold: the best system, and those that a paired bootstrap over the units of the split can't tell from it "
-    f"(p ≥ {SIGNIFICANT}, not corrected for the number of comparisons)."
+    "Bold: the best system, and systems that a paired bootstrap over the units of the split does not distinguish from "
+    f"it (p ≥ {SIGNIFICANT}, not corrected for the number of comparisons)."
 )
 
 

@@ -85,8 +85,8 @@ def still_falling(results: Iterable[Result]) -> list[str]:
         frame = pd.DataFrame(runs, columns=["steps", "fall", "last"])
         noise = max(NOISE, frame["last"].std() if len(frame) > 1 else 0.0)
         if (fall := frame["fall"].mean()) > noise:
-            finding = f"{frame['steps'].max():,} steps; the validation loss was still falling"
-            lines.append(f"{display_name(system)} on {corpus}: {finding}, by {fall:.2f} nats in the last steps")
+            finding = f"the validation loss still fell by {fall:.2f} nats in the last tenth of the training"
+            lines.append(f"{display_name(system)} on {corpus}: {finding} ({frame['steps'].max():,} steps)")
     return lines
 
 

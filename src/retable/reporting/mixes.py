@@ -72,7 +72,7 @@ def _figure(frame: pd.DataFrame) -> Figure:
     gammas = gammas.assign(value=gammas["gamma"], std=gammas["gamma_std"])
     columns = [f"layer {layer}" for layer in sorted(set(frame["layer"]))] + ["γ"]
     squares = pd.concat([shares, gammas])[["system", "column", "value", "std", "apart", "n"]]
-    titles = {"system": "task", "column": "of", "value": "mean", "std": "deviation", "n": "runs"}
+    titles = {"system": "task", "column": "layer or scale", "value": "mean", "std": "standard deviation", "n": "runs"}
     base = alt.Chart(significant(squares)).encode(
         alt.X("column:N", sort=columns, axis=alt.Axis(orient="top", labelAngle=0)),
         alt.Y("system:N", sort=[*dict.fromkeys(labels)], axis=None),

@@ -23,8 +23,8 @@ def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFra
     """
     tables = []
     note = (
-        "Below a word stands its frequency rank, and then its neighbours by cosine, the nearest first. "
-        "Of several seeds the first is shown."
+        "The frequency rank of a word is below it, followed by its neighbours by cosine, nearest first. "
+        "Only the first seed is shown."
     )
     for corpus, systems in by_corpus(results, "neighbours"):
         asked: dict[tuple[tuple[str, str], ...], dict[str, Result]] = defaultdict(dict)  # by words and ranks
@@ -62,9 +62,9 @@ def unseen_neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.
         }
         words = [(row.word, f"{row.form} of {row.stem}" if row.stem else "") for row in shown.itertuples()]
         note = (
-            f"{len(shown)} of the {len(heads)} words that were looked at, none of which the training text has; below "
-            "each its neighbours among the text's words by cosine at the layer without context, the nearest first. Of "
-            "several seeds the first is shown."
+            f"{len(shown)} of the {len(heads)} tested words, which are not in the training text. Below each: its "
+            "neighbours among the words of the training text, by cosine at the layer without context, nearest first. "
+            "Only the first seed is shown."
         )
         title = f"Nearest neighbours of unseen words, {corpus}"
         tables.append((_table(f"unseen-neighbours-{corpus}", title, words, lists, firsts, note), every))

@@ -14,7 +14,7 @@ PARTS = {
     "lines": "of lines",
     "13grams": "of 13-grams",
     "examples": "of examples",
-    "contradicted": "with other answers",
+    "contradicted": "only with other answers",
 }
 NOTE = (
     "Test data that also occur in the training data: {}. Lines and examples are compared by their words. A 13-gram is "

@@ -20,7 +20,7 @@ HELD_OUT: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
     ("Pairs of segments", "accuracy"): (("next_sentence_accuracy",), 100),
     ("Replaced words", "nats"): (("discriminator_loss",), 1),
     ("Replaced words", "accuracy"): (("replaced_accuracy",), 100),
-    ("Replaced words", "found"): (("replaced_recall",), 100),
+    ("Replaced words", "recall"): (("replaced_recall",), 100),
     ("Replaced words", "share"): (("replaced",), 100),
     ("Targets", "nats"): (("target_loss",), 1),
     ("Targets", "accuracy"): (("accuracy",), 100),
@@ -29,16 +29,16 @@ HELD_OUT: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
 # column.
 GRAMMAR = {
     "bound (grammar)": {"masked_loss": ("masked", "corrupted")},
-    "bound, one word chosen (grammar)": {"masked_loss": ("masked", "alone_corrupted")},
+    "bound, one word corrupted (grammar)": {"masked_loss": ("masked", "alone_corrupted")},
     "one word masked (grammar)": {"masked_loss": ("masked", "alone"), "masked_accuracy": ("masked", "accuracy")},
-    "judge of next sentences (grammar)": {"next_sentence_accuracy": ("next_sentence", "accuracy")},
-    "judge of sentence order (grammar)": {"next_sentence_accuracy": ("sentence_order", "accuracy")},
-    "judge of replaced words (grammar)": {"replaced_accuracy": ("replaced", "accuracy")},
-    "bound, told what was masked (grammar)": {"replaced_accuracy": ("replaced", "accuracy_told")},
-    "no word called replaced": {"replaced_accuracy": ("replaced", "baseline")},
+    "reference classifier of next sentences (grammar)": {"next_sentence_accuracy": ("next_sentence", "accuracy")},
+    "reference classifier of sentence order (grammar)": {"next_sentence_accuracy": ("sentence_order", "accuracy")},
+    "reference classifier of replaced words (grammar)": {"replaced_accuracy": ("replaced", "accuracy")},
+    "bound, given the masked positions (grammar)": {"replaced_accuracy": ("replaced", "accuracy_told")},
+    "always predicts 'not replaced'": {"replaced_accuracy": ("replaced", "baseline")},
     "bound, random spans (grammar)": {"target_loss": ("spans", "loss")},
-    "random spans, estimated from above (grammar)": {"target_loss": ("spans", "loss_above")},
-    "bound, what follows a prefix (grammar)": {"target_loss": ("prefix", "loss")},
+    "random spans, estimate from above (grammar)": {"target_loss": ("spans", "loss_above")},
+    "bound, text after a prefix (grammar)": {"target_loss": ("prefix", "loss")},
 }
 
 
@@ -61,21 +61,27 @@ def held_out_table(frame: pd.DataFrame) -> Table:
         systems = [row for _, row in sorted(rows, key=lambda item: item[0])]
         panels[str(corpus)] = [*systems, *_grammar_rows(part[part["task"].isin(BOUNDS)])]
     notes = [
-        "Each objective's own metrics on the test split, corrupted as in training; nats are of a predicted token, "
-        "accuracies and shares in percent. Nats compare systems of one objective and one tokenizer.",
-        "Masked words of a system with replaced words are its generator's. Of the replaced words: the tokens, replaced "
-        "or not, that are told right, the replaced ones that are found, and the share that is replaced.",
+        "Metrics of each objective on the test split, corrupted as in training. Nats are per predicted token. "
+        "Accuracies and shares are in percent. Nats are comparable only between systems with the same objective and "
+        "tokenizer.",
+        "For ELECTRA, masked words are predicted by the generator. Replaced words: accuracy over all tokens, recall of "
+        "replaced tokens, and their share.",
         SPREAD,
     ]
     if frame["task"].isin(BOUNDS).any():
         notes.append(
-            "Grammar: what the language itself allows, ± the standard error; of whole words, so that a model of "
-            "smaller pieces has other nats. Under BERT's corruption no model's expected loss is below the bound, an "
-            "estimate from below, nor is that below the bound where one word is chosen and all others are seen. The "
-            "accuracy is of the best guess at a word that is masked alone. A judge that knows the grammar comes close "
-            "to the best accuracy on pairs, of each kind; of replaced words it knows the generator, too, and told "
-            "what was masked it bounds every model. The bounds of targets, for T5's random spans and for a prefix LM, "
-            "are estimated from below; the estimate from above bounds no model, and shows what the other one loses."
+            "Grammar: the best possible scores on this language, ± the standard error. They are for whole words; nats "
+            "of models with smaller tokens are not comparable. "
+            "Bound of masked words: no model's expected loss under BERT's corruption is lower. It is estimated from "
+            "below. "
+            "One word corrupted: the loss if all other words are visible. It is at most the bound. "
+            "One word masked: the loss and accuracy of the best guess if all other words are visible. "
+            "Reference classifiers know the grammar. Their accuracy on pairs is close to the best possible one. The "
+            "classifier of replaced words also knows the generator. "
+            "Given the masked positions, no detector of replaced words has a higher expected accuracy. "
+            "Bounds of targets, for T5's random spans and for a prefix LM: no model's expected loss is lower. That of "
+            "random spans is estimated from below. "
+            "The estimate from above is not a bound; its distance to the other estimate shows their error."
         )
     return filled_table("held_out", "Held-out metrics of objectives", columns, panels, notes)
 
@@ -133,9 +139,9 @@ def senses_table(frame: pd.DataFrame) -> Table:
             values = [Value("most frequent sense"), *[Value("")] * 3, *[Value(f"{100 * share:.1f}")] * 2]
             rows.append(Row(values, apart=share == majority[0]))
     notes = [
-        "The senses of ambiguous words, told by the nearest other occurrence of the word and by the nearest mean of a "
-        "sense's other occurrences; accuracy in percent. Layer 0 has no context: all occurrences of a word are equally "
-        "near and share the prediction, which is right less often than the most frequent sense.",
+        "Accuracy (%) of predicting a word's sense from the nearest other occurrence of the word, or from the nearest "
+        "mean of a sense's other occurrences. Layer 0 has no context: all occurrences of a word are equally near and "
+        "share one prediction. That prediction is right less often than the most frequent sense.",
         SPREAD,
     ]
     return filled_table("senses", "Senses of words by layer", columns, panels, notes)

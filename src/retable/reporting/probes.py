@@ -38,11 +38,12 @@ def probes_table(frame: pd.DataFrame) -> Table:
         values = [Value("most frequent label"), *[Value("")] * 2]
         rows.append(Row([*values, *(Value(text) for share in shares for text in (share, "", ""))], apart=True))
     notes = [
-        "Accuracy in percent of a linear softmax on the frozen states of words in new sentences of the language. "
-        "Control: the same with a random label for each word type; selectivity is the difference, and shows what is in "
-        "the state beyond which word it is (Hewitt and Liang 2019). Layer 0 goes into the first layer with context.",
-        "Number is that of a verb's subject, at verbs whose form goes with either. For senses each ambiguous word has "
-        "a probe of its own, and no control task.",
+        "Accuracy (%) of a linear softmax classifier on the frozen states of words in new sentences of the language. "
+        "Control: the same with a random label for each word type. Selectivity is the difference; it shows what the "
+        "state encodes besides the word's identity (Hewitt and Liang 2019). Layer 0 is the input of the first layer "
+        "with context.",
+        "Number: the number of a verb's subject, at verbs whose form fits both numbers. Senses: each ambiguous word "
+        "has a separate probe, without a control task.",
         SPREAD,
     ]
     return filled_table("probes", "Linear probes by layer", columns, panels, notes)

@@ -127,7 +127,7 @@ def origins(results: Iterable[Result]) -> list[str]:
 def _origin(result: Result) -> str:
     record = result.record
     if not record.get("git_commit"):
-        return "of an unknown commit"
+        return "unknown commit"
     changed = " with uncommitted changes" * bool(record.get("git_dirty"))
     return f"commit {record['git_commit'][:10]}{changed}; {_versions(record['environment'])}; {record['hardware']}"
 
@@ -142,8 +142,8 @@ def summary(results: Iterable[Result]) -> str:
     seconds = sum(record.get("seconds", 0) for record in records)
     return (
         f"{len(listed)} cell{'s' * (len(listed) != 1)}; {len(records)} run{'s' * (len(records) != 1)}"
-        + f", {_duration(seconds)} in all" * bool(seconds)
-        + f", of commit{'s' * (len(commits) > 1)} {', '.join(commits)}" * bool(commits)
+        + f", {_duration(seconds)} in total" * bool(seconds)
+        + f", from commit{'s' * (len(commits) > 1)} {', '.join(commits)}" * bool(commits)
         + f"; {dirty} of them with uncommitted changes" * bool(dirty)
         + f"; {absent} of the cells are from a cache, or from another machine" * bool(absent)
         + "."

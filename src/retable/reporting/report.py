@@ -174,14 +174,14 @@ def write_report(
     for title, name, drawn in (
         ("Test perplexity", "perplexity", perplexities(frame)),
         ("Label efficiency", "label-efficiency", by_labels),
-        ("Questions by the number of examples", "shots", shots_figures(frame)),
+        ("Accuracy by number of examples in the prompt", "shots", shots_figures(frame)),
         ("Loss by size, one curve per budget", "isoflop", isoflop_figures(laws)),
         ("Loss by operations", "compute", compute_figures(laws)),
         ("Analogies by size of corpus", "analogies", size_curves(frame, words)),
-        ("Pairs in the plane of their first two principal components", "plane", planes(everything)),
+        ("Word pairs in the plane of their first two principal components", "plane", planes(everything)),
         ("Senses of words by layer", "senses", senses_figures(frame)),
-        ("What linear probes read off the layers", "probes", probes_figures(frame)),
-        ("Layers of ELMo in the tasks' mixtures", "scalar-mix", mixes_figures(mixes)),
+        ("Accuracy of linear probes by layer", "probes", probes_figures(frame)),
+        ("Weights of ELMo's layers by task", "scalar-mix", mixes_figures(mixes)),
         ("Attention in a sentence", "attention", attention_figures(everything)),
         ("Alignment of a test sentence", "alignment", alignment_figures(everything)),
         *diagnostic_figures(everything),
@@ -301,7 +301,7 @@ def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
 def verdict_lines(frame: pd.DataFrame) -> Iterator[str]:
     """Yield, in Markdown, the number of rows per verdict, and the list of failures, if any."""
     if counted := verdicts(frame):
-        yield ", ".join(f"{count} {meaning}" for _, count, meaning in counted) + "."
+        yield "; ".join(f"{count} {meaning}" for _, count, meaning in counted) + "."
     if outside := failures(frame):
         yield "\n".join(f"- {markdown(line)}" for line in outside)
 

@@ -32,13 +32,12 @@ def samples_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]
         for prompt in part["prompt"].drop_duplicates()[:BEGINNINGS]:
             continuations = part[part["prompt"] == prompt].sort_values(["system", "strategy"])
             for i, each in enumerate(continuations.itertuples()):
-                begins = Value((prompt or "(nothing)") if i == 0 else "")
+                begins = Value((prompt or "(empty)") if i == 0 else "")
                 system = replace(system_value(each.system), runs=(each.runs,))
                 rows.append(Row([begins, system, Value(each.strategy), Value(_beginning(each.text))], apart=i == 0))
-    columns = [Column(title, numeric=False) for title in ("Beginning", "System", "Strategy", "Continuation")]
+    columns = [Column(title, numeric=False) for title in ("Prompt", "System", "Strategy", "Continuation")]
     notes = [
-        f"How each system goes on after the beginning, {WORDS} words at most. Of several seeds, and of several texts, "
-        "the first is shown."
+        f"Continuations of a prompt, at most {WORDS} words. Only the first of several seeds or texts is shown."
     ]
     return [(Table("samples", "Samples", columns, panels, notes), frame)]
 

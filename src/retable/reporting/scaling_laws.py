@@ -147,13 +147,14 @@ def _findings(corpus: str, fit: Fitted) -> Iterator[str]:
     entropy, alone = fit.points[[*KNOWN]].iloc[0]
     low, high = law_interval(fit.laws, "E")
     if isnan(entropy):
-        yield f"{corpus}: the language's entropy is not known."
+        yield f"{corpus}: the language's entropy is unknown."
     else:
-        meets = "meets" if low <= alone and high >= entropy else "misses"
+        overlaps = "overlaps" if low <= alone and high >= entropy else "misses"
         known = f"{entropy:.3f} to {alone:.3f}"
-        yield f"{corpus}: the interval of E, {interval_text(low, high, 3)}, {meets} what is known, {known}."
+        yield f"{corpus}: the interval of E, {interval_text(low, high, 3)}, {overlaps} the known entropy, {known}."
     if fit.parabolas:
-        yield f"{corpus}: {len(fit.vertices)} of {len(fit.parabolas)} parabolas are least within their sizes."
+        counts = f"{len(fit.vertices)} of {len(fit.parabolas)}"
+        yield f"{corpus}: {counts} parabolas have their minimum within the trained sizes."
 
 
 def models_rows(fits: Mapping[str, Fitted]) -> pd.DataFrame:

@@ -28,11 +28,13 @@ from retable.reporting.results import COLUMNS
 FACTS = ("trial", "state", "value", "step", "seconds", "cell", "metric", "direction")
 COMPLETE, PRUNED = "complete", "pruned"
 HEIGHT = 220
-PRUNED_NOTE = "A pruned trial was ended at a validation that was worse than most were there; its value is of that one."
+PRUNED_NOTE = (
+    "A pruned trial was stopped because its validation was worse than most trials' at that step; its value is from "
+    "that step."
+)
 EXPECTED_NOTE = (
-    "The best of k trials, expected: the mean over all ways to draw k of the trials that there are, each draw out of "
-    "all of them (Dodge et al. 2019, section 3), with the standard deviation as band. A pruned trial has its last "
-    "value."
+    "Expected best of k trials, drawn with replacement from all trials (Dodge et al. 2019, section 3); the band is the "
+    "standard deviation. Pruned trials count with their last value."
 )
 
 

@@ -37,13 +37,13 @@ SAME_RECIPE = (PASS, GROUP, AGREES)  # verdicts that count as a reproduction
 MEANINGS = {
     PASS: "within the tolerance of the published number",
     GROUP: "within the tolerance, in a group of close rows whose differences are reproduced",
-    AGREES: "within the tolerance, but close to another published row, or by a tolerance set afterwards",
-    PASS_OTHER: "within the tolerance, with another recipe than the published one",
-    AGREES_OTHER: "within the tolerance, with another recipe, but close to another published row",
+    AGREES: "within the tolerance, but close to another published row, or with a tolerance that was set after the run",
+    PASS_OTHER: "within the tolerance, with a recipe that differs from the published one",
+    AGREES_OTHER: "within the tolerance, with a different recipe, but close to another published row",
     FAIL: "outside the tolerance",
     BETTER: "outside the tolerance, better than published",
     OPEN: "outside the tolerance, with too few seeds for a verdict",
-    UNDECIDABLE: "within a tolerance that is wider than the interval of the test",
+    UNDECIDABLE: "within the tolerance, which is wider than the 95 % interval of the test",
 }
 OUTSIDE = (FAIL, BETTER, OPEN)
 SEEDS = 3  # With fewer seeds, a number outside its tolerance is open, not a failure.
