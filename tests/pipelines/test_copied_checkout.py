@@ -167,6 +167,6 @@ def test_a_dvc_root_that_is_no_folder_is_refused_and_not_made(tmp_path, monkeypa
     (tmp_path / "file").touch()
     monkeypatch.setenv("DVC_ROOT", str(tmp_path / place))
     for refused in (require_own_checkout, enter_project, root):
-        with pytest.raises(UsageError, match=f"^DVC_ROOT={tmp_path / place} is not a folder; unset it"):
+        with pytest.raises(UsageError, match=f"^DVC_ROOT={tmp_path / place} is not a folder; unset DVC_ROOT"):
             refused()
     assert [each.name for each in tmp_path.iterdir()] == ["file"]

@@ -155,7 +155,7 @@ def test_a_job_that_fails_is_reported_and_the_others_run(sweeping):
     (["seed=1,2", "hydra.launcher.n_jobs=0"], "write 1 or more"),
     (["seed=1,2", "hydra.sweeper.direction=up"], "minimize or maximize"),
     (["seed=1,2", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=0"], "write 1 or more"),
-    (["hydra/sweeper=optuna"], "no setting has several values"),
+    (["hydra/sweeper=optuna"], "no setting is varied"),
     (["hydra/sweeper=optuna", "optimizer.lr=interval(1e-2,1e-3)"], "is invalid; write the lower end first"),
     (["hydra/sweeper=optuna", "model.d_model=range(0,9)"], "model.d_model=0"),
     (["hydra/sweeper=optuna", "seed=1,2", "hydra.sweeper.storage=nowhere://x"], "hydra.sweeper.storage=nowhere"),

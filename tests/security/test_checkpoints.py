@@ -60,7 +60,7 @@ LIES: dict[str, list[tuple[bytes | str, str]]] = {
         (b"", "pytorch_model.bin is damaged"),
     ],
     INDEX: [
-        *((json.dumps({"weight_map": {"wte.weight": shard}}), "not a file in its folder") for shard in OUTSIDE),
+        *((json.dumps({"weight_map": {"wte.weight": shard}}), "not a file in that folder") for shard in OUTSIDE),
         *((text, f"{INDEX} ") for text in ("[", "[]", "{}", '{"weight_map": []}', "[" * 100_000)),
     ],
     "model.safetensors": [
@@ -95,7 +95,7 @@ def test_files_that_are_none(checkpoint, file, content, said):
         save_file({"wte.weight": torch.zeros(10, 8)}, checkpoint / "model.safetensors")
     line = refused(checkpoint, lambda found: (found.model, found.weights))
     assert said in line and file in line
-    if file == INDEX and "not a file in its folder" in said:  # nor is it among the files to depend on
+    if file == INDEX and "not a file in that folder" in said:  # nor is it among the files to depend on
         assert said in refused(checkpoint, lambda found: found.files)
 
 

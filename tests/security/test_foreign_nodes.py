@@ -138,7 +138,7 @@ def test_a_file_that_begins_with_a_byte_order_mark(tmp_path):
     file = tmp_path / "recipe/evil/x.yaml"
     refuse_foreign_nodes(stage, arguments)
     file.write_bytes(codecs.BOM_UTF8 + file.read_bytes())
-    with pytest.raises(UsageError, match=r"x\.yaml begins with a byte-order mark; save it as UTF-8 without one"):
+    with pytest.raises(UsageError, match=r"x\.yaml begins with a byte-order mark; save the file as UTF-8 without"):
         refuse_foreign_nodes(stage, arguments)
 
 
