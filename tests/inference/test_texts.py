@@ -25,7 +25,7 @@ from retable.objectives.causal_lm import CausalLM
 from retable.objectives.classification import Classification
 from retable.objectives.masked_lm import MaskedLM
 from retable.objectives.text_to_text import TextToText
-from retable.tokenizers import word
+from retable.tokenizers import character, word
 from retable.tokenizers.report import NAMED
 from retable.training.weights import save_weights
 
@@ -173,6 +173,45 @@ def test_the_command_prints_the_same_words_in_one_line(classifier, monkeypatch, 
         main()
     cut = "1 of 2 texts have more tokens than the model's max_length=8, and were cut at the end"
     assert capsys.readouterr().err.splitlines() == [UNKNOWN, cut]
+
+
+def same_in(system: Language, text: str) -> dict[str, object]:
+    """What each method that takes a text makes of it, after and before another text."""
+    one = {"max_new_tokens": 3}
+    return {
+        "score": [system.score(text), system.score("the", context=text), system.score(text, context="the ")],
+        "likelihood": [system.likelihood(text), system.perplexity(text)],
+        "choose": system.choose("the", [text, TEXT]),  # the first of equal ones
+        "choose, context": system.choose(text, ["s", "e", "a"]),
+        "continue_": [system.continue_(text, **one), system.continue_(text, **one, special_tokens=True)],
+        "alternatives": system.alternatives(text, **one, n=2),
+        "stream": [*system.stream(text, **one)],
+        "encode": [system.encode(text), system.encode([text, TEXT], "mean")],
+    }
+
+
+TEXT = "the cat sees\na bird"
+FORMS = [lambda text: "\ufeff" + text, lambda text: text.replace("\n", "\r\n"), lambda text: text.replace("\n", "\r")]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["mark", "CRLF", "CR"])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_text_is_read_as_its_file_by_every_method(form, end, classifier, tmp_path):
+    """By characters, of which a mark and a CR would be some; the last line end counts, whatever it is written as."""
+    characters = character.train(LINES)
+    (folder := tmp_path / "characters").mkdir()
+    characters.save(folder / "tokenizer.json")
+    (folder / "config.yaml").write_text(json.dumps({"corpus": {"unit": "document"}}))
+    torch.manual_seed(0)
+    model = GPT(characters.vocab_size, 8, 1, 2, 64, 0.0)
+    objective = CausalLM(model, characters.vocab_size, tie=False, bias=False, reduction="mean")
+    system = Language(folder, NeuralLM(objective, Carried(1), characters.boundary))
+    with warnings.catch_warnings(action="ignore"):
+        for name, expected in (before := same_in(system, TEXT + end)).items():
+            found = same_in(system, form(TEXT + end))[name]
+            assert repr(found) == repr(expected), name
+        assert {name.partition(",")[0] for name in before} | {"perplexity", "generate"} == {*system.can, "likelihood"}
+        assert np.array_equal(classifier.probabilities(form(TEXT)), classifier.probabilities(TEXT))
 
 
 WRITING = {

@@ -214,7 +214,7 @@ def test_translations_of_ones_own_with_a_picture_of_what_was_looked_at(writers, 
     (["generate", "elman-1", "--label", "positive"], "--label positive needs a discriminator; add"),
     (["generate", "elman-1", "--discriminator", STEERING], "the discriminator has no label=; write"),
     (["generate", "elman-1", "--discriminator", "sentiment-bilstm-1", "--label", "positive"],
-     "sentiment-bilstm-1 can't classify the beginning of a text; train a system that can, as in"),
+     "sentiment-bilstm-1 cannot classify the beginning of a text; train a system that can, as in"),
 ], ids=lambda part: " ".join(part[:2]) if isinstance(part, list) else "")  # fmt: skip
 def test_a_mistake_is_one_line(command, arguments, said):
     assert said in command(*arguments, code=2)

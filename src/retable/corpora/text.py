@@ -117,6 +117,15 @@ def lines_of(text: str) -> list[str]:
     return [line.rstrip("\r") for line in lines]
 
 
+def with_line_feeds(text: str) -> str:
+    """Return a text as `read_lines` reads its file: no byte-order mark, and line feeds as line ends.
+
+    A line end at the end of the text stays.
+    """
+    ends = text.endswith("\n") or ("\n" not in text and text.endswith("\r"))
+    return "\n".join(lines_of(text)) + "\n" * ends
+
+
 def is_blank(line: str) -> bool:
     """Return whether a line is empty or has only white space."""
     return not line or line.isspace()

@@ -23,7 +23,7 @@ def load_discriminator(cell: str) -> Discriminator:
     task = read_config(folder).get("task")
     if task is None or not settings.makes(settings.target_of(task, f"{folder}: task"), PrefixTask):
         raise UsageError(
-            f"{folder} can't classify the beginning of a text; train a system that can, as in python -m "
+            f"{folder} cannot classify the beginning of a text; train a system that can, as in python -m "
             "pipelines.finetune task=sentiment_prefixes recipe=encoders/lstm_prefixes"
         )
     task, tokenizer, objective = load_objective(folder)

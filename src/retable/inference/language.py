@@ -123,6 +123,7 @@ class Language(Loaded):
             raise UsageError("end=True needs texts without context; leave context= out, or write end=False")
         if end and not all(text.split() for text in texts):
             raise UsageError("one of the texts is empty, and end=True needs a line of words; remove the empty text")
+        (context,) = listed(context)
         warn_of_unknown(self.tokenizer, [context, *texts])
         befores, ids = self._scorer.encode([context] * len(texts), texts)
         ids = self._scorer.encode_lines(texts, end=True) if end else ids
@@ -138,6 +139,7 @@ class Language(Loaded):
         """
         if not endings:
             raise UsageError("choose needs an ending; pass one or more")
+        context, *endings = listed([context, *endings])
         warn_of_unknown(self.tokenizer, [context, *endings])
         return int(np.argmax(self._scorer.log_prob(*self._scorer.encode([context] * len(endings), endings))))
 
@@ -199,6 +201,7 @@ class Language(Loaded):
         Raises: UsageError: a setting is unknown or out of range.
         """
         chosen, writer = self._chosen(strategy, max_new_tokens, **settings, num_return_sequences=n), self._writer()
+        (prompt,) = listed(prompt)
         if not special_tokens:
             warn_of_unknown(self.tokenizer, [prompt])
         begun = writer.encode([prompt], special_tokens)
@@ -221,8 +224,9 @@ class Language(Loaded):
         Raises: UsageError: the strategy is beam search, or a setting is unknown or out of range.
         """
         chosen, writer = self._chosen(strategy, max_new_tokens, **settings), self._writer()
+        (prompt,) = listed(prompt)
         if not isinstance(chosen, TokenByToken | FUDGE):
-            raise UsageError(f"strategy={strategy} can't stream; write greedy, sample or contrastive")
+            raise UsageError(f"strategy={strategy} cannot stream; write greedy, sample or contrastive")
         if not special_tokens:
             warn_of_unknown(self.tokenizer, [prompt])
         (begun,) = writer.encode([prompt], special_tokens)

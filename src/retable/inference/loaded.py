@@ -9,6 +9,7 @@ from torch import nn
 
 from retable.core.artifacts import read_json
 from retable.core.errors import warn
+from retable.corpora.text import with_line_feeds
 from retable.inference.systems import read_config
 from retable.tokenizers.report import unknown_in
 from retable.tokenizers.tokenizer import Tokenizer
@@ -77,5 +78,11 @@ def warn_of_cut(n_cut: int, n_texts: int, limit: str) -> None:
 
 
 def listed(value: Any) -> list[Any]:
-    """Return one text, or several texts, as a list."""
-    return [value] if isinstance(value, str) else list(value)
+    """Return one text, or several texts or pairs of texts, as a list; each text is read as `with_line_feeds` does."""
+    return [_as_read(each) for each in ([value] if isinstance(value, str) else value)]
+
+
+def _as_read(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_as_read, value))
+    return with_line_feeds(value) if isinstance(value, str) else value

@@ -87,7 +87,7 @@ def load_language_model(cell: Path) -> LanguageModel:
     """
     system = load_system(cell)
     if not isinstance(system, LanguageModel):
-        raise UsageError(f"{cell} is not a language model, so a mixture can't contain it; remove it from cells")
+        raise UsageError(f"{cell} is not a language model, so a mixture cannot contain it; remove it from cells")
     return system
 
 

@@ -244,7 +244,7 @@ class Tagger(TaskSystem):
         """
         if self.config["task"].get("roles"):
             raise UsageError(
-                f"{self.folder} labels roles of a given predicate and can't tag plain sentences; use a tagger"
+                f"{self.folder} labels roles of a given predicate and cannot tag plain sentences; use a tagger"
             )
         rows = [each.split() if isinstance(each, str) else list(each) for each in listed(sentences)]
         examples = [TaggedSentence(words, ["" for _ in words]) for words in rows if words]
@@ -275,7 +275,7 @@ class Reader(TaskSystem):
         """
         if not context.split():
             raise UsageError("the paragraph has no words; pass a text as context=")
-        context = context.strip()
+        question, context = listed([question, context.strip()])
         (asked,) = in_words([Question("", "", context, question, [Answer(context.split()[0], 0)])])
         return answers_of([asked], self._predict([asked]))[""]
 
@@ -290,6 +290,7 @@ class Chooser(TaskSystem):
         """
         if not endings:
             raise UsageError("choose needs an ending; pass one or more")
+        context, *endings = listed([context, *endings])
         return int(self._predict([Choice(context, list(endings), 0)])[0])
 
 
