@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import altair as alt
+import pandas as pd
 import pytest
 import torch
 from dvc.repo import Repo
@@ -18,24 +20,33 @@ from retable.core.errors import UsageError
 from retable.core.publishing import refuse_all_but_a_report, replace, require_one_mount
 from retable.nn import fused
 from retable.reporting.changes import tables_at
+from retable.reporting.figures import write_figure
 
 ROOT = project.CONF.parent
 
 
 def report(folder):
     folder.mkdir(parents=True)
-    for name in ("report.md", "metrics.json", "lm.csv", "lm.svg"):
+    for name in ("report.md", "metrics.json", "metrics.csv", "lm.csv", "lm.md"):
         (folder / name).write_text(name)
+    figure = alt.Chart(pd.DataFrame({"x": [1.0]})).mark_point().encode(x="x:Q")
+    write_figure(figure, folder / "lm-ptb.svg")
     return folder
 
 
-@pytest.mark.parametrize("name", ["thesis.tex", "other/x", "notes", "model.safetensors", ".git/HEAD"])
+FOREIGN = ["thesis.tex", "other/x", "notes", "model.safetensors", ".git/HEAD"]
+FOREIGN += ["thesis.md", "mine.csv", "drawn.svg", "slides.html", "other.json", "lm.md/x"]  # of a report's suffixes
+
+
+@pytest.mark.parametrize("name", FOREIGN)
 def test_a_folder_with_another_file_is_refused(tmp_path, name):
     (tmp_path / "empty").mkdir()
     refuse_all_but_a_report(tmp_path / "empty")
     out = report(tmp_path / "results")
     refuse_all_but_a_report(out)
-    (out / name).parent.mkdir(exist_ok=True)
+    if "/" in name:
+        (out / name).parent.unlink(missing_ok=True)
+        (out / name).parent.mkdir()
     (out / name).write_text("kept")
     with pytest.raises(UsageError, match=f"{name.partition('/')[0]} is not part of a report.*move it"):
         refuse_all_but_a_report(out)

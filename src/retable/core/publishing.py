@@ -21,7 +21,7 @@ from retable.core.errors import UsageError
 WORK = Path("work")
 PATIENCE = 60  # seconds to wait for another process that makes the same cell
 IDENTITY = ("stage", "system", "corpus", "seed", "task")  # keys of run.json that two runs of the same cell share
-OF_REPORT = (".csv", ".html", ".json", ".md", ".svg")  # suffixes of a report's files
+OF_REPORT = ("report.md", "report.html", "metrics.json", "metrics.csv", "runs.csv")  # files that any report may have
 _LONGEST = 255 - len(".record.json.begun")  # largest length of a cell's name in bytes; file names have at most 255
 
 
@@ -72,17 +72,28 @@ def refuse_all_but_a_report(out: Path) -> None:
     """Raise UsageError if a new report must not replace the contents of `out`.
 
     Only an empty folder or another report may be replaced. A folder with only `report.html` counts as a report, because
-    git does not track this file and may leave it in an otherwise empty folder. This function does not remove anything.
+    git does not track this file and may leave it in an otherwise empty folder. The other files of a report are tables,
+    each as .csv and .md, and figures drawn by Vega. This function does not remove anything.
     """
     if out.is_symlink():
         raise UsageError(f"{out} is a link, which a report cannot replace; replace the link by a folder")
-    foreign = [each for each in out.iterdir() if each.is_dir() or each.suffix not in OF_REPORT] if out.is_dir() else []
+    foreign = [each for each in sorted(out.iterdir()) if not _is_of_report(each)] if out.is_dir() else []
     if foreign:
         raise UsageError(
             f"{foreign[0]} is not part of a report, but a report replaces all files in {out}; move it elsewhere"
         )
     if not (_is_free(out) or any((out / name).exists() for name in ("report.md", "report.html"))):
         raise UsageError(f"{out} is not a report, and only a report may be replaced; move it elsewhere")
+
+
+def _is_of_report(file: Path) -> bool:
+    if not file.is_file() or file.name in OF_REPORT:
+        return file.is_file()
+    if file.suffix == ".svg":
+        with file.open("rb") as opened:
+            return b'class="marks"' in opened.read(500)
+    other = {".csv": ".md", ".md": ".csv"}.get(file.suffix)
+    return other is not None and file.with_suffix(other).exists()
 
 
 @contextlib.contextmanager
