@@ -161,6 +161,22 @@ WORKFLOWS = {
 }
 
 
+def test_a_branch_is_tested_once_and_what_it_made_is_kept():
+    """A pull request's branch has no second run for its pushes; a newer push ends the older run."""
+    ci = WORKFLOWS["ci"]
+    assert ci["on"] == {"push": {"branches": ["main"]}, "pull_request": ""}
+    assert "${{ github.ref }}" in ci["concurrency"]["group"] and ci["concurrency"]["cancel-in-progress"] == "true"
+    of_study = ("results", "work/log")
+    kept_by = {
+        ("ci", "test"): {"work/tests.xml", *(f"studies/smoke/{each}" for each in of_study)},
+        ("nightly", "study"): {"mlflow.db", *(f"studies/${{{{ matrix.study }}}}/{each}" for each in of_study)},
+    }
+    for (name, job), kept in kept_by.items():
+        step = WORKFLOWS[name]["jobs"][job]["steps"][-1]
+        assert step["if"] == "always()" and step["uses"].startswith("actions/upload-artifact@")
+        assert kept <= {*step["with"]["path"].splitlines()}
+
+
 @pytest.mark.parametrize("name", [name for name, said in WORKFLOWS.items() if "schedule" in said["on"]])
 def test_a_scheduled_workflow_tells_of_a_failure(name):
     jobs = WORKFLOWS[name]["jobs"]

@@ -107,6 +107,22 @@ def test_a_study_is_found_by_its_name_from_any_folder_in_it(tmp_path, monkeypatc
         folder_of("other")
 
 
+@pytest.mark.parametrize("from_", [".", "below", "elsewhere"])
+def test_a_command_that_writes_elsewhere_names_the_folder(tmp_path, monkeypatch, capsys, from_):
+    """One line if the study is not in the working folder, and none otherwise; a command that only reads has none."""
+    for name in ("mine", "mine/below", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mine/study.yaml").touch()
+    place = {".": tmp_path, "below": tmp_path / "mine/below", "elsewhere": tmp_path / "elsewhere"}[from_]
+    study = "mine" if from_ != "elsewhere" else str(tmp_path / "mine")
+    for shown in (True, False):
+        monkeypatch.chdir(place)
+        enter_project(study, show_folder=shown)
+        assert Path.cwd() == tmp_path / "mine"
+        line = f"in {tmp_path / 'mine'}\n" if shown and from_ != "." else ""
+        assert capsys.readouterr().err == line
+
+
 def started(folder: Path, module: str, path: str = "", **environment: str) -> subprocess.CompletedProcess:
     own = os.pathsep.join(filter(None, [path, str(CHECKOUT / "src"), str(CHECKOUT)]))
     command = (

@@ -235,6 +235,12 @@ def test_an_export_takes_no_place_that_others_have(place, said, arpa, monkeypatc
     assert contents() == before
 
 
+@pytest.mark.parametrize("place", ["/proc/x.arpa", "/proc/1/x.arpa", "/dev/null/x.arpa"])
+def test_an_export_to_a_place_that_takes_no_file_has_one_line(place, arpa):
+    line = arpa.refuse("cli.main", "export", "pretrain/grammar_tiny/counted-1", place)
+    assert re.search(r"(cannot be created|does not exist); (make it, or )?write another path", line), line
+
+
 def test_an_export_that_fails_leaves_the_file_as_it_was(arpa, monkeypatch):
     monkeypatch.chdir(arpa.folder)
     Path("old.arpa").write_text("old")

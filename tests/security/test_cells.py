@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -162,6 +163,18 @@ def test_a_folder_of_data_is_no_command(tmp_path, canary):
         (tmp_path / name).mkdir(parents=True)
         data_link(tmp_path, name)
         assert os.readlink(tmp_path / "data") == name
+
+
+@pytest.mark.parametrize("name", ["RETABLE_DATA", "STUDY", "JOBS", "ENGINE", "PYTHON"])
+def test_a_variable_of_make_test_is_not_one_of_the_tests_own_makes(name):
+    """`make test NAME=value` gives it to every make below, over a test's own value; tests/conftest.py takes it out."""
+    makefile = f"{name} = a test\nshow:\n\t@echo '$({name})'\n"
+    run = f"subprocess.run(['make', '-s', '-f', '-', 'show'], input={makefile!r}, text=True)"
+    given = {"MAKEFLAGS": f" -- {name}=make", "MAKEOVERRIDES": "${-*-command-variables-*-}", "MFLAGS": ""}
+    own = os.environ | given | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+    command = [sys.executable, "-c", f"import subprocess, tests.conftest; {run}"]
+    done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True)
+    assert done.stdout == "a test\n", done.stderr
 
 
 def test_a_data_folder_is_there_and_no_link_to_itself(tmp_path):

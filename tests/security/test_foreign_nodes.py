@@ -13,6 +13,8 @@ from pipelines.app.stage import stage
 from pipelines.config.guard import refuse_foreign_nodes
 from pipelines.config.project import CONF
 from pipelines.execute.adopt import adopt
+from pipelines.study import dvc_project
+from pipelines.study.compose import composing, plan_of, set_study
 from retable.core.artifacts import write_json
 from retable.core.errors import UsageError
 
@@ -183,6 +185,36 @@ def test_no_variable_but_the_data_folder_is_read(override, monkeypatch):
         str(cfg.model.get("x"))
         str(cfg.corpus.unit)
     assert "oc.env:SECRET} is not allowed" in str(refused.value) and "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("where", ["corpus", "recipe", "study"])
+def test_no_variable_is_in_what_a_study_commits(where, tmp_path, monkeypatch):
+    """`retable graph` and the plans keep settings as they are written, or refuse them without the value."""
+    monkeypatch.setenv("SECRET", "hunter2")
+    monkeypatch.chdir(tmp_path)
+    secret = {each: "${oc.env:SECRET}" if each == where else "3" for each in ("corpus", "recipe", "study")}
+    texts = dict.fromkeys(("train", "validation", "test"), f"data/{secret['corpus']}.txt")
+    of_recipe, of_study = ({"order": secret["recipe"]}, {"model.order": secret["study"]})
+    files = {
+        "conf/corpus/mine": {"unit": "line", "write": {"_target_": "retable.corpora.text.write_corpus", **texts}},
+        "conf/recipe/own": {"defaults": ["/recipe/counted/kn3", "_self_"], "model": of_recipe},
+        "study": {"corpus": "mine", "systems": [{"of": "own"} | ({"set": of_study} if where == "study" else {})]},
+    }
+    for name, content in files.items():
+        (path := tmp_path / f"{name}.yaml").parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("# @package _global_\n" * ("recipe" in name) + yaml.safe_dump(content), encoding="utf-8")
+    said = ""
+    try:
+        dvc_project.graph()
+        study = set_study()
+        with composing():
+            for cell in study.cells.values():
+                plan_of(cell, study.cells)
+    except (UsageError, OmegaConfBaseException) as error:
+        said = str(error)
+    assert "SECRET} is not allowed" in said and "hunter2" not in said
+    committed = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.yaml")]
+    assert len(committed) >= len(files) and not [text for text in committed if "hunter2" in text]
 
 
 @pytest.mark.parametrize(
