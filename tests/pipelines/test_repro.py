@@ -301,7 +301,16 @@ def committed(repro):
 @pytest.mark.long
 @pytest.mark.usefixtures("committed")
 def test_an_experiment_runs_what_its_setting_changes(repro):
-    said = repro("dvc", "exp", "run", "--name", "longer", "-S", "+pretrain.kn5-1.model.order=7")
+    """Without a warning about other cells; a file of the user's is not staged, and params.yaml alone is changed."""
+    (mine := repro.folder / "notes.txt").write_text("mine")
+    command = ["dvc", "exp", "run", "--name", "longer", "-S", "+pretrain.kn5-1.model.order=7"]
+    done = subprocess.run(command, cwd=repro.folder, env=repro.environment, capture_output=True, text=True)
+    said = done.stdout
+    assert done.returncode == 0 and "WARNING" not in said + done.stderr, done.stderr
+    assert not repro("git", "diff", "--cached", "--name-only")
+    changed = {line for line in repro("git", "status", "--porcelain").splitlines() if line.endswith((".yaml", ".txt"))}
+    assert changed == {" M params.yaml", "?? notes.txt"}
+    mine.unlink()
     assert re.findall(r"Running stage '([\w@-]+)'", said) == ["plan", "pretrain@kn5-1", "evaluate@kn5-1", "report"]
     assert json.loads(repro.read("outputs/pretrain/grammar_tiny/kn5-1/run.json"))["system"] == "kn5"
     assert yaml.safe_load(repro.read("outputs/pretrain/grammar_tiny/kn5-1/config.yaml"))["model"]["order"] == 7
