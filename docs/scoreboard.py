@@ -124,8 +124,8 @@ def _tables(frame: pd.DataFrame) -> Iterator[str]:
                 yield "Not a published table: it does not count.\n"
             yield from _rows(table)
     rest = frame[~is_shown]
-    yield f'\n## Not run\n\n<details markdown="1"><summary>{len(rest)} published numbers, with the reason why they were '
-    yield "not run</summary>\n"
+    summary = f"{len(rest)} published numbers, with the reason why they were not run"
+    yield f'\n## Not run\n\n<details markdown="1"><summary>{summary}</summary>\n'
     yield "| table | system | published | reason |\n| --- | --- | --- | --- |"
     for (name, system), rows in rest.groupby(["table", "system"], sort=False):
         values = ", ".join(f"{_metric(row)} {_number(row, row['value'])}" for row in rows.to_dict("records"))

@@ -1,9 +1,20 @@
-"""Refuse modules in the working folder or on PYTHONPATH that hide packages of the environment."""
+"""Refuse environments without the package, and modules that hide packages of the environment."""
 
 import os
 import sys
 import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
+
+
+def require_own_package() -> None:
+    """Exit with one line and code 2 if the environment has no package `retable`, as after a checkout was moved."""
+    found = find_spec("retable")
+    if found is None or found.origin is None:  # a folder of this name without code has no origin
+        own = Path(__file__).resolve().parents[2]
+        message = f"this environment has no package retable; run `make env` in {own}, then use {own / '.venv/bin'}"
+        print(f"error: {message}", file=sys.stderr)
+        sys.exit(2)
 
 
 def refuse_hidden_packages() -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import sysconfig
 import venv
 from pathlib import Path
 
@@ -52,6 +53,20 @@ def test_make_removes_the_environment_of_another_folder(tmp_path, made_in, left)
     (tmp_path / ".venv/installed").write_text(made_in.format(own=tmp_path), encoding="utf-8")
     subprocess.run(["make", "help"], cwd=tmp_path, capture_output=True, check=True)
     assert (tmp_path / ".venv").exists() == left
+
+
+@pytest.mark.parametrize("module", ["pipelines.prepare", "pipelines.plan", "pipelines.cli.main"])
+def test_an_environment_without_the_package_has_one_line(module, tmp_path):
+    """As that of a moved checkout, whose path file names the folder that was."""
+    own = os.environ | {"PYTHONPATH": sysconfig.get_paths()["purelib"]}
+    (tmp_path / "retable").mkdir()  # no code of that name
+    for path in (own["PYTHONPATH"], f"{own['PYTHONPATH']}{os.pathsep}{tmp_path}"):
+        command = [sys.executable, "-S", "-m", module]
+        done = subprocess.run(command, cwd=CHECKOUT, env=own | {"PYTHONPATH": path}, capture_output=True, text=True)
+        line = f"run `make env` in {CHECKOUT}, then use {CHECKOUT / '.venv/bin'}\n"
+        assert (done.returncode, done.stdout, done.stderr) == (
+            2, "", f"error: this environment has no package retable; {line}",
+        )  # fmt: skip
 
 
 def test_next_to_the_checkout_the_package_is_imported_and_not_the_folder(tmp_path):

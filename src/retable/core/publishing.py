@@ -21,8 +21,8 @@ from retable.core.errors import UsageError
 WORK = Path("work")
 PATIENCE = 60  # seconds to wait for another process that makes the same cell
 IDENTITY = ("stage", "system", "corpus", "seed", "task")  # keys of run.json that two runs of the same cell share
-OF_REPORT = ("report.md", "report.html", "metrics.json", "metrics.csv", "runs.csv")  # files of every report
-_LONGEST = 255 - len(".record.json.begun")  # largest length of a cell's name in bytes, as file names have at most 255
+OF_REPORT = ("report.md", "report.html", "metrics.json", "metrics.csv", "runs.csv")  # files that any report may have
+_LONGEST = 255 - len(".record.json.begun")  # largest length of a cell's name in bytes; file names have at most 255
 
 
 def check_path(place: Any) -> None:
@@ -74,9 +74,8 @@ def refuse_all_but_a_report(out: Path) -> None:
     """Raise UsageError if a new report must not replace the contents of `out`.
 
     Only an empty folder or another report may be replaced. A folder with only `report.html` counts as a report, because
-    git does not track this file and may leave it in an otherwise empty folder. Other
-    files of a report are tables, each a .csv and a .md of one name, and figures drawn by Vega. This function does not
-    remove anything.
+    git does not track this file and may leave it in an otherwise empty folder. The other files of a report are tables,
+    each as .csv and .md, and figures drawn by Vega. This function does not remove anything.
     """
     if out.is_symlink():
         raise UsageError(f"{out} is a link, which a report cannot replace; replace the link by a folder")
