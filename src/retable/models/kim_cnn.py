@@ -14,6 +14,8 @@ B batch, T time, E d_embedding, F features of all widths.
 System F1 of docs/systems.yaml.
 """
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -45,10 +47,11 @@ class KimCNN(SequenceEncoder):
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         nn.init.uniform_(self.embedding.weight, -0.25, 0.25)
         self.dropout = nn.Dropout(dropout)
-        self.filters = nn.ModuleList(nn.Conv1d(d_embedding, n_features, width) for width in widths)
-        for convolve in self.filters:
+        filters = [nn.Conv1d(d_embedding, n_features, width) for width in widths]
+        for convolve in filters:
             nn.init.uniform_(convolve.weight, -0.01, 0.01)
-            nn.init.zeros_(convolve.bias)
+            nn.init.zeros_(cast(Tensor, convolve.bias))
+        self.filters = nn.ModuleList(filters)
 
     def initialise(self, module: nn.Module) -> None:
         """Set the weights of the objective's softmax to 0."""
