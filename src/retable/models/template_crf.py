@@ -3,7 +3,8 @@
 The chunker of CRF++ and of Bottou's crfsgd and crfasgd (npinto/bottou-sgd, crf/), with their template. The loss is
 that of Lafferty, McCallum and Pereira (2001): the mean of −log p(tags | words), in nats per sentence, plus ½ λ ‖θ‖².
 
-Departure: sums are of float64, not float32, and exp() is exact.
+Departures: sums are in float64, not float32, and exp() is exact. In averaged SGD, the weights decay after the step and
+not before it.
 
 T words, K tags, F features, N sentences. θ is (F + K, K): a row of scores of the tags for each feature, then the
 scores of a tag, by column, after another, by row. System F5 of docs/systems.yaml.
