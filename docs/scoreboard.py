@@ -86,7 +86,7 @@ def _judged_of(frame: pd.DataFrame) -> pd.Series:
 
 def _counts(frame: pd.DataFrame) -> str:
     counts = Counter(frame["verdict"])
-    return "; ".join(f"{counts[each]} {each}" for each in MEANINGS if counts[each])
+    return ", ".join(f"`{each}` {counts[each]}" for each in MEANINGS if counts[each])
 
 
 def scoreboard() -> str:

@@ -1,9 +1,9 @@
 """Refuse configuration files whose settings could run other code than the computation, or write other files.
 
 Hydra builds callbacks, handlers of logs and a sweeper before a job begins. So the files are checked before Hydra
-composes them. `hydra`, `callbacks`, `logger` and the paths of Lightning's Trainer may be set on the command line, and
-in these files of the installed `conf/`: app.yaml and the groups hydra, callbacks, logger, trainer and debug. A file of
-the group sweep may set `hydra.sweeper`, but no class and no database.
+composes them. `hydra`, `callbacks`, `logger`, and the output path, plugins and profiler of Lightning's Trainer may be
+set on the command line, and in these files of the installed `conf/`: app.yaml and the groups hydra, callbacks, logger,
+trainer and debug. A file of the group sweep may set `hydra.sweeper`, but no class and no database.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -149,8 +149,9 @@ class Search(Sweep):
                 self._release(trial.number)
 
     def _next(self) -> optuna.Trial | None:
-        """Return a trial of a killed worker, or a new trial; None if the search has enough trials.
+        """Return the next trial to run, or None if the search has enough trials.
 
+        Unfinished trials that no worker runs any more come first, then repetitions of failed trials, then new trials.
         Trials that failed since the command was started are included in the number of trials.
         """
         with self._ask_lock, self._exclusive():

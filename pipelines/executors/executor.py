@@ -141,7 +141,10 @@ class Workers:
 
 @contextlib.contextmanager
 def workers(scratch: Path) -> Iterator[Workers | None]:
-    """Yield workers on the running study's engine, or on the engine in RETABLE_ENGINE; None for the local engine."""
+    """Yield workers on the engine in RETABLE_ENGINE, or None if this engine is `local`, the default.
+
+    RETABLE_ENGINE contains the slots and address of a study's running engine, or the name of an engine to start.
+    """
     with contextlib.ExitStack() as kept:
         name = environment.engine()
         if running := re.fullmatch(r"(\d+) (.+)", name):

@@ -58,7 +58,7 @@ def difference(stage: str, place: str, config: Mapping[str, Any], overrides: Seq
 
 
 def _tracked(stage: str, place: str) -> Cell | None:
-    """Return the cell of the working folder's study at `<stage>/<place>`, or None if there is no such cell."""
+    """Return the cell `<stage>/<place>` of the study in the working folder, or None if there is no such cell."""
     params, place = Path("params.yaml"), os.path.normpath(place)
     if not params.exists():
         return None

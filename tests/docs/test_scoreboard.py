@@ -48,7 +48,7 @@ def test_the_totals_of_the_readme_are_a_count_over_the_files(published):
     page = (ROOT / "docs/scoreboard.md").read_text(encoding="utf-8")
     sections = [part for part in page.split("\n### ")[1:] if "it does not count" not in part]
     verdicts = Counter(row.split(" | ")[2] for part in sections for row in part.splitlines() if row.count(" | ") == 9)
-    counts = "; ".join(f"{verdicts[each]} {each}" for each in MEANINGS if verdicts[each])
+    counts = ", ".join(f"`{each}` {verdicts[each]}" for each in MEANINGS if verdicts[each])
     assert f" were run and judged: {counts}. " in line
     assert sum(verdicts[each] for each in MEANINGS) == judged
 

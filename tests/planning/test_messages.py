@@ -72,8 +72,8 @@ MISTAKES = [
     (ablation(holds=[]), ", ablations.pairs.holds: [] ", "write holds: [[bert, bert_no_nsp]]"),
     (ablation(holds=[["bilstm", "gpt"]]), ", ablations.pairs", "['bilstm', 'gpt'] is not a pair of the ablation"),
     (ablation(holds=[["cnn", "cnn"]]), ", ablations.pairs", "['cnn', 'cnn'] is not a pair of the ablation's systems"),
-    (ablation(alike=[["bilstm", "cnn"]]), ", ablations.pairs: ", "one of holds and alike"),
-    (STUDY | {"ablations": {"pairs": ALIKE}}, ", ablations.pairs: ", "alike has no margin"),
+    (ablation(alike=[["bilstm", "cnn"]]), ", ablations.pairs: ", "one of the keys holds and alike"),
+    (STUDY | {"ablations": {"pairs": ALIKE}}, ", ablations.pairs: ", "the key alike needs a key margin"),
     *(
         (system(set={key: "other"}), f", system lstm: set: {key!r} ", "follows from the study")
         for key in ("system", "++seed", "out", "init", "recipe", "tokens", "corpus", "objective")

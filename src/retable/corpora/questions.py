@@ -37,7 +37,7 @@ class HellaSwag:
     def read(self) -> list[Question]:
         """Read all questions.
 
-        Raises: UsageError: a line is malformed, or has no label (the test set has none).
+        Raises: UsageError: a line is malformed or has no label. The test set has no labels, so it raises this error.
         """
         path, questions = self.inputs[0], []
         for record in read_records(path, "endings", "label", texts=("activity_label", "ctx_a", "ctx_b")):

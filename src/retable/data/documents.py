@@ -61,12 +61,12 @@ class Documents:
 
 
 class Rows(NamedTuple):
-    """A batch of rows with special tokens: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]."""
+    """A batch of N rows of one segment, [CLS] A [SEP], or of two segments, [CLS] A [SEP] B [SEP]."""
 
-    ids: np.ndarray  # (B, T) int64, padded with 0
-    segments: np.ndarray  # (B, T) int64: 1 from the first token of B to the row's end, otherwise 0
-    lengths: np.ndarray  # (B,) int64
-    is_next: np.ndarray | None  # (B,) int64: 1 if B follows A in the text, otherwise 0; None if rows have only A
+    ids: np.ndarray  # (N, T) int64, padded with 0
+    segments: np.ndarray  # (N, T) int64: 1 from the first token of segment B to the row's end, otherwise 0
+    lengths: np.ndarray  # (N,) int64
+    is_next: np.ndarray | None  # (N,) int64: 1 if B follows A in the text, otherwise 0; None with one segment
 
 
 class Windows:

@@ -51,7 +51,7 @@ class State(NamedTuple):
 
     before: Any  # The `Discourse` (state of a document) after the complete sentences; None at the beginning.
     n_sentences: int  # The number of complete sentences of the document.
-    sentence: Sequence[str]  # The words of the next, incomplete sentence that the reader has read.
+    sentence: Sequence[str]  # The words read so far of the next sentence, which is incomplete.
     log_latents: np.ndarray  # The log-probabilities p(latent | the document so far), (K,).
 
 

@@ -111,7 +111,7 @@ def document(tokens: Sequence[str]) -> list[str]:
 def scores(language: Language, texts: Sequence[Sequence[str]]) -> dict[str, float]:
     """Compute quality and diversity of texts, which are documents or beginnings of documents.
 
-    Returns: scores by name. A score is NaN if it is undefined for these texts:
+    Returns: these scores by name (NaN where a score is undefined for these texts):
         - `tokens` and `sentences`: the numbers of tokens and of sentences.
         - `grammatical`: share of complete sentences that are in the language.
         - `nats`: mean nats per token under the grammar, for sentences that are in the language. Each sentence is judged

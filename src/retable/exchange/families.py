@@ -69,7 +69,7 @@ class Family:
     settings: Mapping[str, tuple[str, ...]]
     silent: Mapping[str, Any]  # default values of settings that a config.json may omit
     fixed: Mapping[str, Any]  # settings of config.json for which Retable supports only these values
-    needs: Mapping[str, Any]  # Retable's settings for which transformers supports only these values
+    needs: Mapping[str, Any]  # Retable's settings for which the library transformers supports only these values
     layers: Callable[[Settings], Layers]
     heads: tuple[Head, ...]
     # Maps Retable's name of an activation to transformers' names of it; an export uses the first of these names.

@@ -26,7 +26,10 @@ class Discourse(Syntax):
         self.nouns, self.names, self.nations = list(other.nouns), list(other.names), list(other.nations)
 
     def sentence(self, n_before: int = 0) -> bool:
-        """Generate or parse a sentence and its line end; return False for a line end that closes the document."""
+        """Generate or parse a sentence and its line end, and return True.
+
+        If the document ends here, generate or parse the line end that closes it, and return False.
+        """
         self.earlier_nouns, self.earlier_names = list(self.nouns), list(self.names)
         agreement = self.antecedent.agreement if self.antecedent else None
         opening = self.choose(self.tables.sentence[n_before, agreement])

@@ -90,8 +90,8 @@ class Adjective(NamedTuple):
     """An adjective: its forms, its polarity, its topic, and the kinds of nouns that it may describe."""
 
     word: str
-    adverb: str  # empty if the adjective has no adverb; `comparative`: empty if there is no comparative
-    comparative: str
+    adverb: str  # empty if the adjective has no adverb
+    comparative: str  # empty if the adjective has no comparative
     polarity: int  # 1 or -1 for evaluative adjectives, 0 for descriptive adjectives
     topic: int
     kinds: str = ANY  # selection of nouns that the adjective may describe

@@ -105,7 +105,7 @@ def shared_spellings(lexicon: Lexicon, ambiguous: int) -> dict[str, Sense]:
 
 
 def coined(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, Noun]]]:
-    """Yield invented spellings, each with the two nouns of different kinds and topics that share it."""
+    """Yield invented spellings, each with the two nouns that share it; these differ in kind and in topic."""
     coiner = Coiner(seed=1916, taken=sorted(lexicon.words()))
     for pair in unlike_pairs(lexicon):
         stem = coiner.stem(2)

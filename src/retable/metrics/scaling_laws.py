@@ -65,8 +65,8 @@ NUMBERS = (*Law._fields, "decay", "exponent")  # The law's parameters, and the e
 def fit_law(N: ArrayLike, D: ArrayLike, losses: ArrayLike, starts: NDArray[np.float64] = STARTS) -> Law:
     """Fit the law to sizes N, tokens D and losses, (n,) each (Hoffmann et al. 2022, section 3.3).
 
-    The fit minimises the sum of the Huber losses of the errors in log L. L-BFGS runs from the `BEST` points of
-    `starts`, (k, 5).
+    The fit minimises the sum of the Huber losses of the errors in log L. L-BFGS runs from those
+    `BEST` rows of `starts`, (k, 5), that have the lowest sums.
 
     Departures: the paper searches from all starts, and minimises the mean of the Huber losses. The mean of the Huber
     losses is so small that L-BFGS stops too early (Besiroglu et al. 2024, arXiv 2404.10102). Here their sum, in units

@@ -238,8 +238,8 @@ class LeaveOneOut:
 
         Leaving out token t with link (i, t) subtracts 1 from C_it and C_i*. The subtraction changes the buckets and
         weights of the whole row i. `own` is the new weight of (i, t), and w are the new weights of the row's other
-        links. Both kinds of weights have the factor 1 / (C_i* − 1). A feature that occurs only at this token
-        disappears.
+        links. Both kinds of weights have the factor 1 / (C_i* − 1). If feature i occurs only at token t, its
+        weights are 0.
         """
         lexical = self.b[self.row] + self.c[self.lexical]
         share = np.divide(1.0, self.total - 1, out=np.zeros(len(self.total)), where=self.total > 1)

@@ -280,8 +280,9 @@ class TemplateCRF(Estimated):
 
 
 def _calibrated(chains: Chains, decay: float, size: tuple[int, int], sample: Array) -> float:
-    """Return half the learning rate with the least loss of a sample after one pass over it, as crfsgd does.
+    """Try learning rates on a sample and return half of the best rate, as crfsgd does.
 
+    Each rate is used for one pass over the sample; the best rate leads to the lowest loss of the sample.
     Rates are doubled from FIRST_RATE until the loss is not below that of θ = 0, then halved from FIRST_RATE, until
     TRIALS rates have a loss below it.
     """

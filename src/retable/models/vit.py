@@ -69,5 +69,6 @@ class ViT(ImageEncoder):
         tokens = torch.cat([self.class_token.expand(len(images), 1, -1), patches], dim=1)
         hidden = self.dropout(tokens + self.positions.weight)
         for k, block in enumerate(self.blocks, start=1):
-            hidden = block(hidden, first=1 if k == len(self.blocks) else None)  # the last block needs only this token
+            # The last block computes only the state of the class token.
+            hidden = block(hidden, first=1 if k == len(self.blocks) else None)
         return self.norm(hidden[:, 0])

@@ -14,7 +14,7 @@ LOGITS = 1 << 22  # logits computed at a time on a CPU (16 MB); smaller numbers 
 LOGITS_ON_GPU = 1 << 26  # logits computed at a time on a GPU
 SLOPES_ON_GPU = 1 << 27  # logit gradients at a time on a GPU; larger numbers save additions to the table's gradient
 ALIGNED = 64  # on a GPU, the vocabulary is padded to a multiple of this: unaligned products take three times as long
-SLOPES = 1 << 25  # logit gradients at a time on a CPU (64 MB), if their type is narrower than the weights' type
+SLOPES = 1 << 25  # logit gradients per product on a CPU (64 MB); used if their type is narrower than the weights'
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:

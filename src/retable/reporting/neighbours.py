@@ -11,7 +11,7 @@ from retable.reporting.markup import Column, Row, Table, Value
 from retable.reporting.names import display_name
 from retable.reporting.results import Result, by_corpus
 
-WORDS, NEIGHBOURS = 6, 5  # Number of unseen words that are shown, and of neighbours of each.
+WORDS, NEIGHBOURS = 6, 5  # A table shows WORDS unseen words, each with NEIGHBOURS neighbours.
 Lists = Mapping[str, Sequence[pd.Series]]  # Lists of the neighbours of each word, by system.
 
 

@@ -363,9 +363,11 @@ class _Specified:
         return mean_value(cell, shown.digits, shown.scale, shown.bold)
 
     def _note(self, cells: list[Cell]) -> str:
-        """Join the notes of a row: one result per task, if possible with a published number.
+        """Join the notes of a row.
 
-        A note that does not apply to all tasks begins with the names of its tasks.
+        The notes of a task are those of one of its results with notes, if possible of one with a published number.
+        A note begins with the names of its tasks, unless it applies to all tasks with a published number. Without
+        published numbers, it must apply to all tasks with notes.
         """
         ordered = sorted(cells, key=lambda cell: isnan(cell["published"]))
         first = {self._named(cell["task"]): cell for cell in reversed(ordered) if cell["note"]}
