@@ -48,7 +48,7 @@ def test_a_folder_with_another_file_is_refused(tmp_path, name):
         (out / name).parent.unlink(missing_ok=True)
         (out / name).parent.mkdir()
     (out / name).write_text("kept")
-    with pytest.raises(UsageError, match=f"{name.partition('/')[0]} is not part of a report.*move it"):
+    with pytest.raises(UsageError, match=f"{name.partition('/')[0]} is not part of a report.*move that file"):
         refuse_all_but_a_report(out)
     assert (out / name).read_text() == "kept"
 
