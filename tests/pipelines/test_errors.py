@@ -319,13 +319,14 @@ def test_a_file_of_dvcs_that_is_none(text, name, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="a tmpfs can only be mounted by root")
 def test_full_disk(project, tmp_path):
-    tokens, disk = project.folder / "outputs/tokenize", tmp_path / "disk"
+    place, disk = "outputs/tokenize/grammar_tiny/word", tmp_path / "disk"
+    tokens = project.folder / place
     disk.mkdir()
     pages = sum(-(-path.stat().st_size // 4096) + 1 for path in tokens.rglob("*"))
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={4 * pages + 64}k", "none", str(disk)], check=True)
     try:
         (disk / "src").symlink_to(ROOT / "src")
-        shutil.copytree(tokens, disk / "outputs/tokenize")
+        shutil.copytree(tokens, disk / place)
         line = Project(disk, project.forks, own_process=True).refuse(
             "pretrain", "corpus=grammar_tiny", "recipe=counted/kn5", "logger=none"
         )

@@ -142,8 +142,8 @@ def test_other_checkpoints_are_loaded_and_measured(name, project):
 def test_a_checkpoint_without_its_whole_pretraining_is_refused(project):
     objective, tokenizer = system("electra")
     exported(objective, tokenizer, project.folder / "judge")
-    said = "judge lacks the pretraining head of a BERT, which a cell needs; start a training from it by init=hf:judge"
-    assert project.refuse("cli.main", "import", "judge", "grammar_tiny/judge") == f"error: {said}"
+    said = "judge lacks the pretraining head of a BERT, which a cell needs; train from the checkpoint instead, with "
+    assert project.refuse("cli.main", "import", "judge", "grammar_tiny/judge") == f"error: {said}init=hf:judge"
     alone = exported(widened(gpt(bpe().vocab_size)).model, bpe(), project.folder / "alone")
     assert alone.is_dir() and project.refuse("cli.main", "import", "nowhere", "grammar_tiny/nowhere").startswith(
         "error: nowhere is not a fol"

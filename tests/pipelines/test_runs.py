@@ -106,6 +106,7 @@ def test_a_run_names_a_thing_once_and_by_what_it_is(place, runs, cells):
     assert run.params.get("objective") == trained.get(place)
     if "optimizer" in run.params:
         assert config["optimizer"]["_target_"].endswith(f".{run.params['optimizer']}")
+    if "schedule" in run.params:
         assert config["schedule"]["_target_"].endswith(f".{run.params['schedule']}")
         assert run.metrics["train/learning_rate"] >= 0
         assert place.startswith("embed/") or run.metrics["validation/loss"] > 0

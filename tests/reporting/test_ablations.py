@@ -84,7 +84,7 @@ def test_other_seeds_are_compared_by_welch(compare):
     table, rows = compare({"bert": BERT, "no_pairs": others})
     low, high = stats.ttest_ind([*others.values()], [*BERT.values()], equal_var=False).confidence_interval(0.95)
     assert rows.loc["no_pairs", ["difference_low", "difference_high"]].tolist() == pytest.approx([low, high])
-    assert not rows.loc["no_pairs", "paired"] and sentence(table).startswith("Undecided at this scale, ")
+    assert not rows.loc["no_pairs", "paired"] and sentence(table).startswith("Undecided at this scale (")
     assert "by Welch" in sentence(table)
 
 
@@ -130,7 +130,7 @@ def test_a_claim_of_several_holds_where_each_does(compare, pairs, verdict):
         "same": {seed: value + 0.001 * (-1) ** seed for seed, value in BERT.items()},
     }
     table, rows = compare(values, systems=[*values], holds=[pair.split(" ") for pair in pairs])
-    assert set(rows["verdict"]) == {verdict} and sentence(table).startswith(f"{verdict}, ")
+    assert set(rows["verdict"]) == {verdict} and sentence(table).startswith(f"{verdict} (")
     assert sentence(table).count(" minus ") == len(pairs)
     assert "BERT minus no_pairs is +0.0520" in sentence(table)
     assert rows.loc["same", "difference"] == pytest.approx(-0.001 / 3)  # to the first system, whatever was claimed

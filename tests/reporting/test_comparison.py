@@ -110,7 +110,7 @@ def test_a_study_is_compared_by_its_records_wherever_its_cells_are(cells, tmp_pa
         write_record(path.parent, {"system": "x"}, "c0de", record)
     cells.rename(tmp_path / "elsewhere")
     assert retable.compare("gpt", "lstm", study="mine").equals(expected)
-    with pytest.raises(UsageError, match="below outputs/ there is no measured cell"):
+    with pytest.raises(UsageError, match="outputs/ has no measured cell"):
         retable.compare("gpt", "lstm")
 
 

@@ -155,7 +155,7 @@ def test_tasks_outside_the_average_have_the_table_of_other_tasks(write, tmp_path
     (table,) = write_tables(framed(write("sst5", "lstm", 1, 0.5)), SPECIFICATIONS, tmp_path)
     expected = score("sst5", predicted("sst5", 0.5, 1))["accuracy"]
     assert f"{100 * expected:.1f}" in {value.text for value in table.panels["glue"][0].values}
-    assert "Without labels of a test split, and so on validation: sst5." in table.notes
+    assert "On validation, because the test split has no labels: sst5." in table.notes
 
 
 def test_without_runs_of_all_tasks_there_is_no_average_and_no_difference(write):

@@ -95,7 +95,7 @@ def test_notes_and_verdicts_are_counted_over_the_rows_that_can_have_one():
     page = page_of(table())
     judged = (
         ("pass", 2, "within the"),
-        ("pass", 1, "within the tolerance, with another"),
+        ("pass", 1, "within the tolerance, with a recipe that differs"),
         ("fail", 1, ""),
         ("unrun", 1, ""),
     )

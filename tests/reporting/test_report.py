@@ -131,9 +131,9 @@ def test_verdicts_are_counted_by_kind(write_likelihood, perplexity_of, tmp_path)
         assert (f'<li class="fail"><b>{failures}</b>' in page) == (failures > 0)  # no failure is not coloured as one
         assert ("<li><b>0</b>outside the tolerance" in page) == (failures == 0)
         summary = (out / "report.md").read_text(encoding="utf-8")
-        counts = ", ".join(f"{count} {verdicts.MEANINGS[each]}" for each, count in
+        counts = "; ".join(f"{count} {verdicts.MEANINGS[each]}" for each, count in
                            (("pass", 1), ("agrees", 1), ("fail", failures)))  # fmt: skip
-        assert f"\n{counts}, " in summary
+        assert f"\n{counts}; " in summary
         rows = {line.split(" | ")[0].strip("| "): line for line in summary.splitlines() if line.startswith("| ")}
         assert (
             AFTERWARDS in rows["Maximum-entropy 5-gram (`maxent`)"]
