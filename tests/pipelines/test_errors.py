@@ -304,7 +304,9 @@ AGAIN = {
 def test_a_file_of_dvcs_that_is_none(text, name, tmp_path, monkeypatch, capsys):
     """By DVC, which reads an empty dvc.yaml as one without stages, and of dvc.lock by Retable itself."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [])  # theirs print to streams of earlier tests
+    # Handlers of DVC, and of the root after some imports, print to closed streams of earlier tests.
+    monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [logging.NullHandler()])
+    monkeypatch.setattr(logging.getLogger("dvc"), "propagate", False)
     repo = Repo.init(no_scm=True)
     Path("dvc.yaml").write_text("stages: {one: {cmd: echo}}")
     Path(name).write_text(text)
