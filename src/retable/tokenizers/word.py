@@ -1,4 +1,7 @@
-"""A2: the word tokenizer, for perplexities per word. Words are separated by white space; `<eos>` ends each line."""
+"""The word tokenizer, for perplexities per word. Words are separated by white space; `<eos>` ends each line.
+
+System A2 of docs/systems.yaml.
+"""
 
 from collections.abc import Iterable, Sequence
 
