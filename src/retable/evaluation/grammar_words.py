@@ -21,6 +21,6 @@ def words_of(tokenizer: Tokenizer) -> list[str]:
 
 
 def spans(units: np.ndarray) -> Iterator[slice]:
-    """Yield the slice of each unit of text in the stream, from the table of units (n_units, 5)."""
+    """Yield the slice of the token stream for each unit of text, given the table of units, (n_units, 5)."""
     ends = np.cumsum(units[:, 0])
     return map(slice, ends - units[:, 0], ends)

@@ -47,7 +47,7 @@ class Scorer(Protocol):
         ...
 
     def joined(self, measured: Sequence[Sequence[np.ndarray]], n_tokens: int) -> np.ndarray:
-        """Return the scores of the stream's tokens in order, (N,), from the results of all processes."""
+        """Join the results of all processes to the scores of the stream's tokens, (N,), in order."""
         ...
 
 

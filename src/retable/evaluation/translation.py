@@ -58,7 +58,7 @@ def translate(objective: Translation, sources: Sequences, strategy: Strategy, en
 
 @torch.inference_mode()
 def align(objective: Translation, source: Sequence[int], target: Sequence[int]) -> np.ndarray:
-    """Compute how much attention each target step pays to each source token, as shares, (U, S)."""
+    """Compute, for each target step, the share of attention to each source token, (U, S)."""
     device = next(objective.parameters()).device
     batch = pad([source], [target], np.array([0]))
     ids = (batch.source_ids, batch.source_lengths, batch.target_ids)
