@@ -88,7 +88,7 @@ class GappedText:
     def log_sum(
         self, visible: Sequence[Sequence[str]], gaps: Sequence[Sequence[str]], uniform: Uniform, above: bool = False
     ) -> float:
-        """Estimate log Σ p(sizes of the gaps) p(text) in nats, a sum over all contents of the gaps.
+        """Estimate log Σ p(sizes of the gaps) p(text), a sum over all contents of the gaps.
 
         Args:
             visible: the pieces of visible text: before the first gap, between the first and the second gap, …, after

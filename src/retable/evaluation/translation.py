@@ -18,7 +18,7 @@ from retable.objectives.translation import Translation
 
 
 class NatsPerToken:
-    """During training, measures the mean nats per target token of held-out sentence pairs.
+    """Measures the mean nats per target token of held-out sentence pairs, during training.
 
     Each token is scored given the source and the earlier target tokens.
     """
@@ -50,7 +50,7 @@ def translate(objective: Translation, sources: Sequences, strategy: Strategy, en
     """Return the best translation of each source, without its end mark.
 
     Args:
-        end: id of the end mark, which ends both sources and translations.
+        end: id of the end mark, with which sources and translations end.
     """
     completions = strategy(Conditioned(objective, end), sources, eos=end)
     return [best.ids[:-1] if best.ids[-1] == end else best.ids for best, *_ in completions]
