@@ -78,8 +78,8 @@ class ReplacedBound:
 
         Returns: accuracies over all tokens (including special tokens and unmasked words, as in the objective's
             accuracy), each with its `_standard_error`:
-            - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. By
-              Bayes' rule, the judge computes the probability that a word was replaced. If all other words are original,
+            - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. The
+              judge uses Bayes' rule to compute the probability that a word was replaced. If all other words are original,
               `replaced/accuracy` is exact except for the sampling of words. The best possible accuracy of a
               discriminator is lower, because a discriminator sees a row in which other words are replaced, too, and
               sees no text outside the row. In principle, a discriminator could have a slight advantage over the judge,
