@@ -64,7 +64,7 @@ class Adaptation(Protocol):
 
 class Step(NamedTuple):
     batch: TokenBatch  # One row of tokens, (1, T).
-    scored: slice  # The positions in the batch that no earlier step has scored.
+    scored: slice  # The positions to score: the positions that no earlier step has scored.
 
 
 def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:

@@ -107,7 +107,7 @@ def analogy_accuracy(
 
     Args:
         vectors: (V, D), one row per word, in the order of `words`.
-        words: the word of each vector, most frequent first.
+        words: the word of each vector, the most frequent word first.
         restrict_vocab: only this many of the most frequent words may occur in questions and answers (Google's figures
             use 30,000); None uses all words.
         lowercase: convert words and questions to lower case. If two words become equal in lower case, the more frequent

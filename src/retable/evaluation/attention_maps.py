@@ -116,7 +116,7 @@ class AttentionMaps:
         heads = summed(sums)
         _write_heads(folder / "heads.csv", heads)
         even = dict(zip(SHARES, summed(equal).means[0, 0], strict=True))
-        # uniform attention has no most attended word, so the `_first` measures are undefined
+        # with uniform attention, no word is attended to most, so the `_first` measures are undefined
         metrics = {f"equal/{name}": share for name, share in even.items() if not name.endswith("first")}
         metrics |= {f"best/{name}": heads.means[:, :, i].max() for i, name in enumerate(SHARES)}
         for kind, least in (("", 1), ("far_", FAR)):
@@ -130,9 +130,9 @@ class AttentionMaps:
         return far and len(sentence.words) <= self._longest
 
     def _of_batch(self, model: Model, tokenizer: Tokenizer, sentences: Sequence[Any]) -> tuple[list, list, list]:
-        """Return `shares` of the model's attention and of uniform attention, as one list each.
+        """Return the results of `shares` for the model's attention, and for uniform attention.
 
-        Both lists have one entry per sentence. A third list contains the sentences whose maps are shown.
+        Each of these two lists has one entry per sentence. A third list contains the sentences whose maps are shown.
         """
         sums, equal = [], []
         shown: list[tuple[Agreeing, list[str], NDArray]] = []
@@ -239,7 +239,7 @@ def _encoder_scores(
     mask: Tensor | None = None,
     rotation: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the scores before the softmax, and the mask of visible positions or None."""
+    """Return the scores before the softmax, and a mask of visible positions (or None)."""
     keys, _ = attention.keys_and_values(hidden if memory is None else memory)
     queries = attention.query(hidden).unflatten(2, (attention.n_heads, -1)).transpose(1, 2)
     if rotation is not None:

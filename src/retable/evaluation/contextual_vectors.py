@@ -29,7 +29,7 @@ from retable.models.base import BothDirections
 from retable.tokenizers.tokenizer import Tokenizer
 
 AHEAD = 16  # Number of batches in memory at a time.
-TIE = 1e-5  # Cosines that differ by less than TIE count as equal, because all vectors of a word are equal in layer 0.
+TIE = 1e-5  # Cosines that differ by less than TIE count as ties, as among a word's equal vectors in layer 0.
 SENSE_COLUMNS = ["word", "sentence", "position", "sense"]
 
 
@@ -54,7 +54,7 @@ class Layered(Protocol):
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return K layers, each of shape (B, T, D), from ids (B, T) padded after `lengths`.
+        """Return K layers of shape (B, T, D) for ids (B, T) that are padded after `lengths`.
 
         The first layer represents each token without its context.
         """
@@ -157,7 +157,7 @@ class UnseenWords:
 
     Args:
         text: the folder of a prepared corpus.
-        words: the unseen words to look up; None looks up the forms of the lexicon's words that `unseen_forms` returns.
+        words: the unseen words to look up; None looks up the words that `unseen_forms` returns for the lexicon.
         lexicon: provides the stem and the inflection of words. Without a lexicon, the neighbours are written to the
             table but not scored.
         neighbours: number of neighbours per word.
@@ -201,8 +201,8 @@ class UnseenWords:
             - `unseen_words/stem_or_form`: the same inflection, or a stem as for `unseen_words/stem`.
             The result is empty if the lexicon contains none of the words. Compare these shares with the shares of an
             untrained model, because similar spelling explains a large part of each share.
-        Raises: UsageError: a word of `words` occurs in the training text, or the text contains all forms of the
-            lexicon.
+        Raises: UsageError: a word of `words` occurs in the training text, or the training text contains all forms of
+            the lexicon.
         """
         with self.inputs[0].open(encoding="utf-8") as file:
             seen = Counter(chain.from_iterable(map(str.split, file)))
@@ -283,8 +283,8 @@ class Senses:
 
     Args:
         senses: a tab-separated file with the columns `word`, `sentence` (words separated by spaces), `position` (index
-            of the word in the sentence, from 0) and `sense`. Senses that occur only once are ignored. Words that then
-            have fewer than two senses are ignored, too.
+            of the word in the sentence, from 0) and `sense`. Senses that occur only once are ignored. A word is ignored
+            if fewer than two of its senses occur more than once.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -302,8 +302,8 @@ class Senses:
         sense, x and y. x and y are the occurrence's coordinates on the first two principal components of the word's
         vectors.
 
-        Layer 0 sees no context. If several occurrences (or means) are equally near, the accuracy is the share of them
-        that have the correct sense.
+        Layer 0 represents a word without its context. If several occurrences (or means) are equally near, the accuracy
+        is the share of them that have the correct sense.
 
         Returns:
             - `senses/layer_<k>/nearest`: accuracy of predicting the sense of the nearest other occurrence of the word.
@@ -345,7 +345,7 @@ class Senses:
 def read_senses(path: Path) -> dict[str, list[Occurrence]]:
     """Read each word's occurrences from a file of senses (see `Senses`), in the file's order.
 
-    Senses with a single occurrence are dropped. Words that then have fewer than two senses are dropped, too.
+    Senses with a single occurrence are dropped. A word is dropped if fewer than two of its senses occur more than once.
 
     Raises: UsageError: the file does not have the format of `Senses`, or no word remains.
     """
@@ -385,7 +385,7 @@ def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
 
 
 def by_centroid(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
-    """Check, for each vector, whether its sense is the sense whose mean vector is nearest to it.
+    """Check, for each vector, whether its sense has the mean vector that is nearest to the vector.
 
     Nearness is measured by cosine. The mean of a vector's own sense excludes the vector itself. Each sense must occur
     at least twice.
@@ -410,8 +410,8 @@ def _share_of_nearest(cosines: np.ndarray, right: np.ndarray) -> np.ndarray:
 def principal_plane(vectors: np.ndarray) -> np.ndarray:
     """Project vectors, (n, D), to their first two principal components, (n, 2).
 
-    The sign of a principal component is arbitrary. Here, the sign is chosen so that the largest coordinate in absolute
-    value is positive.
+    The sign of a principal component is arbitrary. Here, the sign is chosen so that the coordinate with the largest
+    absolute value is positive.
     """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)

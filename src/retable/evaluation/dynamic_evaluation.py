@@ -128,7 +128,7 @@ class LearningLM:
     """A trained language model that is updated while it scores a text.
 
     `roots` maps the name of each weight to the root mean square R of its gradient; None selects plain gradient descent.
-    Each stream starts from the trained weights, which are restored afterwards.
+    Each stream starts from the trained weights, which are restored after the stream.
 
     Args:
         segment: number of tokens between two updates.
@@ -179,7 +179,7 @@ class LearningLM:
         return torch.cat(scores).double().cpu().numpy()
 
     def _scales_and_pulls(self, weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return two mappings: each weight's gradient divisor, and its decay rate towards the trained value."""
+        """Return two mappings: each weight's gradient divisor, and each weight's rate of decay to its trained value."""
         if self.roots is None:
             return {name: weight.new_ones(()) for name, weight in weights.items()}, dict.fromkeys(weights, self.decay)
         roots = {name: self.roots[name].to(weight) for name, weight in weights.items()}
@@ -196,7 +196,7 @@ def gradient_roots(model: NeuralLM, tokens: np.ndarray, rows: int, segment: int)
 
     Args:
         tokens: ids of the text, (N,).
-    Returns: maps each weight's name to a tensor of the weight's shape.
+    Returns: maps each weight's name to the root mean squares, a tensor of the weight's shape.
     Raises: UsageError: the text is shorter than a batch.
     """
     scorer = model.scorer

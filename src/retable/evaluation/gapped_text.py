@@ -30,8 +30,8 @@ from scipy.special import logsumexp
 
 from retable.core.settings import PositiveInt
 
-# The true words guide the share LED of the particles. A guided particle uses the true words in the share CHOICES of its
-# choices.
+# LED is the share of particles that are guided by the true words. CHOICES is the share of a guided particle's choices
+# that follow the true words.
 LED, CHOICES = 0.25, 0.9
 RELATED = 0.2  # Share of draws that are limited to words related to the text after the gap.
 # Maps a word to the words that may have to occur before it, such as an opening bracket.
@@ -62,7 +62,7 @@ class GappedText:
 
     Args:
         grammar: `retable.grammar.language.Grammar`.
-        program: `retable.grammar.discourse.Discourse`, which runs the program that writes a document on an interpreter.
+        program: `retable.grammar.discourse.Discourse`, which generates or parses documents with an interpreter.
         particles: number of draws that must fit the text after a gap, at least 2. The last draw that fits is not
             counted, so `particles` − 1 particles continue.
         tries: maximum number of draws at a gap. After `tries` draws, all particles that fit continue.
@@ -228,7 +228,7 @@ class Reader:
         log_latents: log p(latent class | earlier text), (K,).
         related: words that are likely in the gap.
         uniform: returns random numbers from [0, 1).
-        truth: the true words from `done` on, which guide the choices if `led` is true.
+        truth: the true words of the gap, which guide the choices if `led` is true.
 
     Attributes:
         n_read: number of words read, including drawn words.
@@ -254,9 +254,10 @@ class Reader:
             probabilities, log_latents, related, uniform,
         )  # fmt: skip
         self._log_branches = 0.0
-        # The following lists have one entry (row, recalled, fresh) per draw: p(word | latent) = recalled + fresh ×
-        # probabilities[row], where fresh is a number or has the shape (K,). `_draws` contains true probabilities of
-        # words, and `_proposals` contains probabilities under the distributions from which hidden words are drawn.
+        # The lists `_draws` and `_proposals` have one entry (row, recalled, fresh) per draw: p(word | latent class) =
+        # recalled + fresh × probabilities[row], where fresh is a number or has the shape (K,). `_draws` contains true
+        # probabilities of words, and `_proposals` contains probabilities under the distributions from which hidden
+        # words are drawn.
         self._draws: list[tuple[int, float, np.ndarray | float]] = []
         self._proposals: list[tuple[int, float, np.ndarray | float]] = []
         if done < seen:

@@ -220,7 +220,7 @@ def entropy(posterior: Mapping[str, float]) -> float:
 
 
 def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
-    """Compute, from its posterior, the entropy of a chosen word under BERT's corruption, in nats.
+    """Compute a word's entropy under BERT's corruption, in nats, from the word's posterior.
 
     The word is masked (probability 0.8), replaced by one of `drawable` words at random (0.1), or kept (0.1). The
     entropy is conditional on the visible token at the word's place and on its surroundings.

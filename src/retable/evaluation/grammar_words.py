@@ -16,7 +16,7 @@ def words_of(tokenizer: Tokenizer) -> list[str]:
     Raises: UsageError: the tokenizer's tokens are not words.
     """
     if tokenizer.words[tokenizer.boundary] != END_OF_LINE:
-        raise UsageError("this system's tokens are not words, which the grammar needs; train it with tokenizer=word")
+        raise UsageError("the grammar needs tokens that are words; train this system with tokenizer=word")
     return [LINE_END if word == END_OF_LINE else word for word in tokenizer.words]
 
 

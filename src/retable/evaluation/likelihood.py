@@ -47,7 +47,7 @@ class Scorer(Protocol):
         ...
 
     def joined(self, measured: Sequence[Sequence[np.ndarray]], n_tokens: int) -> np.ndarray:
-        """Join the results of all processes to the scores of the stream's tokens, (N,), in order."""
+        """Combine the results of all processes into the scores of the stream's tokens, (N,), in order."""
         ...
 
 

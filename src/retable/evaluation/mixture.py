@@ -52,8 +52,9 @@ def fit_weights(log_probs: np.ndarray, tolerance: float = 1e-7) -> np.ndarray:
 
     Tokens to which all systems assign probability 0 are ignored. The log-likelihood is concave in the weights, so the
     fit is a global optimum. The steepest slope bounds how much any other weights can improve the log-likelihood. If
-    systems are nearly equal, EM may need more than `MOST_PASSES` passes to converge. EM then stops within ln S /
-    `MOST_PASSES` nats of the optimum, because n passes of EM end within ln S / n nats of the optimum.
+    systems are nearly equal, EM may need more than `MOST_PASSES` passes to converge. If EM stops after `MOST_PASSES`
+    passes, the fit is within ln S / `MOST_PASSES` nats of the optimum, because n passes of EM end within ln S / n nats
+    of the optimum.
 
     Args:
         log_probs: log-probability of each token under each system, (S, N), in nats.

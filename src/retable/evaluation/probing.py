@@ -215,7 +215,7 @@ def probe_hits(train: Tensor, labels: np.ndarray, test: Tensor, test_labels: np.
 
 
 def fit_probe(states: Tensor, targets: Tensor, n_labels: int) -> nn.Linear:
-    """Fit a linear softmax classifier with L2 penalty to all states, (n, D), by L-BFGS from zero.
+    """Fit a softmax classifier with L2 penalty to states, (n, D), by L-BFGS from zero weights.
 
     The penalised loss is convex and has a single minimum.
     """
@@ -269,7 +269,7 @@ class BlockStates:
         return self._model.parameters()
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
-        """Return the layers, each of shape (B, T, D), from ids (B, T) padded after `lengths`."""
+        """Return the layers, each (B, T, D), for ids (B, T) that are padded after `lengths`."""
         states: list[Tensor] = []
         hooks = [
             block.register_forward_pre_hook(lambda _, arguments: states.append(arguments[0])) for block in self._blocks

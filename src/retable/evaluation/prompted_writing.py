@@ -50,8 +50,8 @@ class PromptedWriting(Measured):
 
     Args:
         tokens: the folder with the tokenizer that the system was trained with.
-        template: the prompt, with {text} for the input. After the prompt and a space, the model writes greedily up to
-            the end of the line.
+        template: the prompt, in which {text} stands for the input text. After the prompt and a space, the model writes
+            greedily up to the end of the line.
         shots: number of training examples before each input, one per line, each with its reference. A random generator
             with the seed (`seed`, number of the text) draws the examples.
         max_new_tokens: maximum number of tokens that the model writes.

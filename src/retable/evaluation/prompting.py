@@ -39,7 +39,7 @@ class Prompted(Labelled):
         template: text of a question, in which a field's name in braces stands for the field's value. A space and a
             choice follow this text.
         shots: number of examples before each question. A random generator with the seed (`seed`, number of the
-            question) draws them from `examples`.
+            question) draws the examples from `examples`.
         description: text before the examples.
         separator: text between the description, the examples and the question.
         by: how the model answers. "likelihood" selects the most probable choice; "generation" selects the longest
@@ -82,13 +82,12 @@ class Prompted(Labelled):
         """Write `units.csv` with one row per question, and return the metrics.
 
         Columns: split, unit, label and prediction (indices of the correct and the predicted answer). Scoring by
-            likelihood adds two columns: whether the answer is correct if each choice's log-probability is divided by
-            its number of tokens, and if it is divided by its number of bytes.
+            likelihood adds the columns `accuracy_tokens` and `accuracy_bytes`: whether the answer is correct if each
+            choice's log-probability is divided by the choice's number of tokens or bytes.
 
         Returns: `prompted_<name>_<shots>/<split>/<metric>` (with generation,
             `prompted_<name>_<shots>_generated/<split>/<metric>`). The metrics are `questions` (number of questions) and
-            `accuracy`. Scoring by likelihood adds `accuracy_tokens` and `accuracy_bytes`, for which each choice's
-            log-probability is divided by the choice's number of tokens or bytes.
+            `accuracy`. Scoring by likelihood adds the means of `accuracy_tokens` and `accuracy_bytes`.
         """
         if not (questions := self.questions.read()):
             raise UsageError(f"{self.questions.inputs[0]} has no questions; write one question per row")

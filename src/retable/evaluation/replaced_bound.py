@@ -79,8 +79,8 @@ class ReplacedBound:
         Returns: accuracies over all tokens (including special tokens and unmasked words, as in the objective's
             accuracy), each with its `_standard_error`:
             - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. The
-              judge uses Bayes' rule to compute the probability that a word was replaced. If all other words are original,
-              `replaced/accuracy` is exact except for the sampling of words. The best possible accuracy of a
+              judge uses Bayes' rule to compute the probability that a word was replaced. If all other words are
+              original, `replaced/accuracy` is exact except for the sampling of words. The best possible accuracy of a
               discriminator is lower, because a discriminator sees a row in which other words are replaced, too, and
               sees no text outside the row. In principle, a discriminator could have a slight advantage over the judge,
               because the other replaced words reveal something about the number of masks and about the generator's
@@ -172,8 +172,8 @@ def accuracies(p: np.ndarray, q: np.ndarray, rate: float) -> tuple[float, float]
         p: the word's true distribution, (V,).
         q: the distribution from which a masked word is drawn, (V,).
         rate: probability that the place is masked.
-    Returns: the accuracy of a judge that knows only the word at the place, and of a judge that also knows that the
-        place was masked.
+    Returns: the accuracy of a judge that knows only the word at the place, and the accuracy of a judge that also knows
+        that the place was masked.
     """
     replaced, original = rate * q * (1 - p), p * (1 - rate + rate * q)
     return float(np.maximum(replaced, original).sum()), float((q * np.maximum(p, 1 - p)).sum())

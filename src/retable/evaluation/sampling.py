@@ -29,7 +29,7 @@ class Language(Protocol):
     """The method of the grammar that this benchmark uses."""
 
     def sentence_log_probability(self, sentence: str) -> float:
-        """Return log p of a sentence and its line end; −inf if it is not in the language."""
+        """Return log p of a sentence and its line end, or −inf for an impossible sentence."""
         ...
 
 
@@ -37,8 +37,8 @@ class Samples:
     """A benchmark of the quality and diversity of texts sampled from a language model.
 
     Args:
-        temperatures, top_p: values of the settings temperature and top-p to sample with. While one setting is varied,
-            the other setting is 1.
+        temperatures, top_p: values of temperature and of top-p to sample with. While one of these settings is varied,
+            the other is 1.
         samples: number of texts per setting. A text ends at the end of its document or after `length` tokens.
 
     `inputs` lists the files that the scores depend on.
@@ -84,7 +84,7 @@ class Samples:
         for method, value in self.settings:
             settings: dict[str, Any] = {method: float(value), "num_return_sequences": self.samples}
             strategy = Sampling(seeded(self.seed), self.length, **settings)
-            # Two line ends close a document, so the model begins a new document after this prompt.
+            # Two line ends close a document, so the model begins a new document after a prompt of two line ends.
             (completions,) = strategy(model, [[tokenizer.boundary] * 2], eos=None)
             texts = [document([words[token] for token in completion.ids]) for completion in completions]
             rows[method, f"{value:g}"] = scores(self.language, texts)

@@ -131,8 +131,8 @@ def cost(module: nn.Module, inputs: Tensor, repeats: int) -> tuple[float, int]:
 def exponents(rows: pd.DataFrame) -> dict[str, float]:
     """Fit the exponents with which operations, seconds and bytes grow with n and with d.
 
-    Returns: exponents `<layer>/<varied>/<quantity>`. For seconds and bytes, names with `_low` and `_high` at the end
-        are the ends of the exponent's 95 % interval.
+    Returns: exponents `<layer>/<varied>/<quantity>`. An exponent of seconds or bytes has a 95 % interval, whose ends
+        are named `<exponent>_low` and `<exponent>_high`.
     """
     fitted: dict[str, float] = {}
     for (layer, varied), part in rows.groupby(["layer", "varied"], sort=False):

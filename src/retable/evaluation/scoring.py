@@ -38,9 +38,9 @@ TOKENS = 4096  # tokens per batch, including padding
 class Scorer:
     """Scores texts with a language model and the tokenizer that it was trained with.
 
-    Each text is scored independently, after the boundary token that begins a stream. The result equals the system's own
-    `log_prob` of that text. The system's evaluation window changes the result only if the text is longer than the
-    model's window.
+    Each text is scored independently of other texts, as the first text of a stream, after the boundary token. The
+    result equals the system's own `log_prob` of that text. The system's evaluation window changes the result only if
+    the text is longer than the model's window.
 
     The input of an encoder-decoder or a prefix LM consists of the context and the end mark of inputs. If there is no
     context, the input is only the end mark.
@@ -215,7 +215,7 @@ def _of_trained(
 
 
 def _log_prob_where(objective: Likelihood, input_ids: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    """Return the log-probabilities of the labels, (B, T), at which the mask, (B, T), is True, row by row."""
+    """Return the log-probabilities of those labels, (B, T), whose mask, (B, T), is True, row by row."""
     if isinstance(objective, CausalLM) and type(objective).log_prob is CausalLM.log_prob:
         hidden, _ = objective.model(input_ids)
         return objective.log_prob_of(objective.projection(hidden[mask]), labels[mask])
@@ -223,7 +223,7 @@ def _log_prob_where(objective: Likelihood, input_ids: Tensor, labels: Tensor, ma
 
 
 def _of_sentences(system: LanguageModel, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
-    """Score continuations with a model whose context ends at the last boundary token.
+    """Score continuations with a model that sees no context before the last boundary token.
 
     For such a model, all texts are joined to one stream, separated by boundary tokens.
     """

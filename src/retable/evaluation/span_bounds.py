@@ -21,7 +21,7 @@ from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
-TRUTH = 0.01  # weight of the true text in the estimate from below, so that this estimate is finite
+TRUTH = 0.01  # weight of the true text in the estimate from below, which keeps the estimate finite
 
 
 class GappedLanguage(Protocol):
@@ -123,7 +123,7 @@ class SpansBound:
     def _spans(
         self, text: Sequence[str], starts: np.ndarray, nats: np.ndarray, folder: Path
     ) -> list[tuple[float, float]]:
-        """Return (mean loss of the spans, standard error), once from below and once from above."""
+        """Return (mean loss of the spans, standard error), estimated from below, then from above."""
         window = self.corruption.window(self.length - 1)
         n_hidden, n_spans = self.corruption.counts(window)
         n_targets = n_hidden + n_spans + 2  # one sentinel per span, a last sentinel, and the end mark

@@ -4,8 +4,8 @@ The grammar computes the exact label and probability of any sentence. Three sets
 
 - `sampled`: drawn from the model.
 - `steered`: drawn by `FUDGE`.
-- `kept`: the sentences of `sampled` that have the requested label. They are samples from the model's exact distribution
-  given the label.
+- `kept`: the sentences of `sampled` that have the requested label. The sentences of `kept` are samples from the model's
+  exact distribution given the label.
 
 With a perfect discriminator, FUDGE would sample from the same distribution as `kept`. On average, 1 / (frequency of the
 label) sentences must be sampled for one sentence with the label.
@@ -37,11 +37,14 @@ class Language(Protocol):
     """The methods of the grammar that this benchmark uses."""
 
     def score_tokens(self, tokens: Sequence[str]) -> np.ndarray:
-        """Return the log-probability of each of a document's first tokens; −inf once one is impossible."""
+        """Return the log-probabilities of a document's first tokens, (tokens,).
+
+        The value is −inf for the first impossible token and all later tokens.
+        """
         ...
 
     def sentence_log_probability(self, sentence: str) -> float:
-        """Return log p of a sentence and its line end; −inf if it is not in the language."""
+        """Return log p of a sentence and its line end, or −inf for an impossible sentence."""
         ...
 
 
@@ -172,7 +175,7 @@ class Steering:
         }
 
     def _true_log_prob(self, sentence: Sentence) -> float:
-        """Return log p of the words after the beginning; −∞ if it is not in the language."""
+        """Return log p of the words after the beginning, or −∞ for an impossible sentence."""
         if sentence.written[-1] != LINE_END:
             return -np.inf
         whole = self._language.sentence_log_probability(sentence.text)

@@ -29,10 +29,10 @@ class BeamSearch(Strategy):
     The search returns the best `num_return_sequences` texts, the best first.
 
     Args:
-        early_stopping: when to stop the search for a prompt that has `num_beams` finished texts. True stops at once.
-            False stops when the best unfinished text, scored at its current length, does not score higher than the
-            worst finished text. "never" stops when no continuation of the best unfinished text, at any length, could
-            score higher than the worst finished text.
+        early_stopping: when to stop the search for a prompt that has `num_beams` finished texts. True stops the search
+            at once. False stops when the best unfinished text, scored at its current length, does not score higher than
+            the worst finished text. "never" stops when no continuation of the best unfinished text, at any length,
+            could score higher than the worst finished text.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class BeamSearch(Strategy):
         return [[hypothesis.completion for hypothesis in best[: self.num_return_sequences]] for best in results]
 
     def _search(self, model: NextToken, prompts: Tensor, eos: int | None) -> list[list[Hypothesis]]:
-        """Return at most K texts for each of `prompts`, (B, T), the best text first."""
+        """Return at most K texts for each prompt in `prompts`, (B, T), the best text first."""
         B, K = len(prompts), self.num_beams
         finished: list[list[Hypothesis]] = [[] for _ in range(B)]
         searching = list(range(B))  # for each group of K rows, the index of its prompt

@@ -36,7 +36,7 @@ class ExactSearch:
             prompts: ids of each prompt.
             eos: the token that ends a text; None if there is no such token.
 
-        Raises: UsageError: the search has visited `max_visits` beginnings without finding the best text.
+        Raises: UsageError: the search has visited `max_visits` unfinished texts without finding the best text.
         """
         return mapped(lambda prompt: [self._search(model, list(prompt), eos)], prompts)
 

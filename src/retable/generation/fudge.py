@@ -18,7 +18,7 @@ from retable.generation.strategy import Completion, Strategy, check
 
 
 class FUDGE:
-    """Decoding by the product p(a | x, v) p(v | x) of the next token v, the text x and the label a.
+    """Decoding by p(a | x, v) p(v | x), where v is the next token, x the text and a the label.
 
     FUDGE multiplies the language model's probability of v by the discriminator's probability that the text after v has
     label a. Only the `top_k` most probable tokens are considered. The product is proportional to p(v | x, a) by Bayes'

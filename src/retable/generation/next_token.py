@@ -88,7 +88,7 @@ class Trained:
     def _scores(self, ids: Tensor, before: Any) -> tuple[Tensor, Any]:
         kind = type(self.objective)
         if (kind.next_log_prob, kind.log_softmax) != (CausalLM.next_log_prob, CausalLM.log_softmax):
-            return self.objective.next_log_prob(ids, before)  # an overriding objective may lack logits
+            return self.objective.next_log_prob(ids, before)  # objectives that override a method may lack logits
         hidden, after = self.objective.model(ids, before)
         return self.objective.head(self.objective.projection(hidden[:, -1])).float(), after
 

@@ -17,7 +17,7 @@ from retable.objectives.prefix_classification import PrefixClassification
 
 
 class Discriminator(Trained):
-    """A classifier that predicts a text's label from the text's beginning, as a `NextToken`.
+    """A classifier with the interface `NextToken`, which predicts labels of unfinished texts.
 
     The method `extend` returns log-probabilities of labels, (R, L), instead of next-token scores.
 
@@ -25,7 +25,7 @@ class Discriminator(Trained):
         labels: names of the labels.
         boundary: id of the token at the beginning and end of texts.
         tokens: digest of the tokenizer that the classifier was trained with.
-        files: the files from which the classifier was loaded. Their folder is the attribute `cell`.
+        files: the files from which the classifier was loaded. The attribute `cell` is the folder of these files.
     """
 
     objective: PrefixClassification  # type: ignore[assignment]  # it scores labels, not tokens

@@ -10,8 +10,8 @@ Each of the following sets of mentions forms one cluster:
 
 If a noun is repeated, it refers to a new entity. A phrase in brackets after a noun is an apposition, which is not
 coreferent, as in OntoNotes. A mention extends from the first word of a noun phrase to its noun. A mention excludes
-phrases and relative clauses after the noun, so that no reflexive is part of its antecedent. Two noun phrases joined by
-"both … and" together form another mention. Entities with only one mention are left out, as in OntoNotes.
+phrases and relative clauses after the noun, so that a reflexive is never inside its own antecedent. Two noun phrases
+joined by "both … and" together form another mention. Entities with only one mention are left out, as in OntoNotes.
 
 Each document has exactly one reading, which determines the clusters, so the best possible score is 100.
 """

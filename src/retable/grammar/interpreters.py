@@ -139,7 +139,7 @@ class Scorer:
 
     def __init__(self, tokens: Sequence[str], probabilities: NDArray, log_prior: NDArray) -> None:
         self.n_read = 0
-        self._tokens = [*tokens, ""]  # no table contains "", so a read beyond the end is rejected
+        self._tokens = [*tokens, ""]  # no table contains "", so reading beyond the end is rejected
         self._probabilities = probabilities
         self._log_prior = log_prior
         self._log_branches = [0.0] * len(self._tokens)

@@ -135,9 +135,10 @@ def tokens_of(document: Sequence[str]) -> list[str]:
 def uniforms(seed: int, stream: str, index: int) -> Uniform:
     """Return a function that returns random numbers in [0, 1) for item `index` of a random stream.
 
-    The numbers of different items and streams are independent. They come from Philox (Salmon et al. 2011, "Parallel
-    random numbers: as easy as 1, 2, 3"), with a key from seed and stream, and a counter that starts at `index` × 2^192.
-    numpy guarantees that Philox's raw words are reproducible, but not that the output of its `Generator` class is.
+    The numbers of different items and streams are independent. The numbers come from Philox (Salmon et al. 2011,
+    "Parallel random numbers: as easy as 1, 2, 3"), with a key from seed and stream, and a counter that starts at
+    `index` × 2^192. numpy guarantees that Philox's raw words are reproducible, but not that the output of its
+    `Generator` class is.
     """
     key = np.array([seed, int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "little")], dtype=np.uint64)
     bits = np.random.Philox(key=key, counter=np.array([0, 0, 0, index], dtype=np.uint64))

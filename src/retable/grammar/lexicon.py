@@ -2,7 +2,7 @@
 
 Function words are English. `invented.py` and `english.py` supply the content words. No form belongs to two lexemes, so
 a word determines its class, number, gender and tense, as `syntax.py` requires. The only exception is a verb's past
-form, which may also be its participle. The sentence then shows whether the form is past or participle.
+form, which may also be its participle. For such a form, the sentence shows whether it is past or participle.
 """
 
 from collections import defaultdict
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 N_TOPICS = 8
 ANY = "any"  # the selection that contains all kinds of nouns
-# The numbers that determiners of singular nouns require. "count", "a" and "an" require a noun that also has a plural;
-# "a" and "an" also depend on the sound of the next word.
+# Requirements of determiners that only singular nouns fulfil. "count", "a" and "an" require a noun that also has a
+# plural; "a" and "an" also depend on the sound of the next word.
 SINGULARS = ("singular", "count", "a", "an")
 
 

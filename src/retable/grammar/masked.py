@@ -126,7 +126,7 @@ class MaskedWords:
         return bound
 
     def _reader(self, tokens: Sequence[str], place: int) -> Callable[[str], NDArray | None]:
-        """Return a function that maps a word at `place` to log p(latent class, document); impossible words to None."""
+        """Return a function that maps a word at `place` to log p(latent class, document), or to None if impossible."""
         start, n_sentences, before, log_prior = self._before(tokens, place)
 
         def read(word: str) -> NDArray | None:

@@ -31,7 +31,7 @@ from retable.metrics.spans import Chunk, chunks
 
 SENTENCES = 3  # sentences per passage
 ASKED = {"A0": "who", "A1": "which", "AM-TMP": "when"}  # maps a role to its question word
-GIVEN_ROLES = {"A0": ("V", "A1"), "A1": ("A0", "V"), "AM-TMP": ("A0", "V", "A1")}  # roles in the question
+GIVEN_ROLES = {"A0": ("V", "A1"), "A1": ("A0", "V"), "AM-TMP": ("A0", "V", "A1")}  # question's roles, by asked role
 
 
 class GrammarQuestions:

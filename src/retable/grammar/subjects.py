@@ -20,7 +20,7 @@ class AgreeingSentence(NamedTuple):
     """A sentence with the subjects of its verbs."""
 
     words: list[str]
-    subjects: dict[int, int]  # maps a finite verb's or auxiliary's index to its subject's head's index
+    subjects: dict[int, int]  # maps the index of a finite verb or auxiliary to the index of its subject's head
 
 
 class GrammarSubjects:

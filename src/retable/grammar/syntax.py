@@ -71,7 +71,8 @@ class Syntax:
     def verb_phrase(self, subject: Referent, depth: int, bare: bool = False) -> bool:
         """Generate or parse a verb phrase; return whether the verb phrase ends its clause.
 
-        A complement clause closes the clause. If the lexicon is natural, a property after "be" also closes the clause.
+        A complement clause ends the clause that contains it. In a natural lexicon, a property after "be" also ends its
+        clause.
         """
         tables, kind = self.tables, subject.kind
         form = self.choose(tables.predication[kind, self.is_condition])
@@ -215,7 +216,7 @@ class Syntax:
         determiner = self.draw(tables.determiner[kind, number, owner])
         if owner and determiner == POSSESSIVES[owner]:
             self.mark("agreement")
-        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives, which fit both numbers, are absent
+        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives are not listed, and fit both numbers
         number = number if asked == "any" else asked
         is_evaluative = False
         for n_before in range(MAX_MODIFIERS):

@@ -26,7 +26,7 @@ Substitutes = Mapping[str, Sequence[str]]
 
 
 def acceptability(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
-    """Yield endless pairs (sentence, "acceptable" or "unacceptable"); both labels are equally likely.
+    """Yield an endless series of pairs (sentence, "acceptable" or "unacceptable"), with equally likely labels.
 
     An unacceptable sentence is an acceptable sentence with one violation of a randomly drawn kind (see `violations`).
     The scorer has checked that no document can begin with the unacceptable sentence.
@@ -46,9 +46,9 @@ def judge_acceptability(grammar: Grammar, sentence: str) -> str:
 
 
 def sentiment(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
-    """Yield endless pairs (sentence, "negative" or "positive").
+    """Yield an endless series of pairs (sentence, "negative" or "positive").
 
-    The sentence has several opinions, which are drawn with the label as mood.
+    A sentence has several opinions, which are drawn with the mood that its label names.
     """
     for index in count():
         uniform = uniforms(seed, f"sentiment/{split}", index)

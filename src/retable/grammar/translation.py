@@ -236,7 +236,10 @@ def second_language(grammar: Grammar) -> SecondLanguage | German:
 
 
 def sentence_pairs(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
-    """Yield endless pairs (sentence, translation); pair i depends only on (seed, split, i)."""
+    """Yield an endless series of pairs (sentence, translation).
+
+    Pair i depends only on (seed, split, i).
+    """
     language, index = second_language(grammar), 0
     while True:
         uniform = uniforms(seed, f"pairs/{split}", index)
