@@ -1,7 +1,7 @@
-"""Interfaces of training batches and held-out measurements, and functions that share work among processes.
+"""Interfaces for training batches and for measurements on held-out data; functions that divide work among processes.
 
-`measured`, `mapped` and `once` run in the current process only; inside a `measured_by` block, these functions run on
-all processes.
+`measured`, `mapped` and `once` use only the current process outside a `measured_by` block, and all processes inside
+such a block.
 """
 
 import contextlib
@@ -75,8 +75,8 @@ class Measure(Protocol):
     def compute(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
         """Compute the metrics from the results of all processes.
 
-        `measured` contains one sequence of results per process. A sequence may end before the last batch of its
-        process. The result of a padding batch is None.
+        `measured` contains one sequence of results per process. A sequence of results may be shorter than its process's
+        sequence of batches. The result of a padding batch is None.
         """
         ...
 
@@ -94,7 +94,7 @@ def share(inputs: Sequence[Any], make: Callable[[Any], Any], rank: int, world: i
 
 
 def in_order(measured: Sequence[Sequence[Any]]) -> list[Any]:
-    """Merge the results of all processes into one list, in the order of `share`'s inputs."""
+    """Merge the results of all processes into one list, in the order of the inputs that `share` divided among them."""
     return [result for turn in zip(*measured, strict=True) for result in turn if result is not None]
 
 
@@ -104,7 +104,7 @@ _RUN: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @contextlib.contextmanager
 def measured_by(run: Run) -> Iterator[None]:
-    """Let `run` do all measurements inside the `with` block.
+    """Use the function `run` for all measurements inside the `with` block.
 
     `run(measure, objective)` returns one sequence of results per process.
     """
@@ -151,7 +151,7 @@ def once(find: Callable[[], Result]) -> Result:
 
 
 class _Mapped:
-    """A Measure without metrics that applies a function to each input."""
+    """A Measure that applies a function to each input and has no metrics."""
 
     def __init__(self, find: Callable[[Any], Any], inputs: Sequence[Any]):
         self._find, self._inputs = find, inputs

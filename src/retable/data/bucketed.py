@@ -17,7 +17,7 @@ from retable.data.buckets import Buckets, by_length
 def mean_weight(batch: Any, own: np.ndarray, places: np.ndarray, world: int) -> Any:
     """Set the loss weight of one process's share of a batch, for a loss that is a mean over examples.
 
-    The weighted means of all processes then average to the mean over the whole batch.
+    The average of all processes' weighted means is then the mean over the whole batch.
 
     Args:
         own: indices of this process's examples.
@@ -48,7 +48,7 @@ class Encoded:
 
 
 def at_once(texts: Sequence[Any]) -> Encoded:
-    """Prepare texts for rules and for models without gradient training; a batch is a list of unchanged texts."""
+    """Prepare texts for rules and for models trained without gradients; a batch is a list of unchanged texts."""
     return Encoded(np.array([len(text) for text in texts]), lambda places: [texts[place] for place in places])
 
 

@@ -16,8 +16,8 @@ from retable.data.documents import Documents, Pairs, Rows, Windows
 from retable.data.streams import share_of_rows
 
 PREFIX = "##"  # the prefix of every piece of a word except the first piece
-# Parameter of SpanBERT's geometric distribution of span lengths, and length of its longest span, in words (Joshi et al.
-# 2020, section 3.1).
+# `SPAN_P` is the parameter of SpanBERT's geometric distribution of span lengths. `LONGEST_SPAN` is the length of
+# SpanBERT's longest span, in words (Joshi et al. 2020, section 3.1).
 SPAN_P, LONGEST_SPAN = 0.2, 10
 _LENGTHS = np.cumsum(SPAN_P * (1 - SPAN_P) ** np.arange(LONGEST_SPAN))
 SPAN_LENGTHS = _LENGTHS / _LENGTHS[-1]  # probability that a span has at most 1, 2, … words
@@ -30,8 +30,8 @@ class MaskedBatch(NamedTuple):
     segments: Tensor  # (B, T) int64, 0 or 1
     lengths: Tensor  # (B,) int64
     places: Tensor  # (P,) int64, the index b · T + t of each position to predict, ascending
-    labels: Tensor  # (P,) int64, the original tokens at these positions
-    is_next: Tensor | None  # (B,) int64: 1 if segment 2 follows segment 1 in the text, 0 if not; None with one segment
+    labels: Tensor  # (P,) int64, the original tokens at the positions `places`
+    is_next: Tensor | None  # (B,) int64: 1 if segment 2 follows segment 1 in the text, 0 if not; None without segment 2
     draws: Tensor  # (P,) float32, uniform in [0, 1): random numbers for objectives that sample tokens
     share: float  # scales a mean over `places`: the average over processes is then the mean over all positions
     token_share: float  # scales a mean over tokens: the average over processes is then the mean over all tokens
@@ -127,13 +127,13 @@ class MaskedDocuments:
 
         Every process needs all rows, because losses are divided by the number of chosen tokens in the whole batch.
 
-        Returns: the rows, the result of `_choose`, (B, T), the corrupted ids, (B, T), and uniform random numbers,
-            (B, T).
+        Returns: the rows, and three arrays (B, T): the result of `_choose`, the corrupted ids, and uniform random
+            numbers.
         """
         rows, generator = self._rows.rows(step), np.random.default_rng((self._seed, step, 2))
         chosen = self._choose(rows, generator)
-        # A token that is not chosen has group −1. This index selects the appended number 2.0, so the token stays
-        # unchanged.
+        # A token that is not chosen has group −1. Index −1 selects the appended number 2.0, which is above all
+        # probabilities, so the token stays unchanged.
         lot = np.append(generator.random(int(chosen.max(initial=-1)) + 1), 2.0)[chosen]
         drawn = self._drawable[generator.integers(len(self._drawable), size=chosen.shape)]
         masked, changed = self._shares
@@ -165,7 +165,7 @@ class MaskedDocuments:
 
 
 def choose_words(sizes: np.ndarray, budget: float, generator: np.random.Generator) -> np.ndarray:
-    """Choose at least one word to mask, and `budget` tokens on average; return a mask of the words, (W,) bool.
+    """Choose words to mask: at least one word, and `budget` tokens on average; return a mask of the words, (W,) bool.
 
     Words are chosen in random order as long as they fit into the budget. The first word that does not fit is chosen
     with probability (remaining budget) / (size of this word).

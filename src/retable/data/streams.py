@@ -13,7 +13,7 @@ from torch import Tensor
 from retable.core.errors import UsageError
 from retable.core.settings import NonNegative, PositiveInt, Seed, Share
 
-DRAWN = 1000  # batches per random generator: a generator for each batch costs more than a small model's forward pass
+DRAWN = 1000  # number of batches per random generator; one per batch costs more time than a small model's forward pass
 
 
 class TokenBatch(NamedTuple):
@@ -41,14 +41,15 @@ class OppositeBatch(NamedTuple):
 
 
 class CarriedStreams:
-    """The stream as `batch_size` parallel rows, read `length` tokens at a time with recurrent state carried along.
+    """A token stream as `batch_size` parallel rows; a batch is the next `length` tokens of each row.
 
-    This order is for truncated back-propagation through time (as in Zaremba et al. 2014). Tokens at the end of a row
-    that do not fill a batch are dropped. The recurrent state is reset at the start of each epoch.
+    Recurrent state is carried from batch to batch, for truncated back-propagation through time (Zaremba et al. 2014).
+    Tokens at the end of a row that do not fill a batch are dropped. The recurrent state is reset at the start of each
+    epoch.
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
-        batch_size, length: number of rows and tokens per row of a batch, B and T.
+        batch_size, length: number of rows per batch, B, and number of tokens per row, T.
         seed: unused, because the batches follow the order of the stream.
 
     Raises: UsageError: the stream is too short for a batch.
@@ -79,13 +80,13 @@ class CarriedStreams:
 
 
 class OppositeStreams:
-    """Batches for ELMo (Peters et al. 2018): CarriedStreams of the stream, and CarriedStreams of the reversed stream.
+    """Batches for ELMo (Peters et al. 2018): `CarriedStreams` over the token stream and over the reversed stream.
 
     `tokens_per_step` counts each token once, although it is read in both directions.
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
-        batch_size, length: number of rows and tokens per row of a batch, B and T.
+        batch_size, length: number of rows per batch, B, and number of tokens per row, T.
 
     Raises: UsageError: the stream is too short for a batch.
     """
@@ -110,7 +111,7 @@ class JitteredStreams:
 
     For each batch, a mean length is drawn: `length` with probability `share`, otherwise half of `length`. The length of
     the batch is then drawn from a normal distribution with this mean and the standard deviation `deviation`; the
-    minimum is 5 tokens. The learning rate of a batch is multiplied by (its length) / `length`.
+    minimum is 5 tokens. The learning rate of a batch is multiplied by (length of the batch) / `length`.
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
@@ -140,7 +141,7 @@ class JitteredStreams:
         self.tokens_per_step = batch_size * (row - 1) / self.steps_per_epoch
         self._rows = tokens[: batch_size * row].reshape(batch_size, row)
         self._length, self._share_of_long, self._deviation, self._seed = length, share, deviation, seed
-        self._epochs = [self._cuts(0)]  # for each epoch: where each batch starts in a row, and the row's end
+        self._epochs = [self._cuts(0)]  # for each epoch: the positions in a row where batches start, and the row's end
         self._first_steps = [0]
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
@@ -173,7 +174,7 @@ class ShuffledWindows:
 
     Args:
         tokens: ids, (N,), which may be memory-mapped.
-        batch_size, length: number of rows and tokens per row of a batch, B and T.
+        batch_size, length: number of rows per batch, B, and number of tokens per row, T.
         seed: seed of the random offsets and orders.
 
     Raises: UsageError: the stream is too short for a batch.

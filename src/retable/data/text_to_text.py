@@ -81,8 +81,8 @@ class MultitaskMixture(Mixture):
     The attribute `inputs` lists the files of the tasks.
 
     Args:
-        tokens: the corpus, memory-mapped from its folder of the `tokenize` stage. Each task's file of the same split is
-            read, so validation batches are mixed like training batches.
+        tokens: the corpus, memory-mapped from its folder of the `tokenize` stage. Each task's file of the same split as
+            `tokens` is read, so validation batches are mixed like training batches.
         unsupervised: builds the unsupervised batches from `tokens`; each window counts as one example of the mixture.
         tasks: folders of tasks, written by the prepare stage.
         length: largest length of an input in tokens.

@@ -66,7 +66,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         self.count(np.ones(vocab_size))
 
     def count(self, counts: ArrayLike) -> None:
-        """Set the words' counts (V,).
+        """Set the number of occurrences of each word, (V,).
 
         Raises: UsageError: the words of a later cluster are more frequent on average than the words of an earlier
             cluster.
@@ -75,13 +75,13 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
         means = [part.mean() for part in parts]
         if means != sorted(means, reverse=True):
             raise UsageError(
-                "the words of later clusters are not rarer; an adaptive softmax needs ids sorted by falling frequency, "
-                "as with tokenizer=word"
+                "the words of a later cluster are not rarer than the words of an earlier cluster; an adaptive softmax "
+                "needs ids sorted by falling frequency, as with tokenizer=word"
             )
         self._shares = [part.sum() / np.sum(counts) for part in parts[1:]]
 
     def unread_weights(self) -> float:
-        """Return the mean number, per token of the text, of weights in clusters that do not contain the token."""
+        """Return how many weights are in clusters that do not contain a token, on average over the text's tokens."""
         sizes = [sum(layer.weight.numel() for layer in tail) for tail in self.head.tail]
         return float(sum((1 - share) * size for share, size in zip(self._shares, sizes, strict=True)))
 

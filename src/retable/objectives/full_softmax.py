@@ -18,9 +18,9 @@ from retable.objectives.window_prediction import WindowPrediction
 class FullSoftmax(WindowPrediction):
     """The loss −log p(o | v) of a pair, with p(o | v) = exp(u_o·v) / Σ_w exp(u_w·v).
 
-    V scores are computed for each predictor (input vector).
+    The loss needs the scores of all V words for each predictor (input vector).
 
-    counts: occurrences of each word (V,). A word with count 0 gets probability 0.
+    counts: number of occurrences of each word, (V,). A word with count 0 gets probability 0.
 
     Raises: UsageError: all counts are 0.
     """

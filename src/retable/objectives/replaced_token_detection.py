@@ -29,8 +29,8 @@ from retable.objectives.masked_lm import MaskedLMHead, encode, require_encoder
 class ReplacedTokenDetection(Objective):
     """A discriminator `model`, trained with a generator that `generator(vocab_size=…)` creates.
 
-    The generator and the discriminator share token and position embeddings (section 3.2), so the embeddings of both
-    must have the same width. `weight` is λ.
+    The generator and the discriminator share token and position embeddings (section 3.2), so the embeddings of the two
+    models must have the same width. `weight` is λ.
     """
 
     model: MarkedEncoder
@@ -99,5 +99,5 @@ class ReplacedTokenDetection(Objective):
         return loss, metrics, None
 
     def judge(self, hidden: Tensor) -> Tensor:
-        """Compute from the discriminator's states (B, T, D) the logits (B, T) of "this token was replaced"."""
+        """Compute the logits (B, T) of "this token was replaced" from the discriminator's states (B, T, D)."""
         return self.head(fused.gelu(self.dense(hidden)))[:, :, 0]

@@ -222,7 +222,7 @@ def require_spelling(model: type[Model], instead: str) -> None:
 
 
 def require_no_predicate(d_predicate: int) -> None:
-    """For a task without predicates, check that the model does not need any.
+    """For a task without predicates, check that the model does not need predicates.
 
     Raises: UsageError: the model has a predicate embedding.
     """
