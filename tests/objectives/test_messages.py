@@ -66,10 +66,10 @@ MISTAKES = [
     (lambda: detection(gpt), r"replaced_token_detection.*GPT does not see the text after"),
     (lambda: detection(bilstm), "shares token and position embeddings, which BiLSTM lacks"),
     (lambda: detection(m.BERT(V, D, 1, 2, T, 0.0, positions="rotary")), r"which BERT lacks; take recipe=bert/electra"),
-    (lambda: detection(bert), r"cannot share embedding of shape \(20, 16\), because its own has shape \(20, 12\)"),
+    (lambda: detection(bert), r"cannot share embedding of shape \(20, 16\), because .* weights have shape \(20, 12\)"),
     (
         lambda: detection(m.BERT(V, D, 1, 2, T, 0.0, d_embedding=12), max_length=4),
-        r"cannot share positions of shape \(6, 12\), because its own has shape \(4, 12\)",
+        r"cannot share positions of shape \(6, 12\), because the generator's own weights have shape \(4, 12\)",
     ),
     (lambda: o.TextToText(gpt, V, True), r"GPT has one stack.*recipe=t5/t5, or .*=prefix_lm or .*=causal_lm"),
     (lambda: o.TextToText(bilstm, V, True), r"BiLSTM has one stack.*recipe=t5/t5, or write objective=masked_lm"),

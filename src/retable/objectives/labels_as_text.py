@@ -59,7 +59,10 @@ class LabelsAsText(TextToText):
         return loss, {"loss": loss.detach()}, None
 
     def write(self, batch: ExampleBatch) -> Tensor:
-        """Write U tokens, the length of the longest answer, for each example, (B, U): the most probable one at each step."""
+        """Write U tokens for each example, (B, U), choosing the most probable token at each step.
+
+        No answer is longer than U tokens.
+        """
         return self.most_likely(batch.input_ids, batch.lengths, self.answers.shape[1])
 
     def predict(self, batch: ExampleBatch) -> Tensor:

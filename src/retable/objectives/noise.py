@@ -52,7 +52,10 @@ class NoiseLM(CausalLM, CountsWords, PartlyRead):
         self.count(np.ones(vocab_size))
 
     def count(self, counts: ArrayLike) -> None:
-        """Set the noise distribution from the number of occurrences of each word, `counts` (V,). If `count` is not called, the distribution is uniform."""
+        """Set the noise distribution from the number of occurrences of each word, `counts` (V,).
+
+        If `count` is not called, the distribution is uniform.
+        """
         noise = np.maximum(np.asarray(counts), 1) ** float(self.power)
         self._chance = torch.from_numpy(chances(noise, self.samples)).to(self._chance.device)
 

@@ -57,9 +57,9 @@ class ReplacedTokenDetection(Objective):
             ours, theirs = getattr(model, table), getattr(self.generator, table)
             if ours.weight.shape != theirs.weight.shape:
                 raise UsageError(
-                    f"the generator cannot share {table} of shape {tuple(ours.weight.shape)}, because its own has "
-                    f"shape {tuple(theirs.weight.shape)}; set objective.generator's max_length to the model's, and its "
-                    "d_embedding to the width of the model's embeddings"
+                    f"the generator cannot share {table} of shape {tuple(ours.weight.shape)}, because the "
+                    f"generator's own weights have shape {tuple(theirs.weight.shape)}; in objective.generator, set "
+                    "max_length to the model's max_length, and d_embedding to the width of the model's embeddings"
                 )
             setattr(self.generator, table, ours)
         self.generator_head = MaskedLMHead(self.generator, vocab_size, tie=True)

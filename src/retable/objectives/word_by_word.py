@@ -63,7 +63,7 @@ class WordByWord(SelfUpdating):
                 raise UsageError(f"{name} cannot be trained word by word; write word_by_word=false")
         # np.empty uses memory only for the rows that are written later.
         shapes = [table.shape for table in self._tables()] if threads > 1 else []
-        self._copies = [np.empty((threads, *shape), np.float32) for shape in shapes]  # shape of each: (threads, rows, columns)
+        self._copies = [np.empty((threads, *shape), np.float32) for shape in shapes]  # shapes: (threads, rows, columns)
 
     def vectors(self) -> Tensor:
         return self.objective.vectors()
@@ -104,11 +104,11 @@ class WordByWord(SelfUpdating):
         return {"loss": torch.tensor(loss / max(pairs, 1))}
 
     def _tables(self) -> list[Tensor]:
-        """List all tensors that an update changes: the weights and, for GloVe, the weights' sums of squared gradients."""
+        """List all tensors that an update changes: the weights and, for GloVe, the sums of squared gradients."""
         return [*(parameter.detach() for parameter in self.parameters()), *self.buffers(recurse=False)]
 
     def _rows(self, batch: WindowSlice | Cells, tables: list[np.ndarray]) -> list[np.ndarray]:
-        """For each table, list the rows that a batch may change: in the input table, only the rows of the batch's words."""
+        """List the rows of each table that a batch may change; in the input table, only the batch's words have rows."""
         rows = [np.arange(len(table)) for table in tables]
         if isinstance(batch, WindowSlice):
             assert isinstance(self.objective.model, WindowModel)

@@ -27,7 +27,7 @@ class Fold(NamedTuple):
     """One fold of a cross-validation."""
 
     task: "Task[Any, Any]"  # the task with this fold as test split, and the other folds as training split
-    units: Sequence[int] | None = None  # indices of its units among the units of all folds; None if there are no folds
+    units: Sequence[int] | None = None  # indices of the fold's units among the units of all folds; None without folds
 
 
 class Task(Measured, Protocol[Example, Prediction]):
@@ -41,7 +41,7 @@ class Task(Measured, Protocol[Example, Prediction]):
     splits: Sequence[str] = SPLITS
     metrics: Sequence[str] = ()  # metrics to compute; if empty, the mean of each numeric column of the units
     selects: str | None  # metric for early stopping (`patience`), where higher is better; None disables early stopping
-    convention: Callable[[str], str] | None = None  # rewrites a word that has no vector, to look it up again
+    convention: Callable[[str], str] | None = None  # rewrites words without a vector, for a second look-up
     in_words: bool = False  # whether texts are split into words, for models that read spelling
     has_no_text: bool = False  # whether examples are not texts, such as images
     at_once: int = 64  # number of examples per batch in prediction
@@ -92,7 +92,7 @@ class Task(Measured, Protocol[Example, Prediction]):
         return repr(example), None
 
     def warnings(self, examples: Mapping[str, Sequence[Example]]) -> list[str]:
-        """Return warnings about examples that make scores unreliable, in any of the splits."""
+        """Return warnings about examples, in any of the splits, that make scores unreliable."""
         return []
 
     def learnt(self) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
     """Return the ids of the first and last token of a sequence.
 
     Some models define their first and last token. For encoders that need [CLS] and [SEP], the first token is [CLS] and
-    the last is [SEP]. For all other models, both tokens are line ends.
+    the last token is [SEP]. For all other models, both tokens are line ends.
 
     Raises: UsageError: the model needs [CLS] and [SEP], but the tokenizer does not have them.
     """

@@ -61,9 +61,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Return the tokenizer files in a checkpoint's folder: the first set of FILES of which all files exist.
+    """Return the tokenizer files in a checkpoint's folder: the first set in FILES whose files all exist.
 
-    Raises: UsageError: in each set, some file is missing.
+    Raises: UsageError: none of the sets is complete.
     """
     for names in FILES:
         if all((folder / name).is_file() for name in names):
