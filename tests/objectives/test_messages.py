@@ -51,7 +51,7 @@ MISTAKES = [
     (lambda: causal(spelt, tie=True), r"CharacterLSTM has no word embedding.*write objective\.tie=false"),
     (lambda: causal(one_hot, tie=True), "no word embedding for the softmax to share"),
     (lambda: adaptive(division=5.0), r"no dimension of d_model=16 for cluster 2; lower objective\.division"),
-    *((lambda c=c: adaptive(cutoffs=c), r"cutoffs=.* below the vocabulary's 20; .*cutoffs=\[4,10\]") for c in CUTOFFS),
+    *((lambda c=c: adaptive(cutoffs=c), r"cutoffs=.* the vocabulary size 20; .*cutoffs=\[4,10\]") for c in CUTOFFS),
     (lambda: max_entropy(order=1), r"objective\.order=2"),
     (lambda: max_entropy(table_size=127), r"too small for 70 words; write about objective\.table_size=128000"),
     (lambda: o.SampledSoftmax(lstm, V, **BY_TOKEN, samples=0, power=1.0), r"samples=0 means that no noise.*samples=1"),
@@ -114,7 +114,7 @@ MISTAKES = [
     (lambda: o.Antecedents(Reader()), r"Reader does not rank the antecedents of spans; .*=coreference/mention_ranker"),
     (lambda: require_summariser(m.BERT), r"^BERT has one stack, .* recipe=summaries/t5_summaries"),
     *(
-        (lambda kind=kind, counts=counts: kind(skip_gram, counts), "counts for .* all 0; give")
+        (lambda kind=kind, counts=counts: kind(skip_gram, counts), "counts for .* all 0; pass")
         for kind in (o.FullSoftmax, o.HierarchicalSoftmax, o.NegativeSampling)
         for counts in ([0, 0], [1, -1])
         if kind is not o.FullSoftmax or not any(counts)

@@ -37,7 +37,7 @@ class CountsTokens(Protocol):
 
 @runtime_checkable
 class Scaled(Protocol):
-    """A batch with a factor for the learning rate of its training step."""
+    """A batch that multiplies the learning rate of its training step by a factor."""
 
     @property
     def scale(self) -> float:
@@ -69,7 +69,10 @@ class Measure(Protocol):
         ...
 
     def step(self, objective: Any) -> Callable[[Any], Any]:
-        """Return a function that measures one batch; a process calls it on its batches in order."""
+        """Return a function that measures one batch.
+
+        A process calls this function on its batches in order.
+        """
         ...
 
     def compute(self, measured: Sequence[Sequence[Any]]) -> dict[str, float]:
@@ -94,7 +97,7 @@ def share(inputs: Sequence[Any], make: Callable[[Any], Any], rank: int, world: i
 
 
 def in_order(measured: Sequence[Sequence[Any]]) -> list[Any]:
-    """Merge the results of all processes into one list, in the order of the inputs that `share` divided among them."""
+    """Merge all processes' results into one list, in the order of `share`'s argument `inputs`."""
     return [result for turn in zip(*measured, strict=True) for result in turn if result is not None]
 
 

@@ -27,10 +27,10 @@ class Cells(NamedTuple):
 
 
 class Cooccurrences:
-    """Batches of `batch_cells` non-zero cells of the co-occurrence matrix X, in a new order each epoch.
+    """Batches of `batch_cells` non-zero cells of the co-occurrence matrix X.
 
-    X_ij is the sum of 1 / distance over all places where words i and j occur in one line, at most `window` words apart.
-    A batch is a pure function of (seed, step).
+    The cells have a new order in each epoch. X_ij is the sum of 1 / distance over all places where words i and j occur
+    in one line, at most `window` words apart. A batch is a pure function of (seed, step).
 
     Args:
         tokens: token ids, (n,), of any integer type; the array may be memory-mapped.
@@ -38,7 +38,7 @@ class Cooccurrences:
         boundary: the id of the line end, which is excluded from X.
         window: number of context words on each side of a word.
 
-    Raises: UsageError: no two words are adjacent, or a setting is below 1.
+    Raises: UsageError: no line of the text has two words, or a setting is below 1.
     """
 
     def __init__(

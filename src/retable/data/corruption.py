@@ -105,7 +105,7 @@ class BERTStyle(_WholeText):
 
 @dataclass(frozen=True)
 class MASSStyle(_WholeText):
-    """Mask each token with probability `density`, a simplified form of MASS (Song et al. 2019)."""
+    """Mask each token with probability `density`; this is a simplified form of MASS (Song et al. 2019)."""
 
     density: Share = 0.15
 
@@ -154,7 +154,7 @@ class _Spans:
         return replace_spans(text, self.noise(len(text), rng), symbols.sentinels)
 
     def restore(self, pair: Pair, symbols: Symbols) -> np.ndarray:
-        """Rebuild the text: replace each sentinel in the inputs by the span after this sentinel in the targets."""
+        """Rebuild the text: replace each input sentinel by the span after it in the targets."""
         places = np.flatnonzero(np.isin(pair.targets, symbols.sentinels))
         spans = {span[0]: span[1:] for span in np.split(pair.targets, places)[1:]}
         return np.concatenate([spans.get(token, [token]) for token in pair.inputs])

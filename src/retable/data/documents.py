@@ -115,11 +115,11 @@ class Windows:
 class Pairs:
     """Rows of two segments A and B; a row is a negative with probability 1/2 (Devlin et al. 2019, appendix A.2).
 
-    Documents are cut at sentence ends into stretches of at most `length` − 3 tokens that cover the whole text. Each
-    stretch is cut at a random sentence end into A and B. With `swap`, a negative row has B before A (ALBERT: Lan et al.
-    2020, section 3.1). Without `swap`, the B of a negative row consists of sentences of another document. Such a B has
-    about as many tokens as the true B, so that neither the length nor the end of a row reveals a negative. (In BERT,
-    the B of a negative row is as long as possible.)
+    Documents are cut at sentence ends into stretches of at most `length` − 3 tokens; together, the stretches cover the
+    whole text. Each stretch is cut at a random sentence end into segments A and B. With `swap`, a negative row has
+    segment B before segment A (ALBERT: Lan et al. 2020, section 3.1). Without `swap`, segment B of a negative row
+    consists of sentences of another document. Such a B has about as many tokens as the true B, so that neither the
+    length nor the end of a row reveals a negative. (In BERT, the B of a negative row is as long as possible.)
 
     The rows of a batch have similar lengths. A sentence longer than a row is cut to fit. A stretch without a sentence
     end inside is cut in the middle.
@@ -173,7 +173,7 @@ class Pairs:
     def _cut(self, share: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
         """Choose a random sentence end inside each stretch; `share` has one random number in [0, 1) per stretch.
 
-        If a stretch has no sentence end inside, choose its middle.
+        If a stretch has no sentence end inside, choose the middle of the stretch.
         """
         first = np.searchsorted(self._documents.offsets, starts, side="right")
         n_ends = np.searchsorted(self._documents.offsets, stops, side="left") - first
@@ -244,7 +244,7 @@ def _room(length: int, marks: int, least: int) -> int:
 
 
 def stretches(offsets: np.ndarray, bounds: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cut documents into stretches of at most `width` tokens, each as long as possible.
+    """Cut documents into the longest possible stretches of at most `width` tokens.
 
     A stretch ends at a sentence end, except within a sentence longer than `width`. Stretches of one token are dropped.
 

@@ -33,8 +33,8 @@ class MaskedBatch(NamedTuple):
     labels: Tensor  # (P,) int64, the original tokens at the positions `places`
     is_next: Tensor | None  # (B,) int64: 1 if segment 2 follows segment 1 in the text, 0 if not; None without segment 2
     draws: Tensor  # (P,) float32, uniform in [0, 1): random numbers for objectives that sample tokens
-    share: float  # scales a mean over `places`: the average over processes is then the mean over all positions
-    token_share: float  # scales a mean over tokens: the average over processes is then the mean over all tokens
+    share: float  # weight of the mean over `places`; the average over processes is then the mean over all positions
+    token_share: float  # weight of the mean over tokens; the average over processes is then the mean over all tokens
 
 
 class MaskedDocuments:
@@ -44,15 +44,15 @@ class MaskedDocuments:
         tokens: ids of the stream.
         units: the stream's table of units, (n_units, 5).
         words: the string of each token id, (V,).
-        next_sentence: `none` makes rows of one segment, see `Windows`. The other values make rows of two segments, and
-            half of the rows are negatives, see `Pairs`. In a negative row, the second segment is from another document
-            (`next_sentence`), or the two segments are in the wrong order (`sentence_order`).
+        next_sentence: `none` makes rows of one segment, see `Windows`. All other values of `next_sentence` make rows of
+            two segments, and half of the rows are negative examples, see `Pairs`. In a negative row, the second segment
+            is from another document (`next_sentence`), or the two segments are in the wrong order (`sentence_order`).
         masking: unit that is masked at a time: a `token`, a `whole_word` (pieces that begin with ## belong to the word
             before them), or a `span` of words with a geometrically distributed length.
         rate: expected share of the tokens that are to be predicted. Each row has at least one token to predict.
-        masked: probability that a chosen token is replaced by [MASK]. One random draw decides for all tokens of a span.
-        random: probability that a chosen token is replaced by a random token, special tokens excluded. The other chosen
-            tokens stay as they are.
+        masked: probability that a chosen token is replaced by [MASK]. All tokens of a span share one random draw.
+        random: probability that a chosen token is replaced by a random token that is not a special token. All other
+            chosen tokens are not changed.
 
     Raises: UsageError: the tokenizer lacks [CLS], [SEP] or [MASK], or a setting is out of range.
     """

@@ -1,4 +1,4 @@
-"""Batches from several data sets or corpora at once (Raffel et al. 2020, section 3.5.2)."""
+"""Batches from a mixture of data sets or corpora (Raffel et al. 2020, section 3.5.2)."""
 
 import inspect
 import os
@@ -38,7 +38,7 @@ def proportional(sizes: Sequence[int], limit: float = float("inf"), temperature:
 class Mixture:
     """Batches of several data sets (`parts`); each batch comes from one data set.
 
-    For each batch, its data set is drawn with the probabilities `rates`. The batches of each data set are used in their
+    The data set of each batch is drawn with the probabilities `rates`. The batches of each data set are used in their
     order, epoch after epoch. No recurrent state can be carried from batch to batch. (Raffel et al. mix the data sets
     within each batch.)
 
@@ -48,7 +48,7 @@ class Mixture:
     def __init__(self, parts: Sequence[Any], rates: Sequence[float], seed: int):
         if len(parts) != len(rates) or min(rates) < 0 or sum(rates) <= 0:
             raise UsageError(
-                f"a mixture of {len(parts)} parts has rates {list(rates)}; write one rate per part, 0 or more"
+                f"a mixture of {len(parts)} parts has rates {list(rates)}; write one rate of 0 or more per part"
             )
         for part in parts:
             if isinstance(part, CarriedStreams | OppositeStreams | JitteredStreams):
@@ -94,8 +94,9 @@ class MixedCorpora(Mixture):
         tokens: the run's main corpus, memory-mapped from its folder of the `tokenize` stage. The folders of the other
             corpora, with one token file or shards, are next to that folder. Batches of the main corpus are included
             only if `corpora` lists it.
-        kind: a class or function that builds the batches of one corpus. It is called with `settings`, and with each of
-            `tokens`, `units`, `line_end`, `marks`, `words`, `vocab_size` and `seed` that its signature contains.
+        kind: a class or function that builds the batches of one corpus. `kind` is called with `settings`, and with each
+            of `tokens`, `units`, `line_end`, `marks`, `words`, `vocab_size` and `seed` that the signature of `kind`
+            contains.
         corpora: maps `corpus/tokenizer` to its share of the batches. If `corpora` is a list, the share of a corpus is
             proportional to its size to the power of 1 / `temperature`. All batches have the same size.
         temperature: a higher temperature makes the shares more equal, see `corpora`; only allowed if `corpora` is a

@@ -28,8 +28,8 @@ def write_in_parts(tokenizer: Path, text: Path, unit: str, path: Path, spread: M
     # If the text has fewer units than there are workers, some of `names` are not used.
     spans = list(zip(names, pairwise(cuts(text, spread.n, unit)), strict=False))
     parts = [[str(each) for each in (tokenizer, text, unit, *span, name)] for name, span in spans]
-    # The code refers to `write_part` itself, not to its name as a string, so that the fingerprint of a cell covers its
-    # code.
+    # The name is computed from the function `write_part`, not written as a string, so that the fingerprint of a cell
+    # covers the function's code.
     spread(f"{write_part.__module__}.{write_part.__name__}", parts)
     return _join([name for name, _ in spans], path)
 

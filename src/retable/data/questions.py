@@ -22,8 +22,8 @@ from retable.corpora.squad import Question
 from retable.data.bucketed import Encoded
 
 WORD = re.compile(r"\w+|[^\w\s]")
-# A sentence ends at a full stop, question mark or exclamation mark, if no lower-case letter follows. If such a
-# punctuation mark is a separate word, it ends the sentence even before a lower-case letter.
+# A sentence ends at a full stop, question mark or exclamation mark, if no lower-case letter follows. If the full stop,
+# question mark or exclamation mark is a separate word, it ends the sentence even before a lower-case letter.
 END_OF_SENTENCE = re.compile(r"""(?<=[.!?])["'”’)\]]*\s+(?![a-z])|(?<=\s[.!?])\s+""")
 Places = list[tuple[int, int]]  # start and end of each word in a text, in characters; the end is exclusive
 
@@ -75,8 +75,8 @@ class QuestionInWords(NamedTuple):
 def in_words(questions: Iterable[Question]) -> list[QuestionInWords]:
     """Split questions and contexts into words: a word is a run of letters and digits, or any other single character.
 
-    Nearly every answer then consists of whole words. An answer that begins or ends inside a word is widened to whole
-    words.
+    With this split, nearly every answer consists of whole words. An answer that begins or ends inside a word is widened
+    to whole words.
     """
     places_of = cache(_places)
     results = []
@@ -111,7 +111,7 @@ class QuestionBatch(NamedTuple):
     question_lengths: Tensor  # (B,) int64
     first: Tensor  # (B,) int64
     last: Tensor  # (B,) int64
-    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all questions
+    weight: float = 1.0  # weight of a process's loss; the average over processes is then the mean over all questions
 
 
 class PassageExample(NamedTuple):
@@ -136,7 +136,7 @@ class PassageBatch(NamedTuple):
     context_lengths: Tensor  # (B,) int64, in words
     first: Tensor  # (B,) int64
     last: Tensor  # (B,) int64
-    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all questions
+    weight: float = 1.0  # weight of a process's loss; the average over processes is then the mean over all questions
 
 
 def encoded_passages(examples: Sequence[PassageExample], truncated: int) -> Encoded:
@@ -170,7 +170,7 @@ def pad_passages(examples: Sequence[PassageExample], places: Iterable[int]) -> P
 
 
 def encoded(examples: Sequence[QuestionExample]) -> Encoded:
-    """Prepare questions for batches in which context and question together have similar lengths."""
+    """Prepare questions for batches in which context plus question have similar lengths."""
     lengths = np.array([len(example.context_ids) + len(example.question_ids) for example in examples])
     return Encoded(lengths, partial(pad_questions, examples))
 

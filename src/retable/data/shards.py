@@ -41,7 +41,7 @@ class Shards:
             return Shards(self._parts, self._places[key])
         places = np.asarray(key)
         if (outside := (places < -len(self)) | (places >= len(self))).any():
-            raise IndexError(f"place {places[outside].flat[0]} is not in a stream of {len(self)} tokens")
+            raise IndexError(f"position {places[outside].flat[0]} is outside a stream of {len(self)} tokens")
         return self._read(self._places.start + self._places.step * (places % len(self)))
 
     def _read(self, places: np.ndarray) -> np.ndarray:
@@ -123,7 +123,7 @@ def read_shard(path: Path, vocab_size: int) -> np.ndarray:
         raise UsageError(f"{path} is truncated: its header counts {length} tokens; download it again")
     tokens = np.memmap(path, "<u2", "r", offset=HEADER)
     if int(tokens[: 1 << 20].max()) >= vocab_size:
-        raise UsageError(f"{path} has ids beyond the vocabulary of {vocab_size}; use the tokenizer that made it")
+        raise UsageError(f"{path} has ids beyond the vocabulary of {vocab_size}; use the tokenizer that made the file")
     return tokens
 
 

@@ -20,7 +20,7 @@ class TokenBatch(NamedTuple):
     """A batch for a left-to-right language model."""
 
     input_ids: Tensor  # (B, T) int64
-    labels: Tensor  # (B, T) int64, the token after each input
+    labels: Tensor  # (B, T) int64, the next token after each input token
     fresh: bool  # whether recurrent state is reset before this batch
     scale: float = 1.0  # factor by which the learning rate is multiplied for this batch
     before: Tensor | None = None  # initial state of a fixed-window model, (1, B, N): the N ids before the first input

@@ -25,7 +25,7 @@ class TaskExamples:
     `batch(step)` is a pure function of (seed, step).
 
     Args:
-        file: tab-separated file with a header. The name of its folder is the name of the task.
+        file: tab-separated file with a header. The name of the file's folder is the name of the task.
         end: id of the end mark, appended to inputs and targets.
         length: largest length of an input in tokens, including the end mark; longer inputs are cut.
         label: name of the column with the label.

@@ -52,7 +52,7 @@ class AdaptiveSoftmax(CausalLM, CountsWords, PartlyRead):
             raise UsageError("an adaptive softmax cannot share the embedding's weights; write objective.tie=false")
         if not cutoffs or cutoffs != sorted({*cutoffs}) or not 0 < cutoffs[0] <= cutoffs[-1] < vocab_size:
             raise UsageError(
-                f"cutoffs={cutoffs} must be ascending ids above 0 and below the vocabulary's {vocab_size}; "
+                f"cutoffs={cutoffs} must be ascending ids above 0 and below the vocabulary size {vocab_size}; "
                 f"write for example objective.cutoffs=[{vocab_size // 5},{vocab_size // 2}]"
             )
         if model.d_model < division ** len(cutoffs):

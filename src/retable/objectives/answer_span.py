@@ -69,7 +69,7 @@ class AnswerSpan(Objective):
 
 
 class AnswerByRule(Objective):
-    """An objective that returns the answers of a rule; the objective has no parameters and no loss."""
+    """An objective that returns the answers of a rule, without parameters and without loss."""
 
     model: SpanRule
 

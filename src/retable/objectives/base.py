@@ -37,13 +37,13 @@ class Likelihood(Objective):
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Return the log-probabilities of `labels`, fp32 (B, T) in nats, and the next state.
 
-        `labels` (B, T) are the tokens that follow `input_ids` (B, T).
+        `labels` (B, T) contains the token that follows each of `input_ids` (B, T).
         """
         raise NotImplementedError
 
 
 class LanguageModelling(Likelihood):
-    """A left-to-right likelihood that also computes the distribution of the next token."""
+    """An objective for left-to-right models that also computes next-token distributions."""
 
     model: LeftToRight
 
@@ -98,7 +98,7 @@ class VectorLearning(Objective):
 
 
 class Writing(Objective):
-    """An objective with a model that reads one sequence and writes another, token by token."""
+    """An objective whose model reads one sequence and writes another sequence token by token."""
 
     model: EncoderDecoder
     start_id: ClassVar[int | None] = None  # id of the decoder's first input; None stands for the end mark

@@ -17,7 +17,7 @@ from retable.objectives.base import LanguageModelling, tie_softmax
 
 
 class CausalLM(LanguageModelling):
-    """A left-to-right model with a softmax over the vocabulary; the loss is the cross-entropy of the next token.
+    """A left-to-right model with a softmax over the vocabulary and the cross-entropy loss.
 
     Args:
         tie: share the softmax's weights with the input embedding (Press and Wolf 2017; Inan et al. 2017).

@@ -32,7 +32,7 @@ class HierarchicalSoftmax(WindowPrediction):
     def __init__(self, model: WindowModel, counts: ArrayLike) -> None:
         counts = np.asarray(counts)
         if counts.min() < 0 or counts.max() == 0:
-            raise UsageError("counts for hierarchical softmax are negative or all 0; give the counts of a text's words")
+            raise UsageError("counts for hierarchical softmax are negative or all 0; pass the counts of a text's words")
         super().__init__(model, max(int(np.count_nonzero(counts)) - 1, 1))
         self.nodes, self.codes, self.lengths = huffman(counts)
         self.register_buffer("_nodes", torch.from_numpy(self.nodes), persistent=False)

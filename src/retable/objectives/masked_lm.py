@@ -23,7 +23,7 @@ from retable.objectives.base import Objective, embedding_of
 
 
 class MaskedLM(Objective):
-    """An encoder with a softmax over the vocabulary at `batch.places`; the loss is the cross-entropy at these places.
+    """An encoder with a softmax over the vocabulary and a cross-entropy at `batch.places`.
 
     With `next_sentence`, a classifier on the encoder's summary of the pair is added, and the classifier's cross-entropy
     is added to the loss. With `tie`, the softmax and the input embedding share their weights.
@@ -107,7 +107,8 @@ class MaskedLMHead(nn.Module):
         for rows, logits in self._logits(features):
             below = logits.softmax(1).cumsum(1)
             ids.append(torch.searchsorted(below, uniform[rows, None] * below[:, -1:], right=True))
-        return torch.cat(ids)[:, 0].clamp(max=len(self.decoder.weight) - 1)  # as uniform · total may round up to total
+        # A random number times the sum of probabilities may be rounded up to the sum, so the ids are clamped.
+        return torch.cat(ids)[:, 0].clamp(max=len(self.decoder.weight) - 1)
 
     @torch.no_grad()
     def _logits(self, features: Tensor) -> Iterator[tuple[slice, Tensor]]:

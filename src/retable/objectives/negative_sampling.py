@@ -41,7 +41,7 @@ class NegativeSampling(WindowPrediction):
     ) -> None:
         counts = np.asarray(counts, dtype=np.float64)
         if counts.min() < 0 or counts.sum() == 0:
-            raise UsageError("counts for negative sampling are negative or all 0; give the counts of a text's words")
+            raise UsageError("counts for negative sampling are negative or all 0; pass the counts of a text's words")
         if negatives < 1 or pool < 1:
             raise UsageError(f"negatives={negatives}, pool={pool}: both must be 1 or more")
         super().__init__(model, len(counts))

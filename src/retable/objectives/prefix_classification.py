@@ -31,7 +31,7 @@ class PrefixClassification(Classification):
 
     @property
     def start(self) -> Any:
-        """Return the model's state before the first token of a text; the model returns the state after each token."""
+        """Return the state to pass to the model with a text's first token; the model then returns the next states."""
         return self.model.start
 
     def loss(self, batch: ExampleBatch, state: Any, step: int) -> tuple[Tensor, dict[str, Tensor], None]:

@@ -34,7 +34,7 @@ class SummaryAsText(AnswerAsText):
 
 
 class SummaryByRule(Objective):
-    """An objective that returns the summaries of a rule; the objective has no parameters and no loss."""
+    """An objective that returns the summaries of a rule, without parameters and without loss."""
 
     model: SentenceRule
 

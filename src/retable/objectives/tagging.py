@@ -36,7 +36,7 @@ class Tagging(Objective):
         require_token_states(type(model), "be tagged by")
         model.drop_pooler()
         if scheme is not None and not crf:
-            raise UsageError(f"scheme={scheme} needs a CRF; write crf=true, or leave scheme out")
+            raise UsageError(f"scheme={scheme} needs a CRF; write crf=true, or remove scheme")
         self.model = model
         self.dropout = Dropout(dropout)
         self.head = nn.Linear(model.d_model, len(tags))

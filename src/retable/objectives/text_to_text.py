@@ -56,7 +56,7 @@ class TextToText(Writing):
         return nats * batch.weight, metrics, None
 
     def log_prob(self, batch: PairBatch) -> Tensor:
-        """Compute the log-probability of each row's targets given the row's inputs, fp32 (B,), in nats."""
+        """Compute log p(targets | inputs), in nats, for each row, fp32 (B,)."""
         hidden, labels = self.predictions(batch)
         log_probs = linear_log_prob(hidden, self.head.weight, None, labels)
         rows = torch.arange(len(batch.labels), device=labels.device).repeat_interleave(batch.target_lengths)

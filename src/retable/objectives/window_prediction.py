@@ -27,7 +27,7 @@ class WindowPrediction(VectorLearning):
         if not isinstance(model, WindowModel):
             raise UsageError(
                 f"{type(model).__name__} does not predict words of windows; write recipe=vectors/skipgram, "
-                "vectors/cbow or vectors/fasttext, or for recipe=vectors/glove objective=weighted_least_squares"
+                "vectors/cbow or vectors/fasttext, or for recipe=vectors/glove write objective=weighted_least_squares"
             )
         self.model = model
         self.output = nn.Embedding(n_outputs, model.d_model)

@@ -71,7 +71,7 @@ class WordByWord(SelfUpdating):
     def update(
         self, batch: WindowSlice | Cells, step: int, lr: float, total: Callable[[Tensor], Tensor]
     ) -> dict[str, Tensor]:
-        """Train on a batch; the metric `loss` is the mean loss per pair of words or, for GloVe, per cell."""
+        """Train on a batch; the metric `loss` is the mean loss per word pair (GloVe: per cell)."""
         if batch[0].device.type != "cpu":
             raise UsageError("training word by word needs a CPU; write word_by_word=false on a GPU")
         self._processes = self._processes or round(total(torch.ones(())).item())
@@ -108,7 +108,7 @@ class WordByWord(SelfUpdating):
         return [*(parameter.detach() for parameter in self.parameters()), *self.buffers(recurse=False)]
 
     def _rows(self, batch: WindowSlice | Cells, tables: list[np.ndarray]) -> list[np.ndarray]:
-        """List the rows of each table that a batch may change; in the input table, only the batch's words have rows."""
+        """List the rows that a batch may change, per table; in the input table, only the rows of the batch's words."""
         rows = [np.arange(len(table)) for table in tables]
         if isinstance(batch, WindowSlice):
             assert isinstance(self.objective.model, WindowModel)

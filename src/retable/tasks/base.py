@@ -41,7 +41,7 @@ class Task(Measured, Protocol[Example, Prediction]):
     splits: Sequence[str] = SPLITS
     metrics: Sequence[str] = ()  # metrics to compute; if empty, the mean of each numeric column of the units
     selects: str | None  # metric for early stopping (`patience`), where higher is better; None disables early stopping
-    convention: Callable[[str], str] | None = None  # rewrites words without a vector, for a second look-up
+    convention: Callable[[str], str] | None = None  # rewrites a word without a vector; the result is looked up
     in_words: bool = False  # whether texts are split into words, for models that read spelling
     has_no_text: bool = False  # whether examples are not texts, such as images
     at_once: int = 64  # number of examples per batch in prediction
@@ -152,7 +152,7 @@ class Task(Measured, Protocol[Example, Prediction]):
         return rows
 
     def units(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> pd.DataFrame:
-        """Return one row per unit (the item that metrics average over, such as a sentence) with its scores.
+        """Return one row per unit (the item that metrics average over, such as a sentence) with the unit's scores.
 
         The rows are used to compute metrics, confidence intervals and significance tests.
 

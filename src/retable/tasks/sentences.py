@@ -144,7 +144,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         share = files.get("validation")
         if folds and (of_files := {*files} - {"train"} - ({"validation"} if isinstance(share, int | float) else set())):
             raise UsageError(
-                f"task.folds={folds} tests on parts of files.train only; write task.files.{min(of_files)}=null"
+                f"task.folds={folds} makes test sets only from files.train; write task.files.{min(of_files)}=null"
             )
         self._held_out = float(share) if isinstance(share, int | float) else 0.0
         if isinstance(share, int | float) and not 0 < share < 1:

@@ -214,7 +214,7 @@ def placed(files: Iterable[Path]) -> Iterator[None]:
 
 
 def _place_of(error: TextError, files: Sequence[Path]) -> str:
-    """Find the line, in any of `files`, that most likely contains the text that caused an error.
+    """Find the line, in any of `files`, that most likely contains the text with the error.
 
     The line must contain the wrong string, `error.part`; among such lines, the line with the most words in common with
     `error.text` is chosen. Among equally good lines, a line that ends with the wrong string is preferred, because in

@@ -51,11 +51,11 @@ def read_tokenizer(path: Path) -> Tokenizer:
         inner.no_padding()
         ids = inner.get_vocab().values()
         if {*ids} != {*range(len(ids))}:
-            raise UsageError(f"its ids must be 0 to {len(ids) - 1} without gaps; repair its vocabulary")
+            raise UsageError(f"the token ids must be 0 to {len(ids) - 1} without gaps; repair the vocabulary")
         tokenizer = Tokenizer(inner)
         model = model_of(tokenizer)
         if (unknown := model.get("unk_token")) is not None and unknown not in model["vocab"]:
-            raise UsageError(f"its vocabulary lacks its unknown token {unknown}; add it")
+            raise UsageError(f"the vocabulary lacks the unknown token {unknown}; add this token")
         tokenizer.boundary  # noqa: B018  raises UsageError if there is no mark to begin a stream with
         return tokenizer
 

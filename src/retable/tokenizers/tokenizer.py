@@ -136,7 +136,7 @@ class Tokenizer:
             if self._tokenizer.token_to_id(ends.boundary) is not None:
                 return ends
         names = ", ".join(ends.boundary for ends in ENDS)
-        raise UsageError(f"the tokenizer has no mark to begin a stream with; add one of {names} to it")
+        raise UsageError(f"the tokenizer has no mark to begin a stream with; add one of {names} to the tokenizer")
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """Encode a text, without the special tokens that a model's template would add.
