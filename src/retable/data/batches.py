@@ -19,7 +19,7 @@ class Batches(Protocol):
     steps_per_epoch: int
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """Return the rows of process `rank` of `world` at a step.
+        """Return the rows of process number `rank` of `world` at a step.
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -62,7 +62,7 @@ class Measure(Protocol):
     """A measurement of an objective on held-out data, computed batch by batch and shared among processes."""
 
     def batches(self, rank: int = 0, world: int = 1) -> LazyBatches:
-        """Return the batches of process `rank` of `world`, built on demand.
+        """Return the batches of process number `rank` of `world`, built on demand.
 
         Every process gets the same number of batches: a process with fewer batches gets None for each missing batch.
         """
@@ -85,7 +85,7 @@ class Measure(Protocol):
 
 
 def share(inputs: Sequence[Any], make: Callable[[Any], Any], rank: int, world: int) -> LazyBatches:
-    """Return the batches of process `rank` of `world`, made from every `world`-th input, starting at input `rank`.
+    """Return the batches of process number `rank` of `world`, made from inputs `rank`, `rank` + `world` and so on.
 
     None is appended where needed, so that every process has the same number of batches.
 

@@ -70,7 +70,7 @@ class Bucketed:
         self.steps_per_epoch = self._buckets.steps_per_epoch
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """Return the examples of process `rank` of `world`; the examples of all processes form the step's batch.
+        """Return the examples of process number `rank` of `world`; the examples of all processes form the step's batch.
 
         If a batch has fewer examples than there are processes, each process without an example gets the batch's first
         example with weight 0.

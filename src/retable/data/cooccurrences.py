@@ -64,7 +64,7 @@ class Cooccurrences:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Cells:
-        """Return the cells of process `rank` of `world`; the cells of all processes together are the step's batch."""
+        """Return the cells of process number `rank` of `world`; the cells of all processes form the step's batch."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             places = np.arange(len(self._values), dtype=np.int32 if len(self._values) < 1 << 31 else np.int64)

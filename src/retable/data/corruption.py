@@ -319,7 +319,7 @@ class Corrupted:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch.
 
         Args:
             step: number of the batch, counted from 0 across epochs.

@@ -102,7 +102,7 @@ class MaskedDocuments:
         self._whole: tuple[int, Any, Any, Any, Any] = (-1, None, None, None, None)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> MaskedBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch."""
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch."""
         own = share_of_rows(self._batch_size, rank, world)
         if self._whole[0] != step:  # cached, because one process may request the rows of several ranks
             self._whole = step, *self._corrupted(step)

@@ -63,7 +63,7 @@ class Mixture:
         self._block = 0, self._drawn(0)
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Any:
-        """Return the rows of process `rank` of `world`, from the data set that is drawn for the step."""
+        """Return the rows of process number `rank` of `world`, from the data set that is drawn for the step."""
         block, place = divmod(step, BLOCK)
         while len(self._before) <= block:
             drawn = self._drawn(len(self._before) - 1)

@@ -47,7 +47,7 @@ class BucketedPairs:
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch.
 
         If a batch has fewer pairs than there are processes, each process without a pair gets the batch's first pair
         with weight 0.

@@ -68,7 +68,7 @@ class CarriedStreams:
         self._length = length
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch.
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -98,7 +98,7 @@ class OppositeStreams:
         self.tokens_per_step = self._forward.tokens_per_step
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> OppositeBatch:
-        """Return the rows of process `rank` of `world`, as CarriedStreams does.
+        """Return the rows of process number `rank` of `world`, as CarriedStreams does.
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -145,7 +145,7 @@ class JitteredStreams:
         self._first_steps = [0]
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`, as CarriedStreams does.
+        """Return the rows of process number `rank` of `world`, as CarriedStreams does.
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -193,7 +193,7 @@ class ShuffledWindows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch.
 
         Args:
             step: number of the batch, counted from 0 across epochs.
@@ -223,7 +223,7 @@ class SampledWindows:
         self._drawn: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> TokenBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch."""
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch."""
         draw, number = divmod(step, DRAWN)
         if self._drawn[0] != draw:
             generator = np.random.default_rng((self._seed, draw))
@@ -234,7 +234,7 @@ class SampledWindows:
 
 
 def share_of_rows(size: int, rank: int, world: int) -> slice:
-    """Return the rows of process `rank` of `world` in a batch of `size` rows.
+    """Return the rows of process number `rank` of `world` in a batch of `size` rows.
 
     Raises: UsageError: `size` is not a multiple of `world`.
     """

@@ -64,7 +64,7 @@ class TaskExamples:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch."""
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch."""
         epoch, index = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, np.random.default_rng((self._seed, epoch)).permutation(len(self._inputs))

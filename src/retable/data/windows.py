@@ -93,7 +93,7 @@ class Windows:
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> WindowSlice:
-        """Return the part of process `rank` of `world`; the parts of all processes together are the step's batch."""
+        """Return the part of process number `rank` of `world`; the parts of all processes form the step's batch."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = epoch, self._generator(epoch, SLICE_ORDER).permutation(self.steps_per_epoch)

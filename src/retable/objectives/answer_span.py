@@ -69,7 +69,7 @@ class AnswerSpan(Objective):
 
 
 class AnswerByRule(Objective):
-    """An objective that returns the answers of a rule, without parameters and without loss."""
+    """An objective without parameters and loss that returns the answers of a rule."""
 
     model: SpanRule
 

@@ -23,7 +23,7 @@ from retable.objectives.base import Objective, embedding_of
 
 
 class MaskedLM(Objective):
-    """An encoder with a softmax over the vocabulary and a cross-entropy at `batch.places`.
+    """An encoder with a softmax over the vocabulary and cross-entropy loss at `batch.places`.
 
     With `next_sentence`, a classifier on the encoder's summary of the pair is added, and the classifier's cross-entropy
     is added to the loss. With `tie`, the softmax and the input embedding share their weights.

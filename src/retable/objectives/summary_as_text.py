@@ -34,7 +34,7 @@ class SummaryAsText(AnswerAsText):
 
 
 class SummaryByRule(Objective):
-    """An objective that returns the summaries of a rule, without parameters and without loss."""
+    """An objective without parameters and loss that returns the summaries of a rule."""
 
     model: SentenceRule
 

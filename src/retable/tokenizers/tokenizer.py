@@ -222,7 +222,7 @@ class Tokenizer:
 
     @cached_property
     def _of_word(self) -> Callable[[str], Lost]:
-        """Return a cached function that computes the `Lost` of a word; all of the word's bytes are lost, or none."""
+        """Return a cached function that computes the `Lost` of a word; a word loses all its bytes or none."""
         unknown, name = self.unknown, None if self.unknown is None else self.words[self.unknown]
 
         def measure(word: str) -> Lost:
@@ -351,7 +351,7 @@ def to_learn_from(lines: Iterable[str], characters: int) -> Iterator[str]:
 def read_tokens(path: Path, vocab_size: int) -> np.ndarray:
     """Memory-map the token ids of a `.bin` file.
 
-    Raises: UsageError: the file is empty or truncated, or has ids beyond `vocab_size`.
+    Raises: UsageError: the file is empty or truncated, or contains an id of `vocab_size` or more.
     """
     try:
         tokens = np.memmap(path, dtype="<u2" if vocab_size <= 1 << 16 else "<u4", mode="r")

@@ -83,11 +83,11 @@ def _with_room(lines: Iterable[str], n_pieces: int) -> Iterator[str]:
 
 
 def canonical(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Make the trainer's result independent of the order of its hash tables, which differs between runs.
+    """Make the trainer's result independent of the trainer's hash tables, whose order differs between runs.
 
-    The order affects the last bits of sums, and the scores of characters that EM dropped: the trainer sets each of
-    these scores to the lowest score plus a different multiple of 0.0001. Here, all dropped characters get the lowest
-    score, and all scores are rounded to 4 digits.
+    The order of the hash tables affects the last bits of sums, and the scores of characters that EM dropped: the
+    trainer sets each of these scores to the lowest score plus a different multiple of 0.0001. Here, all dropped
+    characters get the lowest score, and all scores are rounded to 4 digits.
     """
     lowest = min((score for _, score in pieces), default=0.0)
     band = lowest + 0.0001 * sum(len(piece) == 1 for piece, _ in pieces)

@@ -50,7 +50,7 @@ def train(
         )
     # By default, the trainer numbers ## characters in the order of a hash table, which differs in each run, and uses
     # these numbers to break ties between merges. If the ## characters are passed as special tokens, they are numbered
-    # in the order of this list.
+    # in the order of `initial`.
     initial = [*MARKS, *characters, *(PREFIX + character for character in characters)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
