@@ -41,7 +41,7 @@ def test_places_are_those_of_the_whole():
     np.testing.assert_array_equal(shards()[places], WHOLE[places])
     np.testing.assert_array_equal(shards()[100:2000][places % 1900], WHOLE[100:2000][places % 1900])
     assert shards()[699] == WHOLE[699] and shards()[-1] == WHOLE[-1]
-    with pytest.raises(IndexError, match="place 3000 is not in a stream of 3000"):
+    with pytest.raises(IndexError, match="position 3000 is outside a stream of 3000"):
         shards()[np.array([3, 3000])]
 
 

@@ -190,5 +190,5 @@ def test_each_example_is_tested_in_one_fold_of_equal_size_and_classes(tmp_path):
     assert sorted(i for fold in folds(1) for i in fold.units) == [*range(25)]
     assert [fold.units for fold in folds(1)] == [fold.units for fold in folds(1)]
     assert [fold.units for fold in folds(1)] != [fold.units for fold in folds(2)]
-    with pytest.raises(UsageError, match=r"task.folds=5 tests on parts of files.train only; write task.files.test"):
+    with pytest.raises(UsageError, match=r"task.folds=5 makes test sets only from files.train; write task.files.test"):
         SentenceTask("mine", {**files, "test": "test.tsv"}, **column, folds=5)

@@ -25,7 +25,7 @@ class Buckets:
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def places(self, step: int, rank: int, world: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the example indices of process `rank` of `world`, and the example indices of the whole batch.
+        """Return the example indices of process number `rank` of `world`, and the example indices of the whole batch.
 
         The first array is empty if the batch has no example for this process. Both arrays are pure functions of (seed,
         step).

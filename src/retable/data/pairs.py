@@ -25,7 +25,7 @@ class PairBatch(NamedTuple):
     target_ids: Tensor  # (B, U) int64, decoder inputs: the end mark, then all labels except the last
     target_lengths: Tensor  # (B,) int64
     labels: Tensor  # (B, U) int64, the target with its end mark
-    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all labels
+    weight: float = 1.0  # weight of a process's loss; the average over processes is then the mean over all labels
 
 
 class BucketedPairs:
@@ -47,7 +47,7 @@ class BucketedPairs:
         self._order: tuple[int, list[np.ndarray]] = (-1, [])
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> PairBatch:
-        """Return the rows of process `rank` of `world`; the rows of all processes form the step's batch.
+        """Return the rows of process number `rank` of `world`; the rows of all processes form the step's batch.
 
         If a batch has fewer pairs than there are processes, each process without a pair gets the batch's first pair
         with weight 0.
@@ -64,7 +64,7 @@ class BucketedPairs:
 
     def _shuffled(self, epoch: int) -> list[np.ndarray]:
         generator = np.random.default_rng((self._seed, epoch))
-        order = generator.permutation(len(self._longest))  # puts pairs of equal length in random order
+        order = generator.permutation(len(self._longest))  # so that pairs of equal length are in random order
         order = order[np.argsort(self._longest[order], kind="stable")]
         return [order[slice(*self._sizes[i])] for i in generator.permutation(self.steps_per_epoch)]
 

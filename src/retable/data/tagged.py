@@ -21,7 +21,7 @@ class TaggedExample(NamedTuple):
     input_ids: Sequence[int]
     words: Sequence[int]  # index in input_ids of the token that predicts each word's tag
     tags: Sequence[int]  # one tag per word
-    predicate: int | None = None  # index of the predicate among the words, for semantic roles
+    predicate: int | None = None  # index of the word that is the predicate, for semantic role labelling
 
 
 class TaggedBatch(NamedTuple):
@@ -29,15 +29,15 @@ class TaggedBatch(NamedTuple):
 
     input_ids: Tensor  # (B, T) int64, padded with 0
     lengths: Tensor  # (B,) int64
-    words: Tensor  # (B, W) int64, index in the row of the token that predicts each word's tag, padded with 0
+    words: Tensor  # (B, W) int64, column in input_ids of the token that predicts each word's tag; padded with 0
     n_words: Tensor  # (B,) int64
     tags: Tensor  # (B, W) int64, padded with 0
-    weight: float = 1.0  # scales this process's mean so that the average over processes is the mean over all words
-    predicates: Tensor | None = None  # (B,) int64, index in the row of the predicate's token
+    weight: float = 1.0  # weight of a process's loss; the average over processes is then the mean over all words
+    predicates: Tensor | None = None  # (B,) int64, column in input_ids of the predicate's token
 
 
 def encoded(examples: Sequence[TaggedExample], truncated: int = 0) -> Encoded:
-    """Prepare sentences for batching by number of words; `truncated` is the number of shortened sentences."""
+    """Prepare sentences for batches of similar length in words; `truncated` is the number of shortened sentences."""
     n_words = np.array([len(example.words) for example in examples])
     return Encoded(n_words, partial(pad_tagged, examples), partial(count_weight, n_words), truncated=truncated)
 

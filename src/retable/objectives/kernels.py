@@ -25,10 +25,12 @@ def negative_sampling(
     table, units, offsets, scales,
     output, threshold, alias, negatives, lr, state,
 ):  # fmt: skip
-    """Train on the windows around the words `start` to `stop` of a slice, which is given by words, lines, reaches (N,).
+    """Train on the windows around the words `start` to `stop` of a slice of text.
+
+    words, lines, reaches (N,): the slice, as in `WindowSlice`.
 
     dimensions: a tuple of D times None. A tuple's length is part of its type, so the loops are compiled for this value
-    of D, which makes the loops a tenth faster.
+    of D. Such loops are a tenth faster than loops for any D.
 
     table (U, D), units, offsets (V + 1,), scales (V,): the input of word w is scales[w] · Σ table[units[offsets[w] :
     offsets[w + 1]]]. With `cbow` the mean of the window's inputs predicts the centre; otherwise the centre's input
@@ -100,7 +102,7 @@ def least_squares(
     w, b_w, c, b_c, squares_w, squares_b_w, squares_c, squares_b_c,
     x_max, power, lr,
 ):  # fmt: skip
-    """Train by AdaGrad on the cells `start` to `stop` of GloVe's matrix, given by words, contexts, values (N,).
+    """Train by AdaGrad on the cells `start` to `stop` of GloVe's matrix; words, contexts, values (N,) list the cells.
 
     w and c (V, D) are the word and context vectors; b_w and b_c (V, 1) are the biases of these vectors. The arrays
     `squares_…` contain AdaGrad's sums of squared gradients, one for each weight.
@@ -149,7 +151,7 @@ def copy_rows(to, table, rows):
 
 @compiled
 def add_changes(table, copies, rows):
-    """Add to the given rows of the table the changes that were made in each of `copies` (C, rows, columns)."""
+    """Add to the rows `rows` of `table` the changes that were made in each of `copies` (C, rows, columns)."""
     for row in rows:
         for d in range(table.shape[1]):
             total = start = table[row, d]
@@ -184,7 +186,7 @@ def outcomes(n):
 
 @inlined
 def follow(hidden, gradient, step, word, offsets, scales):
-    """Add a pair's step to `gradient`, and update `hidden`, the input of `word`, as if the rows had been updated.
+    """Add a pair's step to `gradient`, and update `hidden`, the input of `word`, as if the table had been updated.
 
     With CBOW, the updated `hidden` has no effect, because a window's mean input is used for one prediction only.
     """
@@ -196,7 +198,7 @@ def follow(hidden, gradient, step, word, offsets, scales):
 
 @inlined
 def gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets, scales):
-    """Set `hidden` to the input of word i; with `cbow`, to the mean input of the words first to last except i.
+    """Set `hidden` to the input of word i; with `cbow`, to the mean input of words `first` to `last` without word i.
 
     `gradient` is set to 0.
     """
@@ -215,7 +217,7 @@ def gather(hidden, gradient, words, i, first, last, cbow, table, units, offsets,
 
 @inlined
 def scatter(gradient, words, i, first, last, cbow, table, units, offsets, scales):
-    """Add to each row of the table that `gather` used the row's share of `gradient`."""
+    """Update each row of the table that `gather` used: add this row's share of `gradient`."""
     for j in range(first, last + 1):
         if cbow and j == i:
             continue
@@ -266,8 +268,8 @@ def draw(threshold, alias, bits):
     bits ^= bits << np.uint64(17)
     place = np.int64(((bits >> np.uint64(32)) * np.uint64(len(alias))) >> np.uint64(32))
     other = np.int64(alias[place])
-    # The choice is computed without a branch, because the processor could not predict the branch: with it, skip-gram
-    # takes 40 % longer.
+    # The choice is computed without a branch, because the processor could not predict the branch. With a branch,
+    # skip-gram takes 40 % longer.
     own = np.int64(np.uint32(bits & np.uint64(0xFFFFFFFF)) < threshold[place])
     return other + own * (place - other), bits
 

@@ -59,7 +59,10 @@ class LabelsAsText(TextToText):
         return loss, {"loss": loss.detach()}, None
 
     def write(self, batch: ExampleBatch) -> Tensor:
-        """Write U tokens for each example, (B, U), with the most probable token at each step; no answer is longer."""
+        """Write U tokens for each example, (B, U), choosing the most probable token at each step.
+
+        No answer is longer than U tokens.
+        """
         return self.most_likely(batch.input_ids, batch.lengths, self.answers.shape[1])
 
     def predict(self, batch: ExampleBatch) -> Tensor:

@@ -4,7 +4,7 @@ Mikolov, Deoras, Povey, Burget and Černocký 2011, "Strategies for Training Lar
 RNNME in Mikolov's toolkit. A word's logit is the model's logit plus the weights of the n-grams that the word would
 complete. N-grams are not stored. An n-gram's history (all words except the last) is hashed to a place in one table of
 weights. From this place on, the table contains the weights of all words of the vocabulary after that history. Different
-histories can have the same place; they then share weights.
+histories with the same place share weights.
 
 Departure from the paper: a history's place is a multiple of 64, so that weights are looked up and trained 64 at a time.
 

@@ -32,8 +32,8 @@ def train(
     Args:
         min_count: minimum number of occurrences of a word; rarer words become `<unk>`.
         vocabulary: words of a closed vocabulary; they get an id even if they do not occur in the text.
-        marks: special tokens, such as BERT's special tokens or T5's sentinels. Their ids come after all word ids, so
-            the word ids do not change.
+        marks: special tokens, such as BERT's special tokens or T5's sentinels. The ids of `marks` come after all word
+            ids, so the word ids do not change.
         english: whether to lower-case the text, and to split off the parts that `APART` matches. Set this to True for
             English text that is not tokenized, or only partly tokenized.
     """
@@ -58,8 +58,8 @@ def train_uncased(lines: Iterable[str], vocabulary: Iterable[str] = (), cleaned:
 
     Args:
         vocabulary: words of a closed vocabulary; they get an id even if they do not occur in the text.
-        cleaned: drop all signs except (),!?'` and split off n't, 's and the like, as in the code of Kim (2014),
-            yoonkim/CNN_sentence.
+        cleaned: whether to drop all signs except (),!?'` and to split off n't, 's and the like, as in the code of Kim
+            (2014), yoonkim/CNN_sentence.
     """
     folded = normalizers.Sequence([*([normalizers.Replace(Regex(DROPPED), " ")] * cleaned), normalizers.Lowercase()])
     splitter = pre_tokenizers.WhitespaceSplit()
