@@ -1,4 +1,7 @@
-"""A1: one token per Unicode character; characters unseen in training become UTF-8 bytes. Decoding restores any text."""
+"""One token per Unicode character; characters unseen in training become UTF-8 bytes. Decoding restores any text.
+
+System A1 of docs/systems.yaml.
+"""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,7 @@
-"""A5: the unigram tokenizer (Kudo 2018) with T5's order of ids, and sampling of segmentations."""
+"""The unigram tokenizer (Kudo 2018) with T5's order of ids, and sampling of segmentations.
+
+System A5 of docs/systems.yaml.
+"""
 
 import json
 import math

@@ -1,8 +1,10 @@
-"""A4: WordPiece as in BERT (Devlin et al. 2019): every piece of a word except the first begins with `##`.
+"""WordPiece, as in BERT (Devlin et al. 2019): every piece of a word except the first begins with `##`.
 
 Pieces are learnt by byte-pair merges of characters, as in Hugging Face's trainer. Encoding chooses the longest piece
 first. Decoding does not join words, unlike decoding with BERT's `tokenizer.json` ("do n't" → "don't"), because the
 joined words would be encoded differently.
+
+System A4 of docs/systems.yaml.
 """
 
 from collections import Counter
