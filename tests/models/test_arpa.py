@@ -119,15 +119,15 @@ def test_words_that_no_file_can_hold_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("old", "new", "complaint"), [
-    ("ngram 1=4", "ngram 2=4", "numbers of its 1-grams"),
-    ("ngram 3=2", "ngram 3=3", "not all of the 3 lines"),
+    ("ngram 1=4", "ngram 2=4", "numbers of 1-grams"),
+    ("ngram 3=2", "ngram 3=3", "some of the 3 lines"),
     ("ngram 3=2", "ngram 3=1", r"expected \\end\\ but got -?\S+ a b </s>"),
     ("\\2-grams:", "\\3-grams:", r"expected \\2-grams: but got \\3-grams:"),
     ("</s>\n-1.0", "<t>\n-1.0", "lack </s>"),
     ("-0.6\ta", "-0.6\tb", "twice"),
     ("-0.2\ta a", "-0.2\ta b", "2-grams contain an n-gram twice"),
-    ("-0.2\ta a", "-0.2\ta c", "not in its 1-grams"),
-    ("-0.2\ta a", "-0.2\ta", "not all of the 3 lines"),
+    ("-0.2\ta a", "-0.2\ta c", "not in the 1-grams"),
+    ("-0.2\ta a", "-0.2\ta", "some of the 3 lines"),
     ("-0.2\ta a", "minus\ta a", "could not convert"),
     ("\n\\end\\", "", r"expected \\end\\ but got the end of the file"),
 ])  # fmt: skip

@@ -33,7 +33,7 @@ def test_bf16_is_refused_on_a_processor_that_onednn_has_none_for(built, has, mon
     require_precision("32-true", "cpu")
     require_precision("bf16-mixed", "auto")  # on the GPU
     if built and not has:
-        with pytest.raises(UsageError, match="bf16-mixed: this processor has no bf16; write 32-true"):
+        with pytest.raises(UsageError, match="bf16-mixed: this processor does not support bf16; write 32-true"):
             require_precision("bf16-mixed", "cpu")
     else:
         require_precision("bf16-mixed", "cpu")

@@ -30,10 +30,10 @@ class CBOW(WindowModel):
         nn.init.uniform_(self.context.weight, -0.5 / d_model, 0.5 / d_model)  # as in word2vec.c
 
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the windows' mean vectors (R, C, D), the ids that they predict (R, C), and a mask (R, C, C).
+        """Return the windows' mean vectors (R, C, D), the ids (R, C) to predict from these, and a mask (R, C, C).
 
-        `centres` (R, C) and `contexts` (R, J) are ids. `pairs` (R, C, J) marks the contexts of each centre. The mask
-        pairs each window with its centre, unless the window is empty.
+        `centres` (R, C) and `contexts` (R, J) are ids. `pairs` (R, C, J) marks the contexts of each centre. The mask is
+        True where a window meets its own centre, unless the window is empty.
         """
         size = pairs.sum(-1, keepdim=True)  # (R, C, 1)
         vectors = self.context(contexts)  # (R, J, D)
@@ -46,7 +46,7 @@ class CBOW(WindowModel):
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
         """Return the table (V, D), units (V,), offsets (V + 1,) and scales (V,) that `WindowModel.inputs` describes.
 
-        The input of word w is row w of the table.
+        The input vector of word w is row w of the table.
         """
         n = len(self.context.weight)
         return self.context.weight.detach(), np.arange(n, dtype=np.int32), np.arange(n + 1), np.ones(n, np.float32)

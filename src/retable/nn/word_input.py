@@ -15,20 +15,20 @@ from retable.nn.character_cnn import PADDING, CharacterCNN, spell
 
 
 class WordInput(nn.Module):
-    """A layer that maps word ids to E + F dimensions; `words` (W) are the spellings, in the order of ids.
+    """A layer that maps word ids to vectors of E + F dimensions; `words` (W) lists spellings in the order of ids.
 
-    The first `vocab_size` words have vectors. The other words, too rare or too new to learn a vector, have the vector
-    of `unknown` and differ only by their characters. With `folds_case`, words that differ only in case share the vector
-    of the first such word.
+    The first `vocab_size` words have separate word vectors. All other words are too rare or too new to train a vector:
+    they share the vector of the id `unknown`, and differ only by their characters. With `folds_case`, words that differ
+    only in case share the vector of the first such word.
 
     Args:
         d_embedding: width E of the vectors of words.
         d_character: width of the vector of a symbol.
-        filters: (width, features) pairs; F is the sum of the features.
+        filters: pairs of a filter's width and its number of features; F is the total number of features.
     """
 
     _spelling: Tensor
-    _rows: Tensor  # (W,): the table row of each word's vector
+    _rows: Tensor  # (W,): index of each word's row in the embedding table
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class WordInput(nn.Module):
     def forward(self, input_ids: Tensor) -> Tensor:
         """Map ids (…) to vectors (…, E + F).
 
-        Each distinct word is convolved once. Spellings are cut after the longest word and one window of padding, which
-        gives the same maximum as more padding.
+        The convolution runs once per distinct word. Spellings are cut after the longest word and one window of padding,
+        because more padding does not change any maximum.
         """
         words, places = input_ids.unique(return_inverse=True)
         spelling = self._spelling[words]
