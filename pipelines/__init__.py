@@ -1,4 +1,7 @@
-"""The stages and commands of Retable. Importing the package first checks the environment."""
+"""The stages and commands of Retable.
+
+When imported, this package first checks that `retable` is installed and that no module hides an installed package.
+"""
 
 import signal
 import sys

@@ -21,7 +21,7 @@ def print_comparison(a: str, b: str, metric: str | None, study: str | None) -> N
 
     Args:
         a, b: systems, cells, studies or commits.
-        metric: the only metric to compare, for systems and cells.
+        metric: the only metric to compare; allowed for systems and cells only.
         study: the study whose records are read; None for the cells in outputs/.
     """
     studies = {*study_names()}

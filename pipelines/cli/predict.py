@@ -26,7 +26,7 @@ def predict(system: Any, file: str | None, texts: list[str], out: Path | None) -
 
     Args:
         system: a classifier, regressor, pair scorer or tagger.
-        file: path of the rows, or `-` for standard input; None with `texts`.
+        file: the file with the rows, or `-` for standard input; None if `texts` are given.
         texts: texts instead of a file; the two texts of a pair are separated by a tab.
         out: the file to write; None for standard output.
 
@@ -88,13 +88,13 @@ def _table_of(system: Any, texts: list[str]) -> str:
 
 
 def _form_of(table: bytes) -> str:
-    """Return the file ending of a table: .jsonl if it begins with `{`, .tsv if its first line has a tab, or .csv."""
+    """Return a table's file ending: .jsonl if the table begins with `{`, .tsv if line 1 has a tab, otherwise .csv."""
     first = next(filter(None, map(bytes.strip, table.removeprefix(codecs.BOM_UTF8).splitlines())), b"")
     return ".jsonl" if first.startswith(b"{") else ".tsv" if b"\t" in first else ".csv"
 
 
 def _require_fields(predictions: pd.DataFrame, form: str) -> None:
-    """Raise UsageError if a .tsv file, which has no quotes, cannot contain a field."""
+    """Raise UsageError if `form` is .tsv and a field contains a tab or a line end, which a .tsv file cannot quote."""
     if form != ".tsv":
         return
     for column in predictions.select_dtypes(exclude="number"):

@@ -32,7 +32,7 @@ def groups(_root_: DictConfig) -> str:
 
 
 def overrides() -> list[str]:
-    """Return the overrides of the command line, each `name=value`."""
+    """Return the overrides of the command line, each in the form `name=value`."""
     return list(HydraConfig.get().overrides.task)
 
 
@@ -71,7 +71,7 @@ def in_mlflow(cfg: DictConfig, overrides: Sequence[str]) -> bool:
 def of_result(stage: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that determine a cell's numbers.
 
-    The result does not contain `logger` and, for stages that use a trained system, the trainer's devices.
+    The setting `logger` is left out. For stages that use a trained system, only the precision of `trainer` is returned.
     """
     own = {key: value for key, value in config.items() if key != "logger"}
     if stage in USING_STAGES and isinstance(own.get("trainer"), Mapping):

@@ -15,13 +15,13 @@ from retable.core.errors import UsageError
 
 DATA = "RETABLE_DATA"  # the folder of data sets
 STUDY = "RETABLE_STUDY"  # the study that `retable repro` runs
-PROGRESS = "RETABLE_PROGRESS"  # the file to which training writes its progress, `step/steps`
+PROGRESS = "RETABLE_PROGRESS"  # the file to which training writes its progress, such as 10/200
 DEVICES = "RETABLE_DEVICES"  # the devices that a process needs, as `executors.executor.resources` returns them
-ENGINE = "RETABLE_ENGINE"  # the engine for parts of a process's work: a name, or slots and address of a running server
+ENGINE = "RETABLE_ENGINE"  # engine for parts of a process's work: its name, or slots and address of its server
 PARENT_RUN = "RETABLE_PARENT_RUN"  # a sweep's MLflow run, the parent of its jobs' runs
-JOB_SUFFIX = "RETABLE_JOB_SUFFIX"  # the end of the name of a job's cell, made from the job's settings
+JOB_SUFFIX = "RETABLE_JOB_SUFFIX"  # suffix of a cell's name, made from the job's settings
 JOB_REPORT = "RETABLE_JOB_REPORT"  # the file to which a job writes facts about its result
-TRIAL = "RETABLE_TRIAL"  # JSON: a search's storage, study, trial, metric and pruner, which may stop training early
+TRIAL = "RETABLE_TRIAL"  # as JSON, a search's storage, study, trial, metric, and its pruner for early stopping
 
 
 def data() -> Path:

@@ -62,7 +62,7 @@ class Job:
     report: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def name(self) -> str:  # StudyProgress reads name, address and steps
+    def name(self) -> str:  # `StudyProgress` reads `name`, `address` and `steps`
         return self.label
 
     @property
@@ -79,7 +79,7 @@ class Job:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of the job's cell; {} if there is no finished cell."""
+        """Return the metrics of the job's cell, or {} if the job has no finished cell."""
         return read_json(self.cell / "metrics.json") if self.cell is not None and self.code == 0 else {}
 
     def problem(self) -> str:
@@ -182,7 +182,7 @@ class Processes(Launcher):
     def check(
         self, overrides: Sequence[str], number: int, swept_settings: Sequence[str] = (), suffix: str | None = None
     ) -> Job:
-        """Check that a job can begin, and return it.
+        """Check that a job can begin, and return the job.
 
         Args:
             overrides: the job's overrides.
@@ -190,7 +190,7 @@ class Processes(Launcher):
             swept_settings: settings that come first in the cell's name.
             suffix: end of the cell's name; None to derive it from the overrides that the name does not contain yet.
 
-        Raises: UsageError: the job's settings are wrong, or it needs more GPUs than this machine has.
+        Raises: UsageError: the job's settings are wrong, or the job needs more GPUs than this machine has.
         """
         with self._composing:
             before = HydraConfig.instance().cfg
@@ -218,7 +218,7 @@ class Processes(Launcher):
         return Job(number, overrides, label, self.folder / f"{number}.log", gpus, processes, suffix)
 
     def _needs(self, trainer: Mapping[str, Any]) -> tuple[int, int]:
-        """Return the number of GPUs and of processes that a job with this trainer needs."""
+        """Return the number of GPUs and the number of processes that a job with this trainer needs."""
         accelerator, devices = str(trainer.get("accelerator", "cpu")), trainer.get("devices", 1)
         on_gpus = accelerator in ("gpu", "cuda") or (accelerator == "auto" and len(self._gpus) > 0)
         every = len(self._gpus) if on_gpus else 1
@@ -269,7 +269,8 @@ class Processes(Launcher):
         `variables` are added to the job's environment.
         """
         assert self._engine is not None
-        # An engine that allocates devices makes the job wait for the devices.
+        # If the engine allocates devices itself, this process reserves none: the job waits for its devices in the
+        # engine.
         required = (0, 0) if self._engine.allocates else (job.gpus, job.processes)
         with self.devices.taken(*required) as own:
             if self._stopping:

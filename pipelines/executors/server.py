@@ -1,4 +1,4 @@
-"""Server of the engines ray and slurm: `python -m pipelines.executors.server ray ADDRESS` serves at a Unix socket.
+"""Server of the engines ray and slurm: `python -m pipelines.executors.server ray ADDRESS` listens at a Unix socket.
 
 The server prints `ready` and the cluster's number of CPU cores, or one line with the reason why it did not start. When
 the server's standard input contains a line or ends, running processes get SIGTERM, and after PATIENCE seconds SIGKILL.
@@ -56,7 +56,7 @@ class Cluster(Protocol):
 
 
 class Here:
-    """A process on this machine, for stages that run their parts on the engine."""
+    """A process on this machine, for stages that run only parts of their work on the engine."""
 
     def __init__(self, job: dict[str, Any]):
         with open(job["out"], "ab") as out, open(job["err"], "ab") as err:
