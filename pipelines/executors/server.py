@@ -23,7 +23,7 @@ from pipelines.config.environment import DEVICES, ENGINE
 from pipelines.executors.executor import resources
 from retable.core.errors import UsageError
 
-PATIENCE = 60  # seconds that a training has to write its checkpoint, and the cluster to report the training's end
+PATIENCE = 60  # seconds in which training writes its checkpoint and the cluster reports the end of training
 
 
 class Running(Protocol):
@@ -93,7 +93,7 @@ def answer(cluster: Cluster, connection: socket.socket, engine: str, ended: thre
         if not (line := stream.readline()):  # the client only tested the socket, or has ended
             return
         job = json.loads(line)
-        for name in ("out", "err"):  # may be the client's /proc/…/fd/…, which exists only on the client's machine
+        for name in ("out", "err"):  # a link in the client's /proc exists only on the client's machine
             job[name] = os.path.realpath(job[name])
         devices, kind, nodes = job["environment"].get(DEVICES, resources(1)).split()
         job["environment"][ENGINE] = "local" if int(devices) else engine

@@ -62,7 +62,7 @@ def mistakes_of(cell: Cell) -> Iterator[None]:
 
 
 def composing() -> Any:
-    """Return a context in which Hydra's `compose` works. Data sets are in the folder `data`, as in `dvc.yaml`."""
+    """Return a context manager inside which Hydra's `compose` works. Data sets are in `data`, as in `dvc.yaml`."""
     os.environ[DATA] = "data"
     return initialize_config_dir(str(CONF), version_base="1.3")
 
@@ -149,7 +149,7 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
         except ConfigAttributeError:
             raise UsageError(no_setting(key, cfg)) from None
         except OmegaConfBaseException:
-            compose(stage, overrides=[*overrides])  # raises with Hydra's message
+            compose(stage, overrides=[*overrides])  # raises an error with Hydra's message
             raise
     if opened:
         use_checkpoint_config(cfg, [*overrides])

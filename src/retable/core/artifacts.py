@@ -25,7 +25,7 @@ from retable.core.errors import UsageError, closest
 from retable.core.stages import STAGES
 
 _CODE = ("src", "pipelines", "conf", "studies/*/study.yaml", "pyproject.toml", "requirements.lock")
-CHECKOUT = Path(__file__).parents[3]  # the repository, unless the package is installed elsewhere
+CHECKOUT = Path(__file__).parents[3]  # the repository, if Retable runs from a repository
 _PACKAGES = ("torch", "lightning", "hydra-core", "mlflow", "dvc", "tokenizers", "numpy", "pandas")
 
 
@@ -263,7 +263,7 @@ def environment() -> dict[str, str]:
 
 def peak_memory() -> float:
     """Return the peak memory use of this process so far, in MiB."""
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB elsewhere
+    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes on macOS, in KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 

@@ -174,7 +174,7 @@ def _cell_name(path: Path) -> str | None:
     stage, *names = parts[parts.index("outputs") + 1 :] if "outputs" in parts[:-1] else [""]
     length = 1 if stage == "prepare" else 2
     is_file = len(names) == length and re.search(r"\.[a-z]\w*$", names[-1])  # a file next to cells, such as a record
-    odd = {".", ".."} & {*parts} or {*STAGES, "outputs"} & {*names[:1]}  # a wrong name with a stage or `outputs`
+    odd = {".", ".."} & {*parts} or {*STAGES, "outputs"} & {*names[:1]}  # a cell cannot have such a name
     if stage not in STAGES or len(names) < length or is_file or odd:
         return None
     return "/".join([stage, *names[:length]])

@@ -1,4 +1,4 @@
-"""The interface for processing a large text in parts, each in a process; the result is the same as with one process."""
+"""The interface for processing parts of a large text in several processes, with the same result as in one process."""
 
 from collections.abc import Sequence
 from pathlib import Path

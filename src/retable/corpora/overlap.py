@@ -69,8 +69,8 @@ def text_overlap(train: Path, test: Path, unit: str, n: int = N) -> dict[str, fl
 def example_overlap(train: Iterable[Answered], test: Iterable[Answered]) -> dict[str, float]:
     """Compute `overlap_examples`, the share of test examples whose question occurs in the training examples.
 
-    A second share, `overlap_contradicted`, counts only test examples whose question occurs in training with different
-    answers only. It is missing from the result if no test example has an answer.
+    A second share, `overlap_contradicted`, counts the test examples whose question occurs in training, but never with
+    the same answer. `overlap_contradicted` is missing from the result if no test example has an answer.
 
     Args:
         train, test: pairs of question and answer; the answer is None for examples without an answer.
@@ -127,7 +127,7 @@ class _Grams:
             self._is_shared[places[self._known[places] == hashes]] = True
 
     def _hashes(self, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Compute the hashes of the n-grams without unit ends and unknown words; both have the id UNIT_END."""
+        """Compute the hashes of all n-grams without unit ends and unknown words, whose id is UNIT_END."""
         n = len(self._factors)
         ends = np.concatenate([[0], np.cumsum(ids == UNIT_END)])
         starts = np.flatnonzero(ends[n:] == ends[:-n]) if len(ids) >= n else np.empty(0, np.int64)

@@ -37,7 +37,8 @@ class HellaSwag:
     def read(self) -> list[Question]:
         """Read all questions.
 
-        Raises: UsageError: a line is malformed or has no label. The test set has no labels, so it raises this error.
+        Raises: UsageError: a line is malformed or has no label. Reading HellaSwag's test set raises this error, since
+        the test set has no labels.
         """
         path, questions = self.inputs[0], []
         for record in read_records(path, "endings", "label", texts=("activity_label", "ctx_a", "ctx_b")):

@@ -105,7 +105,7 @@ def require_length(place: str, n_words: int) -> None:
     """
     if n_words > LONGEST:
         raise UsageError(
-            f"{place}: the text has {n_words} words; write {LONGEST} or fewer, as a model reads a text at once"
+            f"{place}: the text has {n_words} words; write {LONGEST} or fewer, since a model reads a whole text at once"
         )
 
 
@@ -118,7 +118,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def with_line_feeds(text: str) -> str:
-    """Return a text as `read_lines` reads its file: no byte-order mark, and line feeds as line ends.
+    """Return a text as `read_lines` would read it from a file: without a byte-order mark, and with LF as line end.
 
     A line end at the end of the text stays.
     """

@@ -110,7 +110,7 @@ def _remote(configuration: Settings, trained: Classification, folder: Path) -> S
 
 
 def _marks(family: Family, tokenizer: Tokenizer) -> dict[str, str]:
-    """Return the tokens that the tokenizer uses as special tokens, by transformers' names of the special tokens."""
+    """Return a map from transformers' names of special tokens to the tokens that the tokenizer uses for them."""
     words = {*tokenizer.words}
     marks = {name: next((word for word in several if word in words), None) for name, several in MARKS.items()}
     if family.model is GPT:

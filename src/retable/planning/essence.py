@@ -1,8 +1,8 @@
-"""Write the syntax of a definition as a text, whose digest changes only if a change of the code can change a number.
+"""Write the syntax of a definition as a text that changes only if a change of the code can change a result.
 
-The text does not contain docstrings, comments and positions in the file. It does not contain imports, because an
-imported name is part of the text where it is used. Annotations are part of the text only in classes, because decorators
-of classes may read annotations.
+The text does not contain docstrings, comments and positions in the file. Import statements are left out, too, because
+an imported name is part of the text where the name is used. Annotations are part of the text only in classes, because
+decorators of classes may read annotations.
 
 Strings that are only printed are not part of the text:
 
@@ -11,7 +11,7 @@ Strings that are only printed are not part of the text:
 - strings in `warn(…)`, in `tqdm(…)`, and in `print(…)` to the terminal
 
 Expressions inside the f-strings of `warn`, `tqdm` and `print` are evaluated, so these expressions are part of the text.
-Expressions in `raise` and `assert` are not part of it.
+Expressions in `raise` and `assert` are not part of the text.
 
 Local names are replaced by numbers in the order of their first use, so a consistent renaming does not change the text.
 The text contains these names unchanged:
@@ -57,7 +57,7 @@ class _Scope:
 
 
 class Essence(ast.NodeVisitor):
-    """A statement of a module as a text that changes only if a change of the statement can change a number.
+    """A statement of a module as a text that changes only if a change of the statement can change a result.
 
     text: the syntax, with local names numbered.
     names: the non-local names that the statement reads, including attributes, such as `np` or `np.random.default_rng`.
@@ -333,7 +333,7 @@ def bindings(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
                 waiting += [*node.decorator_list, *node.bases, *node.keywords]
             case ast.Lambda():
                 waiting += [*node.args.defaults, *filter(None, node.args.kw_defaults)]
-            case ast.comprehension():  # the targets are bound in its own scope, but `:=` binds in this scope
+            case ast.comprehension():  # its targets are bound in an inner scope, names of `:=` in this scope
                 waiting += [node.iter, *node.ifs]
             case ast.Import() | ast.ImportFrom():
                 yield from ((each.asname or each.name.partition(".")[0], node) for each in node.names)

@@ -31,10 +31,10 @@ Params = dict[str, dict[str, dict[str, Any]]]  # the entries of cells, by stage 
 
 
 def keys_of(study: Study) -> dict[str, str]:
-    """Return the key of each cell in `params.yaml`, by its place.
+    """Return the key of each cell in `params.yaml`, by the cell's place.
 
-    The key is the cell's name without the corpus. If several cells of a stage share that name, only the first cell has
-    it as its key; the keys of all further cells begin with their corpus. So existing cells keep their keys when a
+    The key is the cell's name without the corpus. If several cells of a stage share that name, only the first cell's
+    key is the name; the keys of all further cells begin with their corpus. So existing cells keep their keys when a
     corpus is added to the study.
     """
     keys: dict[str, str] = {}
@@ -101,7 +101,7 @@ def _put(entry: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _typed(text: str) -> Any:
-    """Return a setting as a number or None if this value has the same text in YAML; otherwise return the text."""
+    """Convert a text to a number or None if YAML writes this value as the same text; otherwise return the text."""
     try:
         value = yaml.load(text, yaml.CSafeLoader)
     except yaml.YAMLError:

@@ -20,7 +20,7 @@ from retable.planning.cell import CHECKPOINT, Cell
 from retable.planning.conf import Conf, read_yaml
 from retable.planning.schema import REPORT_KEYS, parse, require_systems
 
-_NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # excludes . and =, at which DVC's option `-S` splits names
+_NAME = re.compile(r"[A-Za-z0-9][\w+-]*", re.ASCII)  # without . and =, because DVC's option `-S` splits names there
 _PLACE = re.compile(r"[\w./+-]+", re.ASCII)
 _SEED = re.compile(r"-\d+(?=/|$)")  # a seed at the end of a cell's name
 _SETTING = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*")
@@ -50,7 +50,7 @@ class Study:
 
 
 def folder_of_more_seeds(study: Study, root: str) -> str:
-    """Return the folder of the study whose records add seeds to this study's report; "" if `more_seeds` is not set.
+    """Return the folder of the study whose records add seeds to this study's report, or "" without `more_seeds`.
 
     `root` is the path of this study's folder with a final `/`, or "" for the working folder.
     """
@@ -124,7 +124,7 @@ class _Expansion:
                 self._add_adapted(cell, adaptation)
         for system, mixture in self._specification.get("mixtures", {}).items():
             self._add_mixture(system, mixture)
-        by_place: dict[str, list[str]] = {}  # by cell; each cell is loaded once for all its benchmarks
+        by_place: dict[str, list[str]] = {}  # benchmarks of each cell; a cell is loaded only once
         for benchmark, selection in self._specification.get("benchmarks", {}).items():
             self._conf.require("benchmark", benchmark, f"{self._where}, benchmarks")
             where = f"{self._where}, benchmarks.{benchmark}"
@@ -449,7 +449,7 @@ class _Expansion:
         return str(entry["init"]) if _is_checkpoint(entry["init"]) else self._start(entry, "init", corpus, seed)
 
     def _start(self, entry: Mapping[str, Any], key: str, corpus: str, seed: int) -> str:
-        """Return the place of the cell that an entry starts from.
+        """Return the place of the cell whose weights or vectors an entry starts from.
 
         Cells with the same corpus are preferred, then cells with the same seed, then the first match.
         """
