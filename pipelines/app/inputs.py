@@ -32,7 +32,7 @@ def require_tokens(cell: Path, tokens: str) -> None:
 
 
 def open_cell(cfg: DictConfig) -> tuple[Path, System, Path]:
-    """Return the folder of the cell that `cfg` names, the cell's system, and the file of its tokenizer."""
+    """Return the folder of the cell that `cfg` names, the cell's system, and the file of the cell's tokenizer."""
     cell = Path("outputs", cfg.stage, cfg.cell)
     if cfg.stage in TASK_STAGES:
         from retable.inference.writing import load_writing

@@ -1,4 +1,4 @@
-"""Training and testing on a task, or on one fold of its cross-validation."""
+"""Training and testing on a task, or on one fold of the task's cross-validation."""
 
 import sys
 from pathlib import Path
@@ -42,7 +42,7 @@ class Learner(NamedTuple):
 
 
 def open_learner(cfg: DictConfig, task: Task[Any, Any]) -> Learner:
-    """Read the examples of a task and build the objective with its initial weights."""
+    """Read the examples of a task, and build the objective with its initial weights."""
     kind: Any = resolve(cfg.model._target_)
     examples = {split: task.examples(split) for split in task.splits}
     if cfg.examples is not None:

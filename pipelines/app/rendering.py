@@ -46,7 +46,7 @@ def record_of(records: Path, cell: Cell) -> Path:
 def render(study: Study, adhoc_results: dict[str, list[Result]] | None = None) -> Path:
     """Write the report of a study from its records and `adhoc_results`; return the path of the report's page.
 
-    If a study was committed before records existed, only its figures are drawn again, from the committed tables.
+    If a study was committed before Retable wrote records, only its figures are drawn again, from the committed tables.
     """
     out = Path("work/report") if adhoc_results else Path(f"{files_of_study()}results")
     refuse_all_but_a_report(out)

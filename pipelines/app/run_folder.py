@@ -1,4 +1,4 @@
-"""Run a stage's body and publish its cell atomically, with origins, costs and a run in MLflow."""
+"""Run a stage's body and publish the stage's cell atomically, with origins, costs and a run in MLflow."""
 
 import contextlib
 import os
@@ -42,8 +42,8 @@ from retable.training.signals import Pruned, Stopped
 if TYPE_CHECKING:
     from retable.tracking.run import Run
 
-THREADS = "threads"  # file in a scratch folder with the number of threads that computed its checkpoints
-REPLACED = "replaced"  # folder next to the scratch folders, for the old cell while a new cell replaces it
+THREADS = "threads"  # file in a scratch folder: number of threads that computed the folder's checkpoints
+REPLACED = "replaced"  # folder for the old cell while a new cell replaces it
 
 
 class RunFolder:
@@ -59,13 +59,13 @@ class RunFolder:
         self.folder, self.scratch, self.log = folder, scratch, log
         self.metrics: dict[str, float] = {}
         self.extra: dict[str, Any] = {}  # facts that are the same each time the cell is made
-        self.costs: dict[str, Any] = {}  # seconds, speeds, memory of this run only
+        self.costs: dict[str, Any] = {}  # seconds, speeds and memory of this run
         self.files: list[str] = []  # small files of the folder that are also stored in MLflow
 
 
 @dataclass(frozen=True)
 class Making:
-    """A cell in progress: its place, and everything that its numbers depend on.
+    """A cell that is being made: its place, and everything that its results depend on.
 
     Attributes:
         facts: stage, system, corpus, seed and task, which identify the cell.
@@ -270,7 +270,7 @@ def _log_to(sinks: Sequence[Callable[[Any], None]]) -> Callable[[Any], None]:
 
 @contextlib.contextmanager
 def _costs() -> Iterator[dict[str, Any]]:
-    """Yield a dictionary, and at the block's end add seconds, peak memory (MiB), hardware and environment to it."""
+    """Yield a dictionary that at the block's end gets seconds, peak memory (MiB), hardware and environment."""
     costs: dict[str, Any] = {}
     # Seconds are measured by the monotonic clock, since the system's clock may be changed during a run.
     started, startup = time.monotonic(), max(time.time() - psutil.Process().create_time(), 0.0)
@@ -296,7 +296,7 @@ def _written(making: Making, log: Callable[[Any], None]) -> Iterator[RunFolder]:
 
 
 def _finish(run: "Run", making: Making, record: RunFolder) -> None:
-    """Close the cell's run in MLflow with its metrics and small files."""
+    """Log the cell's metrics and small files to its run in MLflow, and close the run."""
     names = ("config.yaml", "metrics.json", "run.json", "curve.csv", *record.files)
     files = [making.out / name for name in names if (making.out / name).exists()]
     metrics = without_doubles(record.metrics)
@@ -308,8 +308,8 @@ def _finish(run: "Run", making: Making, record: RunFolder) -> None:
 def without_doubles(metrics: Mapping[str, float]) -> dict[str, float]:
     """Remove a task's validation scores that are equal to the last points of the learning curve.
 
-    `sentiment/validation/accuracy` is removed if `validation/accuracy` is the same number. metrics.json contains both
-    names, and tables read `sentiment/validation/accuracy`.
+    For example, `sentiment/validation/accuracy` is removed if `validation/accuracy` has the same value. The file
+    metrics.json still contains both names, and tables read `sentiment/validation/accuracy`.
     """
 
     def doubles(name: str) -> bool:

@@ -37,8 +37,8 @@ ASKING = {"--help", "-h", "--hydra-help", "--version", "--shell-completion", "-s
 def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
     """Turn `function` into a Hydra application whose root config has the function's name.
 
-    A user's mistake prints one line to standard error, without a traceback, and the exit code is 2. A stage imports
-    torch in the function's body, so that `--help` and the shell's completion answer at once.
+    For a user's mistake, one line is printed to standard error, without a traceback, and the exit code is 2. A stage
+    imports torch in the function's body, so that `--help` and the shell's completion answer at once.
     """
 
     known: tuple[str, ...] = ()

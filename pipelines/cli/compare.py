@@ -1,4 +1,4 @@
-"""`retable compare`: compare two systems or cells by scores, or two states of a study by tables."""
+"""`retable compare`: compare two systems or cells by scores, or two studies or commits by tables."""
 
 import sys
 from pathlib import Path

@@ -55,7 +55,7 @@ def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str 
 
 
 def sample(path: Path, unit: str, size: int) -> list[list[str]]:
-    """Return the units (lines or documents) of a text that begin within its first `size` characters."""
+    """Return the units (lines or documents) that begin within the first `size` characters of a text."""
     units = []
     for lines in read_units(path, unit):
         units.append(lines)

@@ -136,7 +136,7 @@ def _settings(model: Mapping[str, Any], head: Mapping[str, Any] | None) -> dict[
 
 
 def _tokens(corpus: str, tokenizer: Tokenizer) -> str:
-    """Return the name of the corpus's tokens made with `tokenizer`, or `CORPUS/pretrained` if there are none."""
+    """Return the name of the corpus's tokens made with `tokenizer`, or `CORPUS/pretrained` without such tokens."""
     for path in sorted(Path("outputs/tokenize", corpus).glob("*/tokenizer.json")):
         if Tokenizer.load(path).digest == tokenizer.digest:
             return f"{corpus}/{path.parent.name}"

@@ -86,7 +86,7 @@ def repro(
     jobs: Annotated[int | None, typer.Option(help="number of stages run in parallel; default: one per core")] = None,
     engine: Annotated[str, typer.Option(help="where stages run: local, ray or slurm")] = "local",
 ) -> None:
-    """Run a study: its stale cells and its report."""
+    """Run the stale cells of a study and its report."""
     from retable.training.signals import end_at_once
 
     end_at_once()
@@ -496,7 +496,7 @@ def submit(
 def export(
     cell: Cell,
     place: Annotated[Path, typer.Argument(help="a file .arpa, .txt or .bin, or a folder for a checkpoint")],
-    license: Annotated[str, typer.Option(help="license in the model card, by its Hub name")] = "apache-2.0",
+    license: Annotated[str, typer.Option(help="license for the model card, by its name on the Hub")] = "apache-2.0",
 ) -> None:
     """Export a model: ARPA, word vectors, Hugging Face.
 
@@ -572,7 +572,7 @@ def _able(cell: str, ability: str) -> Any:
 
 
 def main() -> None:
-    """Run the command. A user's mistake prints one line to standard error, and the exit code is 2."""
+    """Run the command. For a user's mistake, one line is printed to standard error, and the exit code is 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # the encoding of a terminal or pipe may lack some letters
             with contextlib.suppress(OSError):  # the stream of a forked process may fail to seek

@@ -1,11 +1,11 @@
 """Update the tables and files shown in README.md and docs/: `python -m pipelines.cli.pages`.
 
-A generated part of a page begins with `<!-- name -->` and ends with `<!-- end name -->`. The names are:
+A generated part of a page begins with `<!-- name -->` and ends with `<!-- end name -->`. The name is one of these:
 
-- a key of `PIECES`: some columns of a committed table
-- `systems: page`: the systems of one family in docs/systems.yaml
-- `studies` and `answers`: all studies, and the studies that README.md shows
-- `scoreboard` and `totals`: all published numbers, and their counts
+- a key of `PIECES`, for some columns of a committed table
+- `systems: page`, for the systems of one family in docs/systems.yaml
+- `studies` for all studies, or `answers` for the studies that README.md shows
+- `scoreboard` for all published numbers, or `totals` for their counts
 
 The code block after "This is `file`:" contains that whole file. All other text is written by hand.
 """
@@ -63,7 +63,7 @@ def table_of(piece: Piece) -> str:
         for block in blocks
         if block.startswith("|")
     ]
-    rows = max(tables, key=lambda table: len(table[0]))  # the first panel with all columns
+    rows = max(tables, key=lambda table: len(table[0]))  # the first panel that has the most columns
     if missing := [head for head in piece.columns if head not in rows[0]]:
         raise UsageError(f"{piece.source} has no column {missing[0]!r}; its columns are {', '.join(rows[0])}")
     kept = [rows[0].index(head) for head in piece.columns]
@@ -82,7 +82,7 @@ def _aligned(text: str, width: int, right: bool) -> str:
 
 
 def filled(text: str) -> str:
-    """Return a page's text with its tables and files updated."""
+    """Return a page's text with the page's tables and files updated."""
 
     def piece(match: re.Match[str]) -> str:
         name = match[1]

@@ -22,7 +22,7 @@ FORMS = (".csv", ".tsv", *JSON_LINES)
 
 
 def predict(system: Any, file: str | None, texts: list[str], out: Path | None) -> None:
-    """Write rows with their predictions.
+    """Write the rows of a table together with the system's predictions.
 
     Args:
         system: a classifier, regressor, pair scorer or tagger.
@@ -75,7 +75,7 @@ def _require_place(out: Path, file: str | None, tags: bool) -> None:
 
 
 def _table_of(system: Any, texts: list[str]) -> str:
-    """Return the texts as a table with the task's columns; for a tagger, with one word per line."""
+    """Return the texts as a table with the task's columns or, for a tagger, as lines with one word per line."""
     if isinstance(system, Tagger):
         return "".join("\n".join([*text.split(), "", ""]) for text in texts)
     columns = system.task.sentences

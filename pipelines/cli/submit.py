@@ -33,8 +33,8 @@ def submit(system: str, corpus: str, seed: int, tests: Sequence[str]) -> None:
 
     Args:
         system: name of the system.
-        corpus: corpus of its cells.
-        seed: seed of its cells.
+        corpus: corpus of the system's cells.
+        seed: seed of the system's cells.
         tests: names of test sets on the server, which are the keys of `SETS`.
 
     Raises: UsageError: a test set is unknown, or predictions are missing.

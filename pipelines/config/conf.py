@@ -52,7 +52,7 @@ def build_task(name: str) -> "Task[Any, Any]":
 
 
 def stage_name(cfg: DictConfig) -> str:
-    """Return the running stage: its root config's name, or `from_scratch` for fine-tuning without pretrained parts."""
+    """Return the running stage: the root config's name, or `from_scratch` for fine-tuning without pretrained parts."""
     name = str(HydraConfig.get().job.config_name)
     bare = name == "finetune" and cfg.get("init") == cfg.get("embedding") == "random"
     return "from_scratch" if bare else name
@@ -64,7 +64,7 @@ def debugging(overrides: Sequence[str]) -> bool:
 
 
 def in_mlflow(cfg: DictConfig, overrides: Sequence[str]) -> bool:
-    """Return whether the run is logged to MLflow: always, unless `debug=` is set or only other loggers are chosen."""
+    """Return whether the run is logged to MLflow: yes, unless `debug=` is set or only other loggers are chosen."""
     return "mlflow" in cfg.get("logger", {"mlflow": {}}) and not debugging(overrides)
 
 

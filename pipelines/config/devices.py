@@ -28,7 +28,7 @@ def choose_machine(stage: str, cfg: DictConfig) -> None:
 
 
 def require_machine(cfg: DictConfig) -> None:
-    """Check that this machine has the trainer's devices and precision, and set the precision of matrix products.
+    """Check that this machine supports the trainer's devices and precision; set the precision of matrix products.
 
     Raises: UsageError: the GPUs or the precision are not available here.
     """

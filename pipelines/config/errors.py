@@ -107,7 +107,7 @@ def _is_making(error: Exception) -> bool:
 
 
 def _is_of(kind: str) -> Callable[[Exception], bool]:
-    """Return a function that checks whether an error's class or one of its bases is defined in module `kind`.
+    """Return a function that checks whether an error's class, or a base class of it, is defined in module `kind`.
 
     The module is not imported.
     """
@@ -140,7 +140,8 @@ _MESSAGES: tuple[tuple[Callable[[Exception], bool], str], ...] = (
                "integer multiplication overflow", "Unable to allocate"), _LARGE),
     (_contains("InvalidCxxCompiler", "Failed to find C compiler"),  # errors of torch on CPUs, of Triton on GPUs
      "compile=true needs the C++ compiler g++, which is not installed here; install it, or leave compile=true out"),
-    # Errors of Gloo, of NCCL, and of the main process's key-value store, through which the processes find each other.
+    # Errors of Gloo, of NCCL, and of the main process's key-value store, through which the processes of a training run
+    # find each other.
     (_contains("gloo/transport/", "ncclRemoteError"), PARTNER_LOST),
     (lambda error: type(error).__name__ == "DistNetworkError"
      and _contains("Connection was likely closed", "Connection reset by peer", "Broken pipe")(error), PARTNER_LOST),
@@ -227,7 +228,7 @@ def _unreadable(override: str) -> str:
 
 
 def no_setting(name: str, there: DictConfig | None) -> str:
-    """Return the message for an unknown setting, with the closest name in the configuration `there`."""
+    """Return the message for an unknown setting, with the most similar name in the configuration `there`."""
     known = [*_names(OmegaConf.to_container(there))] if there else []
     last = {each.rpartition(".")[2]: each for each in reversed(known)}  # on equal last names, keep the first setting
     near = get_close_matches(name, known, n=1, cutoff=0.75)

@@ -20,7 +20,7 @@ def require_own_package() -> None:
 def refuse_hidden_packages() -> None:
     """Exit with one line and code 2 if a module hides an installed package.
 
-    Folders with package metadata are skipped: packages were installed into them on purpose.
+    Folders with package metadata are skipped: somebody installed packages into these folders on purpose.
     """
     own = Path(__file__).resolve().parents[2]
     installed = Path(sysconfig.get_paths()["purelib"])

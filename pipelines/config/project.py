@@ -1,8 +1,8 @@
 """Folders of studies, configurations and code, in the checkout or in a user's own study.
 
 A study is a folder with a file `study.yaml` and a DVC project. The checkout's studies are in `studies/`. The default
-study's DVC files are at the top of the checkout, so that `dvc repro` there runs this study. A user's study may be in
-any folder, whether Retable runs from the checkout or from the installed package. Files in the study's folder `conf/`
+study's DVC files are at the top of the checkout, so that `dvc repro` at the top runs this study. A user's study may be
+in any folder, whether Retable runs from the checkout or from the installed package. Files in the study's folder `conf/`
 take precedence over files of the same name in the project's `conf/`.
 """
 
@@ -208,7 +208,7 @@ def _complete_study(folder: Path) -> None:
 
 
 def _edit_config(folder: Path, name: str, settings: dict[str, dict[str, str]]) -> None:
-    from configobj import ConfigObj  # DVC's parser of its configuration
+    from configobj import ConfigObj  # the parser that DVC uses for its configuration
 
     config = ConfigObj(str(folder / ".dvc" / name), encoding="utf-8")
     for section, values in settings.items():

@@ -105,7 +105,7 @@ def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> No
 
 
 def _refuse_known(name: str) -> None:
-    """Raise UsageError if a new recipe cannot have this name."""
+    """Raise UsageError if a new recipe cannot have the name `name`."""
     if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name):
         raise UsageError(f"--as {name}: write letters, digits, - and _ only, as in lstm_tuned")
     if name in conf().names("recipe"):
@@ -140,7 +140,7 @@ def stale_cells(recipe: str, settings: Mapping[str, Any]) -> Iterator[tuple[str,
 def _is_changed(cell: Cell, recipe: str, settings: Mapping[str, Any], known: dict[tuple[Any, ...], bool]) -> bool:
     """Return whether new settings of a recipe change a cell's configuration.
 
-    `known` caches the answers; cells that differ only in their seed, for example, share an answer.
+    `known` caches the results; cells that differ only in the seed, for example, have the same result.
     """
     if (own := cell.settings.get("recipe")) is None:
         return False

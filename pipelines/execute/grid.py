@@ -36,8 +36,8 @@ class Sweep(Sweeper):
     """The base class of this project's sweepers.
 
     Args:
-        metric: the metric by which jobs are compared. With None, the metric is validation/loss or, if no job has
-            validation/loss, the first validation metric in alphabetical order.
+        metric: the metric by which jobs are compared. If `metric` is None, jobs are compared by validation/loss or, if
+            no job has validation/loss, by the first validation metric in alphabetical order.
         direction: minimize or maximize; None to derive it from the metric's name.
         params: values to sweep over, in addition to values on the command line: {optimizer.lr: "1e-3,1e-2"}.
     """
@@ -228,7 +228,7 @@ def read_texts(folder: Path) -> "pd.DataFrame":
 
 
 def sweep_folder(path: str) -> Path:
-    """Return the relative path of a sweep's folder; raise UsageError if it has no `trials.csv`."""
+    """Return the relative path of a sweep's folder; raise UsageError if the folder has no `trials.csv`."""
     folder = Path(os.path.relpath(path or "."))
     if not (folder / LEDGER).exists():
         known = sorted(str(path.parent) for path in Path("multirun").glob(f"*/*/{LEDGER}"))

@@ -102,9 +102,9 @@ class Devices:
 
     @contextlib.contextmanager
     def taken(self, gpus: int, processes: int) -> Iterator[dict[str, str]]:
-        """Wait for devices and reserve them until the block ends.
+        """Wait until devices are free, and reserve these devices until the block ends.
 
-        A job with more processes than there are cores reserves all cores.
+        A job that has more processes than the machine has cores reserves all cores.
 
         Yields: environment variables that restrict the job to its GPUs.
         """
@@ -148,7 +148,7 @@ class Processes(Launcher):
         self.recipe = config.hydra.runtime.choices.get("recipe")
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run jobs to their end and return their results in the form that Hydra's own sweepers use."""
+        """Run jobs to the end, and return the results in the form that Hydra's own sweepers use."""
         jobs = self.checked(job_overrides, initial_job_idx)
         with self.running(len(jobs)):
             self.run(jobs)
@@ -287,7 +287,7 @@ class Processes(Launcher):
             job.code = self._engine.run(
                 module, job.overrides, environment, job.log.resolve(), devices, gpus=job.gpus > 0
             )
-            if self._stopping:  # the job can be resumed; it did not fail
+            if self._stopping:  # the job did not fail, and can be resumed
                 job.code = None
                 return
             job.seconds = time.monotonic() - began
@@ -306,8 +306,8 @@ class Processes(Launcher):
 def in_parallel(work: Any, items: Sequence[Any], at_a_time: int, now_and_then: Any = lambda: None) -> None:
     """Call `work` on each item in threads, and `now_and_then` every half second.
 
-    After the first exception, or a signal to the main thread, no further item is started. The running threads end when
-    the processes that they wait for end.
+    After the first exception, or a signal to the main thread, no further item is started. Running threads continue
+    until the processes for which they wait have ended.
     """
     threads = ThreadPoolExecutor(max(at_a_time, 1))
     waiting: set[Future[None]] = {threads.submit(work, item) for item in items}
@@ -326,7 +326,7 @@ def _key(override: str) -> str:
 
 
 def _split_swept(overrides: Sequence[str], swept_settings: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split overrides into the overrides of swept settings and all others."""
+    """Split overrides into overrides of swept settings and all other overrides."""
     first = [each for each in overrides if _key(each) in swept_settings]
     return first, [each for each in overrides if each not in first]
 

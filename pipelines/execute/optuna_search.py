@@ -230,7 +230,7 @@ class Search(Sweep):
 def distribution(override: Override) -> BaseDistribution:
     """Return Optuna's distribution for `interval(1e-4,1e-2)`, `tag(log, interval(…))`, `range(1,9,2)` or `a,b,c`.
 
-    Raises: UsageError: the override has none of these forms, or its range contains no value.
+    Raises: UsageError: the override has none of these forms, or the range in the override contains no value.
     """
     match override.value():
         case IntervalSweep(start=float() | int() as low, end=float() | int() as high, tags=tags):
@@ -281,8 +281,8 @@ def suggested(trial: optuna.Trial, name: str, of: BaseDistribution) -> Any:
 def corners(space: Mapping[str, BaseDistribution]) -> Iterator[list[str]]:
     """Yield the overrides for some corners of a search space.
 
-    The first corner has the first value of every setting. In each further corner, one setting has another value.
-    The values of an interval are its two ends.
+    The first corner has the first value of every setting. Each further corner differs from the first corner in one
+    setting. The values of an interval are its two ends.
     """
     ends = {
         key: [*each.choices] if isinstance(each, CategoricalDistribution) else [each.low, each.high]  # type: ignore

@@ -45,7 +45,7 @@ class Stage:
 
     Attributes:
         before: addresses of the stages whose outputs this stage reads.
-        devices: the devices that the stage needs, in the format that `resources` returns.
+        devices: the devices that the stage needs, in the format of `resources`.
         reports: for the stage `report`, the page that it writes; DVC does not track this file. None for other stages.
     """
 
@@ -77,7 +77,7 @@ class Stage:
         return "from the cache" if cached else "no change"
 
     def problem(self) -> str:
-        """Return the last error line of the stage's log or, if there are no errors, the last line that is not DVC's."""
+        """Return the last error line of the stage's log or, without errors, the last line that DVC did not write."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         of_dvc = ("ERROR: failed to repro", "Running stage '")
         lines = [line for line in lines if line.strip() and not line.startswith(of_dvc)]
@@ -86,7 +86,7 @@ class Stage:
 
 
 def repro(study: str | None, jobs: int | None = None, on: str = "local") -> int:
-    """Run a study's stale stages and print its first table.
+    """Run a study's stale stages, and print the first table of the study's report.
 
     Args:
         study: name or folder of the study; None for the working folder's study.
@@ -230,7 +230,7 @@ def run(
                 running[os.pidfd_open(pid)] = stage, pid, time.monotonic()
                 progress.begins(stage)
                 continue
-            if not running:  # all other stages depend on failed stages
+            if not running:  # all stages that have not run depend on failed stages
                 break
             for end in select.select(list(running), [], [], 0.5)[0]:
                 stage, pid, since = running.pop(end)

@@ -118,7 +118,8 @@ def submit(
 ) -> int:
     """Run a module or file in the working folder `folder`; return the exit code, which is negative after a signal.
 
-    The module's output is appended to the files `out` and `err`. If this process ends first, the module is stopped.
+    The module's output is appended to the files `out` and `err`. If this process ends before the module does, the
+    module is stopped.
     """
     job = {"module": module, "arguments": arguments, "folder": folder, "environment": environment,
            "out": out, "err": err}  # fmt: skip

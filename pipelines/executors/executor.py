@@ -51,7 +51,7 @@ class Engine:
     ) -> int:
         """Run a module and return its exit code, which is negative if a signal ended the module.
 
-        The module gets SIGTERM if this process ends first.
+        The module gets SIGTERM if this process ends before the module does.
 
         Args:
             module: name of the module.

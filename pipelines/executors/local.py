@@ -1,8 +1,9 @@
 """A fork server: runs modules in forks of a process that has already imported the libraries.
 
-`python local.py ADDRESS` listens at a Unix socket and prints `ready`. The server ends when its standard input contains
-a line or ends. Forks that still run then get SIGTERM, and after PATIENCE seconds SIGKILL. `multiprocessing.forkserver`
-would be as fast, but only the process that started it can use it, and DVC starts stages in a shell.
+`python local.py ADDRESS` listens at a Unix socket and prints `ready`. The server ends when a line arrives at its
+standard input, or when this input is closed. Forks that still run then get SIGTERM, and after PATIENCE seconds SIGKILL.
+`multiprocessing.forkserver` would be as fast, but only the process that started it can use it, and DVC starts stages in
+a shell.
 """
 
 import atexit
@@ -98,7 +99,7 @@ def forked(work: Callable[[], None]) -> int:
 
 
 def serve(address: str) -> None:
-    """Import the libraries, and fork a process for each connection until standard input has a line or ends.
+    """Import the libraries, and fork a process for each connection until standard input has a line or is closed.
 
     This process and its forks have their own session and process group, so Ctrl-C reaches only the client.
     """
@@ -130,7 +131,10 @@ def serve(address: str) -> None:
 
 
 def answer(connection: socket.socket, address: str) -> None:
-    """Run the job of a connection in a fork and send its exit code. If the client ends first, the job gets SIGTERM."""
+    """Run the job of a connection in a fork, and send the job's exit code.
+
+    If the client ends before the job does, the job gets SIGTERM.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # only the job, a further fork, ends on a SIGTERM to the group
     with connection.makefile() as stream:
         if not (line := stream.readline()):  # the client only tested the socket, or has ended

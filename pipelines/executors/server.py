@@ -1,7 +1,7 @@
 """Server of the engines ray and slurm: `python -m pipelines.executors.server ray ADDRESS` listens at a Unix socket.
 
 The server prints `ready` and the cluster's number of CPU cores, or one line with the reason why it did not start. When
-the server's standard input contains a line or ends, running processes get SIGTERM, and after PATIENCE seconds SIGKILL.
+the server's standard input has a line or is closed, running processes get SIGTERM, and after PATIENCE seconds SIGKILL.
 
 A process whose node dies or is preempted runs again on another node; training then resumes from its checkpoint.
 """
@@ -36,7 +36,7 @@ class Running(Protocol):
         """Ask the process to end, as SIGTERM does."""
 
     def kill(self) -> None:
-        """Kill the process; this is called if `end` had no effect."""
+        """Kill the process; this method is called if `end` had no effect."""
 
 
 class Cluster(Protocol):
@@ -88,7 +88,7 @@ def serve(cluster: Cluster, address: str) -> None:
 
 
 def answer(cluster: Cluster, connection: socket.socket, engine: str, ended: threading.Event) -> None:
-    """Run the job of a connection and send its exit code; stop the job if the client ends."""
+    """Run the job of a connection, and send the job's exit code; stop the job if the client ends."""
     with connection, connection.makefile("rw") as stream:
         if not (line := stream.readline()):  # the client only tested the socket, or has ended
             return

@@ -206,7 +206,7 @@ class Reasons:
         return ""
 
     def _code_at(self, commit: str) -> Code | None:
-        """Return the code of a commit; None if git does not have it."""
+        """Return the code of a commit, or None if git does not have the commit."""
         if commit not in self._codes:
             packed, tree = _git("archive", commit, "pipelines", "src/retable"), Path(self._trees.name, commit)
             if packed:
@@ -234,7 +234,7 @@ def _settings(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> bytes:
-    """Return git's output in the repository of the code, or b"" if git is not installed or there is no repository."""
+    """Return git's output in the repository of the code, or b"" without git or without a repository."""
     paths = [os.path.abspath(each) if each == "dvc.lock" else each for each in arguments]
     try:
         return subprocess.run(["git", *paths], cwd=CHECKOUT, capture_output=True).stdout

@@ -2,7 +2,7 @@
 
 The digests are in the cell's file `digests.json`.
 
-Files are checked before they are read. The check detects damage: a flipped bit, an incomplete copy, a file of another
+Each file is checked before it is read. The check detects damage: a flipped bit, an incomplete copy, a file of another
 cell. The check does not protect against deliberate changes, because the digests can be changed too.
 """
 
@@ -74,7 +74,7 @@ def digest_of(value: Any) -> str:
 
 
 def write_digests(cell: Path) -> None:
-    """Write `digests.json`: the size and sha256 of every other file of a cell, and the sha256 of this list."""
+    """Write `digests.json`: a list with size and sha256 of every other file of a cell, and the sha256 of this list."""
     files = {name: {"sha256": digest(path), "size": path.stat().st_size} for name, path in _files(cell).items()}
     (cell / DIGESTS).write_text(_text(files), encoding="utf-8")
 
@@ -85,7 +85,7 @@ def _text(files: dict[str, dict[str, Any]]) -> str:
 
 
 def check(path: Path) -> None:
-    """Check that a file of a cell, or a whole cell, has not changed since its stage wrote it.
+    """Check that a file of a cell, or a whole cell, has not changed since a stage wrote the cell.
 
     The names and sizes of all files of the cell are compared. If `path` is a file, the file's sha256 is compared, too.
     Paths outside cells and old cells without digests are not checked. For old cells, one warning per process is

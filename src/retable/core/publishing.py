@@ -109,7 +109,7 @@ def atomic_write(path: str) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
-    """Replace the folder of a cell as `replace` does, and write the digests of its files.
+    """Replace the folder of a cell as `replace` does, and write the digests of the cell's files.
 
     Args:
         out, partial, aside: as in `replace`.
@@ -169,15 +169,15 @@ def require_one_mount(scratch: Path, out: Path) -> None:
     """Raise UsageError if `scratch` and `out` are on different mounts.
 
     Folders cannot be renamed from one mount to another. This function is called before training, so that hours of work
-    are not lost. The check renames a file. Comparing device numbers is not sufficient, because a bind mount has the
-    same number as its file system.
+    are not lost. The check renames a file. Comparing device numbers is not sufficient, because a bind mount and its
+    file system have the same device number.
 
     Args:
         scratch: an existing folder.
         out: a folder that may be missing.
     """
     near = next(each for each in out.absolute().parents if each.exists())
-    probe, target = scratch / "probe", near / f".{out.name}.probe"  # `target` may exist if a process was killed here
+    probe, target = scratch / "probe", near / f".{out.name}.probe"  # `target` may remain from a killed process
     probe.touch()
     try:
         probe.rename(target)

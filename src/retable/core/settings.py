@@ -1,4 +1,4 @@
-"""Check settings against the signatures of classes and functions, and build the parts of a system from them.
+"""Check settings against the signatures of classes and functions, and build the parts of a system from settings.
 
 A part of a configuration names a class or function under `_target_`; its other keys are arguments. With `_partial_`,
 the class or function is not called yet, but the part becomes a callable. The annotations of parameters determine the

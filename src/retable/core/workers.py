@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-SMALL = 8 << 20  # bytes; for a smaller text, one process is faster than starting further processes
+SMALL = 8 << 20  # bytes; a smaller text is processed faster in one process than in several
 
 
 class MapWorkers(Protocol):

@@ -139,7 +139,7 @@ def _rows(path: Path, column: str, columns: Sequence[str] | None) -> Iterator[di
 
 
 class Lambada:
-    """LAMBADA (Paperno et al. 2016): one passage per line, whose last word is to be predicted.
+    """LAMBADA (Paperno et al. 2016): one passage per line; the last word of each passage is to be predicted.
 
     The file contains plain text or, as in OpenAI's version, JSON lines (.jsonl) with a key `text`.
     """

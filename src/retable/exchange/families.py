@@ -48,8 +48,8 @@ class Head:
     architecture: str  # name of the class in transformers
     ours: type[nn.Module]  # Retable's class
     layers: Layers = field(default_factory=dict)
-    needs: Mapping[str, Any] = field(default_factory=dict)  # Retable's settings that must have these values
-    leaves: tuple[str, ...] = ()  # prefixes of Retable's weights that are not exported, as outputs do not need them
+    needs: Mapping[str, Any] = field(default_factory=dict)  # Retable's settings with the values that the class needs
+    leaves: tuple[str, ...] = ()  # prefixes of weights that are not exported, as outputs do not need these weights
     task: str | None = None  # the hub's name of the task
     pretrains: bool = True  # whether the head is for pretraining, so that all tasks can start from the checkpoint
     remote: bool = False  # whether the class is in modeling_pooled.py, which is copied into the export
@@ -72,7 +72,7 @@ class Family:
     needs: Mapping[str, Any]  # Retable's settings for which the library transformers supports only these values
     layers: Callable[[Settings], Layers]
     heads: tuple[Head, ...]
-    # Maps Retable's name of an activation to transformers' names of it; an export uses the first of these names.
+    # Maps Retable's name of an activation to transformers' names of it; an export uses the first name.
     activations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     width: str | None = None  # setting of config.json that must be four times the model's width
     has_segments: bool = True  # if False, exports add segment 0 to token embeddings, and text pairs are not supported

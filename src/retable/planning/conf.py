@@ -160,7 +160,7 @@ class Conf:
             followers.setdefault(after, []).append(name)
 
         def placed(after: Any) -> Iterator[str]:
-            # If several tables follow the same table, a table that others follow comes last.
+            # If several tables follow the same table, a table that has followers itself comes last.
             for name in sorted(followers.get(after, ()), key=lambda name: name in followers):
                 yield from (name, *placed(name))
 
@@ -177,11 +177,11 @@ class Conf:
             target: the class, as in `_target_`.
             attribute: the name of the attribute.
 
-        Returns: the value of a literal, or the name of a class; None if neither the class nor a base class sets the
-            attribute. Only base classes in the same module, the same package or retable are searched.
+        Returns: the value of a literal, or the name of a class; None if neither the class nor one of its base classes
+            sets the attribute. Only base classes in the same module, the same package or retable are searched.
         Raises: UsageError: the module does not exist or is not trusted.
         """
-        require_trusted(target, OWN)  # finding a module imports its package
+        require_trusted(target, OWN)  # to find a module, Python imports its package
         module, _, name = target.rpartition(".")
         try:
             spec = find_spec(module)

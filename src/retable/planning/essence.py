@@ -28,8 +28,8 @@ The text contains these names unchanged:
 - All local names, if the definition uses `locals`, `eval`, `exec` or similar. The string f"{x=}" contains the name x.
 - Names bound in a class or by an import, attributes, keywords, and global names.
 
-Scopes follow Python's reference, "Naming and binding". The module symtable is not used: from Python 3.12 on, it merges
-the scopes of most comprehensions with the function that contains them.
+Scopes follow Python's reference, "Naming and binding". The module symtable is not used: from Python 3.12 on, symtable
+merges the scope of most comprehensions with the scope of the surrounding function.
 """
 
 import ast
@@ -100,7 +100,10 @@ class Essence(ast.NodeVisitor):
         self._out.append(")")
 
     def _write(self, name: str, value: object) -> None:
-        """Write a part of a node. Empty parts are not written, because versions of Python differ in them."""
+        """Write a part of a node.
+
+        Empty parts are not written, because versions of Python have different empty parts.
+        """
         if isinstance(value, ast.AST):
             self._out.append(f"{name}=")
             self.visit(value)
@@ -355,7 +358,7 @@ def _parameters(arguments: ast.arguments) -> Iterator[str]:
 
 
 def _words(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the strings and f-strings that a text's expression consists of; nothing for other expressions."""
+    """Yield the strings and f-strings in an expression whose value is a text; yield nothing for other expressions."""
     match node:
         case ast.Constant(value=str()):
             yield node

@@ -1,7 +1,7 @@
-"""Fingerprints of the code that a cell depends on: all definitions that its stage and configuration use.
+"""Fingerprints of the code that a cell depends on: all definitions that the cell's stage and configuration use.
 
-A definition refers to others by name; these references are followed directly and indirectly, through the project's
-imports. The fingerprint covers each definition's code without docstrings, comments, messages and local names
+A definition refers to other definitions by name; references are followed, directly and indirectly, through the
+project's imports. The fingerprint covers each definition's code without docstrings, comments, messages and local names
 (`essence.py`), and the definitions that the code's names refer to. A definition that is moved keeps its digest, and an
 edit elsewhere in the file does not change the digest. A class is included as a whole, because it is known only at run
 time which methods are called. The cache of Apache Hamilton also identifies functions by their code without docstrings
@@ -60,7 +60,7 @@ class Code:
 
         Names in other libraries are ignored.
 
-        Raises: UnknownName: a name is in one of these packages, but is not defined there.
+        Raises: UnknownName: a name belongs to one of the known packages, but no module defines the name.
         """
         linked = {f"{self._digest(place)} {self._links(place)}" for place in self.reached(names)}
         return hashlib.sha256("\n".join(sorted(linked)).encode()).hexdigest()
@@ -93,7 +93,7 @@ class Code:
         return places
 
     def _used(self, place: Place) -> set[Place]:
-        """Return the definitions that `place` refers to, and statements of its module that do more than bind names."""
+        """Return the definitions that `place` refers to, and the module's statements that do more than bind names."""
         name, definition = place
         effects = {(name, "")} if definition and self._modules[name].effects else set()
         return effects.union(*(places for _, places, _ in self._named(place))) - {place}
@@ -224,7 +224,7 @@ class _Module:
     def essences(self, definition: str) -> list[Essence]:
         """Return the essences of the statements that bind `definition`.
 
-        For "", these are the statements that do more on import than bind names.
+        If `definition` is "", return the essences of the statements that do more on import than bind names.
         """
         places = self.definitions[definition] if definition else self.effects
         self._essences |= {place: Essence(self.tree.body[place]) for place in {*places} - self._essences.keys()}

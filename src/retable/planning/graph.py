@@ -80,7 +80,7 @@ def params_of(study: Study, data: Mapping[str, Sequence[str]], name_of: Callable
 
 
 def _system(study: Study, cell: Cell) -> str:
-    """Return the system of a cell or of the cell that it measures, or "" if neither has a system."""
+    """Return the system of a cell or, for a measurement, of the measured cell; "" if no system exists."""
     measured = study.cells.get(f"{cell.settings.get('stage')}/{cell.settings.get('cell')}")
     return _system(study, measured) if measured else cell.settings.get("system", "")
 
@@ -221,7 +221,7 @@ def _flow(value: Any) -> str:
 
 
 class _Dumper(yaml.CSafeDumper):
-    """A dumper that writes a list in full each time it occurs, and never as a YAML alias."""
+    """A dumper that writes every occurrence of a list in full, and never as a YAML alias."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

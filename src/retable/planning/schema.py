@@ -1,4 +1,4 @@
-"""The schema of a study: its keys, and the values that each key may have.
+"""The schema of a study: the keys of a study's file, and the values that each key may have.
 
 A study is checked when it is read. Without this check, a mistake in the report's keys would be found only after the
 training.
@@ -186,7 +186,7 @@ REPORT_KEYS = tuple(Reported.model_fields)
 
 
 def keys_of(model: type[Keys]) -> dict[str, FieldInfo]:
-    """Return the fields of a model by their keys in YAML."""
+    """Return the fields of a pydantic model by key in YAML."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 

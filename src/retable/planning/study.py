@@ -1,7 +1,7 @@
 """Read a study (the systems to train and the benchmarks to run) and derive its cells.
 
 A study lists systems by their recipes. The stages, folders, commands and inputs of all cells are derived from the
-recipes. Reading a study checks it: each mistake raises UsageError in one line.
+recipes. A study is checked when it is read: each mistake raises UsageError in one line.
 """
 
 import os
@@ -86,7 +86,7 @@ def _without_seeds(text: str) -> str:
 
 
 def read_study(conf: Conf, file: Path) -> Study:
-    """Read a study from its file `<name>/study.yaml`; raise UsageError for a mistake in it."""
+    """Read a study from its file `<name>/study.yaml`; raise UsageError for a mistake in the file."""
     content = read_yaml(file)
     return expand(conf, str(content.pop("name", None) or file.resolve().parent.name), content)
 
@@ -107,7 +107,7 @@ class _Expansion:
     def study(self, name: str) -> Study:
         _require_name(name, "a study")
         entries = list(self._entries())
-        # Systems without `init` come first, since other systems may start from them.
+        # Systems without `init` come first, since other systems may start from systems without `init`.
         for entry in sorted(entries, key=lambda entry: bool(entry.get("init"))):
             if not entry.get("task") and self._stage(entry) not in TASK_STAGES:
                 self._add_pretrained(entry)
@@ -185,7 +185,7 @@ class _Expansion:
                 yield from self._at_rates(one)
 
     def _at_rates(self, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield a copy of an entry for each learning rate, or the entry itself if it has no rates.
+        """Yield a copy of an entry for each learning rate, or the entry itself if the entry has no rates.
 
         The rates are listed in the entry, or belong to the system that the entry starts from.
         """
@@ -307,7 +307,7 @@ class _Expansion:
         return Cell(stage, out, settings, reads=tuple(reads), corpus=corpus, tokenizer=tokenizer)
 
     def _reads_words(self, entry: Mapping[str, Any]) -> bool:
-        """Return whether the recipe's model reads words by their spelling instead of token ids."""
+        """Return whether the recipe's model reads the spelling of words instead of token ids."""
         facts = self._conf.recipe(entry["of"])
         chosen = facts["choices"].get("model")
         model = self._conf.read("model", chosen) if chosen else facts.get("model") or {}
@@ -473,7 +473,7 @@ class _Expansion:
         self._add(Cell("prepare", corpus, {"corpus": corpus}, corpus=corpus), again=True)
 
     def _tokens(self, corpus: str, tokenizer: str) -> str:
-        """Add the cell that tokenizes a corpus, and return its place."""
+        """Add the cell that tokenizes a corpus, and return the place of this cell."""
         self._conf.require("tokenizer", tokenizer, self._where)
         self._prepare(corpus)
         settings = {"corpus": corpus, "tokenizer": tokenizer}
