@@ -79,7 +79,7 @@ def describe_study(study: Study, page: Path) -> None:
 
 
 def _about_study() -> str:
-    """Return the comment at the top of the current study's file, or "" outside the study's folder."""
+    """Return the comment at the top of the study's file, or "" outside the study's folder."""
     try:
         return comment_of(Path(f"{files_of_study()}{STUDY}"))
     except UsageError:  # the working folder is not the study's folder

@@ -28,7 +28,7 @@ NOT_RENDERED = ("bands", "cost", "more_seeds")  # keys of a study that the repor
 
 
 def write_records(study: Study) -> None:
-    """Write the record of each cell of the study, and remove the records of cells that are not in the study."""
+    """Write the record of each cell of the study, and remove all other records."""
     records = Path(f"{files_of_study()}records")
     paths = {record_of(records, cell): cell for cell in study.cells.values()}
     for path, cell in paths.items():

@@ -88,7 +88,7 @@ class Making:
 
     @property
     def bench(self) -> Path:
-        """Return the working folder of the cell; if the process is killed, unfinished files remain there."""
+        """Return the cell's working folder, in which a killed process leaves unfinished files."""
         return _bench(self.stage, self.place)
 
     @property
@@ -306,7 +306,7 @@ def _finish(run: "Run", making: Making, record: RunFolder) -> None:
 
 
 def without_doubles(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Remove a task's validation scores that are equal to the last points of the learning curve.
+    """Remove a task's validation scores that equal the last points of the learning curve.
 
     For example, `sentiment/validation/accuracy` is removed if `validation/accuracy` has the same value. The file
     metrics.json still contains both names, and tables read `sentiment/validation/accuracy`.

@@ -108,7 +108,7 @@ def _refuse_unread(arguments: list[str]) -> None:
 
 
 def _of_plan(argument: str) -> list[str]:
-    """Return the settings of the plan FILE if the argument is `@FILE`; otherwise return the argument unchanged.
+    """Return the argument or, if the argument is `@FILE`, the settings in the plan FILE.
 
     Raises: UsageError: FILE is not a plan, or sets a name that only the command line may set.
     """

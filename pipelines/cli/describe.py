@@ -16,7 +16,7 @@ COLUMNS = {"words": ",.0f", "types": ",.0f", "fertility": ".3f", "compression": 
 
 
 def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str | None, characters: int) -> None:
-    """Print a tokenizer's tokens, its coverage of the corpora, and step by step how it splits `words`.
+    """Print a tokenizer's tokens, its coverage of the corpora, and the steps that split words.
 
     Args:
         corpus: the corpus that the tokenizer was trained on.

@@ -564,7 +564,7 @@ def _report_changed(cells: Sequence[Path], note: str) -> None:
 
 
 def _able(cell: str, ability: str) -> Any:
-    """Load a cell's system; raise UsageError if the system lacks an ability such as `score` or `predict`."""
+    """Load a cell's system; raise UsageError if the system lacks `ability`."""
     system = retable.load(cell)
     if ability not in system.can:
         raise UsageError(f"{system.folder} cannot {ability}; it can {', '.join(system.can)}")

@@ -94,7 +94,7 @@ def _form_of(table: bytes) -> str:
 
 
 def _require_fields(predictions: pd.DataFrame, form: str) -> None:
-    """Raise UsageError if `form` is .tsv and a field contains a tab or a line end, which a .tsv file cannot quote."""
+    """Raise UsageError if a field for a .tsv file contains a tab or a line end."""
     if form != ".tsv":
         return
     for column in predictions.select_dtypes(exclude="number"):

@@ -1,1 +1,4 @@
-"""Locations, schemas and checks of configurations. This package imports no other package of pipelines/."""
+"""Locations, schemas and checks of configurations.
+
+This package imports no other package of pipelines/.
+"""

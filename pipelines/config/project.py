@@ -115,7 +115,7 @@ def _project_of(folder: Path) -> Path:
 
 
 def enter_project(study: str | None = None, show_folder: bool = False) -> None:
-    """Make a study's folder the working folder, and add missing links and settings of DVC there.
+    """Make a study's folder the working folder, and add missing links and DVC settings there.
 
     Args:
         study: name or folder of the study; None for the working folder's study.
@@ -132,7 +132,7 @@ def enter_project(study: str | None = None, show_folder: bool = False) -> None:
 
 
 def code_of_plans(folder: Path) -> list[str]:
-    """Return the paths of the code that a study's plans depend on, relative to the study's folder."""
+    """Return the paths, relative to a study's folder, of the code that its plans depend on."""
     links = [f"{CODE_LINKS}/{name}" for name, _ in _links(folder)]
     if folder == CHECKOUT:
         return ["conf", "pipelines", "src/retable", *links]

@@ -218,7 +218,7 @@ class Processes(Launcher):
         return Job(number, overrides, label, self.folder / f"{number}.log", gpus, processes, suffix)
 
     def _needs(self, trainer: Mapping[str, Any]) -> tuple[int, int]:
-        """Return the number of GPUs and the number of processes that a job with this trainer needs."""
+        """Return the number of GPUs and the number of processes that a job with `trainer` needs."""
         accelerator, devices = str(trainer.get("accelerator", "cpu")), trainer.get("devices", 1)
         on_gpus = accelerator in ("gpu", "cuda") or (accelerator == "auto" and len(self._gpus) > 0)
         every = len(self._gpus) if on_gpus else 1

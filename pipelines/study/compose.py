@@ -159,7 +159,7 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
 
 
 def _is_value(override: Override) -> bool:
-    """Return True if an override sets a value, or False if the override chooses from a config group.
+    """Return True if an override sets a value, or False if it chooses from a config group.
 
     Choices are composed only once for all cells with the same choices.
     """

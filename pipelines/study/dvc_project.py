@@ -116,7 +116,7 @@ def training_bytes(corpus: Mapping[str, Any], folder: Path) -> int | None:
 
 
 def data_of(cell: Cell) -> list[str]:
-    """Return the paths of data sets and of other cells' folders that occur in a cell's configurations.
+    """Return the paths of data sets and of other cells that a cell's configurations contain.
 
     The configurations of the cell's corpus, tokenizer, task and benchmarks are searched. The cell's checkpoint is
     included.

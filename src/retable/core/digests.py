@@ -85,7 +85,7 @@ def _text(files: dict[str, dict[str, Any]]) -> str:
 
 
 def check(path: Path) -> None:
-    """Check that a file of a cell, or a whole cell, has not changed since a stage wrote the cell.
+    """Check that a file of a cell, or a whole cell, has not changed since a stage wrote it.
 
     The names and sizes of all files of the cell are compared. If `path` is a file, the file's sha256 is compared, too.
     Paths outside cells and old cells without digests are not checked. For old cells, one warning per process is

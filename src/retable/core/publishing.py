@@ -109,7 +109,7 @@ def atomic_write(path: str) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def publish(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
-    """Replace the folder of a cell as `replace` does, and write the digests of the cell's files.
+    """Replace a cell's folder as `replace` does, and write the digests of the cell's files.
 
     Args:
         out, partial, aside: as in `replace`.
@@ -153,7 +153,7 @@ def replace(out: Path, partial: Path, aside: Path) -> Iterator[Path]:
 
 
 def recover(out: Path, aside: Path) -> None:
-    """Complete or undo a replacement by `replace` that was interrupted because the process was killed."""
+    """Complete or undo a call of `replace` during which the process was killed."""
     old = aside.with_name(f"{aside.name}.old")
     if aside.exists() and _is_free(out):
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Read and write parallel corpora: line n of one file is the translation of line n of the other file."""
+"""Read and write parallel corpora: line n of one file translates line n of the other."""
 
 from itertools import zip_longest
 from pathlib import Path

@@ -139,9 +139,9 @@ def _rows(path: Path, column: str, columns: Sequence[str] | None) -> Iterator[di
 
 
 class Lambada:
-    """LAMBADA (Paperno et al. 2016): one passage per line; the last word of each passage is to be predicted.
+    """LAMBADA (Paperno et al. 2016): passages whose last word is to be predicted.
 
-    The file contains plain text or, as in OpenAI's version, JSON lines (.jsonl) with a key `text`.
+    The file contains one passage per line: plain text or, as in OpenAI's version, JSON (.jsonl) with a key `text`.
     """
 
     def __init__(self, path: str):

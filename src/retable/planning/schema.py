@@ -1,4 +1,4 @@
-"""The schema of a study: the keys of a study's file, and the values that each key may have.
+"""The schema of a study: the keys of its file, and the values that each key may have.
 
 A study is checked when it is read. Without this check, a mistake in the report's keys would be found only after the
 training.

@@ -86,7 +86,7 @@ def _without_seeds(text: str) -> str:
 
 
 def read_study(conf: Conf, file: Path) -> Study:
-    """Read a study from its file `<name>/study.yaml`; raise UsageError for a mistake in the file."""
+    """Read a study from the file `<name>/study.yaml`; raise UsageError for a mistake in it."""
     content = read_yaml(file)
     return expand(conf, str(content.pop("name", None) or file.resolve().parent.name), content)
 
@@ -185,7 +185,7 @@ class _Expansion:
                 yield from self._at_rates(one)
 
     def _at_rates(self, entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield a copy of an entry for each learning rate, or the entry itself if the entry has no rates.
+        """Yield a copy of an entry for each learning rate, or the entry itself without rates.
 
         The rates are listed in the entry, or belong to the system that the entry starts from.
         """
