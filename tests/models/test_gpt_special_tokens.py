@@ -85,7 +85,7 @@ def test_weights_of_another_gpt_are_refused():
         given = marked(**other)
         with pytest.raises(UsageError, match="file has weights that do not fit the model PretrainedGPT as configured"):
             load_pretrained(given, given, weights, Path("file"))
-    with pytest.raises(UsageError, match=r"only parts of GPTWithSpecialTokens are pretrained.*leave frozen=true out$"):
+    with pytest.raises(UsageError, match=r"only parts of GPTWithSpecialTokens are pretrained.*remove frozen=true$"):
         freeze(marked())
 
 

@@ -227,7 +227,7 @@ def test_a_softmax_of_its_own_stays_one(tmp_path):
     cfg = composed("pretrain", "gpt", f"init=hf:{tmp_path}")
     use_checkpoint_config(cfg, [])
     assert cfg.objective.tie is False and cfg.model.dropout == 0.0 and cfg.model.max_length == 16
-    with pytest.raises(UsageError, match=r"leave model\.d_model=8 out"):
+    with pytest.raises(UsageError, match=r"remove model\.d_model=8"):
         use_checkpoint_config(composed("pretrain", "gpt", f"init=hf:{tmp_path}"), ["model.d_model=8"])
 
 

@@ -86,7 +86,7 @@ def test_weights_of_another_model_are_refused(tmp_path):
 
 
 def test_what_is_pretrained_in_parts_is_not_frozen_as_a_whole():
-    with pytest.raises(UsageError, match=r"leave frozen=true out, or write model\.frozen=true to freeze those parts"):
+    with pytest.raises(UsageError, match=r"remove frozen=true, or write model\.frozen=true to freeze those parts"):
         freeze(finetuned("bilstm_elmo"))
 
 
