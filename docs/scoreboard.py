@@ -1,4 +1,4 @@
-"""The scoreboard: each published number with its best run in any study, by published table (docs/scoreboard.md)."""
+"""Make docs/scoreboard.md: each published number with its best run in any study, by published table."""
 
 import json
 import re

@@ -30,7 +30,7 @@ HEIGHT = 900  # pixels: height of the browser window, and of a picture of the to
 MAIN = "#figure-main-1 svg"  # the figure that follows the report's answer
 REPORT = ("studies/history/results/report.md", "studies/history/results/*.svg", "src/retable/reporting/templates/*")
 SITE = ("mkdocs.yml", "docs/site.css")
-# by picture: its page, its width in pixels, the part of the page that it shows ("" for the top), and its inputs
+# for each picture: its page, its width in pixels, the part of the page that it shows ("" for the top), and its inputs
 SHOTS = {
     "report": ("report.html", 1280, "", REPORT),
     "report-390": ("report.html", 390, "", REPORT),
