@@ -27,7 +27,7 @@ MAX_GEN_TOKS = 256  # tokens; the harness's default for tasks without max_gen_to
 
 @register_model("retable")
 class CellLM(LM):
-    """A language model for the harness: a causal model (also n-gram or mixture), T5 or prefix LM.
+    """A causal model (also an n-gram model or a mixture), T5 or prefix LM, for the harness.
 
     T5s and prefix LMs read the context as input.
 
@@ -62,7 +62,7 @@ class CellLM(LM):
         return self._scorer.log_prob(*self._scorer.encode([""] * len(texts), texts)).tolist()
 
     def generate_until(self, requests: list[Instance]) -> list[str]:
-        """Decode each request greedily, and cut the text before the first `until` string of the request."""
+        """Decode each request greedily; cut the text before the request's first `until` string."""
         texts = []
         for context, settings in (request.args for request in requests):
             if settings.get("do_sample"):

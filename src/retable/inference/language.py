@@ -43,7 +43,7 @@ BATCH = 32  # number of texts whose hidden states are computed together
 
 
 class Scored(NamedTuple):
-    """A text's log-probability in nats, and the contributions of each token and each word to it."""
+    """A text's log-probability in nats, in total, for each token and for each word."""
 
     text: str
     log_prob: float
@@ -168,7 +168,7 @@ class Language(Loaded):
         special_tokens: bool = False,
         **settings: Any,
     ) -> list[str]:
-        """Return a continuation of each prompt, without the prompt itself, up to the end of the text.
+        """Return a continuation of each prompt up to the end of the text, without the prompt.
 
         Args:
             prompts: one or more texts.
@@ -325,7 +325,7 @@ class Language(Loaded):
         ]
 
     def _rows(self, texts: Sequence[str], max_length: int | None) -> list[list[int]]:
-        """Return the ids of each text with the marks around it, cut to `max_length` or the model's limit."""
+        """Return the ids of each text with its marks, cut to `max_length` or the model's limit."""
         model, marks, boundary = self._model, self.tokenizer.special_ids, self.tokenizer.boundary
         assert model is not None
         if isinstance(model, LeftToRight):
@@ -404,7 +404,7 @@ def _settings_of(strategy: str) -> dict[str, Any]:
 
 
 def _advice(setting: str, known: Sequence[str]) -> str:
-    """Return advice for an error message: alternatives to a setting that the strategy does not have."""
+    """Return alternatives to an unknown setting of a strategy, for an error message."""
     others = [name for name in _STRATEGIES if setting in _settings_of(name)]
     if setting == "do_sample":
         others = ["sample"]  # the setting of Hugging Face that turns on sampling

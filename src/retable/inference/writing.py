@@ -44,7 +44,9 @@ class Writer:
         self.end = self._mark if stop else None
 
     def encode(self, prompts: Sequence[str], special_tokens: bool = False) -> list[list[int]]:
-        """Return the ids of each prompt with its mark, which comes first for language models and last for others.
+        """Return the ids of each prompt with its mark.
+
+        The mark comes first if the written text continues the prompt, otherwise last.
 
         special_tokens: read names of special tokens in a prompt as special tokens and not as text.
         """

@@ -1,4 +1,4 @@
-"""Pearson's correlation. Spearman's correlation is Pearson's correlation of `ranks`."""
+"""Pearson's correlation. Spearman's correlation is that of the `ranks` of x and y."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -7,10 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 def moments(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     """Compute the contribution of each of n pairs to a correlation, (n, 6): 1, x, y, x², y², xy.
 
-    x and y are standardised to mean 0 and standard deviation 1. If all values of x or of y are equal, they become
-    zeros.
+    x and y are standardised to mean 0 and standard deviation 1. A constant x or y becomes zeros.
 
-    Raises: ValueError: the sides are empty or differ in length.
+    Raises: ValueError: x and y are empty or differ in length.
     """
     first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if len(first) != len(second) or not len(first):

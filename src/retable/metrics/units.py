@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from retable.metrics.intervals import Statistic
 
-Best = Literal["highest", "lowest"] | None  # which values of a metric are better; None: neither
+Best = Literal["highest", "lowest"] | None  # which values of a metric are better; None if neither are
 
 
 class Sums(NamedTuple):
-    """The contributions of units to a metric of one run; the metric is `statistic` of their sum."""
+    """The contributions of units to a metric of one run; `statistic` maps their sum to the metric."""
 
     sums: NDArray[np.float64]  # One row per unit, (n_units, K).
     statistic: Statistic  # A function of sums, (..., K) to (...).
@@ -46,25 +46,25 @@ class Measured(Protocol):
     Each row of `units.csv` is one unit.
 
     A metric with the name of a column is the column's mean over units. Subclasses add other metrics. All methods are
-    class methods, because the report has no instance of the class, which a cell's `_target_` names.
+    class methods, because the report knows only the class, from a cell's `_target_`, and has no instance of it.
     """
 
     statistics: ClassVar[
         Mapping[str, tuple[Sequence[str], Statistic]]
     ] = {}  # Maps a metric to its columns and a function of their sums.
-    best: ClassVar[Mapping[str, Best]] = {}  # Per metric; `highest` by default.
+    best: ClassVar[Mapping[str, Best]] = {}  # Which values of a metric are better; `highest` by default.
     in_order: ClassVar[bool] = False  # Whether adjacent units may be similar, as lines of a text.
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
         """Return the block number of each unit, (n_units,); None if all units are independent.
 
-        The units of a block may be similar. Units that are `in_order` form ⌈√n⌉ blocks of neighbours of nearly equal
-        size. Both the size and the number of blocks grow with the text (the rule of batch means, Flegal and Jones
-        2010).
+        The units of a block may be similar. If `in_order` is true, n units form ⌈√n⌉ blocks of neighbouring units, of
+        nearly equal size. Both the size and the number of blocks grow with the text (the rule of batch means, Flegal
+        and Jones 2010).
 
         Args:
-            units: rows of one split.
+            units: the rows of `units.csv` for one split.
             unit: unit of the corpus's text, `line` or `document`.
         """
         return neighbours(len(units)) if cls.in_order else None
@@ -73,7 +73,7 @@ class Measured(Protocol):
     def rows(cls, units: pd.DataFrame, task: str, split: str) -> pd.DataFrame:
         """Return the units from which the metrics `<task>/<split>/<name>` are computed.
 
-        For metrics called `<split>/<name>`, the task is empty.
+        For metrics called `<split>/<name>`, `task` is empty.
 
         Args:
             units: all rows of `units.csv`, with column `split`.
@@ -82,7 +82,7 @@ class Measured(Protocol):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """Return values that identify the units for any system: their numbers, and labels if available."""
+        """Return values that identify the units, equal for all systems: their numbers, and labels if available."""
         return tuple(zip(*(units[name] for name in ("unit", "label") if name in units), strict=True))
 
     @classmethod
@@ -102,7 +102,7 @@ class Measured(Protocol):
 
     @classmethod
     def values(cls, units: pd.DataFrame, metrics: Iterable[str]) -> dict[str, float]:
-        """Return the values of those metrics whose columns the units have.
+        """Compute those of `metrics` whose columns exist in `units`.
 
         Args:
             units: a row per unit of one split.
@@ -120,7 +120,7 @@ def mean(values: ArrayLike, text: tuple, best: Best = "highest") -> Sums:
     """Return the `Sums` of a metric that is the mean of one number per unit, (n_units,).
 
     Args:
-        text: identity of the measured text; equal texts can be compared in pairs.
+        text: identifies the measured text; systems with equal `text` can be compared unit by unit.
         best: whether a high or a low value is better.
     """
     numbers = np.asarray(values, dtype=np.float64)
@@ -136,7 +136,7 @@ def share(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def columns(units: pd.DataFrame, names: Iterable[str]) -> NDArray[np.float64]:
-    """Return columns of the units, (n_units, K), contiguous by row, so that the order of addition is fixed.
+    """Return columns of the units, (n_units, K), with contiguous rows, so that the order of addition is fixed.
 
     Returns: float64.
     """

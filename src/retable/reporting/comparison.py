@@ -227,7 +227,7 @@ def _measured(stage: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any]]
 
 
 def _is_named(name: str, place: Path, run: Mapping[str, Any]) -> bool:
-    """Check whether a name means this cell, its system, or the trained cell that this evaluation measures."""
+    """Check whether `name` means this cell, its system, or the trained cell that this evaluation measures."""
     if run["system"] == name:
         return True
     cell = name.removeprefix("outputs/").strip("/")

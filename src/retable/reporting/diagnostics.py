@@ -99,7 +99,7 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
         best = min(means, key=lambda system: means[system][0])
         for system, runs in systems.items():
             own = replicates[system]
-            # a resample without a token of the phenomenon has no excess
+            # the excess is undefined in a resample without tokens of the phenomenon
             own = own[np.isfinite(own)] if np.isfinite(own).any() else own
             (mean, std), (low, high) = means[system], percentile_interval(own, n=sums[system].shape[1])
             p = paired_test(means[best][0] - mean, replicates[best] - replicates[system])
@@ -113,7 +113,7 @@ def phenomena_frame(systems: Systems) -> pd.DataFrame:
 
 
 def _excess(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute the excess nats per token, (…); NaN without tokens.
+    """Compute the excess nats per token, (…); NaN if there are no tokens.
 
     sums: number of tokens, nats of a system, and nats of the true distribution, (…, 3).
     """
