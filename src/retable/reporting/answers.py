@@ -22,7 +22,7 @@ def answered(template: str, frame: pd.DataFrame) -> str:
     """Replace each pair of braces in an answer by the number that it describes.
 
     Args:
-        template: the sentences.
+        template: the answer, with a description of each number in braces.
         frame: the study's results averaged over seeds (`results.aggregate`), a row per system and metric.
 
     Raises: UsageError: a system, metric or format does not exist, or a metric was measured on several corpora.

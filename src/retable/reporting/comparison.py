@@ -52,8 +52,8 @@ def difference(runs: pd.DataFrame, others: pd.DataFrame) -> Comparison:
     if not comparable(runs, others):
         names = " and ".join(each["result"].iloc[0].name for each in (runs, others))
         raise UsageError(
-            f"{names} have no scores of the same units; evaluate both on the same text, with tokenizers that lose none "
-            "of it"
+            f"{names} have no scores of the same units; evaluate both on the same text, with tokenizers that lose no "
+            "part of the text"
         )
     has_units = units_of(runs) and units_of(others)
     sums = [[*each["sums"]] if has_units else [] for each in (runs, others)]
