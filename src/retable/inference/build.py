@@ -51,7 +51,7 @@ def build_counted(cfg: Settings, text: "Text") -> CountedModel:
 
     Args:
         cfg: a composed configuration.
-        text: the tokenizer or vocabulary. It supplies constructor parameters that the configuration omits, such as
+        text: the tokenizer or vocabulary, which supplies constructor parameters that the configuration omits, such as
             `vocab_size` and `boundary`.
 
     Raises: UsageError: the class in `cfg["model"]` is not a counted model.

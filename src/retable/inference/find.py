@@ -5,7 +5,8 @@ from pathlib import Path
 from retable.core.errors import UsageError, closest
 
 RUN = "runs:/"
-PAYLOAD = ("model.safetensors", "vectors.bin")  # weights: a cell with a trained system contains at least one
+# files of weights; the cell of a trained system contains at least one of these files
+PAYLOAD = ("model.safetensors", "vectors.bin")
 
 
 def find_cell(name: str | Path) -> Path:

@@ -22,7 +22,7 @@ from retable.evaluation.scoring import Scorer
 from retable.inference.language import Language
 from retable.inference.load import load
 
-MAX_GEN_TOKS = 256  # tokens; the harness's default for tasks without max_gen_toks
+MAX_GEN_TOKS = 256  # maximum number of tokens for tasks without max_gen_toks, as in the harness
 
 
 @register_model("retable")
@@ -34,8 +34,8 @@ class CellLM(LM):
     cell: name or path, as for `retable.load`.
     convention: converts a text to the form of the training corpus, such as `retable.corpora.conventions.text8`. A token
         that spans context and continuation belongs to the continuation, as in Retable's own benchmarks.
-    settings: other arguments of the harness, such as `batch_size`. They are ignored, because texts are batched by their
-        number of tokens.
+    settings: other arguments of the harness, such as `batch_size`, which are ignored, because texts are batched by
+        their number of tokens.
     """
 
     def __init__(self, cell: str, device: str = "cpu", convention: Callable[[str], str] | None = None, **settings: Any):

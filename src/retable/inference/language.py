@@ -256,14 +256,15 @@ class Language(Loaded):
         Args:
             texts: one or more texts.
             pooling: how to reduce the last layer to one vector: the mean or maximum over all tokens, including marks
-                such as [CLS], or the state of the first token ([CLS] of a BERT) or of the last token. None returns all
-                states. sentence-transformers calls these poolings mean, max, cls and lasttoken.
+                such as [CLS], or the state of the first token ([CLS] of a BERT) or of the last token. If `pooling` is
+                None, all states are returned. In sentence-transformers, these poolings are called mean, max, cls and
+                lasttoken.
             max_length: maximum number of tokens, including marks; by default the model's limit. Longer texts are cut at
-                the end, with a warning. sentence-transformers calls this setting max_seq_length.
+                the end, with a warning. In sentence-transformers, `max_length` is called max_seq_length.
 
         Returns: with `pooling`, one vector per text, (n, D). Without `pooling`, a list with the states of each text,
-            (K, T, D). For BERT and ELMo these are all layers, with the input layer, which has no context, first; for
-            other models only the last layer. The T tokens include the marks around the text.
+            (K, T, D). For BERT and ELMo, the K layers are all layers; the first one is the input layer, which has no
+            context. For other models, K is 1, the last layer. The T tokens include the marks around the text.
         """
         if self._model is None:
             raise UsageError(f"{self.folder} has no hidden states; use an LSTM, a GPT, an ELMo, a BERT or a T5")
@@ -388,7 +389,7 @@ def _strategy(name: str, max_new_tokens: int, *, seed: int = 1, **settings: Any)
     settings = {"max_new_tokens": max_new_tokens, **_DEFAULTS.get(name, {}), **settings}
     require(seed, Seed, "seed")
     strategy: Strategy | None = None
-    with contextlib.suppress(TypeError):  # a string instead of a number; `require` reports it below
+    with contextlib.suppress(TypeError):  # a setting is a string instead of a number; `require` reports it below
         strategy = Sampling(seeded(seed), **settings) if name == "sample" else _STRATEGIES[name](**settings)
     for setting, value in settings.items():
         require(value, known[setting], setting)
@@ -407,7 +408,7 @@ def _advice(setting: str, known: Sequence[str]) -> str:
     """Return alternatives to an unknown setting of a strategy, for an error message."""
     others = [name for name in _STRATEGIES if setting in _settings_of(name)]
     if setting == "do_sample":
-        others = ["sample"]  # the setting of Hugging Face that turns on sampling
+        others = ["sample"]  # `do_sample` is the setting of Hugging Face for sampling
     better = [f'strategy="{name}"' for name in others] or get_close_matches(setting, known, n=1)
     return " or ".join([*better, f"one of {', '.join(known)}"])
 

@@ -20,7 +20,8 @@ from retable.core.systems import LanguageModel, System
 from retable.inference.build import Settings, build_batches, build_counted, build_model, build_objective
 from retable.tokenizers.tokenizer import Tokenizer
 
-SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")  # read by `load_system`
+# files and folders that `load_system` reads
+SYSTEM = ("config.yaml", "model.safetensors", "tokenizer.json", "vectors.bin", "parts")
 
 
 def read_config(cell: Path) -> Settings:
@@ -42,7 +43,7 @@ def load_system(cell: Path) -> System:
     """Load the system of a cell; the class of its objective determines the kind of system.
 
     Returns: a language model (for ELMo, one per direction), word vectors, or a trained objective with a method
-        `held_out(split)` that measures it.
+        `held_out(split)` that computes its metrics on a split.
     """
     cfg = read_config(cell)
     if "adaptation" in cfg:
@@ -94,7 +95,8 @@ def load_language_model(cell: Path) -> LanguageModel:
 def parts_of(cell: Path) -> list[Path]:
     """Return the cells inside the cell of a mixture or adapted system.
 
-    Raises: UsageError: the folder `parts` contains files that are not parts, or links, which may form a cycle.
+    Raises: UsageError: the folder `parts` contains a file that is not a part, or a symbolic link (links may form a
+        cycle).
     """
     parts = [*require(cell / "parts").iterdir()]
     for part in parts:
@@ -142,7 +144,7 @@ def load_vectors(path: Path, compose: Callable[[str], np.ndarray] | None = None)
     The words in the file are assumed to be in order of falling frequency.
 
     Args:
-        compose: a function that returns the vector, (D,), of a word that is not in the file, or None.
+        compose: None, or a function that returns the vector, (D,), of a word that is not in the file.
 
     Raises: UsageError: the file is missing or damaged.
     """

@@ -146,7 +146,7 @@ class Classifier(TaskSystem):
         predictions = self._predict(self._examples(texts))
         if not isinstance(self.task.labels, Classes):
             return [float(each) for each in predictions]
-        names = [*self.labels, ""]  # "": a model that writes labels as text wrote something else
+        names = [*self.labels, ""]  # "" if a model that writes labels as text wrote another text
         return [names[int(each)] for each in predictions]
 
     @torch.inference_mode()
@@ -185,7 +185,7 @@ class Classifier(TaskSystem):
             raise UsageError(f"{path} has no column {missing[0]!r}, which {self.folder} reads; its columns: {existing}")
         rows = list(table.rows)
         if not rows:
-            raise UsageError(f"{path} has no rows; write one per text")
+            raise UsageError(f"{path} has no rows; write one row per text")
         for row in rows:
             if missing := [name for name in self.task.sentences if row.fields.get(name) is None]:
                 raise UsageError(f"{path}, {row.place} has no {missing[0]!r}; add a value, or remove the row")

@@ -44,9 +44,10 @@ class Writer:
         self.end = self._mark if stop else None
 
     def encode(self, prompts: Sequence[str], special_tokens: bool = False) -> list[list[int]]:
-        """Return the ids of each prompt with its mark.
+        """Return the ids of each prompt, with a start or end token.
 
-        The mark comes first if the written text continues the prompt, otherwise last.
+        If the written text continues the prompt, the prompt begins with the boundary token. Otherwise the prompt ends
+        with the token that ended inputs in training.
 
         special_tokens: read names of special tokens in a prompt as special tokens and not as text.
         """

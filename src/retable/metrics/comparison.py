@@ -47,7 +47,7 @@ class Comparison(NamedTuple):
         """Return whether the first system is better, worse or undecided, as a phrase for tables.
 
         An undecided verdict also contains the number of seeds that would decide, or "only more test units". A verdict
-        that is based on one seed is marked.
+        that is based on one seed contains the words "one seed".
 
         Args:
             p: p-value adjusted for several comparisons; by default the unadjusted p-value.
@@ -81,7 +81,7 @@ def compare(
     first, second = np.asarray(values, dtype=np.float64), np.asarray(others, dtype=np.float64)
     n, m = len(first), len(second)
     difference = float(first.mean() - second.mean())
-    errors: list[tuple[float, int]] = []  # variances and their degrees of freedom
+    errors: list[tuple[float, int]] = []  # pairs of a variance and its degrees of freedom
     blocks = len(sums[0].of_blocks) if sums and other_sums else 0
     if blocks >= FEWEST:
         left_out = jackknife(sums) - jackknife(other_sums)

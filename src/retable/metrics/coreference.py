@@ -1,9 +1,9 @@
 """Coreference metrics: MUC, B³, CEAF_φ4 and their mean, the CoNLL average.
 
 Vilain et al. 1995, Bagga and Baldwin 1998, and Luo 2005 define the three metrics. The key is the set of correct
-clusters, and the response the set of predicted ones. A mention that is only in the key is an error of recall. A mention
-that is only in the response is an error of precision. The reference scorer counts mentions in the same way (Pradhan et
-al. 2014).
+clusters, and the response is the set of predicted clusters. A mention that is only in the key lowers recall. A mention
+that is only in the response lowers precision. The reference scorer counts mentions in the same way (Pradhan et al.
+2014).
 
 Each metric has a precision and a recall. For several documents, numerators and denominators are summed before the
 division.

@@ -79,8 +79,8 @@ class Likelihoods(Measured):
 def likelihood_metrics(nats: float, tokens: int, words: int, bytes: int, lost: int = 0) -> dict[str, float]:
     """Compute the metrics of a text from its counts; the counts are included in the result.
 
-    If bytes are lost, the nats are not a code length of the whole text. Then the result contains the share of lost
-    bytes, `bytes_lost`, instead of `bits_per_byte`.
+    If bytes are lost, the nats are not a code length of the whole text, so the result contains the share of lost bytes,
+    `bytes_lost`, instead of `bits_per_byte`.
 
     Args:
         nats: negative log-likelihood of the tokens.

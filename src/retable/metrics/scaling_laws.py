@@ -111,7 +111,7 @@ def resampled_laws(
 ) -> list[Law]:
     """Fit a law to each of several resamples of the models, starting at `law`.
 
-    Models are drawn with replacement.
+    A resample consists of models that are drawn with replacement.
 
     A resample with fewer than `FEWEST` different N or fewer than `FEWEST` different D is drawn again.
 
@@ -158,8 +158,8 @@ def law_metrics(law: Law, laws: list[Law]) -> dict[str, float]:
 class Parabola(NamedTuple):
     """The loss for a fixed number of operations C, as a parabola in log N.
 
-    `size` is the N with the lowest loss, and `loss` is this loss. Both are NaN if the minimum is outside the trained
-    sizes.
+    `size` is the N with the lowest loss, and `loss` is this loss. `size` and `loss` are NaN if the minimum is outside
+    the trained sizes.
     """
 
     curve: Polynomial

@@ -19,7 +19,8 @@ def _metrics() -> dict[str, BLEU | CHRF]:
     return {
         "bleu": BLEU(),
         "bleu_lowercase": BLEU(lowercase=True),
-        "bleu_words": BLEU(tokenize="none", smooth_method="none", force=True),  # force: no warning for tokenized text
+        # `force` turns off the warning about tokenized text
+        "bleu_words": BLEU(tokenize="none", smooth_method="none", force=True),
         "chrf": CHRF(),
     }
 
@@ -41,7 +42,7 @@ def translation_counts(hypotheses: Sequence[str], references: Sequence[str]) -> 
     """
     if len(hypotheses) != len(references) or not references:
         raise ValueError(f"{len(hypotheses)} translations but {len(references)} references")
-    # sacrebleu's bootstrap uses these private methods too; public ones do not return counts of chrF.
+    # sacrebleu's bootstrap uses these private methods too; public methods do not return counts of chrF.
     counts = {
         name: np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype=np.int64)
         for name, metric in _metrics().items()

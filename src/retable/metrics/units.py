@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from retable.metrics.intervals import Statistic
 
-Best = Literal["highest", "lowest"] | None  # which values of a metric are better; None if neither are
+# which values of a metric are better; None if neither high nor low values are
+Best = Literal["highest", "lowest"] | None
 
 
 class Sums(NamedTuple):
@@ -32,7 +33,7 @@ class Sums(NamedTuple):
 
     @property
     def of_blocks(self) -> NDArray[np.float64]:
-        """Return the sums of each block of units, (G, K), the items that intervals and tests resample."""
+        """Return the sums of each block of units, (G, K). Intervals and tests resample these blocks."""
         if self.blocks is None:
             return self.sums
         added = np.zeros((self.blocks.max() + 1, self.sums.shape[1]))
@@ -87,7 +88,7 @@ class Measured(Protocol):
 
     @classmethod
     def sums(cls, units: pd.DataFrame, metric: str) -> Sums | None:
-        """Return the contributions of the units to a metric; None if the units lack its columns.
+        """Return the contributions of the units to a metric, or None if columns are missing.
 
         Args:
             units: a row per unit of one split.

@@ -4,8 +4,8 @@
     answer: Yes, from {kn5: test/perplexity_word|.2f} to {gpt: test/perplexity_word|.2f}.
 
 Each pair of braces contains a system, the name of a metric in `metrics.json`, and a number format. The answer shows the
-metric's mean over seeds instead of the braces. With `interval` before the format, it shows the bounds of the 95 %
-interval over test units (documents, lines or examples). If a metric was measured on several corpora, write the corpus
+metric's mean over seeds instead of the braces. With `interval` before the format, the answer shows the bounds of the 95
+% interval over test units (documents, lines or examples). If a metric was measured on several corpora, write the corpus
 before its name, as in `ptb/test/perplexity_word`.
 """
 

@@ -58,7 +58,7 @@ def check_rows(measured: pd.DataFrame, rows: Iterable[Sequence[Any]]) -> Iterato
 
     def cell(key: tuple[str, ...]) -> Any:
         if key in cells.index and isinstance(cells.loc[key], pd.DataFrame):
-            raise UsageError(f"several rows match {' '.join(key)}, but a band must match one; remove the band")
+            raise UsageError(f"several rows match {' '.join(key)}, but a band must match one row; remove the band")
         return cells.loc[key] if key in cells.index else {"verdict": "missing"}
 
     for row in rows:

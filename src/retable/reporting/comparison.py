@@ -149,9 +149,10 @@ def compare(a: str, b: str, metric: str | None = None, study: str | None = None)
         metric: compare only this metric, named as in metrics.json: `test/perplexity_word`, `sentiment/test/accuracy`.
         study: read the committed records of this study; by default read the cells in `outputs/`.
 
-    Returns: a row per corpus and metric. It contains both means with their standard deviations over seeds, and the
-        difference (in nats if the metric is a perplexity) with its 95 % interval. It also contains p, p with Holm's
-        correction over all rows, the number of pairs of runs in which `a` is better, and the verdict.
+    Returns: a row per corpus and metric. A row contains both means with their standard deviations over seeds, and the
+        difference (in nats if the metric is a perplexity) with its 95 % interval. A row also contains the p-value, the
+        p-value with Holm's correction over all rows, the number of pairs of runs in which `a` is better, and the
+        verdict.
 
     Raises: UsageError: a cell or system does not exist, or the two have no metric in common.
     """

@@ -132,7 +132,10 @@ def _unit_sums(table: pd.DataFrame, name: str) -> NDArray[np.float64]:
 
 
 def gradients_rows(results: Iterable[Result]) -> pd.DataFrame:
-    """Return a row per corpus and system with means over seeds, from the fastest to the slowest gradient decay."""
+    """Return gradient measurements, as means over seeds: a row per corpus and system.
+
+    Rows are sorted from the fastest to the slowest gradient decay.
+    """
     names = ("factor", "r2", "reach", "norm_median", "norm_90", "norm_max", "clipped")
     rows = []
     for corpus, systems in by_corpus(results, "gradients"):

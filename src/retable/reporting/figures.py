@@ -50,7 +50,8 @@ FAMILIES = {
 OTHER = "other"
 _PLACES = re.compile(r' (?:d|transform|opacity|[xy]2)="[^"]*"')
 _DECIMALS = re.compile(r"-?\d+(?:\.\d+)?e-\d+|-?\d+\.\d{4,}")
-# Widths of letters in DejaVu Sans as shares of the font size, rounded up. Letters that are not listed have 0.64.
+# Widths of letters in DejaVu Sans as shares of the font size, rounded up. Letters that are not listed have the width
+# 0.64.
 _WIDTHS = {
     letter: width
     for width, letters in (
@@ -253,7 +254,7 @@ def _drawn(part: Any) -> Any:
 
 
 def _waits_for_a_pointer(part: Any) -> bool:
-    """Check whether a part is a selection, or has marks that are visible only when selected."""
+    """Check whether a part of a chart is a selection, or has marks shown only if selected."""
     match part:
         case {"select": _} | {"encoding": {"opacity": {"condition": _, "value": 0}}}:
             return True

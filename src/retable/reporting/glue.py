@@ -79,7 +79,7 @@ def _averages(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _averaged(scores: pd.DataFrame) -> dict[str, list[str]]:
-    """Return, for the name of each average, the tasks that this average includes."""
+    """Map the name of each average to the tasks that the average includes."""
     without = [task for task in TASKS if task in scores and task != "wnli"]
     averaged = {"average": [*without, "wnli"], "average_without_wnli": without}
     return {name: tasks for name, tasks in averaged.items() if tasks and set(tasks) <= set(scores)}

@@ -65,10 +65,10 @@ def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
 def still_falling(results: Iterable[Result]) -> list[str]:
     """Return a line per system whose validation loss was still falling at the end of training.
 
-    On average over seeds, the last validation loss of such a system is lower, by more than the noise, than all losses
-    in the first nine tenths of the steps. Losses between these steps and the last step are ignored, because some runs
-    validate just before the last step. The noise is NOISE, or the standard deviation of the last loss over seeds if
-    that is larger. Systems that were trained on a task are left out.
+    A system is listed if, on average over seeds, the last validation loss is lower, by more than the noise, than all
+    losses in the first nine tenths of the steps. Other losses in the last tenth are ignored, because some runs validate
+    just before the last step. The noise is NOISE, or the standard deviation of the last loss over seeds if that is
+    larger. Systems that were trained on a task are left out.
     """
     groups: dict[tuple[str, str], list[tuple[int, float, float]]] = defaultdict(list)
     for result in results:

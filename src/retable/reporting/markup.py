@@ -50,13 +50,13 @@ class Table:
     panels: dict[str, list[Row]]  # rows by corpus, or by the property that `panel` names
     notes: list[str]
     panel: str = "Corpus"
-    lead: tuple[str, ...] = ()  # names of the columns that are visible at first next to column 1, by importance
+    lead: tuple[str, ...] = ()  # columns that are visible at first in addition to column 1, by importance
 
 
 def leading(columns: Sequence[Column], lead: Sequence[str] = ()) -> list[int]:
     """Return the indices of the columns that are visible at first, at most SHOWN, by importance.
 
-    These are the first column and the columns in `lead`. If the table has no column of `lead`, all columns are
+    The first column and the columns in `lead` are visible. If the table has no column of `lead`, all columns are
     candidates, and those in LESS come last.
     """
     listed = [place for name in dict.fromkeys(lead) for place in range(1, len(columns)) if columns[place].name == name]

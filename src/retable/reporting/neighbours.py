@@ -47,7 +47,7 @@ def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFra
 def unseen_neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     """Return tables of the neighbours of words outside the training text, one per corpus, with their rows.
 
-    A table shows WORDS of these words, with a panel per system. If a system has several seeds, only the first is shown.
+    A table shows WORDS unseen words, with a panel per system. If a system has several seeds, only the first is shown.
     """
     tables = []
     for corpus, systems in by_corpus(results, "unseen_words"):

@@ -1,8 +1,8 @@
 """The page of a study, `report.html`: one file that needs no network, with sortable tables and interactive figures.
 
-A click on a number opens the entries of the cells (runs) that it comes from. The page describes one execution of the
-study, with its MLflow runs, commits and seconds. The CSV, Markdown and SVG files next to the page depend only on the
-numbers.
+A click on a number opens the entries of the cells (runs) that the number comes from. The page describes one execution
+of the study, with its MLflow runs, commits and seconds. The CSV, Markdown and SVG files next to the page depend only on
+the numbers.
 """
 
 import json
@@ -88,9 +88,9 @@ def _charts(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
 
 
 def failures(frame: pd.DataFrame) -> list[str]:
-    """Return a line per number whose difference to the published one exceeds the tolerance.
+    """Return a line per number that is outside the tolerance of the published number.
 
-    The notes of the tables contain known reasons.
+    The notes of the tables contain known reasons for such differences.
     """
     return [
         f"{display_name(row.system)} on {row.corpus}, {row.split} {row.metric}: "

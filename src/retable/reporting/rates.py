@@ -8,8 +8,8 @@ a task are compared by their validation loss. Systems with a task are compared b
 Systems without a task or a validation loss, such as word vectors, are compared by systems that are trained on a task
 from these vectors, one system for each rate.
 
-The chosen rate is the lowest one whose value is within `TIE` of the best value. Seeds differ by more than `TIE`, so the
-rate with the best value would often change with the seed.
+The chosen rate is the lowest rate whose value is within `TIE` of the best value. Seeds differ by more than `TIE`, so
+the rate with the best value would often change with the seed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -74,7 +74,7 @@ class Result:
 
     @cached_property
     def sums(self) -> dict[str, Sums]:
-        """The metrics with scores per test unit: their `Sums`, by their names in `metrics.json`.
+        """The `Sums` of each metric with scores per test unit, by its name in `metrics.json`.
 
         Raises: UsageError: `metrics.json` contradicts `units.csv`.
         """
@@ -183,7 +183,7 @@ def result_of(
 
     Raises: UsageError: a name in `run.json` is not suitable for file names.
     """
-    for fact in ("stage", "system", "corpus", "task"):  # reports use these in file names
+    for fact in ("stage", "system", "corpus", "task"):  # reports use these facts in file names
         if not _is_name(run.get(fact)):
             raise UsageError(f"{name}/run.json: {fact}={shown(run[fact])} is not a name; copy the cell from elsewhere")
     read = {file.partition(".")[0]: _table(file, tables[file]) for file in (*TABLES, _MIX) if file in tables}

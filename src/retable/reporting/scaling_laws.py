@@ -99,7 +99,7 @@ class Fitted:
 
     @property
     def vertices(self) -> dict[str, float]:
-        """The size with the lowest loss of each budget whose parabola has its vertex within the trained sizes."""
+        """The size with the lowest loss, for each budget whose parabola has its vertex within the trained sizes."""
         return {budget: curve.size for budget, curve in self.parabolas.items() if not isnan(curve.size)}
 
     @property

@@ -102,8 +102,8 @@ def write_sweep(title: str, sweeps: Mapping[str, pd.DataFrame], folder: Path) ->
 def expected_best_of(values: NDArray[np.float64], lower: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Compute the expected best of k = 1 … N draws with replacement from N values, and its standard deviation.
 
-    Dodge et al. (2019, equation 5): the distribution function of the maximum of k draws is the k-th power of the
-    empirical distribution function.
+    The distribution function of the maximum of k draws is the k-th power of the empirical distribution function (Dodge
+    et al. 2019, equation 5).
 
     lower: whether smaller values are better.
     """

@@ -39,9 +39,9 @@ Optional keys:
     notes:
     - {text: "Without test labels: {task}.", when: {split: validation}}
 
-`value` shows the mean. `number` shows the mean, or the published number if there is no mean. A field with `judged:
-true` is empty if there is no published number. Instead of rows and columns, `_target_` may name a function that
-converts the averaged results to a `markup.Table`.
+`value` shows the mean. `number` shows the mean, or the published number if there is no mean. A field with
+`judged: true` is empty if there is no published number. Instead of rows and columns, `_target_` may name a function
+that converts the averaged results to a `markup.Table`.
 
 A specification with a `panel` instead of `where` is for rows that another module of this package computes. The keys
 `title`, `lead`, `notes` and `names` are as above, but `names` applies to all texts. The note `own` inserts the lines of
@@ -244,7 +244,7 @@ def rows_tables(name: str, spec: Specification, frame: pd.DataFrame) -> Iterator
         name: name of the table, for its files and for messages.
         spec: has keys from ROW_KEYS. If `each` names a column, there is one table per value of this column, named
             `<name>-<value>`; otherwise there is one table.
-        frame: the rows, with the columns that `spec` names. If it has no rows, nothing is yielded.
+        frame: the rows, with the columns that `spec` names. If `frame` has no rows, nothing is yielded.
 
     Raises: UsageError: `spec` has an unknown key, or names a column that the rows do not have.
     """
@@ -455,7 +455,7 @@ class _Rows(_Specified):
         return replace(table, panel=kind)
 
     def _heads(self, rows: list[dict[str, Any]]) -> Iterator[tuple[Column, tuple[str, Mapping[str, Any]]]]:
-        """Yield each column, its template, and the value that selects a row among those on a line."""
+        """Yield each column, its template, and the value that selects one of a line's rows."""
         for entry in self._specification["columns"]:
             each = entry.get("each")
             for value in [None] if each is None else sorted({row[each] for row in rows}):

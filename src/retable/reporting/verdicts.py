@@ -10,7 +10,7 @@ the basis of T.
   difference between two rows of the group is reproduced within T.
 - `agrees`: d <= T, but the conditions of `pass` and `pass (group)` do not hold, or T was set after the run.
 - `pass, other recipe` and `agrees, other recipe`: as `pass` and `agrees`, with a recipe that differs from the published
-recipe.
+  recipe.
 - `undecidable`: d <= T, but the standard deviation over seeds requires a T wider than the 95 % interval of the test.
 - `fail`: d > T for n >= 3, or for a deterministic row. Instead of `fail`, the verdict is `outside, better` if our
   number is better and the row is not deterministic.
@@ -81,12 +81,12 @@ def judged(frame: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
     """Add `published`, `tolerance`, `verdict`, `source` and `note` to averaged results.
 
     If a published number has `relative_to`, the difference between the row and the system named there is judged, and
-    the note shows this difference. If that system was not run, the number has no verdict. Notes also list differences
-    between our recipe and the published one.
+    the note shows this difference. If the system in `relative_to` was not run, the number has no verdict. Notes also
+    list differences between our recipe and the published one.
 
     Args:
         frame: a row per measured system, corpus, task, split and metric, with mean, n, ci_low and ci_high. Existing
-            verdicts are replaced.
+            verdicts in `frame` are replaced.
         references: a frame from `results.read_references`.
     """
     place, cell = [*COLUMN[1:]], ["system", *COLUMN[1:]]
@@ -248,7 +248,7 @@ def _verdict(row: Row, others: Iterable[Row], group: Sequence[Row]) -> str:
 
 
 def _groups(column: Sequence[Row]) -> list[list[Row]]:
-    """Return the group of each row.
+    """Return, for each row, all rows of its group.
 
     Two rows are connected if the published number of one is within the tolerance of the other. Rows that are connected,
     directly or through other rows, form a group.

@@ -13,6 +13,6 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # by default, MLf
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
 logging.getLogger("alembic").setLevel(logging.WARNING)
-# `run.Run` prints one line instead of these messages
+# `run.Run` prints one line instead of the messages of these loggers
 for _doubling in ("mlflow.store.db.utils", "mlflow.system_metrics"):
     logging.getLogger(_doubling).setLevel(logging.CRITICAL)
