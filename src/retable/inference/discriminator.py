@@ -12,7 +12,7 @@ from retable.tasks.prefixes import PrefixTask
 
 
 def load_discriminator(cell: str) -> Discriminator:
-    """Load from a cell a discriminator, which classifies unfinished texts.
+    """Load a discriminator, a classifier of unfinished texts, from a cell.
 
     Args:
         cell: name or path of a cell, as for `retable.load`.

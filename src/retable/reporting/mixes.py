@@ -1,6 +1,7 @@
 """Tables and figures of how task models mix ELMo's layers: layer shares s and scale γ.
 
-The figures follow Peters et al. 2018 (arXiv 1802.05365, equation 1 and figure 2). Equal data give byte-identical figures.
+The figures follow Peters et al. 2018 (arXiv 1802.05365, equation 1 and figure 2). Equal data give byte-identical
+figures.
 """
 
 from collections.abc import Iterable

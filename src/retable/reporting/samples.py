@@ -13,7 +13,7 @@ BEGINNINGS, WORDS = 3, 20  # maximum number of prompts per corpus, and of words 
 
 
 def samples_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
-    """Return the table of generated texts with its rows, or an empty list if there are none.
+    """Return the table of generated texts with its rows, or an empty list if no text was generated.
 
     The table has a panel per corpus, and for each prompt a row per system and strategy. The table shows only the first
     prompts, and only the first of several seeds or texts. The returned rows contain all texts.
