@@ -46,8 +46,8 @@ class Writer:
     def encode(self, prompts: Sequence[str], special_tokens: bool = False) -> list[list[int]]:
         """Return the ids of each prompt, with a start or end token.
 
-        If the written text continues the prompt, the prompt begins with the boundary token. Otherwise the prompt ends
-        with the token that ended inputs in training.
+        If the written text continues the prompt, the prompt begins with the boundary token. If the system writes a
+        separate text, the prompt ends with the token that ended inputs in training.
 
         special_tokens: read names of special tokens in a prompt as special tokens and not as text.
         """

@@ -25,8 +25,8 @@ def distinct(samples: Samples, n: int) -> float:
 def repetition(samples: Samples, n: int = 4) -> float:
     """Compute the share of n-grams that occurred earlier in the same sample, averaged over samples.
 
-    This is seq-rep-n of Welleck et al. 2020, section 6.1. Samples shorter than n are skipped. The result is NaN if all
-    samples are skipped.
+    The measure is seq-rep-n of Welleck et al. 2020, section 6.1. Samples shorter than n are skipped. The result is NaN
+    if all samples are skipped.
 
     Args:
         samples: the tokens of each sample.

@@ -1,8 +1,8 @@
 """Bootstrap intervals and tests for statistics that are functions of sums over units.
 
-Perplexity, accuracy, Matthews and F1 are such statistics: each unit (a document, an example) contributes K numbers, and
-`statistic` maps sums, (..., K), to values, (...). A resample is one row of multinomial weights, so one matrix product
-computes the sums of a thousand resamples.
+Perplexity, accuracy, Matthews and F1 are functions of sums over units: each unit (a document, an example) contributes K
+numbers, and `statistic` maps sums, (..., K), to values, (...). A resample is one row of multinomial weights, so one
+matrix product computes the sums of a thousand resamples.
 """
 
 import math

@@ -1,8 +1,9 @@
 """Perplexities and bits per byte, from summed nats and counts of the same text.
 
-All these metrics divide the same likelihood by different counts. Only metrics per word and per byte can compare models
-with different tokenizers, and only if the whole text can be restored from the tokens of both models. Unknown words, or
-the case of letters, sometimes cannot be restored; the bytes of such words and letters are counted as lost.
+Perplexities and bits per byte divide the same likelihood by different counts. Only metrics per word and per byte can
+compare models with different tokenizers, and only if the whole text can be restored from the tokens of both models.
+Unknown words, or the case of letters, sometimes cannot be restored; the bytes of such words and letters are counted as
+lost.
 """
 
 import numpy as np

@@ -17,7 +17,7 @@ from scipy.special import logsumexp, softmax
 from retable.metrics.intervals import percentile_interval
 
 DELTA = 1e-3  # The δ of the Huber loss (Hoffmann et al. 2022, section 3.3).
-# Starting points of the search (appendix D.3): a grid of log A, log B, log E, α and β.
+# Starting points of the search (Hoffmann et al. 2022, appendix D.3): a grid of log A, log B, log E, α and β.
 STARTS = np.array([*product(*[range(0, 30, 5)] * 2, np.arange(-1, 1.5, 0.5), *[np.arange(0, 2.5, 0.5)] * 2)])
 BEST = 40  # The search runs from this many starting points, those with the lowest loss.
 FEWEST = 3  # A fit needs this many different model sizes, and this many different token counts.
@@ -48,17 +48,17 @@ class Law(NamedTuple):
     def decay(self) -> float:
         """Return γ, where the lowest loss for C operations is E + k / C^γ.
 
-        This form of the loss follows from equation 4.
+        The form E + k / C^γ follows from equation 4 of Hoffmann et al. 2022.
         """
         return self.alpha * self.beta / (self.alpha + self.beta)
 
     def best_size(self, C: ArrayLike) -> NDArray[np.float64]:
-        """Return the size N with the lowest loss for C operations (equation 4)."""
+        """Return the size N with the lowest loss for C operations (Hoffmann et al. 2022, eq. 4)."""
         scale = (self.alpha * self.A / (self.beta * self.B)) ** (1 / (self.alpha + self.beta))
         return scale * (np.asarray(C, np.float64) / 6) ** self.exponent
 
 
-HOFFMANN = Law(E=1.69, A=406.4, B=410.7, alpha=0.34, beta=0.28)  # From appendix D.3, equation 10.
+HOFFMANN = Law(E=1.69, A=406.4, B=410.7, alpha=0.34, beta=0.28)  # From Hoffmann et al. 2022, appendix D.3, equation 10.
 NUMBERS = (*Law._fields, "decay", "exponent")  # The law's parameters, and the exponents that follow from them.
 
 

@@ -5,9 +5,9 @@ with a hyphen and a type. The letters L, U, M and W of other schemes are read as
 first: `PER-B`, or a type without a letter, is an error.
 
 One rule covers IOB1, IOB2, IOBES and malformed sequences: a tag continues a chunk only if it has the type of the chunk,
-so an I after O or after another type begins a chunk. For B, I, O and E, this is the rule of the Perl script. The script
-does not know S, and would join neighbouring chunks of one type in IOBES. In this module, a chunk ends after E and S,
-and S begins a chunk, as in reimplementations of the script.
+so an I after O or after another type begins a chunk. For B, I, O and E, the Perl script has the same rule. The Perl
+script does not know S, and would join neighbouring chunks of one type in IOBES. In this module, a chunk ends after E
+and S, and S begins a chunk, as in reimplementations of the script.
 """
 
 from collections import defaultdict

@@ -1,6 +1,6 @@
 """Contributions of single units (documents, sentences, questions) to a metric.
 
-The metric's value, its intervals and its tests are computed from these contributions.
+The metric's value, its intervals and its tests are computed from the contributions of units.
 """
 
 import math
@@ -33,7 +33,7 @@ class Sums(NamedTuple):
 
     @property
     def of_blocks(self) -> NDArray[np.float64]:
-        """Return the sums of each block of units, (G, K). Intervals and tests resample these blocks."""
+        """Return the sums of each block of units, (G, K); intervals and tests resample blocks."""
         if self.blocks is None:
             return self.sums
         added = np.zeros((self.blocks.max() + 1, self.sums.shape[1]))

@@ -18,7 +18,7 @@ SENTENCES = 10  # number of sentences per system
 
 
 def alignment_figures(results: Iterable[Result]) -> dict[str, Figure]:
-    """Return a figure for each corpus and each system with alignments.
+    """Return a figure for each corpus and each system with alignments in the results.
 
     A figure shows SENTENCES sentences that the run of the first seed translated.
     """

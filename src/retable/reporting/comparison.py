@@ -37,8 +37,8 @@ SMALL = 1e-4  # a smaller p-value is shown as ≤ 0.0001
 def comparable(runs: pd.DataFrame, others: pd.DataFrame) -> bool:
     """Check whether the runs of two systems on one metric can be compared.
 
-    If both systems have scores per test unit, the units must be the same. Otherwise each system needs two or more
-    runs.
+    If both systems have scores per test unit, the units must be the same. If a system has no scores per test unit, each
+    system needs two or more runs.
     """
     units = [units_of(each) for each in (runs, others)]
     return units[0].text == units[1].text if units[0] and units[1] else min(len(runs), len(others)) > 1
@@ -128,7 +128,7 @@ def with_names(values: pd.DataFrame) -> pd.DataFrame:
 def row_of(runs: pd.DataFrame, others: pd.DataFrame) -> dict[str, Any]:
     """Return the row of one comparison, for one metric and corpus.
 
-    Both frames come from `with_names`.
+    The frames of both systems come from `with_names`.
     """
     row: dict[str, Any] = {"corpus": runs["corpus"].iloc[0], "metric": runs["name"].iloc[0]}
     for side, each in (("", runs), ("other_", others)):

@@ -106,7 +106,7 @@ def _aggregated(values: pd.DataFrame) -> pd.DataFrame:
 def _published(frame: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     """Average the scores of published systems over the tasks that this study ran.
 
-    A published system is left out if it lacks a score for one of these tasks.
+    A published system is left out if it lacks a score for a task that this study ran.
     """
     rows = []
     for corpus, part in frame[frame["n"] == 0].groupby("corpus"):

@@ -34,9 +34,9 @@ def learning_curves(results: Iterable[Result]) -> dict[str, Figure]:
 
     There is a figure per stage, corpus, task and kind of loss. Language models share one kind of loss, nats of the next
     token; each other objective has a separate kind. The line is the validation loss if every run has at least ENOUGH
-    validation losses. Otherwise the line is the smoothed training loss, with validation losses as points. Steps that
-    some seeds have not reached are left out. A dashed line is the lowest possible loss on text of the built-in grammar,
-    if all runs have the tokens and the corruption for which this bound was computed.
+    validation losses. If a run has fewer validation losses, the line is the smoothed training loss, with validation
+    losses as points. Steps that some seeds have not reached are left out. A dashed line is the lowest possible loss on
+    text of the built-in grammar, if all runs have the tokens and the corruption for which this bound was computed.
     """
     groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
     bounds: dict[tuple[str, str], float] = {}

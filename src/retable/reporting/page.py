@@ -90,7 +90,7 @@ def _charts(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
 def failures(frame: pd.DataFrame) -> list[str]:
     """Return a line per number that is outside the tolerance of the published number.
 
-    The notes of the tables contain known reasons for such differences.
+    The notes of the tables contain known reasons why a number is outside its tolerance.
     """
     return [
         f"{display_name(row.system)} on {row.corpus}, {row.split} {row.metric}: "

@@ -1,8 +1,8 @@
 """Records: files in git with the parts of a study's cells that a report needs, without weights.
 
 `records/<stage>/<out>.json` contains the settings, configuration, scores and inputs of a cell, and its origin: commit,
-versions, machine and seconds. `<out>.zip` next to it contains the cell's tables, such as its learning curve and its
-scores per test unit (document, line or example).
+versions, machine and seconds. `<out>.zip` in the same folder contains the cell's tables, such as its learning curve and
+its scores per test unit (document, line or example).
 """
 
 import io
@@ -31,7 +31,7 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
     """Write the record of a cell to `path`, and its tables next to it.
 
     An existing record is kept, with its origin, if its settings are the same, and its scores and tables are equal
-    within TOLERANCE. So the files of a study do not change when the study is run again, here or on another machine.
+    within TOLERANCE. Records therefore do not change when a study is run again, here or on another machine.
 
     Args:
         cell: the cell's folder in `outputs/`.

@@ -116,7 +116,7 @@ def write_report(
         figure: claims by the name of the figure's file; see `retable.reporting.claims`. Figures with a claim are below
             the answer.
         further: a sentence about seeds that come from another study.
-        present: records of the cells on this machine, by the cell's name. The page shows the runs of these cells.
+        present: records of the cells on this machine, by the cell's name; the page shows the runs of these cells.
     """
 
     def of_rows(name: str, rows: pd.DataFrame) -> Iterator[tuple[Table, pd.DataFrame]]:

@@ -105,7 +105,7 @@ class Result:
     def _measured(self, config: dict[str, Any]) -> type[Measured]:
         """Return the class that computes metrics from units.
 
-        This is the class of the task or the benchmark; the oracle of `prepare` uses `Likelihoods`.
+        The class is that of the task or the benchmark; the oracle of `prepare` uses `Likelihoods`.
         """
         part = config.get("task") or config.get("benchmark", {}).get(self.benchmark)
         if not part:

@@ -528,7 +528,7 @@ def _ranked(cells: _Cells, order: Sequence[str]) -> list[str]:
     """Sort systems from worst to best by the measured or published values of metrics.
 
     The first metric of `order` counts; for systems without this metric, later metrics of `order` replace it. Systems
-    without any of these metrics are first.
+    without any metric of `order` are first.
     """
     measures = [signed.removeprefix("-") for signed in order]
     numbers = np.full((len(cells.systems), len(order)), np.nan)

@@ -212,7 +212,7 @@ def half_width(value: float, items: float, low: float, high: float) -> float:
     If `items` is known, the interval is that of an accuracy on `items` examples, otherwise our bootstrap interval.
 
     items: number of test examples, NaN if unknown.
-    low, high: bounds of our bootstrap interval, NaN if unknown. If these bounds and `items` are unknown, the result is
+    low, high: bounds of our bootstrap interval, NaN if unknown. If `items`, `low` and `high` are unknown, the result is
         infinite.
     """
     if not isnan(items):

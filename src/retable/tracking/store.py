@@ -25,7 +25,7 @@ EXPERIMENT = "retable"
 # An environment variable of MLflow's server, which Retable also uses for stores without a server.
 ARTIFACTS = "MLFLOW_DEFAULT_ARTIFACT_ROOT"
 # Errors of the store, its database and tables, the network or the disk, and errors for a missing database driver. A
-# training run must continue after any of these errors.
+# training run must continue after any error in NO_ANSWER.
 NO_ANSWER = (MlflowException, SQLAlchemyError, CommandError, OSError, ImportError)
 _NOT_FOUND = (
     ErrorCode.Name(RESOURCE_DOES_NOT_EXIST),
