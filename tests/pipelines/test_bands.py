@@ -45,7 +45,7 @@ def test_a_band_is_of_a_mean_or_of_a_verdict(band, holds, found):
 
 def test_a_band_is_of_one_row():
     twice = pd.concat([LINEAGE, LINEAGE])
-    with pytest.raises(UsageError, match="several rows match lstm test perplexity_word, but a band needs one"):
+    with pytest.raises(UsageError, match="several rows match lstm test perplexity_word, but a band must match one"):
         [*check_rows(twice, [["lstm", "", "test", "perplexity_word", "better"]])]
 
 
@@ -104,7 +104,7 @@ def test_a_table_without_what_a_band_is_of_is_named(row, tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     LINEAGE[KEY].to_csv(tmp_path / "results/x.csv", index=False)
     asked = "mean" if len(row) == 6 else "verdict"
-    with pytest.raises(UsageError, match=rf"x\.csv has no column {asked}, which its bands need; name a table with"):
+    with pytest.raises(UsageError, match=rf"x\.csv has no column {asked}, which the bands of this table need; name a"):
         [*check()]
 
 

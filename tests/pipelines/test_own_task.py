@@ -244,7 +244,7 @@ def test_texts_are_predicted_without_a_file(kinds, command):
     (["-"], "question,answer\n", "input.csv has no rows"),
     (["-"], "question,answer\na\n", "input.csv, line 2: expects 2 fields but got 1"),
     (["-"], '{"question": "a", "answer": null}\n', "input.jsonl, line 1 has no 'answer'"),
-    (["-"], "question,answer,predicted\na,b,c\n", "has a column 'predicted', which is a column of predictions"),
+    (["-"], "question,answer,predicted\na,b,c\n", "has a column 'predicted', the name of a column of predictions"),
     (["-"], b"question,answer\n\xff,b\n", "input.csv, line 2: byte 1 of the line is not UTF-8"),
     (["mine/new.csv", "--out", "p.xlsx"], "", "--out p.xlsx does not end in one of .csv, .tsv"),
     (["mine/new.csv", "--out", "none/p.csv"], "", "--out none/p.csv: none does not exist"),

@@ -417,7 +417,7 @@ def test_a_name_of_several_cells_is_refused(tmp_path):
     for stage in ("pretrain/ptb", "from_scratch/sst2"):
         (tmp_path / "outputs" / stage / "gpt-1").mkdir(parents=True)
         (tmp_path / "outputs" / stage / "gpt-1" / "model.safetensors").touch()
-    with pytest.raises(UsageError, match=r"^gpt-1 may be from_scratch/sst2/gpt-1 or pretrain/ptb/gpt-1; write one of"):
+    with pytest.raises(UsageError, match=r"^gpt-1 is ambiguous; write from_scratch/sst2/gpt-1 or pretrain/ptb/gpt-1"):
         retable.load("gpt-1")
 
 
