@@ -114,7 +114,7 @@ def test_a_gpts_special_tokens_stand_behind_all_rows_of_its_table(labelled):
 
 @pytest.mark.parametrize(("overrides", "said"), [
     (["recipe=transformer/gpt"], "init=hf:tiny-bert is a BERT, but the recipe's model is a GPT; write "),
-    (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert sets the model's settings; leave mod"),
+    (["recipe=bert/bert", "model.n_layers=3"], "init=hf:tiny-bert sets the model's settings; remove mod"),
     (["recipe=bert/bert", "init=hf:none/of/these"],
      "none/of/these is not a folder and cannot be downloaded from the hub"),
 ])  # fmt: skip
@@ -183,7 +183,7 @@ def test_pretraining_goes_on_from_a_cell_under_another_objective_too(labelled, c
     (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/on-1", "tokenizer=pretrained"],
      "outputs/pretrain/grammar_tiny/on-1/model.safetensors has weights that do not fit the model LSTM"),
     (["recipe=counted/kn5", "init=pretrain/grammar_tiny/on-1"],
-     "a count-based model cannot start from other weights; leave init="),
+     "a count-based model cannot start from other weights; remove init="),
     (["recipe=counted/kn5", "init=hf:tiny-bert"], "init=hf:tiny-bert is a BERT, but the recipe's model is a "),
     (["recipe=recurrent/lstm", "init=pretrain/grammar_tiny/none-1"],
      "outputs/pretrain/grammar_tiny/none-1/config.yaml"),
