@@ -63,7 +63,7 @@ def _format(model: BackoffModel, n: int, nodes: np.ndarray, spelling: np.ndarray
 
 
 def _unroll(model: BackoffModel, n: int, nodes: np.ndarray) -> list[np.ndarray]:
-    """Return the word ids of the n-grams with table indices `nodes`: an array per place, first words first."""
+    """Return the words of n-grams, given their table indices `nodes`: an array for each word of an n-gram, in order."""
     words = []
     for table in reversed(model.tables[:n]):
         nodes, last = np.divmod(table.keys[nodes], model.radix)

@@ -44,7 +44,7 @@ class Model(nn.Module):
 
     @property
     def pretrained(self) -> Mapping[str, nn.Module]:
-        """Return the modules that receive pretrained weights, by the prefix of the weights' names."""
+        """Return the modules that receive pretrained weights; keys are the prefixes of the weights' names."""
         return {"": self}
 
     def drop_pooler(self) -> None:
@@ -83,7 +83,7 @@ class Encoder(Model):
     `forward` maps (B, T) ids, padded after each row's length (B,), to (B, T, D) hidden states.
     """
 
-    two_ends: ClassVar[bool] = False  # whether half of each state sees only earlier tokens, half only later tokens
+    two_ends: ClassVar[bool] = False  # whether half of a state depends on earlier tokens only, half on later only
 
 
 class MarkedEncoder(Encoder):
@@ -168,8 +168,7 @@ class EncoderDecoder(Model):
 class Reader(Model):
     """A model that maps the ids of a context and a question to two states per context token.
 
-    The model returns them as two tensors (B, T, D), first and second state. The first state scores the start of the
-    answer; the second state scores its end.
+    The model returns two tensors of states, (B, T, D) each: the first scores the answer's start, the second its end.
     """
 
 
@@ -264,7 +263,7 @@ class WindowModel(VectorModel):
     predicts: ClassVar[Literal["centre", "context"]]
 
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
-        """Return table, units, offsets (V + 1,) and scales (V,), from which each word's input vector is composed.
+        """Return `table`, `units`, `offsets` (V + 1,) and `scales` (V,), which compose each word's input vector.
 
         The input vector of word w is scales[w] times the sum of table[units[offsets[w] : offsets[w + 1]]]. The table is
         not a copy: it shares memory with the weights.

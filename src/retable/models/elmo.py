@@ -81,7 +81,7 @@ class ELMo(BothDirections):
             nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        if isinstance(module, Highway):  # `apply` initialises inner layers before Highway
+        if isinstance(module, Highway):  # `apply` initialises the layers in a Highway before the Highway
             nn.init.constant_(module.gate.bias, -2.0)
         if isinstance(module, nn.LSTM):
             _initialise_lstm(module)

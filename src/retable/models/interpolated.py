@@ -53,10 +53,10 @@ class JelinekMercer(Interpolated):
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Estimation takes twice as long as for other n-gram models. It needs 50 more bytes of memory per held-out token
+        Estimation takes twice as long as for other n-gram models, and needs 50 more bytes of memory per held-out token
         and order.
         """
-        cut = -(-len(tokens) * 9 // 10)  # if this splits a sentence, the sentence's end is held out
+        cut = -(-len(tokens) * 9 // 10)  # if `cut` is inside a sentence, the sentence's end is held out
         self.lambdas = self._fit(tokens[:cut], self._words(tokens[cut:]))
         super().estimate(tokens)
 
@@ -78,9 +78,9 @@ class JelinekMercer(Interpolated):
         levels = self._count(text)
         self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` needs only keys
         buckets = np.zeros((self.order, len(held_out)), np.int64)
-        estimates = np.zeros((self.order + 1, len(held_out)))  # row 0: uniform; row n: order n
+        estimates = np.zeros((self.order + 1, len(held_out)))  # row 0: uniform distribution; row n: order n
         estimates[0] = 1 / self.vocab_size
-        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per order: nodes of contexts, of n-grams
+        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per order: contexts' and n-grams' nodes
         for n, (level, (contexts, nodes)) in enumerate(zip(levels, walk, strict=True)):
             total = level.of_context(level.counts)
             known, seen = np.flatnonzero(contexts >= 0), np.flatnonzero(nodes >= 0)
@@ -95,7 +95,7 @@ class JelinekMercer(Interpolated):
         while change > 1e-4:
             lambdas[:, 0] = 0
             own = np.take_along_axis(lambdas, buckets, axis=1)
-            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # probability left by higher orders
+            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # share not used by higher orders
             chosen = np.vstack([ones, own]) * passed * estimates
             chosen /= chosen.sum(axis=0)
             reached = of_bucket(chosen.cumsum(axis=0)[1:])

@@ -41,7 +41,7 @@ class LogBilinear(LeftToRight):
         super().__init__()
         self.boundary, self.context, self.d_model, self.init_range = boundary, context, d_model, init_range
         self.embedding = nn.Embedding(vocab_size, d_model)
-        self.predict = nn.Linear(context * d_model, d_model)  # all C_i, the farthest word's first, and b_r
+        self.predict = nn.Linear(context * d_model, d_model)  # all C_i (the farthest word's first), and b_r
         self.dropout = Dropout(dropout)
         self.apply(self.initialise)
 

@@ -124,7 +124,7 @@ class MentionRanker(SpanRanker):
         first, last, spans, mention, owner = first[kept], last[kept], spans[kept], mention[kept], owner[first[kept]]
 
         here = torch.arange(len(first), device=first.device)
-        farthest = int((here - torch.searchsorted(owner, owner)).max())  # most earlier spans in a document
+        farthest = int((here - torch.searchsorted(owner, owner)).max())  # most earlier spans of any span
         distance = torch.arange(1, min(farthest, self.max_antecedents) + 1, device=first.device)
         antecedents = here[:, None] - distance  # (N, K)
         exist = (antecedents >= 0) & (owner[antecedents] == owner[:, None])
@@ -219,13 +219,13 @@ def binned(numbers: Tensor) -> Tensor:
 
 
 def best_without_crossings(spans: Sequence[Sequence[int]], n: int) -> list[int]:
-    """Choose up to `n` of `spans` (first, last) in order, skip any that crosses a chosen span, and return indices.
+    """Choose up to `n` spans (first, last) in order, skip those that cross a chosen span, and return their indices.
 
     `spans` are sorted from best to worst. Two spans cross if they overlap and neither contains the other.
     """
     taken: list[int] = []
-    farthest: dict[int, int] = {}  # first word -> the highest last word of chosen spans with it
-    nearest: dict[int, int] = {}  # last word -> the lowest first word of chosen spans with it
+    farthest: dict[int, int] = {}  # first word -> highest last word of the chosen spans that begin with it
+    nearest: dict[int, int] = {}  # last word -> lowest first word of the chosen spans that end with it
     for place, (first, last) in enumerate(spans):
         if len(taken) == n:
             break

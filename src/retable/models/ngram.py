@@ -2,7 +2,7 @@
 
 Estimation follows Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section
 4.1.6 and equation 26, in the interpolated form. Conventions are as in Heafield et al., "Scalable Modified Kneser-Ney
-Language Model Estimation", ACL (2013), section 3, and of KenLM:
+Language Model Estimation", ACL (2013), section 3, and in KenLM:
 - A sentence includes its marks: `<s>` is only context, and `</s>` is predicted and counted like a word.
 - In lower orders, the count of an n-gram is its number of distinct left neighbours. N-grams that begin with `<s>` keep
   their counts in the text.
@@ -94,7 +94,7 @@ class BackoffModel:
                 tables[-1] = tables[-1]._replace(backoff=log_weight)
             # An n-gram of the highest order is never a context.
             tables.append(NGrams(np.array(level.keys), log_prob, np.empty(0, np.float32)))
-        tables[0].log_prob[self.vocab_size] = 0  # of <s>, as in KenLM's ARPA files; never used
+        tables[0].log_prob[self.vocab_size] = 0  # <s> has log-probability 0, as in KenLM's ARPA files; never used
         self.tables = tables
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
@@ -192,7 +192,7 @@ class BackoffModel:
         return words
 
     def _walk(self, words: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield, for each order from 2 up, the node of each word's context, and that of context and word.
+        """Yield, for each order from 2 up, the nodes of all words' contexts, and of the n-grams that the words end.
 
         The node of an n-gram that is not in the model is -1.
         """
@@ -250,7 +250,7 @@ class BackoffModel:
         raise NotImplementedError
 
     def _compact(self) -> None:
-        """Remove nodes without a probability that do not begin an n-gram with a probability."""
+        """Remove nodes without a probability, except nodes that begin an n-gram with a probability."""
         kept: list[np.ndarray] = []
         leading = np.empty(0, np.int64)
         for table in reversed(self.tables):

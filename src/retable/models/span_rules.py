@@ -59,7 +59,7 @@ class SlidingWindow(SpanRule):
 
     For each candidate span of at most `longest` words, the rule counts the words and word pairs that the rest of the
     span's sentence shares with the question. The candidates with the highest count are selected. Among the selected
-    candidates, the rule chooses the one with the highest sum of `window`; among equal sums, the first candidate.
+    candidates, the rule chooses the one with the highest result of `window`; among equal results, the first candidate.
     """
 
     def __init__(self, longest: PositiveInt, dropout: Rate = 0.0):

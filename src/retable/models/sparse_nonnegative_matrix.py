@@ -71,7 +71,7 @@ class SparseNonnegativeMatrix:
             raise UsageError(f"boundary={boundary} is out of range; give the id of <eos>, from 0 to {vocab_size - 1}")
         self.vocab_size, self.boundary, self.steps, self.lr = vocab_size, boundary, steps, lr
         self.types = feature_types(order, max_skip, max_skip_words)
-        self.uniform = 1.0  # sum of all words' scores from the feature of every history
+        self.uniform = 1.0  # sum of the scores that the feature of every history adds for all words
         self.features = np.empty(0, np.uint64)  # (F,) hashes, ascending
         self.links = np.empty(0, np.int64)  # (E,) index of a feature · V + id of a word, ascending
         self.weights = np.empty(0, np.float32)  # (E,) entries of M

@@ -122,7 +122,7 @@ class _LogPartition(torch.autograd.Function):
         emitted = (emissions - largest).exp()  # (B, T, K)
         state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # of rows and mirrored rows
         moves = torch.stack([move, move.T])
-        sums, before, after = [], [], []  # sums of states; states before and after each position's emission
+        sums, before, after = [], [], []  # per position: sum of the states; states before and after the emission
         for emits in torch.stack([emitted, taken(emitted, mirror)]).unbind(2):
             sums.append(state.sum(dim=2, keepdim=True))
             before.append(state / sums[-1])
@@ -169,7 +169,7 @@ def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Tensor:
     for tag in tags:
         if not (tag == "O" or (tag[:1] in tuple(letters[1:]) and tag[1:2] in ("", "-"))):
             raise UsageError(
-                f"{tag!r} is not a tag of scheme={scheme}; use O, or a letter of {letters[1:]} with a type"
+                f"{tag!r} is not a tag of scheme={scheme}; use O, or one of the letters {letters[1:]} with a type"
             )
     ends = [*tags, "O"]
     return torch.tensor([[_may_follow(before, tag, scheme) for tag in ends] for before in ends])

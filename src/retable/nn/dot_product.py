@@ -1,4 +1,4 @@
-"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) by the faster method.
+"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) by the faster of two methods.
 
 B batch, T queries per sequence, S keys per sequence, H heads, K head size.
 """

@@ -218,7 +218,7 @@ class Block(nn.Module):
     def forward(
         self, hidden: Tensor, past: Past = None, rotation: Tensor | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, Past]:
-        """Return transformed states (B, T, D) and the extended cache; arguments: see attention."""
+        """Return transformed states (B, T, D) and the extended cache; the arguments are those of the attention."""
         if self.norm == "pre":
             mixed, past = self.attention(self.attention_norm(hidden), past, rotation, mask)
             hidden = hidden + self.dropout(mixed)

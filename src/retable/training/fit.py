@@ -52,7 +52,7 @@ class Fitted(NamedTuple):
 
 
 _MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # affect the speed
-WARMING, MEASURED = 5, 25  # steps that measure the time per step: warm-up steps, all steps
+WARMING, MEASURED = 5, 25  # numbers of steps that measure the time per step: warm-up steps, all steps
 
 
 def fit(
@@ -100,13 +100,15 @@ def fit(
         max_steps: maximum number of steps.
         seconds: time budget of the training. To convert it to steps, the time per step is measured on a copy of the
             objective before the first step, and saved in `scratch`.
-        best: settings of early stopping. If set, `objective` has the weights of the best validation at the end.
-        callbacks: Lightning callbacks of the training. They do not run while the time per step is measured for
+        best: settings of early stopping, or None. With early stopping, `objective` ends with the weights of the best
+            validation.
+        callbacks: Lightning callbacks of the training. The callbacks do not run while the time per step is measured for
             `seconds`.
 
     Raises:
         UsageError: a checkpoint contains more than weights and numbers.
-        Stopped: a signal arrived in a process that listens for signals. Before that, a checkpoint is written.
+        Stopped: a signal arrived in a process that listens for signals. Before the error is raised, a checkpoint is
+            written.
     """
     _keep_freed_memory()
     all_steps = max(round(epochs * batches.steps_per_epoch), 1)

@@ -32,8 +32,8 @@ class Training(L.LightningModule):
     the step is multiplied by the batch's scale, after gradient clipping.
 
     With Lightning's `accumulate_grad_batches` = n, each process splits its rows of a batch into n parts. The parts are
-    computed one after the other, but as with n times as many processes: each part has a separate seed and a separate
-    recurrent state.
+    computed one after the other, with the same results as in n times as many processes: each part has a separate seed
+    and a separate recurrent state.
 
     averaging: function that returns, from the validation losses so far, whether weight averaging begins. After that,
         validations use the averaged weights, and the training ends with the averaged weights.
@@ -119,7 +119,7 @@ class Training(L.LightningModule):
         if self._clip_norm is not None:
             plugin = self.trainer.precision_plugin
             if isinstance(plugin, MixedPrecision) and plugin.scaler is not None and _unscales(optimizer):
-                plugin.scaler.unscale_(optimizer)  # Lightning leaves this to fused optimizers
+                plugin.scaler.unscale_(optimizer)  # Lightning leaves unscaling to fused optimizers
             torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self._clip_norm)
         for group in optimizer.param_groups:
             group["lr"] *= self._scale  # for this step only: LambdaLR starts from the initial rate again
@@ -183,7 +183,7 @@ class Training(L.LightningModule):
         self._applied.close()
 
     def on_validation_model_train(self) -> None:
-        if self.trainer.state.fn == "fit":  # modules with frozen parts keep these in eval mode
+        if self.trainer.state.fn == "fit":  # modules with frozen parts keep the frozen parts in eval mode
             self.train()
 
     def _begin(self, split: str) -> None:

@@ -47,7 +47,7 @@ def listen() -> None:
 
 
 def end_at_once() -> None:
-    """Make signals print one line and end the process; for times without anything to clean up.
+    """Make signals print one line and end the process; for use while there is nothing to clean up.
 
     The function is used during imports. An exception in an import would leave modules half initialised, and some
     libraries would raise a different exception instead.
@@ -104,8 +104,8 @@ class StepEnd:
 
     A second signal stops the process at once.
 
-    It has no effect in processes that do not listen for signals. A signal after the last step stops the process at the
-    end of the `with` block.
+    The context manager has no effect in processes that do not listen for signals. A signal after the last step stops
+    the process at the end of the `with` block.
 
     received: the signal that arrived, or None.
     """

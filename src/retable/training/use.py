@@ -49,7 +49,7 @@ def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterato
 
 
 class _Bound:
-    """A Measure of a given objective, instead of the module that the Trainer passes."""
+    """A Measure that measures a given objective instead of the module that the Trainer passes."""
 
     def __init__(self, measure: Measure, objective: Any):
         self._measure, self._objective = measure, objective
