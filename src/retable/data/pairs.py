@@ -64,7 +64,7 @@ class BucketedPairs:
 
     def _shuffled(self, epoch: int) -> list[np.ndarray]:
         generator = np.random.default_rng((self._seed, epoch))
-        order = generator.permutation(len(self._longest))  # so that pairs of equal length are in random order
+        order = generator.permutation(len(self._longest))  # shuffled: pairs of equal length are in random order
         order = order[np.argsort(self._longest[order], kind="stable")]
         return [order[slice(*self._sizes[i])] for i in generator.permutation(self.steps_per_epoch)]
 

@@ -66,7 +66,7 @@ class Additive(BackoffModel):
         """Return the k that gives `held_out` (length,) the highest probability, or 1 if `held_out` is empty."""
         levels = self._count(text)
         self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` needs only keys
-        counts, totals = np.zeros((2, len(held_out)))  # counts of held-out words, of their contexts
+        counts, totals = np.zeros((2, len(held_out)))  # of held-out words, and of their contexts
         walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per order: contexts' and n-grams' nodes
         for level, first, (contexts, nodes) in zip(levels, self.whole, walk, strict=True):
             known = np.flatnonzero(contexts >= first)

@@ -35,9 +35,10 @@ class Model(nn.Module):
 
     @property
     def input_embedding(self) -> nn.Embedding | None:
-        """Return the table of word vectors, or None if the model has no table. By default, it is the layer `embedding`.
+        """Return the table of word vectors, or None if the model has no table.
 
-        Pretrained word vectors can be loaded into this table, and a softmax can share its weights.
+        By default, the table is the layer `embedding`. Pretrained word vectors can be loaded into this table, and a
+        softmax can share its weights.
         """
         table = dict(self.named_children()).get("embedding")
         return table if isinstance(table, nn.Embedding) else None

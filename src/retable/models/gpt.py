@@ -30,7 +30,7 @@ class GPT(LeftToRight):
 
     Args:
         separate_documents: whether tokens attend only to their own document, which starts with a `boundary` token.
-            If true, documents in one window are independent, except for their positions.
+            If `separate_documents` is true, documents in one window are independent, except for their positions.
         initializer_range: standard deviation σ of the initial weights; for small widths, see `initializer_range` of
             BERT.
     """
@@ -90,8 +90,8 @@ class GPT(LeftToRight):
         """Return the hidden states (B, T, D) of ids (B, T) read after `state`, and the state after the last id.
 
         The initial state is (). The returned state contains a Cache of S + T positions for each layer. With
-        `separate_documents`, it also contains all ids (1, B, S + T). If `state` is None, the ids are the whole context,
-        and None is returned as the state.
+        `separate_documents`, the state also contains all ids (1, B, S + T). If `state` is None, the ids are the whole
+        context, and None is returned as the state.
 
         Raises: UsageError: S + T is more than `max_length`.
         """

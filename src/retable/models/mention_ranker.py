@@ -48,8 +48,8 @@ class MentionRanker(SpanRanker):
     Args:
         vocab_size, words, unknown, filters: see WordInput.
         max_width: maximum number of words in a span, the paper's L.
-        spans_per_word: number of kept spans per word of a document, the paper's λ. If the number is too low, only one
-            span of each cluster is kept. Then the correct antecedent of every span is the dummy antecedent ε, and
+        spans_per_word: number of kept spans per word of a document, the paper's λ. If too few spans are kept, each
+            cluster has only one kept span. Then the correct antecedent of every span is the dummy antecedent ε, and
             training stops improving.
         max_antecedents: number of antecedents scored per span, the paper's K.
         dropout, input_dropout: rate on hidden layers and features; rate on the input vectors of words.

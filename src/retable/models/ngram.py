@@ -72,9 +72,9 @@ class BackoffModel:
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Estimation takes 100 MB of memory, plus 16 bytes per distinct n-gram (the size of the model). Apart from this,
-        memory use does not depend on the length of the stream. Temporary files take 70 bytes of disk per token for
-        5-grams of English.
+        Estimation takes 100 MB of memory, plus 16 bytes per distinct n-gram (the size of the model). Apart from the
+        model, memory use does not depend on the length of the stream. Temporary files take 70 bytes of disk per token
+        for 5-grams of English.
         """
         levels = self._count(tokens)
         shared = [self._shared(n, level.counts) for n, level in enumerate(levels)]
@@ -116,8 +116,8 @@ class BackoffModel:
     def next_log_prob(self, context: np.ndarray) -> np.ndarray:
         """Compute the log-probabilities (vocab_size,), in nats, of all possible tokens after a context (length,).
 
-        The context is empty or the beginning of a sentence. If it is a longer stream, only the tokens after the last
-        `boundary` are used.
+        The context is empty or the beginning of a sentence. If the context is a longer stream, only the tokens after
+        the last `boundary` are used.
         """
         words = self._words(context)
         ends = np.flatnonzero(words == self.boundary)

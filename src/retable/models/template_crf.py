@@ -122,8 +122,8 @@ def _descend(theta, total, ids, starts, tags, order, rate, decay, power, done):
     """Do one step of SGD per sentence in `order`, with learning rate `rate` / (1 + rate · decay · step)^power.
 
     θ is kept as scale · `theta`, so that a step changes only the rows of features in the step's sentence. If `total` is
-    not empty, the θ after each step is added to `total`. During the steps, this sum is kept as `summed` · `theta` +
-    `total`.
+    not empty, the θ after each step is added to `total`. During the steps, the sum of all θ is kept as `summed` ·
+    `theta` + `total`.
 
     Args:
         done: number of steps before this call.

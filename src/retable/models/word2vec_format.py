@@ -19,7 +19,7 @@ from retable.core.errors import UsageError, require_file
 def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray) -> None:
     """Write words and float32 `vectors` (n, d): in binary format if `path` ends in .bin, otherwise as UTF-8 text.
 
-    Both formats store float32 values exactly.
+    The binary and the text format store float32 values exactly.
 
     Raises: UsageError: a word is empty, has ASCII white space, or occurs twice; or `vectors` does not have one row per
         word.

@@ -27,8 +27,8 @@ class CRF(nn.Module):
     """A CRF over tags. Initial transition scores are 0, which means a separate softmax at each position.
 
     allowed: a mask (K + 1, K + 1) from `allowed_transitions`, which is True where the column's tag may follow the row's
-    tag. The last row is True for tags that may begin a sequence, the last column for tags that may end one. If None,
-    all transitions are allowed.
+    tag. The last row is True for tags that may begin a sequence, the last column for tags that may end one. If
+    `allowed` is None, all transitions are allowed.
     """
 
     _penalty: Tensor

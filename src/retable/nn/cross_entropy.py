@@ -98,8 +98,8 @@ def _slopes(
     """Compute the sum of the cross-entropies of a few rows, in nats, and the gradients of this sum.
 
     Returns: the sum, the gradients with respect to the logits (n, V), and the softmax's denominators (n, 1). The
-        gradients are computed only if `learns` is true, and are multiplied by the denominators. They are also written
-        to `out` (n, V), in the data type of `out`.
+        gradients are computed only if `learns` is true, and are multiplied by the denominators. The gradients are also
+        written to `out` (n, V), in the data type of `out`.
     """
     if out is not None and fused.serves(out.device, out.dtype):
         to_logits(hidden, out=out)

@@ -31,10 +31,10 @@ def dot_product_attention(
         causal: whether the n-th query attends only to the first n keys.
         scale: factor of the scores; by default 1 / √K.
 
-    PyTorch's kernel for attention does not store scores, and is the faster method in fp32. In bf16 on a CPU, it takes
-    three to five times as long as separate matrix products. For a single query, as in decoding, it takes twice as long
-    (benchmarks/language_models.md). For attention with dropout or with a trained term in the scores, PyTorch has no CPU
-    kernel.
+    PyTorch's kernel for attention does not store scores, and is the faster method in fp32. In bf16 on a CPU, the kernel
+    takes three to five times as long as separate matrix products. For a single query, as in decoding, the kernel takes
+    twice as long (benchmarks/language_models.md). For attention with dropout or with a trained term in the scores,
+    PyTorch has no CPU kernel.
     """
     T, S = queries.shape[2], keys.shape[2]
     learnt = mask is not None and mask.requires_grad and scale == 1

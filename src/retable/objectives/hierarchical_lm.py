@@ -63,7 +63,7 @@ class HierarchicalLM(CausalLM, PartlyRead):
         self.register_buffer("_signs", torch.from_numpy((1 - 2 * codes) * (nodes >= 0)), persistent=False)
 
     def unread_weights(self) -> float:
-        """Return the expected number of weights of nodes off a word's path, for the tree's word frequencies."""
+        """Return the expected number of weights of nodes not on a word's path, for the tree's word frequencies."""
         nodes, D = self.head.weight.shape
         return (nodes - self._mean_length) * D
 

@@ -30,12 +30,13 @@ def negative_sampling(
     words, lines, reaches (N,): the slice, as in `WindowSlice`.
 
     dimensions: a tuple of D times None. A tuple's length is part of its type, so the loops are compiled for this value
-    of D. Such loops are a tenth faster than loops for any D.
+    of D. Loops for one value of D are a tenth faster than loops for any D.
 
     table (U, D), units, offsets (V + 1,), scales (V,): the input of word w is scales[w] · Σ table[units[offsets[w] :
     offsets[w + 1]]]. With `cbow` the mean of the window's inputs predicts the centre; otherwise the centre's input
     predicts each word of the window. output (V, D): the vectors of predicted words. For each pair, `negatives` noise
-    words are drawn from threshold and alias (V,) (see `alias_table`) with the generator's `state` (1,) uint64.
+    words are drawn from the tables `threshold` and `alias`, (V,) each (see `alias_table`), with the generator's `state`
+    (1,) uint64.
     """
     hidden, step, gradient = vectors(dimensions, table)
     rows, signs, slopes = outcomes(negatives + 1)
@@ -285,7 +286,7 @@ def draw_many(threshold, alias, state, n):
 
 
 def alias_table(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the tables threshold (V,) uint32 and alias (V,) int32 of Walker's alias method (1977; Vose 1991).
+    """Compute `threshold` (V,) uint32 and `alias` (V,) int32, the tables of Walker's alias method (1977; Vose 1991).
 
     To draw an outcome, choose v uniformly from 0 to V − 1: the outcome is v with probability threshold[v] / 2³²,
     otherwise alias[v]. A draw takes constant time, and the tables take 8 bytes per word. In word2vec.c, one table of

@@ -34,8 +34,8 @@ def train(
         vocabulary: words of a closed vocabulary; they get an id even if they do not occur in the text.
         marks: special tokens, such as BERT's special tokens or T5's sentinels. The ids of `marks` come after all word
             ids, so the word ids do not change.
-        english: whether to lower-case the text, and to split off the parts that `APART` matches. Set this to True for
-            English text that is not tokenized, or only partly tokenized.
+        english: whether to lower-case the text, and to split off the parts that `APART` matches. Set `english` to True
+            for English text that is not tokenized, or only partly tokenized.
     """
     folded, splitter = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
     if english:

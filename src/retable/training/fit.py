@@ -39,7 +39,7 @@ from retable.training.weights import load_weights
 class Fitted(NamedTuple):
     """The result of a training: its learning curve, number of steps, time and devices.
 
-    `steps` is the number of steps since the start or resumption of the training. `seconds` is the time of these steps,
+    `steps` is the number of steps since the start or resumption of the training. `seconds` is the time of the steps,
     without validations and checkpoints.
     """
 
@@ -90,16 +90,16 @@ def fit(
         schedule: function that returns the factor on the learning rate for a step; see `retable.training.schedules`.
         clip_norm: maximum norm of the gradient, or None for no clipping.
         trainer: settings of Lightning's Trainer (accelerator, devices, strategy, precision and any others).
-        scratch: folder of checkpoints. If it contains `last.ckpt`, the run resumes from this checkpoint or, if it is
-            damaged, from the previous checkpoint.
+        scratch: folder of checkpoints. If the folder contains `last.ckpt`, the run resumes from this checkpoint or, if
+            it is damaged, from the previous checkpoint.
         checkpoint_every: number of steps between checkpoints.
         validations: number of validations per epoch; may be below 1. There is always a validation after the last step.
         validation: the Measure of validations, or None to skip validations.
         log: function that is called with new points of the learning curve, and with values that `callbacks` log.
         averaging: function that decides when weight averaging begins; see `Training`.
         max_steps: maximum number of steps.
-        seconds: time budget of the training. To convert it to steps, the time per step is measured on a copy of the
-            objective before the first step, and saved in `scratch`.
+        seconds: time budget of the training. To convert the time to steps, the time per step is measured on a copy of
+            the objective before the first step, and saved in `scratch`.
         best: settings of early stopping, or None. With early stopping, `objective` ends with the weights of the best
             validation.
         callbacks: Lightning callbacks of the training. The callbacks do not run while the time per step is measured for
@@ -215,8 +215,8 @@ def _seconds_per_step(training: Training, batches: Batches, trainer: Mapping[str
 def _keep_freed_memory() -> None:
     """Let glibc keep freed memory, instead of returning it to the system at every step.
 
-    This avoids page faults: a training step of a small model takes a quarter less time (51 instead of 66 ms for an LSTM
-    of Zaremba's small size).
+    Kept memory avoids page faults: a training step of a small model takes a quarter less time (51 instead of 66 ms for
+    an LSTM of Zaremba's small size).
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL("libc.so.6").mallopt

@@ -31,7 +31,7 @@ def epoch_decay(
 
 
 def stall_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share) -> float:
-    """Multiply the rate by `factor` after each validation that does not improve on the best loss so far (pytorch/examples)."""
+    """Multiply the rate by `factor` after each validation that is not better than all before (pytorch/examples)."""
     best, stalls = math.inf, 0
     for loss in losses:
         stalls += loss >= best

@@ -22,7 +22,7 @@ PARTNER_LOST = (
 
 
 class Stopped(BaseException):
-    """A request to exit with `code`. It is not an `Exception`, so that `except Exception` does not catch it."""
+    """A request to exit with `code`. The class is not an `Exception`, so that `except Exception` does not catch it."""
 
     def __init__(self, number: int, where: str = ""):
         super().__init__(f"{signal.Signals(number).name}: stopped{where}; run the same command again to resume")
@@ -94,7 +94,7 @@ def _end(number: int, _: FrameType | None) -> None:
 
 def _exit(number: int, _: FrameType | None) -> None:
     stopped = Stopped(number)
-    with contextlib.suppress(OSError):  # if stderr is a closed terminal
+    with contextlib.suppress(OSError):  # raised if stderr is a closed terminal
         os.write(2, f"{stopped}\n".encode())
     os._exit(stopped.code)
 

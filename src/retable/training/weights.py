@@ -64,7 +64,7 @@ def put_weights(module: nn.Module, weights: Mapping[str, torch.Tensor], source: 
 
 
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a `model.safetensors` file. Raise UsageError if it is damaged."""
+    """Return the tensors of a `model.safetensors` file. Raise UsageError if the file is damaged."""
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
