@@ -63,7 +63,7 @@ class LeftToRight(Model):
     """
 
     layout = "left to right"
-    start: Any = None  # initial state for callers that carry states along; None: the model's default state
+    start: Any = None  # initial state if callers pass states from batch to batch; None: the model's default
     penalty: Tensor | None = None  # extra term in the loss of the last batch; the objective resets the term to None
 
 
@@ -92,7 +92,7 @@ class MarkedEncoder(Encoder):
 
     layout = "in segments"
     embedding: nn.Embedding
-    positions: nn.Embedding | None  # None if the model has no table of learnt positions
+    positions: nn.Embedding | None  # table of learnt positions, or None if the model has no such table
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
         """Return the states (B, T, D) of all layers, starting with the input layer, which has no context."""

@@ -76,7 +76,7 @@ class GPT(LeftToRight):
         for name, weight in self.named_parameters():
             if norm == "pre" and name.endswith(("attention.output.weight", "contract.weight")):
                 nn.init.normal_(weight, std=initializer_range * (2 * n_layers) ** -0.5)
-        if positions == "sinusoidal":  # `forward` scales embeddings to a sinusoid's variance, as in the authors' code
+        if positions == "sinusoidal":  # `forward` scales embeddings to a sinusoid's variance (Vaswani et al.'s code)
             nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
 
     def initialise(self, module: nn.Module) -> None:

@@ -32,7 +32,7 @@ PLACES = range(-2, 3)
 RUNS = {WORD: ((-1, 0), (0, 1)), PART: ((-2, -1), (-1, 0), (0, 1), (1, 2), (-2, -1, 0), (-1, 0, 1), (0, 1, 2))}
 TEMPLATE = [(column, places) for column, runs in RUNS.items() for places in (*((i,) for i in PLACES), *runs)]
 EDGE = 2  # number of places before and after a sentence that the template includes
-SAMPLE, TRIALS, FIRST_RATE = 1000, 10, 0.1  # to find a learning rate, as in crfsgd
+SAMPLE, TRIALS, FIRST_RATE = 1000, 10, 0.1  # sentences, trials, first rate for finding a learning rate, as in crfsgd
 
 compiled = njit(nogil=True, cache=True, error_model="numpy")
 

@@ -26,7 +26,7 @@ def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.
     """
     vectors = np.asarray(vectors, dtype="<f4")
     if vectors.ndim != 2 or len(vectors) != len(words):
-        raise UsageError(f"{len(words)} words need vectors of shape ({len(words)}, d), but it is {vectors.shape}")
+        raise UsageError(f"{len(words)} words need vectors of shape ({len(words)}, d), but got {vectors.shape}")
     for word in words:
         if word.encode().split() != [word.encode()]:  # no-break and ideographic spaces are allowed in words
             raise UsageError(f"the word {word!r} is empty or has white space, which the format does not allow")

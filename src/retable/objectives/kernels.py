@@ -103,7 +103,7 @@ def least_squares(
     w, b_w, c, b_c, squares_w, squares_b_w, squares_c, squares_b_c,
     x_max, power, lr,
 ):  # fmt: skip
-    """Train by AdaGrad on the cells `start` to `stop` of GloVe's matrix; words, contexts, values (N,) list the cells.
+    """Train by AdaGrad on cells `start` to `stop` of GloVe's matrix; `words`, `contexts`, `values` (N,) list all cells.
 
     w and c (V, D) are the word and context vectors; b_w and b_c (V, 1) are the biases of these vectors. The arrays
     `squares_…` contain AdaGrad's sums of squared gradients, one for each weight.

@@ -23,7 +23,7 @@ from retable.training.observers import PointLogger
 
 
 class Training(L.LightningModule):
-    """An objective, an optimizer and a schedule. The class `Data` has batches and measures.
+    """An objective, an optimizer and a schedule. The class `Data` provides batches and measures.
 
     `Training.load_from_checkpoint(path, objective=…)` loads a Training for validation, test or prediction.
 
