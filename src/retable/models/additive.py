@@ -25,7 +25,7 @@ class Additive(BackoffModel):
     """An n-gram model over token ids that adds k to every count.
 
     If `k` is None, the model counts the first nine tenths of the text, and sets k to the value in `GRID` that gives the
-    last tenth the highest probability. With this k, the model then counts the whole text.
+    last tenth the highest probability. After that, the model counts the whole text, and adds this k.
 
     Args:
         order: number of tokens in the longest n-gram.
@@ -66,7 +66,7 @@ class Additive(BackoffModel):
         """Return the k that gives `held_out` (length,) the highest probability, or 1 if `held_out` is empty."""
         levels = self._count(text)
         self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` needs only keys
-        counts, totals = np.zeros((2, len(held_out)))  # of held-out words, and of their contexts
+        counts, totals = np.zeros((2, len(held_out)))  # counts of held-out words, and counts of their contexts
         walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per order: contexts' and n-grams' nodes
         for level, first, (contexts, nodes) in zip(levels, self.whole, walk, strict=True):
             known = np.flatnonzero(contexts >= first)

@@ -103,7 +103,7 @@ class MarkedEncoder(Encoder):
         raise NotImplementedError
 
     def summary(self, input_ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Compute the summary (B, D) of ids (B, T), without last-layer states that `pool` does not use."""
+        """Compute the summary (B, D) of ids (B, T); compute only the last-layer states that `pool` uses."""
         raise NotImplementedError
 
 

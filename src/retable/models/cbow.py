@@ -27,7 +27,7 @@ class CBOW(WindowModel):
         super().__init__()
         self.d_model = d_model
         self.context = nn.Embedding(len(words), d_model)
-        nn.init.uniform_(self.context.weight, -0.5 / d_model, 0.5 / d_model)  # as in word2vec.c
+        nn.init.uniform_(self.context.weight, -0.5 / d_model, 0.5 / d_model)  # the range of word2vec.c
 
     def forward(self, centres: Tensor, contexts: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the windows' mean vectors (R, C, D), the ids (R, C) to predict, and a mask (R, C, C).

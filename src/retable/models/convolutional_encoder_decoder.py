@@ -28,11 +28,11 @@ from retable.models.base import EncoderDecoder
 from retable.models.gated_convolution import GatedLayer
 from retable.nn.dropout import Dropout
 
-HALF = 0.5**0.5  # factor after adding two terms, so that the sum has the variance of one term
+HALF = 0.5**0.5  # factor for a sum of two terms, so that the sum has the variance of one term
 
 
 class EncoderLayer(nn.Module):
-    """A layer with a residual link around a gated convolution, centred at its output."""
+    """A layer with a residual link around a gated convolution, whose window is centred at the output."""
 
     def __init__(self, d_hidden: int, kernel_size: int, dropout: float):
         super().__init__()

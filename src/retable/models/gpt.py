@@ -106,7 +106,7 @@ class GPT(LeftToRight):
         if self.positions is not None:
             hidden = hidden + self.positions.weight[now]
         elif self.sinusoids is not None:
-            hidden = hidden * self.d_model**0.5 + self.sinusoids[now]  # scaled as in Vaswani et al. 2017, section 3.4
+            hidden = hidden * self.d_model**0.5 + self.sinusoids[now]  # scale as in Vaswani et al. 2017, section 3.4
         rotation = None if self.rotations is None else self.rotations[:, now]
         hidden = self.dropout(hidden)
         seen = torch.cat([state[-1][0], input_ids], dim=1) if state and self.separate_documents else input_ids

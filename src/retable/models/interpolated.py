@@ -46,8 +46,8 @@ class JelinekMercer(Interpolated):
     """An n-gram model with p(w | h) = λ c(hw) / c(h) + (1 - λ) p(w | h'), where h' is h without its first word.
 
     There is one λ for each length of h and each bucket of counts c(h), where bucket limits are powers of 2. EM fits the
-    λs to the last tenth of the text, with n-gram counts of the first nine tenths. With these λs, the model then counts
-    the whole text. A context that does not occur in the text has λ = 0.
+    λs to the last tenth of the text, with n-gram counts of the first nine tenths. After that, the model counts the
+    whole text, and keeps the λs. A context that does not occur in the text has λ = 0.
     """
 
     def estimate(self, tokens: np.ndarray) -> None:
@@ -95,7 +95,7 @@ class JelinekMercer(Interpolated):
         while change > 1e-4:
             lambdas[:, 0] = 0
             own = np.take_along_axis(lambdas, buckets, axis=1)
-            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # share not used by higher orders
+            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # probability left after higher orders
             chosen = np.vstack([ones, own]) * passed * estimates
             chosen /= chosen.sum(axis=0)
             reached = of_bucket(chosen.cumsum(axis=0)[1:])

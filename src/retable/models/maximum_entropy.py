@@ -92,7 +92,7 @@ class _Features:
     def scores(self, weights: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Compute, from weights (K,), the scores s of each order's n-grams and the normalisers Z of their contexts."""
         own = np.split(weights, self._cuts)
-        scores, partition = [own[0]], [np.exp(own[0][:-1]).sum(keepdims=True)]  # not of <s>, the last id
+        scores, partition = [own[0]], [np.exp(own[0][:-1]).sum(keepdims=True)]  # without <s>, the last id
         for below, level, weight in zip(self.levels, self.levels[1:], own[1:], strict=False):
             lower = scores[-1][level.suffixes]
             scores.append(weight + lower)
@@ -106,7 +106,7 @@ class _Features:
         nats = sum(n @ np.log(z) for n, z in zip(self._predicting, partition, strict=True))
         nats -= self._predicted @ np.concatenate(scores)
         expected: list[np.ndarray] = []
-        share = np.zeros(len(self.levels[-1].keys))  # sum of n(h) / Z(h) over full-length h with this end
+        share = np.zeros(len(self.levels[-1].keys))  # entry i: sum of n(h) / Z(h) over full-length h that end with i
         suffixes, taken, longer = np.empty(0, np.int64), np.empty(0), np.empty(0)
         backwards = (each[::-1] for each in (self.levels, self._predicting, partition, scores))
         for level, n, z, score in zip(*backwards, strict=True):

@@ -124,7 +124,7 @@ class MentionRanker(SpanRanker):
         first, last, spans, mention, owner = first[kept], last[kept], spans[kept], mention[kept], owner[first[kept]]
 
         here = torch.arange(len(first), device=first.device)
-        farthest = int((here - torch.searchsorted(owner, owner)).max())  # most earlier spans of any span
+        farthest = int((here - torch.searchsorted(owner, owner)).max())  # most earlier spans that any span has
         distance = torch.arange(1, min(farthest, self.max_antecedents) + 1, device=first.device)
         antecedents = here[:, None] - distance  # (N, K)
         exist = (antecedents >= 0) & (owner[antecedents] == owner[:, None])

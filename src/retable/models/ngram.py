@@ -239,7 +239,7 @@ class BackoffModel:
         return count(tokens, self._words, self.vocab_size, self.order, self.boundary)
 
     def _shared(self, n: int, counts: np.ndarray) -> Any:
-        """Compute the `shared` argument of `_estimate`, for all contexts of n words, from the counts of longer n-grams."""
+        """Compute `_estimate`'s argument `shared` for all contexts of n words, from the counts of longer n-grams."""
         return None
 
     def _estimate(self, part: Counts, lower: np.ndarray, shared: Any) -> tuple[np.ndarray, np.ndarray]:

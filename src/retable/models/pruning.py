@@ -52,7 +52,7 @@ class Pruned(BackoffModel):
 
         p is the probability of an n-gram's last word after its context h; q is the probability of the same word after h
         without its first word. `left` and `over` are the sums of p and of q over all words that are not listed after h.
-        The back-off weight of h is left / over.
+        The back-off weight of h is `left` / `over`.
         """
         walk = zip(self._walk(words), self.tables[:-1], strict=True)
         seen = [np.bincount(h[h >= 0], minlength=len(table.keys)) for (h, _), table in walk]

@@ -112,8 +112,8 @@ def overlap(words: Sequence[str], candidate: Candidate, question: Sequence[str])
 def window(words: Sequence[str], candidate: Candidate, question: Sequence[str], weights: dict[str, float]) -> float:
     """Compute the highest sum of word `weights` over all windows of the candidate's sentence.
 
-    A window has as many words as the candidate and the question have distinct words. Only the weights of these distinct
-    words count.
+    A window has as many words as the candidate and the question have distinct words. Only the weights of distinct words
+    of the candidate and the question count.
     """
     relevant = {*words[candidate.first : candidate.last + 1], *question}
     sentence = words[candidate.begin : candidate.end]

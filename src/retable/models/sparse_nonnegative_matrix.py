@@ -184,7 +184,7 @@ class SparseNonnegativeMatrix:
         }
         hashes = np.empty((len(self.types), len(words)), np.uint64)
         present = np.empty(hashes.shape, bool)
-        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart, because word ids are added
+        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart, as word ids are added to them
         for k, offsets in enumerate(self.types):
             hashes[k] = seeds[k]
             for offset in offsets:
@@ -209,7 +209,7 @@ class LeaveOneOut:
             rows * vocab_size + words[tokens], return_inverse=True, return_counts=True
         )
         ones = np.ones(len(tokens))
-        # `realised` (N, E) is 1 where a token has a link, and 0 elsewhere.
+        # `realised` (N, E) is 1 for the links from a token's features to the token, and 0 elsewhere.
         self.realised = csr_array((ones, (tokens, realised)), shape=(len(words), len(self.links)))
         self.row = self.links // vocab_size  # the feature of each link, (E,)
         self.total = totals[self.row]
@@ -242,8 +242,8 @@ class LeaveOneOut:
 
         To leave out token t after feature i, 1 is subtracted from C_it and C_i*. The subtraction changes the buckets
         and weights of the whole row i of M. `own` is the changed weight of (i, t), and w are the changed weights of the
-        row's other links. All changed weights have the factor 1 / (C_i* − 1). If feature i occurs only at token t, its
-        weights are 0.
+        row's other links. All changed weights have the factor 1 / (C_i* − 1). If feature i occurs only at token t, the
+        feature's weights are 0.
         """
         lexical = self.b[self.row] + self.c[self.lexical]
         share = np.divide(1.0, self.total - 1, out=np.zeros(len(self.total)), where=self.total > 1)

@@ -106,7 +106,7 @@ def _read_binary_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
         if not letter:
             raise ValueError("the file ends before this word")
         letters += letter
-    word = letters.decode().lstrip("\n")  # the line feed after the previous vector
+    word = letters.decode().lstrip("\n")  # removes the line feed after the previous vector
     values = file.read(4 * dimensions)
     if len(values) < 4 * dimensions:
         raise ValueError(f"the file ends within the vector of {word!r}")

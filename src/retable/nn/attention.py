@@ -17,7 +17,7 @@ class Attention(nn.Module):
 
     Args:
         d_head: width of a head; by default D / H.
-        scale: factor of the scores; by default 1 / √K. T5 uses 1.
+        scale: factor of the scores; by default 1 / √K. T5 uses the scale 1.
     """
 
     def __init__(

@@ -120,7 +120,7 @@ class _LogPartition(torch.autograd.Function):
         mirror = mirrored(lengths, T)
         largest = emissions.double().amax(dim=2, keepdim=True)
         emitted = (emissions - largest).exp()  # (B, T, K)
-        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # of rows and mirrored rows
+        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # for rows and for mirrored rows
         moves = torch.stack([move, move.T])
         sums, before, after = [], [], []  # per position: sum of the states; states before and after the emission
         for emits in torch.stack([emitted, taken(emitted, mirror)]).unbind(2):
@@ -131,7 +131,7 @@ class _LogPartition(torch.autograd.Function):
         scale = torch.stack(sums, dim=2)[0]  # (B, T, 1)
         (forth, back), (forth_after, back_after) = torch.stack(before, dim=2), torch.stack(after, dim=2)  # (B, T, K)
         back, back_after = taken(back, mirror), taken(back_after, mirror)
-        meet = (forth * back_after).sum(dim=2, keepdim=True) / inside[:, :, None]  # infinite on padding
+        meet = (forth * back_after).sum(dim=2, keepdim=True) / inside[:, :, None]  # +∞ on padding
         ctx.save_for_backward(
             forth_after * back / meet,  # the probability of each tag, (B, T, K)
             # The next three tensors are factors of the probability of two neighbouring tags, (B, T − 1, K, K).

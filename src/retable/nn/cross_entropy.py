@@ -12,7 +12,7 @@ from retable.nn.product import Times, pays, product, times
 
 LOGITS = 1 << 22  # logits computed at a time on a CPU (16 MB); fewer are slower, and more are not faster
 LOGITS_ON_GPU = 1 << 26  # logits computed at a time on a GPU
-SLOPES_ON_GPU = 1 << 27  # gradients of logits at a time on a GPU; more mean fewer additions to the weight's gradient
+SLOPES_ON_GPU = 1 << 27  # logit gradients at a time on a GPU; more at a time need fewer additions to weight gradients
 ALIGNED = 64  # on a GPU, the vocabulary size is padded to a multiple of 64: other sizes take three times as long
 SLOPES = 1 << 25  # gradients of logits per product on a CPU (64 MB), if their data type is narrower than the weights'
 

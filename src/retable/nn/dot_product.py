@@ -10,7 +10,7 @@ from torch import Tensor
 from retable.nn import fused
 from retable.nn.dropout import drop
 
-SCORES = 512 * 512  # up to this number of scores per head, bf16 scores are stored
+SCORES = 512 * 512  # highest number of scores per head for which bf16 scores are stored
 
 
 def dot_product_attention(

@@ -86,6 +86,6 @@ class HierarchicalLM(CausalLM, PartlyRead):
         with torch.autocast(hidden.device.type, enabled=False):
             scores = self.head(hidden.float())  # (N, V − 1)
             total = scores.new_zeros(len(hidden), len(self._nodes))
-            for nodes, signs in zip(self._nodes.T, self._signs.T, strict=True):  # one level per pass
+            for nodes, signs in zip(self._nodes.T, self._signs.T, strict=True):  # one level of the tree per pass
                 total += F.logsigmoid(signs * scores[:, nodes]) * signs.abs()
         return total

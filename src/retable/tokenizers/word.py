@@ -16,7 +16,7 @@ from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 # mark. The marks < and > are not split off, so that <unk> remains one word.
 APART = r"n't\b|'(?:s|m|d|re|ve|ll)\b|[^\w<>]"
 
-# The tokens of Kim (2014): characters to drop, beginnings of separate words, and separate words.
+# Patterns of Kim's (2014) code: characters to drop, endings to split off from words, and signs to split off.
 DROPPED, BEGINNINGS, SIGNS = r"[^A-Za-z0-9(),!?'`\n]", r"n't|'(?:s|ve|re|d|ll)", r"[(),!?]"
 
 

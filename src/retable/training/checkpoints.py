@@ -82,7 +82,7 @@ def require_weights(best: Path) -> Path:
 def _is_whole(path: Path) -> bool:
     try:
         content = np.memmap(path, np.uint8, "r")
-    except (ValueError, OSError):  # empty, or damaged and already removed by the first process
+    except (ValueError, OSError):  # the file is empty, or damaged and already removed by the first process
         return False
     return content[-_LENGTH:].tobytes() == _digest(content[:-_LENGTH])
 

@@ -51,7 +51,7 @@ class Fitted(NamedTuple):
     devices: int  # total number of devices, over all processes
 
 
-_MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # affect the speed
+_MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # these affect the speed
 WARMING, MEASURED = 5, 25  # numbers of steps that measure the time per step: warm-up steps, all steps
 
 
@@ -154,7 +154,7 @@ def fit(
         runner = L.Trainer(**{**settings, **trainer})
         if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
             torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
-        trained = replica(objective) if sharded else objective  # sharding cannot be undone: use a copy
+        trained = replica(objective) if sharded else objective  # sharding cannot be undone, so train a copy
         training = Training(trained, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
         data = Data(batches, validation)
         try:
@@ -220,7 +220,7 @@ def _keep_freed_memory() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL("libc.so.6").mallopt
-        for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 64 << 20)):  # MMAP_MAX, TRIM_THRESHOLD, TOP_PAD
+        for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 64 << 20)):  # options MMAP_MAX, TRIM_THRESHOLD, TOP_PAD
             mallopt(option, value)
 
 

@@ -35,8 +35,8 @@ class Training(L.LightningModule):
     computed one after the other, with the same results as in n times as many processes: each part has a separate seed
     and a separate recurrent state.
 
-    averaging: function that returns, from the validation losses so far, whether weight averaging begins. After that,
-        validations use the averaged weights, and the training ends with the averaged weights.
+    averaging: function that returns, from the validation losses so far, whether weight averaging begins. Once averaging
+        has begun, validations use the averaged weights, and the training ends with the averaged weights.
 
     An objective of the class SelfUpdating updates its own weights, and uses only the learning rate of the optimizer.
     """
@@ -77,7 +77,7 @@ class Training(L.LightningModule):
 
     @property
     def sharded(self) -> bool:
-        """Whether weights are sharded: each process has a part, and all processes must take part in any use."""
+        """Whether weights are sharded; if so, each process has a part, and all processes must join in any use."""
         return self._trainer is not None and isinstance(self._trainer.strategy, FullySharded)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:

@@ -138,8 +138,8 @@ class Progress(Checkpoint):
         metrics = trainer.strategy.broadcast(pl_module.validation)
         self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
         if self.best_step() == trainer.global_step:
-            with pl_module.averaged():  # as in the validation
-                weights = whole_weights(pl_module.objective)  # needs all processes
+            with pl_module.averaged():  # the weights that the validation used
+                weights = whole_weights(pl_module.objective)  # all processes must call this
                 if trainer.is_global_zero:
                     save_file(weights, written := self.best_weights.with_suffix(".partial"))
                     keep_weights(written, self.best_weights)
