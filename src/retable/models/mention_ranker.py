@@ -8,7 +8,7 @@ into one vector per word, which is part of the input (Peters et al. 2018, arXiv 
 Departures:
 - There are no features for speaker and genre. Word vectors, random or pretrained, are fine-tuned.
 - A tanh follows the character convolution.
-- The LSTM also reads start and end marks of each sentence. Its initial weights are PyTorch's.
+- The LSTM also reads start and end marks of each sentence. The LSTM's initial weights are PyTorch's.
 - Documents are not truncated in training.
 
 S sentences, T time, W words of all documents, E width of a word's input vector, D width of a word's state, M spans, L

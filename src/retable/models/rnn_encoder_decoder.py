@@ -156,7 +156,7 @@ class RNNEncoderDecoder(EncoderDecoder):
         return self.combine(torch.cat([context, hidden], dim=2)).tanh(), shares
 
     def _joined(self, final: Tensor) -> Tensor:
-        """Concatenate the final states of both directions, for each layer, to the decoder's initial state (L, B, D)."""
+        """Concatenate the final states of both directions for each layer: the decoder's initial state, (L, B, D)."""
         return final.unflatten(0, (self.n_layers, -1)).transpose(1, 2).flatten(2)
 
 

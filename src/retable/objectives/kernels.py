@@ -235,8 +235,8 @@ def push(hidden, output, step, rows, signs, slopes, n, rate):
     """Update output[rows[:n]] by a gradient step that makes the signs (1 or −1) of hidden·output[row] more probable.
 
     The function sets `step` to the gradient step of `hidden`, and returns the probability of all signs before the
-    update. A row that occurs twice in `rows` is updated twice, both times with the score from before the update.
-    The array `slopes` (n,) is overwritten.
+    update. A row that occurs twice in `rows` is updated twice, both times with the score from before both updates. The
+    array `slopes` (n,) is overwritten.
     """
     for k in range(n):
         row, score = rows[k], np.float32(0)

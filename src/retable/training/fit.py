@@ -46,7 +46,7 @@ class Fitted(NamedTuple):
     points: list[Point]
     steps: int
     seconds: float
-    step: int  # step at which the training had the weights that it returns
+    step: int  # step of the weights that the training returns
     device: torch.device  # device of this process
     devices: int  # total number of devices, over all processes
 

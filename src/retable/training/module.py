@@ -84,7 +84,8 @@ class Training(L.LightningModule):
         step, parts = self.global_step, self.trainer.accumulate_grad_batches
         part = batch_idx % parts
         seed = step_seed(self._seed, step, self.global_rank * parts + part)
-        # Not torch.manual_seed, which also stores the seed and a call stack for each kind of GPU that is not installed.
+        # torch.manual_seed is not used here, because it also stores the seed and a call stack for each kind of GPU that
+        # is not installed.
         torch.default_generator.manual_seed(seed)
         if self.device.type != "cpu":
             torch.get_device_module(self.device).manual_seed(seed)
@@ -115,7 +116,7 @@ class Training(L.LightningModule):
         return self.trainer.strategy.reduce(tensor, reduce_op="sum") if self.trainer.world_size > 1 else tensor
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        # Not Lightning's gradient_clip_val, which rejects fused optimizers under mixed precision.
+        # Lightning's gradient_clip_val is not used, because it rejects fused optimizers under mixed precision.
         if self._clip_norm is not None:
             plugin = self.trainer.precision_plugin
             if isinstance(plugin, MixedPrecision) and plugin.scaler is not None and _unscales(optimizer):
@@ -195,7 +196,7 @@ class Training(L.LightningModule):
         self._applied.enter_context(self.averaged())
         if self.sharded:
             shared = cast(FSDPModule, self.objective)
-            shared.unshard()  # gather weights outside blocks, which FSDP does only in registered methods
+            shared.unshard()  # gather weights outside blocks; FSDP does this only in registered methods
             self._applied.callback(shared.reshard)
         self._measure = measure
         self._measure_step, self._results = measure.step(self.objective), list[Any]()
