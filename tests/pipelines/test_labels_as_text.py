@@ -165,7 +165,7 @@ def test_what_can_not_be_is_refused(name, answers, settings, message):
 
 def test_a_head_takes_no_answers():
     given = instantiate(configured("sentiment"), answers=["bad", "good"])
-    with pytest.raises(UsageError, match=r"BiLSTM classifies with a head; remove answers=, or write recipe=t5/t5_text"):
+    with pytest.raises(UsageError, match=r"BiLSTM cannot write labels; remove answers=, or write recipe=t5/t5_text"):
         given.require(BiLSTM, 0)
 
 

@@ -27,8 +27,8 @@ class Buckets:
     def places(self, step: int, rank: int, world: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the example indices of process number `rank` of `world`, and the example indices of the whole batch.
 
-        The first array is empty if the batch has no example for this process. Both arrays are pure functions of (seed,
-        step).
+        The first array is empty if the batch has no example for this process. The two arrays of indices are pure
+        functions of (seed, step).
 
         Args:
             step: number of the batch, counted from 0 across epochs.

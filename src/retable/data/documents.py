@@ -118,8 +118,9 @@ class Pairs:
     Documents are cut at sentence ends into stretches of at most `length` − 3 tokens; together, the stretches cover the
     whole text. Each stretch is cut at a random sentence end into segments A and B. With `swap`, a negative row has
     segment B before segment A (ALBERT: Lan et al. 2020, section 3.1). Without `swap`, segment B of a negative row
-    consists of sentences of another document. Such a B has about as many tokens as the true B, so that neither the
-    length nor the end of a row reveals a negative. (In BERT, the B of a negative row is as long as possible.)
+    consists of sentences of another document. Segment B of a negative row has about as many tokens as the true segment
+    B, so that neither the length nor the end of a row reveals a negative. (In BERT, segment B of a negative row is as
+    long as possible.)
 
     The rows of a batch have similar lengths. A sentence longer than a row is cut to fit. A stretch without a sentence
     end inside is cut in the middle.

@@ -25,7 +25,7 @@ class PairBatch(NamedTuple):
     target_ids: Tensor  # (B, U) int64, decoder inputs: the end mark, then all labels except the last
     target_lengths: Tensor  # (B,) int64
     labels: Tensor  # (B, U) int64, the target with its end mark
-    weight: float = 1.0  # weight of a process's loss; the average over processes is then the mean over all labels
+    weight: float = 1.0  # factor of a process's loss; makes the average over processes the mean over all labels
 
 
 class BucketedPairs:
@@ -64,7 +64,7 @@ class BucketedPairs:
 
     def _shuffled(self, epoch: int) -> list[np.ndarray]:
         generator = np.random.default_rng((self._seed, epoch))
-        order = generator.permutation(len(self._longest))  # so that pairs of equal length are in random order
+        order = generator.permutation(len(self._longest))  # shuffled: pairs of equal length are in random order
         order = order[np.argsort(self._longest[order], kind="stable")]
         return [order[slice(*self._sizes[i])] for i in generator.permutation(self.steps_per_epoch)]
 

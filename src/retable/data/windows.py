@@ -18,8 +18,8 @@ from retable.core.settings import NonNegative, PositiveInt, Seed
 # used by the objective, for its noise. All streams of a step use the same seed, so the stream numbers must differ.
 SLICE_ORDER, SUBSAMPLING, SHRINKING = 1, 2, 3
 
-# Number of centre words per row of `rows`. The scores of a row are one small matrix product. With shorter rows, each
-# vector is read more often; with longer rows, more of the computed scores are outside all windows.
+# Number of centre words per row of `rows`. The scores of a row are computed by one small matrix product. With shorter
+# rows, each vector is read more often; with longer rows, more of the computed scores are outside all windows.
 ROW = 32
 
 

@@ -25,7 +25,7 @@ class Additive(BackoffModel):
     """An n-gram model over token ids that adds k to every count.
 
     If `k` is None, the model counts the first nine tenths of the text, and sets k to the value in `GRID` that gives the
-    last tenth the highest probability. With this k, the model then counts the whole text.
+    last tenth the highest probability. After that, the model counts the whole text, and adds this k.
 
     Args:
         order: number of tokens in the longest n-gram.
@@ -43,7 +43,7 @@ class Additive(BackoffModel):
         If the model was created without `k`, estimation takes twice as long, because k is fitted first.
         """
         if self.given is None:
-            cut = -(-len(tokens) * 9 // 10)  # if this splits a sentence, the sentence's end is held out
+            cut = -(-len(tokens) * 9 // 10)  # if `cut` is inside a sentence, the sentence's end is held out
             self.k = self._fit(tokens[:cut], self._words(tokens[cut:]))
         super().estimate(tokens)
 
@@ -63,11 +63,11 @@ class Additive(BackoffModel):
         return probability, np.where(whole, added / total, 1)
 
     def _fit(self, text: np.ndarray, held_out: np.ndarray) -> float:
-        """Return the k that gives held-out words (length,) the highest probability, or 1 if there are no such words."""
+        """Return the k that gives `held_out` (length,) the highest probability, or 1 if `held_out` is empty."""
         levels = self._count(text)
         self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` needs only keys
-        counts, totals = np.zeros((2, len(held_out)))  # for each word: count after its context, count of the context
-        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per order: nodes of contexts, of n-grams
+        counts, totals = np.zeros((2, len(held_out)))  # counts of held-out words, and counts of their contexts
+        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per order: contexts' and n-grams' nodes
         for level, first, (contexts, nodes) in zip(levels, self.whole, walk, strict=True):
             known = np.flatnonzero(contexts >= first)
             seen = known[nodes[known] >= 0]

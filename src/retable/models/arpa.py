@@ -26,8 +26,8 @@ def write_arpa(model: BackoffModel, words: Sequence[str], path: str | Path) -> N
     """Write a model as an ARPA file in UTF-8, in KenLM's layout. Writing takes about 0.5 µs per n-gram.
 
     Args:
-        words: the spelling of every id, in the order of the ids. The file spells the sentence boundary `</s>`, whatever
-            `words` contains for this id. Programs that read the file map unknown words to `<unk>`. The file contains
+        words: the spelling of every id, in the order of the ids. The sentence boundary is written as `</s>`, whatever
+            `words` contains for its id. Programs that read the file map unknown words to `<unk>`. The file contains
             `<unk>` only if `words` does.
     Raises: UsageError: a word is empty, has white space, or occurs twice; `words` does not have one word per id.
     """
@@ -63,7 +63,7 @@ def _format(model: BackoffModel, n: int, nodes: np.ndarray, spelling: np.ndarray
 
 
 def _unroll(model: BackoffModel, n: int, nodes: np.ndarray) -> list[np.ndarray]:
-    """Return the word ids of the n-grams with table indices `nodes`: an array per place, first words first."""
+    """Return the words of n-grams, given their table indices `nodes`: an array for each word of an n-gram, in order."""
     words = []
     for table in reversed(model.tables[:n]):
         nodes, last = np.divmod(table.keys[nodes], model.radix)
@@ -165,7 +165,7 @@ def _expect(file: BinaryIO, title: bytes) -> None:
 
 
 def _lines(file: BinaryIO, n: int, size: int) -> Iterator[list[list[bytes]]]:
-    """Yield the fields of a section's lines in chunks: n + 2 fields per line, or n + 1 if a weight is missing."""
+    """Yield the fields of a section's lines in chunks: n + 2 fields per line, or n + 1 without a back-off weight."""
     _expect(file, b"\\%d-grams:" % n)
     for begin in range(0, size, CHUNK):
         # `bytes.split` splits only at ASCII white space. `str.split` would also split a word at a no-break space.

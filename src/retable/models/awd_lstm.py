@@ -64,7 +64,7 @@ class AWDLSTM(LeftToRight):
 
     @staticmethod
     def initialise(module: nn.Module) -> None:
-        """Draw embeddings and softmax weights within ±0.1, and biases to 0; LSTMs keep PyTorch's initial weights."""
+        """Draw embeddings and softmax weights within ±0.1, set softmax biases to 0; keep PyTorch's weights in LSTMs."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.uniform_(module.weight, -0.1, 0.1)
         if isinstance(module, nn.Linear) and module.bias is not None:

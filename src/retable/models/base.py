@@ -35,16 +35,17 @@ class Model(nn.Module):
 
     @property
     def input_embedding(self) -> nn.Embedding | None:
-        """Return the table of word vectors, or None if the model has no table. By default, it is the layer `embedding`.
+        """Return the table of word vectors, or None if the model has no table.
 
-        Pretrained word vectors can be loaded into this table, and a softmax can share its weights.
+        By default, the table is the layer `embedding`. Pretrained word vectors can be loaded into this table, and a
+        softmax can share its weights.
         """
         table = dict(self.named_children()).get("embedding")
         return table if isinstance(table, nn.Embedding) else None
 
     @property
     def pretrained(self) -> Mapping[str, nn.Module]:
-        """Return the modules that receive pretrained weights, by the prefix of the weights' names."""
+        """Return the modules that receive pretrained weights; keys are the prefixes of the weights' names."""
         return {"": self}
 
     def drop_pooler(self) -> None:
@@ -62,7 +63,7 @@ class LeftToRight(Model):
     """
 
     layout = "left to right"
-    start: Any = None  # initial state for callers that carry states along; None: the model's default state
+    start: Any = None  # initial state if callers pass states from batch to batch; None: the model's default
     penalty: Tensor | None = None  # extra term in the loss of the last batch; the objective resets the term to None
 
 
@@ -83,7 +84,7 @@ class Encoder(Model):
     `forward` maps (B, T) ids, padded after each row's length (B,), to (B, T, D) hidden states.
     """
 
-    two_ends: ClassVar[bool] = False  # whether half of each state sees only earlier tokens, half only later tokens
+    two_ends: ClassVar[bool] = False  # whether half of a state depends on earlier tokens only, half on later only
 
 
 class MarkedEncoder(Encoder):
@@ -91,7 +92,7 @@ class MarkedEncoder(Encoder):
 
     layout = "in segments"
     embedding: nn.Embedding
-    positions: nn.Embedding | None  # None if the model has no table of learnt positions
+    positions: nn.Embedding | None  # table of learnt positions, or None if the model has no such table
 
     def layers(self, input_ids: Tensor, lengths: Tensor) -> list[Tensor]:
         """Return the states (B, T, D) of all layers, starting with the input layer, which has no context."""
@@ -102,7 +103,7 @@ class MarkedEncoder(Encoder):
         raise NotImplementedError
 
     def summary(self, input_ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Compute the summary (B, D) of ids (B, T), without last-layer states that `pool` does not use."""
+        """Compute the summary (B, D) of ids (B, T); compute only the last-layer states that `pool` uses."""
         raise NotImplementedError
 
 
@@ -168,8 +169,7 @@ class EncoderDecoder(Model):
 class Reader(Model):
     """A model that maps the ids of a context and a question to two states per context token.
 
-    The model returns them as two tensors (B, T, D), first and second state. The first state scores the start of the
-    answer; the second state scores its end.
+    The model returns two tensors of states, (B, T, D) each: the first scores the answer's start, the second its end.
     """
 
 
@@ -264,7 +264,7 @@ class WindowModel(VectorModel):
     predicts: ClassVar[Literal["centre", "context"]]
 
     def inputs(self) -> tuple[Tensor, np.ndarray, np.ndarray, np.ndarray]:
-        """Return table, units, offsets (V + 1,) and scales (V,), from which each word's input vector is composed.
+        """Return `table`, `units`, `offsets` (V + 1,) and `scales` (V,), which compose each word's input vector.
 
         The input vector of word w is scales[w] times the sum of table[units[offsets[w] : offsets[w + 1]]]. The table is
         not a copy: it shares memory with the weights.

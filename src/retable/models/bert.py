@@ -30,9 +30,9 @@ class BERT(MarkedEncoder):
     """An encoder of at most `max_length` tokens with segments and a pooler.
 
     Args:
-        initializer_range: standard deviation σ of the initial weights. The authors' 0.02 is for d_model of 768 and
-            more. For a smaller d_model D use 0.02 · √(768 / D), such as 0.05 for 128. With this σ, a layer changes the
-            size of its input by the same factor as at d_model 768.
+        initializer_range: standard deviation σ of the initial weights. The authors' value, 0.02, is for d_model of 768
+            and more. For a smaller d_model D use 0.02 · √(768 / D), such as 0.05 for 128. With this σ, a layer changes
+            the size of its input by the same factor as at d_model 768.
         positions: `learnt` adds one trained vector per position; `rotary` makes attention depend on the distance
             between two tokens and needs no trained weights. A learnt table distinguishes neighbouring positions only
             after long training; see recipe bert_rotary.
@@ -70,7 +70,7 @@ class BERT(MarkedEncoder):
         self.embedding = nn.Embedding(vocab_size, d_embedding)
         self.positions = nn.Embedding(max_length, d_embedding) if positions == "learnt" else None
         turns = transformer.rotations(max_length, d_model // n_heads) if positions == "rotary" else None
-        self.register_buffer("rotations", turns, persistent=False)  # rotations are constants: not saved
+        self.register_buffer("rotations", turns, persistent=False)  # rotations are constants, and are not saved
         self.segments = nn.Embedding(2, d_embedding)
         self.embedding_norm = nn.LayerNorm(d_embedding, NORM_EPS)
         self.dropout = Dropout(dropout)

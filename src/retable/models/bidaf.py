@@ -6,10 +6,10 @@ between the texts, two modelling LSTM layers, and one more LSTM for the answer's
 part of the objective.
 
 The paper uses GloVe vectors of lower-case words, which let the model recognise words of the question in the context.
-With random initial vectors, a few thousand questions are too few to learn this. In this case the options `folds_case`
-and `matches` help the model to find words of the question in the context. With `elmo`, the layers of a pretrained ELMo
-are mixed into one vector per word. This vector is concatenated with the highway network's output (Peters et al. 2018,
-arXiv 1802.05365, section 3.3).
+With random initial vectors, a few thousand questions are too few to learn to recognise words. In this case the options
+`folds_case` and `matches` help the model to find words of the question in the context. With `elmo`, the layers of a
+pretrained ELMo are mixed into one vector per word. This vector is concatenated with the highway network's output
+(Peters et al. 2018, arXiv 1802.05365, section 3.3).
 
 Departures: a tanh follows the max-pooling of the character convolution, and characters have no dropout
 (nn/character_cnn.py). Highway gates are initially closed. An ELMo reads a whole paragraph as one sequence.

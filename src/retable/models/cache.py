@@ -39,12 +39,12 @@ class UnigramCache:
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
         """Compute the log-probability of each token of a stream (length,), float64 (length,), in nats.
 
-        The time is that of one sort of the stream.
+        The computation takes as long as one sort of the stream.
         """
         words = self._words(tokens)
         length = len(words)
         starts = np.maximum(np.arange(length) - self.size, 0)
-        # The cached occurrences of the word at position i are its earlier positions from starts[i] on.
+        # At position i, the cache contains the tokens at positions starts[i] to i - 1.
         places = np.sort(words * length + np.arange(length))
         begin, end = np.searchsorted(places, [words * length + starts, words * length + np.arange(length)])
         return np.log((end - begin + 1 / self.vocab_size) / (np.arange(length) - starts + 1))
@@ -60,9 +60,10 @@ class UnigramCache:
         save_file({"model": np.array([self.vocab_size, self.size])}, path)
 
     def load(self, path: str | Path) -> None:
-        """Check that the file, written by `save`, has the same vocabulary size and cache size.
+        """Check that the file, written by `save`, has this model's vocabulary size and cache size.
 
-        Raises: UsageError: the file is missing or corrupt, or its vocabulary size or cache size differs.
+        Raises: UsageError: the file is missing or corrupt, or its vocabulary size or cache size differs from this
+            model's.
         """
         try:
             saved = load_file(path)["model"].tolist()

@@ -43,8 +43,8 @@ class CharacterLSTM(LeftToRight):
     ):
         super().__init__()
         self.d_model, self.init_range = d_model, init_range
-        # The padding is as long as the widest filter: each filter has a window of only padding, even in the longest
-        # word.
+        # The padding is as long as the widest filter, so that each filter has a window of only padding even in the
+        # longest word.
         spelling = spell(words, padding=max(width for width, _ in filters))
         self.register_buffer("_spelling", spelling, persistent=False)  # (V, L)
         self.cnn = CharacterCNN(d_character, filters, n_highway)
@@ -59,7 +59,7 @@ class CharacterLSTM(LeftToRight):
             nn.init.uniform_(parameter, -self.init_range, self.init_range)
         if isinstance(module, nn.Embedding):
             nn.init.zeros_(module.weight.data[PADDING])
-        if isinstance(module, Highway):  # `apply` initialises inner layers before Highway
+        if isinstance(module, Highway):  # `apply` initialises the layers in a Highway before the Highway
             nn.init.uniform_(module.gate.bias, -2 - self.init_range, -2 + self.init_range)
 
     def forward(self, input_ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:

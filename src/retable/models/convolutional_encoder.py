@@ -5,7 +5,7 @@ The encoder of "Convolutional Neural Networks for Sentence Classification" with 
 follow the sentence. Therefore even the shortest sentence fills a window, and each word is in the same number of
 windows.
 
-Departures: the word vectors also have dropout. (The objective applies dropout to the features, as in the paper.)
+Departures: dropout also acts on the word vectors. (The objective applies dropout to the features, as in the paper.)
 AdamW's weight decay replaces the paper's bound on the norms of the last layer's rows.
 
 B batch, T time, E d_embedding, F features of all widths.

@@ -28,11 +28,11 @@ from retable.models.base import EncoderDecoder
 from retable.models.gated_convolution import GatedLayer
 from retable.nn.dropout import Dropout
 
-HALF = 0.5**0.5  # factor after adding two terms, so that the sum has the variance of one term
+HALF = 0.5**0.5  # factor for a sum of two terms, so that the sum has the variance of one term
 
 
 class EncoderLayer(nn.Module):
-    """A layer with a residual link around a gated convolution, centred at its output."""
+    """A layer with a residual link around a gated convolution, whose window is centred at the output."""
 
     def __init__(self, d_hidden: int, kernel_size: int, dropout: float):
         super().__init__()
@@ -114,7 +114,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
             self.initialise(table)
 
     def initialise(self, module: nn.Module) -> None:
-        """Draw embeddings from N(0, 0.1²), and softmax weights from N(0, p / inputs) with zero biases (section 3.5).
+        """Draw N(0, 0.1²) embeddings and N(0, p / number of inputs) softmax weights, with zero biases (section 3.5).
 
         p is the share of inputs that dropout keeps.
         """
@@ -177,7 +177,7 @@ class ConvolutionalEncoderDecoder(EncoderDecoder):
         return hidden, torch.stack(looks).mean(dim=0), (tuple(after), places[None, :, -1] + 1, keys, values, lengths)
 
     def _embed(self, ids: Tensor, places: Tensor, positions: nn.Embedding) -> Tensor:
-        """Add up the embeddings of ids (B, T) and of their positions `places` (B, T): (B, T, D)."""
+        """Return the sums (B, T, D) of the embeddings of ids (B, T) and of the ids' positions `places` (B, T)."""
         if self.max_length <= (last := int(places.max())):
             raise UsageError(
                 f"a sequence of {last + 1} tokens exceeds the model's max_length={self.max_length}; train it with "

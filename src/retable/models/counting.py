@@ -204,7 +204,7 @@ def whole_contexts(levels: Sequence[Counts]) -> list[int]:
 
 @compiled
 def pack(words, n, opens, boundary, start, order, bits, per, width):
-    """Pack one row from each of the first n words on, and one from the `<s>` of each sentence.
+    """Pack one row that starts at each of the first n words, and one row that starts at each sentence's `<s>`.
 
     Args:
         words: the n words, followed by the next order - 1 words of the text, or by fewer words at the end of the text.

@@ -2,8 +2,8 @@
 
 A sentence is the mean of its word vectors (section 2.1), followed by ReLU layers (section 3). In training each word is
 dropped with some probability before the mean (section 3.1). All weights are initialised as in the authors' code
-(miyyer/dan). As in that code, a sentence keeps all its words if dropout would remove all of them. The variant in
-models/bag_of_words.py is the one that is compared with the other sentence encoders.
+(miyyer/dan). As in the authors' code, a sentence keeps all its words if dropout would remove all of them. The variant
+in models/bag_of_words.py is the one that is compared with the other sentence encoders.
 
 Departure: the gradient of a word that occurs twice in a sentence counts twice; in the authors' code it counts once.
 

@@ -81,7 +81,7 @@ class ELMo(BothDirections):
             nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        if isinstance(module, Highway):  # `apply` initialises inner layers before Highway
+        if isinstance(module, Highway):  # `apply` initialises the layers in a Highway before the Highway
             nn.init.constant_(module.gate.bias, -2.0)
         if isinstance(module, nn.LSTM):
             _initialise_lstm(module)
@@ -170,8 +170,8 @@ class Stack(nn.Module):
 def _initialise_lstm(layer: nn.LSTM) -> None:
     """Draw an LSTM's weights uniformly within the bounds of Glorot and Bengio (2010).
 
-    The input and state weights of an LSTM share one bound, as one matrix in TensorFlow. The projection has its own
-    bound. Biases are 1 for the forget gate, and 0 for all other gates.
+    The input weights and the state weights of an LSTM share one bound, because TensorFlow has one matrix for both. The
+    projection has its own bound. Biases are 1 for the forget gate, and 0 for all other gates.
     """
     d_cell, d_state = layer.hidden_size, layer.proj_size or layer.hidden_size
     gates = (6 / (layer.input_size + d_state + 4 * d_cell)) ** 0.5

@@ -86,10 +86,10 @@ class PatternTagger(Estimated):
 class CountedTagger(Estimated):
     """A tagger that chooses the most frequent tag of the word's part of speech after the same previous tags.
 
-    A context is the part of speech, with the previous tags. Among equally frequent tags, the tagger chooses the one
-    that occurs first in the training data. In a context that is not in the training data, a word gets no tag, and is
-    labelled O. If contexts include previous tags, all later words of the sentence are O too, because no context in the
-    training data has a missing tag.
+    A context is the word's part of speech together with the previous `order` − 1 tags. Among equally frequent tags, the
+    tagger chooses the one that occurs first in the training data. In a context that is not in the training data, a word
+    gets no tag, and is labelled O. If contexts include previous tags, all later words of the sentence are O too,
+    because no context in the training data has a missing tag.
 
     Args:
         order: 1 if a context is only the part of speech, 2 if a context includes the previous tag, and so on.

@@ -21,7 +21,7 @@ class FastText(WindowModel):
     The paper adds up the vectors of a word's n units. The code of fastText uses the mean of these vectors, but moves
     each of the vectors by the mean's whole gradient, which is not the gradient of any loss. Here the sum is divided by
     √n, so that a gradient step moves the composed vector as far as in fastText's code. With this factor, a learning
-    rate has the same effect on words of any length as in skip-gram.
+    rate has the same effect as in skip-gram, however many n-grams a word has.
 
     fastText's code draws noise words with probability ∝ count^0.5. Set objective.power=0.5 to draw noise words as
     fastText's code does; word2vec and gensim use the power 0.75.
@@ -102,11 +102,11 @@ class FastText(WindowModel):
 
 
 def ngram_hashes(word: str, min_n: int, max_n: int) -> list[int]:
-    """Compute fastText's 32-bit hashes of the n-grams of `<word>`, ordered by first character, then by length.
+    """Compute fastText's 32-bit hashes of the n-grams of `<word>`, ordered by start position, then by length.
 
     The hash is FNV-1a over the UTF-8 bytes, but, as in fastText's code, a byte of 128 or more is sign-extended, which
-    also changes the upper bits of the hash. Vectors trained by fastText depend on this. The brackets < and > by
-    themselves do not count as n-grams.
+    also changes the upper bits of the hash. Vectors trained by fastText depend on this sign extension. The brackets <
+    and > by themselves do not count as n-grams.
     """
     letters = [letter.encode() for letter in f"<{word}>"]
     hashes = []

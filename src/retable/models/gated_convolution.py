@@ -28,8 +28,8 @@ class GatedLayer(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, k: int, dropout: float):
         super().__init__()
-        # Gates are initially about ½, which divides the variance of outputs by 4. Initial weights of 4 times the
-        # variance compensate for this.
+        # Gates are initially about ½, which divides the variance of outputs by 4. Initial weights with 4 times the
+        # usual variance compensate for this division.
         self.convolution = _convolution(d_in, 2 * d_out, k, variance=4 * (1 - dropout))
         self.dropout = Dropout(dropout)
         self.before = k - 1

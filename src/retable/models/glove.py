@@ -31,6 +31,6 @@ class GloVe(CooccurrenceModel):
     def vectors(self) -> Tensor:
         """Return the word vectors w (V, D), without gradient.
 
-        The paper's sum w + w̃ is a method of the objective.
+        A method of the objective computes the paper's sum w + w̃.
         """
         return self.word.weight.detach()

@@ -7,8 +7,8 @@ and n-grams seen more than 7 times, are not discounted. N-grams of three or more
 of the model. Counts for which Good and Turing's formula gives no valid discount are not discounted either.
 
 Departure: in SRILM, if the words seen after a context have a total probability of 1, all other words have probability
-0. Here the count of such a context is increased by 1, so that other words have some probability. This also holds for
-orders without discounts.
+0. Here the count of such a context is increased by 1, so that other words have some probability. The count is increased
+in orders without discounts too.
 
 System C1 of docs/systems.yaml.
 """
@@ -21,7 +21,7 @@ from retable.models.ngram import BackoffModel
 
 
 class GoodTuring(BackoffModel):
-    """A back-off n-gram model over token ids: listed n-grams have discounted frequencies; others use lower orders.
+    """A back-off n-gram model over token ids: listed n-grams have discounted frequencies, others back off.
 
     `minimum` is the lowest count at which n-grams of three or more words are listed.
 
@@ -54,7 +54,7 @@ class GoodTuring(BackoffModel):
         share = discounted / (total + (spent & (seen < self.vocab_size)))[part.contexts]
 
         left, over = 1 - part.of_context(share), 1 - part.of_context(np.where(listed, lower, 0))
-        all_listed = part.of_context(listed) == self.vocab_size  # no word is left for the remaining probability
+        all_listed = part.of_context(listed) == self.vocab_size  # no other word could have the remaining probability
         share /= np.where(all_listed, 1 - left, 1)[part.contexts]
         backoff = np.where(all_listed, 1, left) / np.where(all_listed, 1, over)
 

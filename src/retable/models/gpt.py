@@ -30,7 +30,7 @@ class GPT(LeftToRight):
 
     Args:
         separate_documents: whether tokens attend only to their own document, which starts with a `boundary` token.
-            If true, documents in one window are independent, except for their positions.
+            If `separate_documents` is true, documents in one window are independent, except for their positions.
         initializer_range: standard deviation σ of the initial weights; for small widths, see `initializer_range` of
             BERT.
     """
@@ -76,7 +76,7 @@ class GPT(LeftToRight):
         for name, weight in self.named_parameters():
             if norm == "pre" and name.endswith(("attention.output.weight", "contract.weight")):
                 nn.init.normal_(weight, std=initializer_range * (2 * n_layers) ** -0.5)
-        if positions == "sinusoidal":  # `forward` scales embeddings to a sinusoid's variance, as in the authors' code
+        if positions == "sinusoidal":  # `forward` scales embeddings to a sinusoid's variance (Vaswani et al.'s code)
             nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
 
     def initialise(self, module: nn.Module) -> None:
@@ -90,8 +90,8 @@ class GPT(LeftToRight):
         """Return the hidden states (B, T, D) of ids (B, T) read after `state`, and the state after the last id.
 
         The initial state is (). The returned state contains a Cache of S + T positions for each layer. With
-        `separate_documents`, it also contains all ids (1, B, S + T). If `state` is None, the ids are the whole context,
-        and None is returned as the state.
+        `separate_documents`, the state also contains all ids (1, B, S + T). If `state` is None, the ids are the whole
+        context, and None is returned as the state.
 
         Raises: UsageError: S + T is more than `max_length`.
         """
@@ -106,7 +106,7 @@ class GPT(LeftToRight):
         if self.positions is not None:
             hidden = hidden + self.positions.weight[now]
         elif self.sinusoids is not None:
-            hidden = hidden * self.d_model**0.5 + self.sinusoids[now]  # scaled as in Vaswani et al. 2017, section 3.4
+            hidden = hidden * self.d_model**0.5 + self.sinusoids[now]  # scale as in Vaswani et al. 2017, section 3.4
         rotation = None if self.rotations is None else self.rotations[:, now]
         hidden = self.dropout(hidden)
         seen = torch.cat([state[-1][0], input_ids], dim=1) if state and self.separate_documents else input_ids

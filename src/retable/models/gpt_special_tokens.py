@@ -34,6 +34,6 @@ class GPTWithSpecialTokens(GPT, DelimitedLeftToRight):
 
     @property
     def pretrained(self) -> dict[str, nn.Module]:
-        """Return all modules, where the embedding is a view of its first V rows that shares memory."""
+        """Return all modules; the returned embedding has only the first V rows, and shares their memory."""
         of_tokenizer = nn.Embedding.from_pretrained(self.embedding.weight.data[: self.start_id])
         return {"": PretrainedGPT({**dict(self.named_children()), "embedding": of_tokenizer})}

@@ -46,17 +46,17 @@ class JelinekMercer(Interpolated):
     """An n-gram model with p(w | h) = λ c(hw) / c(h) + (1 - λ) p(w | h'), where h' is h without its first word.
 
     There is one λ for each length of h and each bucket of counts c(h), where bucket limits are powers of 2. EM fits the
-    λs to the last tenth of the text, with n-gram counts of the first nine tenths. With these λs, the model then counts
-    the whole text. A context that does not occur in the text has λ = 0.
+    λs to the last tenth of the text, with n-gram counts of the first nine tenths. After that, the model counts the
+    whole text, and keeps the λs. A context that does not occur in the text has λ = 0.
     """
 
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Estimation takes twice as long as for other n-gram models. It needs 50 more bytes of memory per held-out token
+        Estimation takes twice as long as for other n-gram models, and needs 50 more bytes of memory per held-out token
         and order.
         """
-        cut = -(-len(tokens) * 9 // 10)  # if this splits a sentence, the sentence's end is held out
+        cut = -(-len(tokens) * 9 // 10)  # if `cut` is inside a sentence, the sentence's end is held out
         self.lambdas = self._fit(tokens[:cut], self._words(tokens[cut:]))
         super().estimate(tokens)
 
@@ -78,9 +78,9 @@ class JelinekMercer(Interpolated):
         levels = self._count(text)
         self.tables = [NGrams(level.keys, np.empty(0), np.empty(0)) for level in levels]  # `_walk` needs only keys
         buckets = np.zeros((self.order, len(held_out)), np.int64)
-        estimates = np.zeros((self.order + 1, len(held_out)))  # row 0: uniform; row n: order n
+        estimates = np.zeros((self.order + 1, len(held_out)))  # row 0: uniform distribution; row n: order n
         estimates[0] = 1 / self.vocab_size
-        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per order: nodes of contexts, of n-grams
+        walk = [(np.zeros_like(held_out), held_out), *self._walk(held_out)]  # per order: contexts' and n-grams' nodes
         for n, (level, (contexts, nodes)) in enumerate(zip(levels, walk, strict=True)):
             total = level.of_context(level.counts)
             known, seen = np.flatnonzero(contexts >= 0), np.flatnonzero(nodes >= 0)
@@ -95,7 +95,7 @@ class JelinekMercer(Interpolated):
         while change > 1e-4:
             lambdas[:, 0] = 0
             own = np.take_along_axis(lambdas, buckets, axis=1)
-            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # probability left by higher orders
+            passed = np.vstack([np.cumprod(1 - own[::-1], axis=0)[::-1], ones])  # probability left after higher orders
             chosen = np.vstack([ones, own]) * passed * estimates
             chosen /= chosen.sum(axis=0)
             reached = of_bucket(chosen.cumsum(axis=0)[1:])

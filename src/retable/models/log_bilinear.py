@@ -2,9 +2,9 @@
 
 The model of "Three New Graphical Models for Statistical Language Modelling" predicts a vector r̂ for the next word from
 the vectors r of the last words: r̂ = Σ_i C_i r_{w_i} + b_r. The score of a word w is r_w · r̂ + b_w. This file computes
-r̂. The objective adds the softmax over scores, with its bias, and uses the word vectors as the softmax's weights.
-At the start of a text, missing context words are sentence boundaries. Departures: dropout on word vectors and on r̂, no
-weight decay, and AdamW instead of gradient descent with momentum.
+the predicted vector r̂. The objective adds the softmax over scores, with its bias, and uses the word vectors as the
+softmax's weights. At the start of a text, missing context words are sentence boundaries. Departures: dropout on word
+vectors and on r̂, no weight decay, and AdamW instead of gradient descent with momentum.
 
 B batch, T time, N context, D d_model.
 
@@ -41,7 +41,7 @@ class LogBilinear(LeftToRight):
         super().__init__()
         self.boundary, self.context, self.d_model, self.init_range = boundary, context, d_model, init_range
         self.embedding = nn.Embedding(vocab_size, d_model)
-        self.predict = nn.Linear(context * d_model, d_model)  # all C_i, the farthest word's first, and b_r
+        self.predict = nn.Linear(context * d_model, d_model)  # all C_i (the farthest word's first), and b_r
         self.dropout = Dropout(dropout)
         self.apply(self.initialise)
 

@@ -50,7 +50,7 @@ class MaximumEntropy(BackoffModel):
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Estimation passes about 200 times over all distinct n-grams. It needs 250 bytes of memory per distinct n-gram.
+        Estimation passes about 200 times over all distinct n-grams, and needs 250 bytes of memory per distinct n-gram.
         """
         features = _Features(self._count(tokens))
 
@@ -92,7 +92,7 @@ class _Features:
     def scores(self, weights: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Compute, from weights (K,), the scores s of each order's n-grams and the normalisers Z of their contexts."""
         own = np.split(weights, self._cuts)
-        scores, partition = [own[0]], [np.exp(own[0][:-1]).sum(keepdims=True)]  # not of <s>, the last id
+        scores, partition = [own[0]], [np.exp(own[0][:-1]).sum(keepdims=True)]  # without <s>, the last id
         for below, level, weight in zip(self.levels, self.levels[1:], own[1:], strict=False):
             lower = scores[-1][level.suffixes]
             scores.append(weight + lower)
@@ -106,13 +106,13 @@ class _Features:
         nats = sum(n @ np.log(z) for n, z in zip(self._predicting, partition, strict=True))
         nats -= self._predicted @ np.concatenate(scores)
         expected: list[np.ndarray] = []
-        share = np.zeros(len(self.levels[-1].keys))  # sum of n(h) / Z(h) over full-length contexts h with this end
+        share = np.zeros(len(self.levels[-1].keys))  # entry i: sum of n(h) / Z(h) over full-length h that end with i
         suffixes, taken, longer = np.empty(0, np.int64), np.empty(0), np.empty(0)
         backwards = (each[::-1] for each in (self.levels, self._predicting, partition, scores))
         for level, n, z, score in zip(*backwards, strict=True):
             share = n / z + np.bincount(level.suffixes, share, len(z))
             own = share[level.contexts]
-            remaining = own - np.bincount(suffixes, taken, len(own))  # without contexts of longer n-grams
+            remaining = own - np.bincount(suffixes, taken, len(own))  # minus contexts of longer n-grams
             longer = np.exp(score) * remaining + np.bincount(suffixes, longer, len(own))
             suffixes, taken = level.suffixes, own
             expected.insert(0, longer)
@@ -136,8 +136,8 @@ def owl_qn(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], curvature: np
     gains: list[float] = []
     scale = 1.0
     for _ in range(MOST_STEPS):
-        # `slope` is the derivative on the side where the loss falls. It is 0 where x is 0 and the loss rises on both
-        # sides.
+        # `slope` is the derivative on the side where the loss falls. The slope is 0 where x is 0 and the loss rises on
+        # both sides.
         slope = np.where(x, gradient + alpha * np.sign(x), np.sign(gradient) * np.maximum(np.abs(gradient) - alpha, 0))
         direction = slope.copy()
         factors = []

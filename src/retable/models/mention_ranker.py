@@ -8,7 +8,7 @@ into one vector per word, which is part of the input (Peters et al. 2018, arXiv 
 Departures:
 - There are no features for speaker and genre. Word vectors, random or pretrained, are fine-tuned.
 - A tanh follows the character convolution.
-- The LSTM also reads start and end marks of each sentence. Its initial weights are PyTorch's.
+- The LSTM also reads start and end marks of each sentence. The LSTM's initial weights are PyTorch's.
 - Documents are not truncated in training.
 
 S sentences, T time, W words of all documents, E width of a word's input vector, D width of a word's state, M spans, L
@@ -48,8 +48,8 @@ class MentionRanker(SpanRanker):
     Args:
         vocab_size, words, unknown, filters: see WordInput.
         max_width: maximum number of words in a span, the paper's L.
-        spans_per_word: number of kept spans per word of a document, the paper's λ. If the number is too low, only one
-            span of each cluster is kept. Then the correct antecedent of every span is the dummy antecedent ε, and
+        spans_per_word: number of kept spans per word of a document, the paper's λ. If too few spans are kept, each
+            cluster has only one kept span. Then the correct antecedent of every span is the dummy antecedent ε, and
             training stops improving.
         max_antecedents: number of antecedents scored per span, the paper's K.
         dropout, input_dropout: rate on hidden layers and features; rate on the input vectors of words.
@@ -124,7 +124,7 @@ class MentionRanker(SpanRanker):
         first, last, spans, mention, owner = first[kept], last[kept], spans[kept], mention[kept], owner[first[kept]]
 
         here = torch.arange(len(first), device=first.device)
-        farthest = int((here - torch.searchsorted(owner, owner)).max())  # most earlier spans in a document
+        farthest = int((here - torch.searchsorted(owner, owner)).max())  # most earlier spans that any span has
         distance = torch.arange(1, min(farthest, self.max_antecedents) + 1, device=first.device)
         antecedents = here[:, None] - distance  # (N, K)
         exist = (antecedents >= 0) & (owner[antecedents] == owner[:, None])
@@ -219,13 +219,13 @@ def binned(numbers: Tensor) -> Tensor:
 
 
 def best_without_crossings(spans: Sequence[Sequence[int]], n: int) -> list[int]:
-    """Choose up to `n` of `spans` (first, last) in order, skip any that crosses a chosen span, and return indices.
+    """Choose up to `n` spans (first, last) in order, skip those that cross a chosen span, and return their indices.
 
     `spans` are sorted from best to worst. Two spans cross if they overlap and neither contains the other.
     """
     taken: list[int] = []
-    farthest: dict[int, int] = {}  # first word -> the highest last word of chosen spans with it
-    nearest: dict[int, int] = {}  # last word -> the lowest first word of chosen spans with it
+    farthest: dict[int, int] = {}  # first word -> highest last word of the chosen spans that begin with it
+    nearest: dict[int, int] = {}  # last word -> lowest first word of the chosen spans that end with it
     for place, (first, last) in enumerate(spans):
         if len(taken) == n:
             break

@@ -2,7 +2,7 @@
 
 Estimation follows Chen and Goodman, "An Empirical Study of Smoothing Techniques for Language Modeling" (1998), section
 4.1.6 and equation 26, in the interpolated form. Conventions are as in Heafield et al., "Scalable Modified Kneser-Ney
-Language Model Estimation", ACL (2013), section 3, and of KenLM:
+Language Model Estimation", ACL (2013), section 3, and in KenLM:
 - A sentence includes its marks: `<s>` is only context, and `</s>` is predicted and counted like a word.
 - In lower orders, the count of an n-gram is its number of distinct left neighbours. N-grams that begin with `<s>` keep
   their counts in the text.
@@ -72,9 +72,9 @@ class BackoffModel:
     def estimate(self, tokens: np.ndarray) -> None:
         """Estimate the model from a stream (length,), and discard any earlier estimate.
 
-        Estimation takes 100 MB of memory, plus 16 bytes per distinct n-gram (the size of the model). Apart from this,
-        memory use does not depend on the length of the stream. Temporary files take 70 bytes of disk per token for
-        5-grams of English.
+        Estimation takes 100 MB of memory, plus 16 bytes per distinct n-gram (the size of the model). Apart from the
+        model, memory use does not depend on the length of the stream. Temporary files take 70 bytes of disk per token
+        for 5-grams of English.
         """
         levels = self._count(tokens)
         shared = [self._shared(n, level.counts) for n, level in enumerate(levels)]
@@ -94,7 +94,7 @@ class BackoffModel:
                 tables[-1] = tables[-1]._replace(backoff=log_weight)
             # An n-gram of the highest order is never a context.
             tables.append(NGrams(np.array(level.keys), log_prob, np.empty(0, np.float32)))
-        tables[0].log_prob[self.vocab_size] = 0  # of <s>, as in KenLM's ARPA files; never used
+        tables[0].log_prob[self.vocab_size] = 0  # <s> has log-probability 0, as in KenLM's ARPA files; never used
         self.tables = tables
 
     def log_prob(self, tokens: np.ndarray) -> np.ndarray:
@@ -116,8 +116,8 @@ class BackoffModel:
     def next_log_prob(self, context: np.ndarray) -> np.ndarray:
         """Compute the log-probabilities (vocab_size,), in nats, of all possible tokens after a context (length,).
 
-        The context is empty or the beginning of a sentence. If it is a longer stream, only the tokens after the last
-        `boundary` are used.
+        The context is empty or the beginning of a sentence. If the context is a longer stream, only the tokens after
+        the last `boundary` are used.
         """
         words = self._words(context)
         ends = np.flatnonzero(words == self.boundary)
@@ -192,7 +192,7 @@ class BackoffModel:
         return words
 
     def _walk(self, words: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield, for each order from 2 up, the node of each word's context, and that of context and word.
+        """Yield, for each order from 2 up, the nodes of all words' contexts, and of the n-grams that the words end.
 
         The node of an n-gram that is not in the model is -1.
         """
@@ -239,7 +239,7 @@ class BackoffModel:
         return count(tokens, self._words, self.vocab_size, self.order, self.boundary)
 
     def _shared(self, n: int, counts: np.ndarray) -> Any:
-        """Compute a value for all contexts of n words, from the counts (nodes,) of the n-grams of order n + 1."""
+        """Compute `_estimate`'s argument `shared` for all contexts of n words, from the counts of longer n-grams."""
         return None
 
     def _estimate(self, part: Counts, lower: np.ndarray, shared: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -250,7 +250,7 @@ class BackoffModel:
         raise NotImplementedError
 
     def _compact(self) -> None:
-        """Remove nodes without a probability that do not begin an n-gram with a probability."""
+        """Remove nodes without a probability, except nodes that begin an n-gram with a probability."""
         kept: list[np.ndarray] = []
         leading = np.empty(0, np.int64)
         for table in reversed(self.tables):

@@ -23,7 +23,7 @@ from retable.models.ngram import BackoffModel
 class Pruned(BackoffModel):
     """The n-gram model that `estimator(vocab_size=…, boundary=…)` builds, without its least important n-grams.
 
-    An n-gram is removed if its removal raises perplexity by less than `threshold`, as a share. If the estimator's model
+    An n-gram is removed if its removal raises perplexity by less than the share `threshold`. If the estimator's model
     lists an n-gram, it must also list the n-gram without its first word, as all estimators of this project do.
 
     Args:
@@ -52,7 +52,7 @@ class Pruned(BackoffModel):
 
         p is the probability of an n-gram's last word after its context h; q is the probability of the same word after h
         without its first word. `left` and `over` are the sums of p and of q over all words that are not listed after h.
-        The back-off weight of h is left / over.
+        The back-off weight of h is `left` / `over`.
         """
         walk = zip(self._walk(words), self.tables[:-1], strict=True)
         seen = [np.bincount(h[h >= 0], minlength=len(table.keys)) for (h, _), table in walk]
@@ -78,7 +78,7 @@ class Pruned(BackoffModel):
 
         probability = np.exp(self.tables[0].log_prob.astype(np.float64))
         for n, ((h, suffixes, p, left), keep) in enumerate(zip(levels, kept, strict=True), start=1):
-            q = probability[suffixes]  # after pruning the lower order
+            q = probability[suffixes]  # `probability` is that of the pruned lower order
             weight = (left + np.bincount(h, p * ~keep, len(left))) / _rest(h, q * keep, len(left))
             probability = np.where(keep, p, weight[h] * q)
             listed = np.where(keep, self.tables[n].log_prob, np.float32(np.nan))

@@ -38,7 +38,8 @@ class RNNEncoderDecoder(EncoderDecoder):
     """An encoder-decoder that computes each hidden state of the target from the source and the target tokens so far.
 
     `reading` is the direction in which the encoder reads the source: "both", "forward", or "reversed" (Sutskever et al.
-    2014, section 3.3). There is no "both" with a reversed source, which would only swap the two directions.
+    2014, section 3.3). A reversed source that is read in both directions is not offered, because the reversal would
+    only swap the directions.
 
     Args:
         cell: kind of recurrent layer.
@@ -155,7 +156,7 @@ class RNNEncoderDecoder(EncoderDecoder):
         return self.combine(torch.cat([context, hidden], dim=2)).tanh(), shares
 
     def _joined(self, final: Tensor) -> Tensor:
-        """Concatenate the final states of both directions, for each layer, to the decoder's initial state (L, B, D)."""
+        """Concatenate the final states of both directions for each layer: the decoder's initial state, (L, B, D)."""
         return final.unflatten(0, (self.n_layers, -1)).transpose(1, 2).flatten(2)
 
 

@@ -1,6 +1,6 @@
 """Skip-gram word vectors (Mikolov et al. 2013a, "Efficient Estimation of Word Representations", section 3.2).
 
-The paper's hierarchical softmax is in a separate class, an objective.
+The paper's hierarchical softmax is an objective, `HierarchicalSoftmax`.
 
 R rows, C centres per row, J contexts per row, D d_model, V vocabulary.
 """

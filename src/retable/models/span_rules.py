@@ -59,7 +59,7 @@ class SlidingWindow(SpanRule):
 
     For each candidate span of at most `longest` words, the rule counts the words and word pairs that the rest of the
     span's sentence shares with the question. The candidates with the highest count are selected. Among the selected
-    candidates, the rule chooses the one with the highest sum of `window`; among equal sums, the first candidate.
+    candidates, the rule chooses the one with the highest result of `window`; among equal results, the first candidate.
     """
 
     def __init__(self, longest: PositiveInt, dropout: Rate = 0.0):
@@ -112,8 +112,8 @@ def overlap(words: Sequence[str], candidate: Candidate, question: Sequence[str])
 def window(words: Sequence[str], candidate: Candidate, question: Sequence[str], weights: dict[str, float]) -> float:
     """Compute the highest sum of word `weights` over all windows of the candidate's sentence.
 
-    A window has as many words as the candidate and the question have distinct words. Only the weights of these distinct
-    words count.
+    A window has as many words as the candidate and the question have distinct words. Only the weights of distinct words
+    of the candidate and the question count.
     """
     relevant = {*words[candidate.first : candidate.last + 1], *question}
     sentence = words[candidate.begin : candidate.end]

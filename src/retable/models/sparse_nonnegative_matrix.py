@@ -11,10 +11,11 @@ C_ij is the number of times that word j follows feature i, and C_i* the number o
 entry per bucket of counts, not per count. AdaGrad trains the tables a, b and c on the training text. When training
 predicts a token, the token itself is left out of all counts.
 
-Departures: the loss is the negative log-likelihood. The paper's Poisson loss is a bound on this loss that needs no sums
-over words. Here each step uses the whole text, so the sums over words are cheap. The metafeatures are three of the
-paper's conjunctions in separate tables, without hashing. Every history has one more feature, which predicts all words
-equally. Therefore a word that occurs only once in the text has a probability above 0, even when this token is left out.
+Departures: the loss is the negative log-likelihood. The paper's Poisson loss is a bound on the negative log-likelihood
+that needs no sums over words. Here each step uses the whole text, so the sums over words are cheap. The metafeatures
+are three of the paper's conjunctions in separate tables, without hashing. Every history has one more feature, which
+predicts all words equally. Therefore a word that occurs only once in the text has a probability above 0, even when this
+token is left out.
 
 N tokens, K types of features, F features, E links (a feature and a word that follows it), V vocabulary.
 
@@ -71,7 +72,7 @@ class SparseNonnegativeMatrix:
             raise UsageError(f"boundary={boundary} is out of range; give the id of <eos>, from 0 to {vocab_size - 1}")
         self.vocab_size, self.boundary, self.steps, self.lr = vocab_size, boundary, steps, lr
         self.types = feature_types(order, max_skip, max_skip_words)
-        self.uniform = 1.0  # sum of all words' scores from the feature of every history
+        self.uniform = 1.0  # sum of the scores that the feature of every history adds for all words
         self.features = np.empty(0, np.uint64)  # (F,) hashes, ascending
         self.links = np.empty(0, np.int64)  # (E,) index of a feature · V + id of a word, ascending
         self.weights = np.empty(0, np.float32)  # (E,) entries of M
@@ -108,8 +109,8 @@ class SparseNonnegativeMatrix:
     def next_log_prob(self, context: np.ndarray) -> np.ndarray:
         """Compute the log-probabilities (V,), in nats, of all possible tokens after a context (length,).
 
-        The context is empty or the beginning of a sentence. If it is a longer stream, only the tokens after the last
-        `boundary` are used.
+        The context is empty or the beginning of a sentence. If the context is a longer stream, only the tokens after
+        the last `boundary` are used.
         """
         reach = max(max(offsets, default=0) for offsets in self.types)
         words = self._words(np.append(np.asarray(context, np.int64)[max(len(context) - reach, 0) :], self.boundary))
@@ -183,7 +184,7 @@ class SparseNonnegativeMatrix:
         }
         hashes = np.empty((len(self.types), len(words)), np.uint64)
         present = np.empty(hashes.shape, bool)
-        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart, because word ids are added
+        seeds = MULTIPLIER * np.arange(1, len(hashes) + 1, dtype=np.uint64)  # far apart, as word ids are added to them
         for k, offsets in enumerate(self.types):
             hashes[k] = seeds[k]
             for offset in offsets:
@@ -208,7 +209,7 @@ class LeaveOneOut:
             rows * vocab_size + words[tokens], return_inverse=True, return_counts=True
         )
         ones = np.ones(len(tokens))
-        # `realised` (N, E) is 1 where a token has a link, and 0 elsewhere.
+        # `realised` (N, E) is 1 for the links from a token's features to the token, and 0 elsewhere.
         self.realised = csr_array((ones, (tokens, realised)), shape=(len(words), len(self.links)))
         self.row = self.links // vocab_size  # the feature of each link, (E,)
         self.total = totals[self.row]
@@ -241,8 +242,8 @@ class LeaveOneOut:
 
         To leave out token t after feature i, 1 is subtracted from C_it and C_i*. The subtraction changes the buckets
         and weights of the whole row i of M. `own` is the changed weight of (i, t), and w are the changed weights of the
-        row's other links. Both kinds of weights have the factor 1 / (C_i* − 1). If feature i occurs only at token t,
-        its weights are 0.
+        row's other links. All changed weights have the factor 1 / (C_i* − 1). If feature i occurs only at token t, the
+        feature's weights are 0.
         """
         lexical = self.b[self.row] + self.c[self.lexical]
         share = np.divide(1.0, self.total - 1, out=np.zeros(len(self.total)), where=self.total > 1)

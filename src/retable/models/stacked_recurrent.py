@@ -35,8 +35,8 @@ class StackedRecurrent(LeftToRight):
             the last layer to the softmax.
         variational: whether to use one dropout mask for all time steps.
         recurrent_dropout: rate on units of h_{t−1}; the same units are dropped at all time steps.
-        first_state: whether to train the state before the first token, which starts at 0. If false, this state is
-            always 0.
+        first_state: whether to train the state before the first token, which starts at 0. If `first_state` is false,
+            the state before the first token is always 0.
         one_hot: whether the first layer reads one-hot vectors of words instead of trained vectors.
     """
 

@@ -1,6 +1,6 @@
 """T5's encoder without its decoder, to be fine-tuned as a classifier.
 
-The paper does not contain this model; there T5 generates labels as text. The model shows how good the encoder's
+The paper does not contain this model; in the paper, T5 generates labels as text. The model shows how good the encoder's
 features are without a decoder.
 
 B batch, T time, D d_model.

@@ -5,7 +5,7 @@ bidirectional LSTM reads word vectors and convolutions over characters; the obje
 sub-words, and for words without spelling, use models/bilstm.py, which has no convolution over characters.
 
 With `d_predicate`, each word also has a vector that marks whether it is the predicate, as in He et al. 2017, section
-2.2. The model then labels semantic roles (F6 of docs/systems.yaml), as in Zhou and Xu 2015 with a CRF.
+2.2. With this vector, the model labels semantic roles (F6 of docs/systems.yaml), as in Zhou and Xu 2015 with a CRF.
 
 Departures: a tanh follows the convolution's max-pooling, and characters have no dropout; see nn/character_cnn.py.
 

@@ -32,13 +32,13 @@ PLACES = range(-2, 3)
 RUNS = {WORD: ((-1, 0), (0, 1)), PART: ((-2, -1), (-1, 0), (0, 1), (1, 2), (-2, -1, 0), (-1, 0, 1), (0, 1, 2))}
 TEMPLATE = [(column, places) for column, runs in RUNS.items() for places in (*((i,) for i in PLACES), *runs)]
 EDGE = 2  # number of places before and after a sentence that the template includes
-SAMPLE, TRIALS, FIRST_RATE = 1000, 10, 0.1  # to find a learning rate, as in crfsgd
+SAMPLE, TRIALS, FIRST_RATE = 1000, 10, 0.1  # sentences, trials, first rate for finding a learning rate, as in crfsgd
 
 compiled = njit(nogil=True, cache=True, error_model="numpy")
 
 
 class Chains(NamedTuple):
-    """Sentences as arrays: features and tag of each word, and index of each first word."""
+    """Sentences as arrays: features and tag of each word, and index of each sentence's first word."""
 
     ids: Array  # (words, lines of the template): feature ids, −1 for a feature that is not in the model
     starts: Array  # (N + 1,): sentences' first words, then the number of words
@@ -95,7 +95,7 @@ def marginals(scores, pairs):
 
 @compiled
 def _loss(theta, scale, ids, starts, tags, order, gradient):
-    """Return the sum of −log p over the sentences in `order`; add its gradient to `gradient`, unless that is empty."""
+    """Return the sum of −log p over the sentences in `order`; add the sum's gradient to a non-empty `gradient`."""
     F, loss = theta.shape[0] - theta.shape[1], 0.0
     for place in order:
         first, end = starts[place], starts[place + 1]
@@ -122,7 +122,8 @@ def _descend(theta, total, ids, starts, tags, order, rate, decay, power, done):
     """Do one step of SGD per sentence in `order`, with learning rate `rate` / (1 + rate · decay · step)^power.
 
     θ is kept as scale · `theta`, so that a step changes only the rows of features in the step's sentence. If `total` is
-    not empty, the θ after each step is added to it. During the steps, this sum is kept as `summed` · `theta` + `total`.
+    not empty, the θ after each step is added to `total`. During the steps, the sum of all θ is kept as `summed` ·
+    `theta` + `total`.
 
     Args:
         done: number of steps before this call.
@@ -174,7 +175,7 @@ def best(scores, pairs):
 
 
 def features(words: Words) -> Iterator[list[str]]:
-    """Yield the features of each word: for each line of the template, its number and the values at its places."""
+    """Yield the features of each word: per line of the template, the line's number and the values at its places."""
     padded = [*_edges("<"), *map(split_word, words), *_edges(">")]
     for i in range(EDGE, EDGE + len(words)):
         yield [

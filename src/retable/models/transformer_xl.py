@@ -54,8 +54,8 @@ class TransformerXL(LeftToRight):
             raise ValueError(f"d_model={d_model} must be even and a multiple of n_heads={n_heads}")
         self.d_model, self.memory, self.evaluation_memory = d_model, memory, evaluation_memory
         self.embedding = nn.Embedding(vocab_size, d_model)
-        self.content_bias = nn.Parameter(torch.empty(d_model))  # u of all heads
-        self.position_bias = nn.Parameter(torch.empty(d_model))  # v of all heads
+        self.content_bias = nn.Parameter(torch.empty(d_model))  # the vectors u of all heads
+        self.position_bias = nn.Parameter(torch.empty(d_model))  # the vectors v of all heads
         self.dropout = LockedDropout(dropout) if variational else Dropout(dropout)
         self.layers = nn.ModuleList(
             Layer(d_model, n_heads, d_inner, self.dropout, attention_dropout) for _ in range(n_layers)

@@ -21,7 +21,7 @@ from retable.nn.transformer_encoder import NORM_EPS, EncoderBlock
 
 
 class ViT(ImageEncoder):
-    """An encoder of images of `image_size`² pixels. Its output is the class token's state.
+    """An encoder of images of `image_size`² pixels. The encoder's output is the class token's state.
 
     Raises: UsageError: `patch_size` does not divide `image_size`.
     """

@@ -3,8 +3,8 @@
 Collobert et al. 2011, "Natural Language Processing (Almost) from Scratch", section 3.3.1. A word's state is computed by
 a linear layer and HardTanh from the word vectors of a window. The linear layer is the same for all windows, so it is a
 convolution along the sentence. The objective adds the top linear layer and the loss: a softmax per word (section 3.4.1)
-or, with `crf=true`, the sentence's likelihood under transition scores (section 3.4.2). Half a window of a trained
-vector, PADDING, is added before and after each sentence.
+or, with `crf=true`, the sentence's likelihood under transition scores (section 3.4.2). A trained vector, PADDING, fills
+half a window before and after each sentence.
 
 Departures:
 - A convolution over characters reads the spelling of words, as in Santos and Zadrozny 2014, whose tagger is otherwise

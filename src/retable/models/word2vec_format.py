@@ -19,14 +19,14 @@ from retable.core.errors import UsageError, require_file
 def write_word2vec(path: str | PathLike[str], words: Sequence[str], vectors: np.ndarray) -> None:
     """Write words and float32 `vectors` (n, d): in binary format if `path` ends in .bin, otherwise as UTF-8 text.
 
-    Both formats store float32 values exactly.
+    The binary and the text format store float32 values exactly.
 
     Raises: UsageError: a word is empty, has ASCII white space, or occurs twice; or `vectors` does not have one row per
         word.
     """
     vectors = np.asarray(vectors, dtype="<f4")
     if vectors.ndim != 2 or len(vectors) != len(words):
-        raise UsageError(f"{len(words)} words need vectors of shape ({len(words)}, d), but it is {vectors.shape}")
+        raise UsageError(f"{len(words)} words need vectors of shape ({len(words)}, d), but got {vectors.shape}")
     for word in words:
         if word.encode().split() != [word.encode()]:  # no-break and ideographic spaces are allowed in words
             raise UsageError(f"the word {word!r} is empty or has white space, which the format does not allow")
@@ -106,7 +106,7 @@ def _read_binary_row(file: BinaryIO, dimensions: int) -> tuple[str, np.ndarray]:
         if not letter:
             raise ValueError("the file ends before this word")
         letters += letter
-    word = letters.decode().lstrip("\n")  # the line feed after the previous vector
+    word = letters.decode().lstrip("\n")  # removes the line feed after the previous vector
     values = file.read(4 * dimensions)
     if len(values) < 4 * dimensions:
         raise ValueError(f"the file ends within the vector of {word!r}")

@@ -48,7 +48,7 @@ class AdditiveAttention(nn.Module):
         return self.memory(memory)
 
     def forward(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """Return the attention weights (B, U, S), as BilinearAttention does; needs memory for (B, U, S, Q) numbers.
+        """Return the attention weights (B, U, S), as BilinearAttention does; needs memory for B·U·S·Q numbers.
 
         Returns: weights that sum to 1 over S, and are 0 where `mask` (B, S) is False.
         """

@@ -17,7 +17,7 @@ class Attention(nn.Module):
 
     Args:
         d_head: width of a head; by default D / H.
-        scale: factor of the scores; by default 1 / √K. T5 uses 1.
+        scale: factor of the scores; by default 1 / √K. T5 uses the scale 1.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ def padding_mask(lengths: Tensor, length: int) -> Tensor:
 def padding_mask_if_any(lengths: Tensor, length: int) -> Tensor | None:
     """Return the result of `padding_mask` for lengths (B,), or None if no row is padded.
 
-    Attention without a mask is faster, by more than the time of this check.
+    Attention without a mask saves more time than this check takes.
 
     Args:
         length: number of tokens per row, padding included.

@@ -63,7 +63,7 @@ class CharacterCNN(nn.Module):
         """Return vectors (W, d_output) of symbols (W, L), where L must be at least the width of the widest filter."""
         characters = self.characters(ids).mT  # (W, C, L)
         maxima = [convolve(characters).max(dim=2).values for convolve in self.filters]
-        hidden = torch.tanh(torch.cat(maxima, dim=1))  # (W, F); the same as the maximum of tanh values
+        hidden = torch.tanh(torch.cat(maxima, dim=1))  # (W, F); tanh keeps order: the same as max of tanh
         for layer in self.highway:
             hidden = layer(hidden)
         return self.projection(hidden)

@@ -27,8 +27,8 @@ class CRF(nn.Module):
     """A CRF over tags. Initial transition scores are 0, which means a separate softmax at each position.
 
     allowed: a mask (K + 1, K + 1) from `allowed_transitions`, which is True where the column's tag may follow the row's
-    tag. The last row is True for tags that may begin a sequence, the last column for tags that may end one. If None,
-    all transitions are allowed.
+    tag. The last row is True for tags that may begin a sequence, the last column for tags that may end one. If
+    `allowed` is None, all transitions are allowed.
     """
 
     _penalty: Tensor
@@ -120,9 +120,9 @@ class _LogPartition(torch.autograd.Function):
         mirror = mirrored(lengths, T)
         largest = emissions.double().amax(dim=2, keepdim=True)
         emitted = (emissions - largest).exp()  # (B, T, K)
-        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # of rows and mirrored rows
+        state = torch.stack([first, final])[:, None].expand(2, len(emissions), -1)  # for rows and for mirrored rows
         moves = torch.stack([move, move.T])
-        sums, before, after = [], [], []  # sums of states; states before and after each position's emission
+        sums, before, after = [], [], []  # per position: sum of the states; states before and after the emission
         for emits in torch.stack([emitted, taken(emitted, mirror)]).unbind(2):
             sums.append(state.sum(dim=2, keepdim=True))
             before.append(state / sums[-1])
@@ -131,7 +131,7 @@ class _LogPartition(torch.autograd.Function):
         scale = torch.stack(sums, dim=2)[0]  # (B, T, 1)
         (forth, back), (forth_after, back_after) = torch.stack(before, dim=2), torch.stack(after, dim=2)  # (B, T, K)
         back, back_after = taken(back, mirror), taken(back_after, mirror)
-        meet = (forth * back_after).sum(dim=2, keepdim=True) / inside[:, :, None]  # infinite on padding
+        meet = (forth * back_after).sum(dim=2, keepdim=True) / inside[:, :, None]  # +∞ on padding
         ctx.save_for_backward(
             forth_after * back / meet,  # the probability of each tag, (B, T, K)
             # The next three tensors are factors of the probability of two neighbouring tags, (B, T − 1, K, K).
@@ -169,7 +169,7 @@ def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Tensor:
     for tag in tags:
         if not (tag == "O" or (tag[:1] in tuple(letters[1:]) and tag[1:2] in ("", "-"))):
             raise UsageError(
-                f"{tag!r} is not a tag of scheme={scheme}; use O, or a letter of {letters[1:]} with a type"
+                f"{tag!r} is not a tag of scheme={scheme}; use O, or one of the letters {letters[1:]} with a type"
             )
     ends = [*tags, "O"]
     return torch.tensor([[_may_follow(before, tag, scheme) for tag in ends] for before in ends])

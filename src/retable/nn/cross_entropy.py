@@ -12,7 +12,7 @@ from retable.nn.product import Times, pays, product, times
 
 LOGITS = 1 << 22  # logits computed at a time on a CPU (16 MB); fewer are slower, and more are not faster
 LOGITS_ON_GPU = 1 << 26  # logits computed at a time on a GPU
-SLOPES_ON_GPU = 1 << 27  # gradients of logits at a time on a GPU; with more, fewer additions to the table's gradient
+SLOPES_ON_GPU = 1 << 27  # logit gradients at a time on a GPU; more at a time need fewer additions to weight gradients
 ALIGNED = 64  # on a GPU, the vocabulary size is padded to a multiple of 64: other sizes take three times as long
 SLOPES = 1 << 25  # gradients of logits per product on a CPU (64 MB), if their data type is narrower than the weights'
 
@@ -87,7 +87,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_loss: Tensor) -> tuple[Tensor | None, ...]:
         gradients = ctx.saved_tensors
-        if d_loss != 1:  # it is 1 if the loss has no other terms
+        if d_loss != 1:  # `d_loss` is 1 if the loss has no other terms
             gradients = [None if gradient is None else gradient.mul_(d_loss) for gradient in gradients]
         return *gradients, None, None
 
@@ -98,8 +98,8 @@ def _slopes(
     """Compute the sum of the cross-entropies of a few rows, in nats, and the gradients of this sum.
 
     Returns: the sum, the gradients with respect to the logits (n, V), and the softmax's denominators (n, 1). The
-        gradients are computed only if `learns` is true, and are multiplied by the denominators. They are also written
-        to `out` (n, V), in the data type of `out`.
+        gradients are computed only if `learns` is true, and are multiplied by the denominators. The gradients are also
+        written to `out` (n, V), in the data type of `out`.
     """
     if out is not None and fused.serves(out.device, out.dtype):
         to_logits(hidden, out=out)

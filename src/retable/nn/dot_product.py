@@ -1,4 +1,4 @@
-"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) by the faster method.
+"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1) by the faster of two methods.
 
 B batch, T queries per sequence, S keys per sequence, H heads, K head size.
 """
@@ -10,7 +10,7 @@ from torch import Tensor
 from retable.nn import fused
 from retable.nn.dropout import drop
 
-SCORES = 512 * 512  # up to this number of scores per head, bf16 scores are stored
+SCORES = 512 * 512  # highest number of scores per head for which bf16 scores are stored
 
 
 def dot_product_attention(
@@ -31,10 +31,10 @@ def dot_product_attention(
         causal: whether the n-th query attends only to the first n keys.
         scale: factor of the scores; by default 1 / √K.
 
-    PyTorch's kernel for attention does not store scores, and is the faster method in fp32. In bf16 on a CPU, it takes
-    three to five times as long as separate matrix products. For a single query, as in decoding, it takes twice as long
-    (benchmarks/language_models.md). For attention with dropout or with a trained term in the scores, PyTorch has no CPU
-    kernel.
+    PyTorch's kernel for attention does not store scores, and is the faster method in fp32. In bf16 on a CPU, the kernel
+    takes three to five times as long as separate matrix products. For a single query, as in decoding, the kernel takes
+    twice as long (benchmarks/language_models.md). For attention with dropout or with a trained term in the scores,
+    PyTorch has no CPU kernel.
     """
     T, S = queries.shape[2], keys.shape[2]
     learnt = mask is not None and mask.requires_grad and scale == 1

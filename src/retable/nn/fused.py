@@ -2,7 +2,7 @@
 
 The file fused.c is compiled when the package is installed, if there is a C compiler. Without a compiled file,
 `COMPILED` is None, `serves` returns False, and torch's own operations are used; their results differ by rounding. On a
-GPU, torch's operations are always used. In fp32, they are used for everything but dropout.
+GPU, torch's operations are always used. In fp32, torch's operations are used for everything but dropout.
 """
 
 import ctypes
@@ -183,8 +183,8 @@ def lstm_step_slopes_(
     """Overwrite `gates`, a result of `lstm_step_`, with the gradients with respect to the pre-activations.
 
     The gradients with respect to the hidden states are given as the sum of `above` and `later`, bf16 (B, H). `d_cell`,
-    fp32 (B, H), contains the gradients with respect to the cell states, and is overwritten with those with respect to
-    the previous cell states.
+    fp32 (B, H), contains the gradients with respect to the cell states, and is overwritten with the gradients with
+    respect to the previous cell states.
     """
     assert COMPILED is not None
     tensors = (gates, before, cell, above, later, d_cell)

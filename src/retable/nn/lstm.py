@@ -1,9 +1,9 @@
 """LSTM layers (Hochreiter and Schmidhuber 1997, with forget gates) that are fast in bf16 on a CPU.
 
-One matrix product covers the inputs of all steps, and one the gradients of the input weights. Each step needs only a
-product of a few rows with the recurrent weights, and one pass over the gates. The layout of the recurrent weights is
-prepared once. PyTorch's backward pass, by oneDNN, takes 50 ms for 35 steps of 20 rows with 650 units. The backward pass
-here takes 15 ms (benchmarks/language_models.md).
+One matrix product transforms the inputs of all steps, and another computes the gradient of the input weights. Each step
+needs only a product of a few rows with the recurrent weights, and one pass over the gates. The layout of the recurrent
+weights is prepared once. PyTorch's backward pass, by oneDNN, takes 50 ms for 35 steps of 20 rows with 650 units. The
+backward pass here takes 15 ms (benchmarks/language_models.md).
 
 T time, B batch, I input, H hidden.
 """

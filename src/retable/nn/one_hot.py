@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 
 class OneHot(nn.Module):
-    """A replacement for a model's embedding. It has no weights that a softmax could share."""
+    """A replacement for a model's embedding, without weights that a softmax could share."""
 
     def __init__(self, vocab_size: int):
         super().__init__()

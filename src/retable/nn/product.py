@@ -50,7 +50,7 @@ def _plain(weight: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def product(rows: Tensor, weight: Tensor) -> Tensor:
-    """Compute rows · weightᵀ (N, O) by the faster method, for rows (N, I) and weight (O, I)."""
+    """Compute rows · weightᵀ (N, O) with oneDNN or torch, whichever is faster, for rows (N, I) and weight (O, I)."""
     return times(weight, rows)(rows)
 
 
@@ -69,10 +69,10 @@ def _amd() -> bool:
 
 
 class Linear(nn.Linear):
-    """torch's linear layer, but with the faster method for products and their gradients."""
+    """torch's linear layer, but with products and their gradients by oneDNN where oneDNN is faster."""
 
     def forward(self, input: Tensor) -> Tensor:
-        whole = type(self.weight) is nn.Parameter  # False if this process has only a shard of the weight
+        whole = type(self.weight) is nn.Parameter  # a process that has only a shard of the weight has no nn.Parameter
         rows = input.reshape(-1, input.shape[-1])
         with torch.no_grad():
             faster = whole and not torch.is_autocast_enabled(input.device.type) and pays(rows, self.weight)

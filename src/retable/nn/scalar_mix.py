@@ -16,7 +16,7 @@ class ScalarMix(nn.Module):
 
     def __init__(self, n_layers: int):
         super().__init__()
-        self.weights = nn.Parameter(torch.zeros(n_layers))  # before the softmax
+        self.weights = nn.Parameter(torch.zeros(n_layers))  # softmax inputs; the weights s are the result
         self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, layers: Sequence[Tensor], lengths: Tensor) -> Tensor:

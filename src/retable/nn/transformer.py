@@ -185,8 +185,8 @@ class Block(nn.Module):
 
     `norm="pre"` normalises the input of a layer (Radford et al. 2019, section 2.3), and "post" normalises the residual
     sum (Vaswani et al. 2017, section 3.1). The feed-forward layer is four times as wide as the model. A gated
-    feed-forward layer has two thirds of that width, so that the number of parameters is the same (Shazeer 2020, section
-    3).
+    feed-forward layer has two thirds of the width of a layer without gates, so that both have the same number of
+    parameters (Shazeer 2020, section 3).
 
     Args:
         dropout: rate on the output of each layer and on attention weights.
@@ -218,7 +218,7 @@ class Block(nn.Module):
     def forward(
         self, hidden: Tensor, past: Past = None, rotation: Tensor | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, Past]:
-        """Return transformed states (B, T, D) and the extended cache; arguments: see attention."""
+        """Return transformed states (B, T, D) and the extended cache; the arguments are those of the attention."""
         if self.norm == "pre":
             mixed, past = self.attention(self.attention_norm(hidden), past, rotation, mask)
             hidden = hidden + self.dropout(mixed)

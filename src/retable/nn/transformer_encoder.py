@@ -13,7 +13,7 @@ from retable.nn import fused
 from retable.nn.attention import Attention
 from retable.nn.dropout import Dropout
 
-NORM_EPS = 1e-12  # as in BERT's code
+NORM_EPS = 1e-12  # the value in BERT's code
 
 
 class EncoderBlock(nn.Module):

@@ -46,9 +46,9 @@ class WeightDropped(nn.RNNBase):
     """One recurrent layer with dropout on the hidden-to-hidden matrix. Each batch has a new mask.
 
     The mask drops single entries of the matrix (DropConnect: Merity, Keskar and Socher 2018, section 2) or, if `units`
-    is true, columns. A dropped column hides one unit of h_{t−1} from all gates at all time steps. This is Gal and
-    Ghahramani's recurrent dropout, except that all rows of a batch share the mask, so that fused kernels can be used.
-    The layer's trained parameter is the matrix without dropout.
+    is true, columns. A dropped column hides one unit of h_{t−1} from all gates at all time steps. Dropping columns is
+    Gal and Ghahramani's recurrent dropout, except that all rows of a batch share the mask, so that fused kernels can be
+    used. The layer's trained parameter is the matrix without dropout.
 
     Args:
         cell: kind of recurrent layer, a key of CELLS.

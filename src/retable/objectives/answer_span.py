@@ -69,7 +69,7 @@ class AnswerSpan(Objective):
 
 
 class AnswerByRule(Objective):
-    """An objective without parameters and loss that returns the answers of a rule."""
+    """An objective that returns the answers of a rule; it has no parameters and no loss."""
 
     model: SpanRule
 

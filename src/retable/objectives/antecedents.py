@@ -53,7 +53,7 @@ class Antecedents(Objective):
         return [sorted(of_document) for of_document in by_document]
 
     def best(self, batch: CoreferenceBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the spans (N, 2), the index of each span's document (N,), and that of the span's best antecedent (N,).
+        """Return the spans (N, 2), the index of each span's document (N,), and the index of its best antecedent (N,).
 
         A span without an antecedent has the antecedent index −1.
         """

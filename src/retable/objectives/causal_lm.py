@@ -72,7 +72,7 @@ class CausalLM(LanguageModelling):
         if self.projection_penalty:
             loss = loss + self.projection_penalty * self.projection.weight.norm()
         if (penalty := self.model.penalty) is not None:
-            loss, self.model.penalty = loss + penalty, None  # penalty reset: a tensor with a graph cannot be copied
+            loss, self.model.penalty = loss + penalty, None  # penalty is reset: tensors with a graph cannot be copied
         return loss
 
     def log_prob(self, input_ids: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:

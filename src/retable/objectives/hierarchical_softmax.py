@@ -57,7 +57,7 @@ def huffman(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     words with lower ids, and older inner nodes before newer ones.
     """
     leaves = np.flatnonzero(counts)
-    leaves = leaves[np.lexsort((-leaves, counts[leaves]))]  # the rarest first
+    leaves = leaves[np.lexsort((-leaves, counts[leaves]))]  # words, the rarest first
     n = len(leaves)
     parent, branch = np.zeros(2 * n - 1, np.int64), np.zeros(2 * n - 1, np.int8)
     # Inner nodes are created in rising order of weight. So the rarest node is always the next node of one of two

@@ -30,12 +30,13 @@ def negative_sampling(
     words, lines, reaches (N,): the slice, as in `WindowSlice`.
 
     dimensions: a tuple of D times None. A tuple's length is part of its type, so the loops are compiled for this value
-    of D. Such loops are a tenth faster than loops for any D.
+    of D. Loops for one value of D are a tenth faster than loops for any D.
 
     table (U, D), units, offsets (V + 1,), scales (V,): the input of word w is scales[w] · Σ table[units[offsets[w] :
     offsets[w + 1]]]. With `cbow` the mean of the window's inputs predicts the centre; otherwise the centre's input
     predicts each word of the window. output (V, D): the vectors of predicted words. For each pair, `negatives` noise
-    words are drawn from threshold and alias (V,) (see `alias_table`) with the generator's `state` (1,) uint64.
+    words are drawn from the tables `threshold` and `alias`, (V,) each (see `alias_table`), with the generator's `state`
+    (1,) uint64.
     """
     hidden, step, gradient = vectors(dimensions, table)
     rows, signs, slopes = outcomes(negatives + 1)
@@ -102,7 +103,7 @@ def least_squares(
     w, b_w, c, b_c, squares_w, squares_b_w, squares_c, squares_b_c,
     x_max, power, lr,
 ):  # fmt: skip
-    """Train by AdaGrad on the cells `start` to `stop` of GloVe's matrix; words, contexts, values (N,) list the cells.
+    """Train by AdaGrad on cells `start` to `stop` of GloVe's matrix; `words`, `contexts`, `values` (N,) list all cells.
 
     w and c (V, D) are the word and context vectors; b_w and b_c (V, 1) are the biases of these vectors. The arrays
     `squares_…` contain AdaGrad's sums of squared gradients, one for each weight.
@@ -234,8 +235,8 @@ def push(hidden, output, step, rows, signs, slopes, n, rate):
     """Update output[rows[:n]] by a gradient step that makes the signs (1 or −1) of hidden·output[row] more probable.
 
     The function sets `step` to the gradient step of `hidden`, and returns the probability of all signs before the
-    update. A row that occurs twice in `rows` is updated twice, both times with the score from before the update.
-    The array `slopes` (n,) is overwritten.
+    update. A row that occurs twice in `rows` is updated twice, both times with the score from before both updates. The
+    array `slopes` (n,) is overwritten.
     """
     for k in range(n):
         row, score = rows[k], np.float32(0)
@@ -285,7 +286,7 @@ def draw_many(threshold, alias, state, n):
 
 
 def alias_table(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the tables threshold (V,) uint32 and alias (V,) int32 of Walker's alias method (1977; Vose 1991).
+    """Compute `threshold` (V,) uint32 and `alias` (V,) int32, the tables of Walker's alias method (1977; Vose 1991).
 
     To draw an outcome, choose v uniformly from 0 to V − 1: the outcome is v with probability threshold[v] / 2³²,
     otherwise alias[v]. A draw takes constant time, and the tables take 8 bytes per word. In word2vec.c, one table of

@@ -19,8 +19,8 @@ from retable.objectives.text_to_text import TextToText
 class LabelsAsText(TextToText):
     """A text-to-text objective for examples whose labels are indices of `answers`.
 
-    The loss is −log p(answer), averaged over examples like the loss of a classifier. In the paper, the average is over
-    all tokens.
+    The loss is −log p(answer), averaged over examples like the loss of a classifier. In the paper, the loss is averaged
+    over all tokens.
 
     Args:
         answers: token ids of the A possible answers, each with an end mark.

@@ -67,7 +67,7 @@ def negative_sampling(v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negati
     """Compute Σ over pairs of −log σ(u·v) − negatives · (mean of log σ(−n·v) over noise vectors n), in nats.
 
     v (R, C, D) are the predictors, u (R, J, D) the targets, and noise (N, D) the noise words; pairs (R, C, J) is a
-    mask. Gradients are computed for v, u and noise.
+    mask. Gradients are computed for `v`, `u` and `noise`.
     """
     return _NegativeSampling.apply(v, u, noise, pairs, negatives)
 
@@ -82,7 +82,7 @@ class _NegativeSampling(torch.autograd.Function):
     @staticmethod
     def forward(ctx, v: Tensor, u: Tensor, noise: Tensor, pairs: Tensor, negatives: float) -> Tensor:
         flat = v.flatten(0, 1)  # (R·C, D)
-        weight = pairs.sum(-1).view(-1, 1) * (negatives / len(noise))  # (R·C, 1): weight of noise words, by predictor
+        weight = pairs.sum(-1).view(-1, 1) * (negatives / len(noise))  # (R·C, 1): per predictor, weight of noise words
         positive = F.logsigmoid(v @ u.mT)  # (R, C, J)
         negative = F.logsigmoid(-flat @ noise.T)  # (R·C, N)
         loss = -(positive * pairs).sum() - (negative.sum(-1, keepdim=True) * weight).sum()

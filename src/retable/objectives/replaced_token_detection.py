@@ -30,7 +30,7 @@ class ReplacedTokenDetection(Objective):
     """A discriminator `model`, trained with a generator that `generator(vocab_size=…)` creates.
 
     The generator and the discriminator share token and position embeddings (section 3.2), so the embeddings of the two
-    models must have the same width. `weight` is λ.
+    models must have the same width. `weight` is the factor λ.
     """
 
     model: MarkedEncoder

@@ -34,7 +34,7 @@ class SummaryAsText(AnswerAsText):
 
 
 class SummaryByRule(Objective):
-    """An objective without parameters and loss that returns the summaries of a rule."""
+    """An objective that returns the summaries of a rule; it has no parameters and no loss."""
 
     model: SentenceRule
 

@@ -213,7 +213,7 @@ class QuestionTask(Task[QuestionInWords, PredictedAnswer]):
 
     def facts(self, examples: Mapping[str, Sequence[QuestionInWords]]) -> dict[str, Any]:
         cannot = {split: sum(not each.can_be_answered() for each in rows) for split, rows in examples.items()}
-        return {"cannot_be_answered": cannot}  # scores include these questions without whole-word answers
+        return {"cannot_be_answered": cannot}  # questions without a whole-word answer; scores include them
 
 
 def _in_one_sequence(model: Model, text: Text, examples: Sequence[QuestionInWords]) -> Encoded:

@@ -60,8 +60,8 @@ def delimiter(model: Model, text: Text) -> int:
 def ends_of_sequences(model: Model, text: Text) -> tuple[int, int]:
     """Return the ids of the first and last token of a sequence.
 
-    Some models define their first and last token. For encoders that need [CLS] and [SEP], the first token is [CLS] and
-    the last token is [SEP]. For all other models, both tokens are line ends.
+    Some models define the first and the last token of their inputs. For encoders that need [CLS] and [SEP], the first
+    token is [CLS] and the last token is [SEP]. For all other models, both tokens are line ends.
 
     Raises: UsageError: the model needs [CLS] and [SEP], but the tokenizer does not have them.
     """

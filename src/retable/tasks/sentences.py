@@ -188,7 +188,7 @@ class SentenceTask(Labelled, Task[Example, float]):
         require_summary(model, self._pairs)
         require_no_predicate(d_predicate)
         if self._answers is not None:
-            raise UsageError(f"{model.__name__} classifies with a head; remove answers=, or write recipe=t5/t5_text")
+            raise UsageError(f"{model.__name__} cannot write labels; remove answers=, or write recipe=t5/t5_text")
 
     def objective(  # type: ignore[override]
         self,

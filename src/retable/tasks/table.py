@@ -14,7 +14,7 @@ from retable.corpora.json_lines import read_objects, require_distinct
 from retable.corpora.text import SPLITS, read_lines
 
 JSON_LINES = (".jsonl", ".json", ".ndjson")
-NO_TEXTS, VOCABULARY = (".bin", ".npy", ".safetensors"), "tokenizer.json"  # suffixes and name of files without texts
+NO_TEXTS, VOCABULARY = (".bin", ".npy", ".safetensors"), "tokenizer.json"  # of files without texts: suffixes, name
 
 
 class Row(NamedTuple):

@@ -141,8 +141,8 @@ class TaggingTask(Task[TaggedSentence, Sequence[int]]):
     A model that reads words by their spelling reads whole words. Other models read tokens and predict the tag of a word
     from the word's first token (Devlin et al. 2019, section 5.3). Left-to-right models predict the tag from the word's
     last token, because only the state of this token depends on the whole word. Sentences that are too long for the
-    model are cut at the end. Words after the cut are not used for training. In evaluation, the prediction for words
-    after the cut is the most frequent training tag.
+    model are cut at the end. Words that are cut off are not used for training. In evaluation, the prediction for such
+    words is the most frequent training tag.
 
     Args:
         scheme: scheme of span tags for training and prediction, such as IOBES; None if tags do not mark spans.

@@ -89,7 +89,7 @@ class TranslationTask(Task[Pair, Translated]):
         return self.splits[2:]
 
     def cell(self, split: str) -> str:
-        return f"{split.replace('test', self.kind, 1)}/test"  # so that test_2017 is a separate task in tables
+        return f"{split.replace('test', self.kind, 1)}/test"  # makes test_2017 a separate task in tables
 
     def require(self, model: type[Model], d_predicate: int) -> None:
         require_writer(model)

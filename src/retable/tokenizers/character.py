@@ -22,8 +22,8 @@ def train(lines: Iterable[str], vocabulary: Iterable[str] = (), closed: bool = F
 
     Args:
         lines: the training text, without line ends.
-        closed: whether to leave out END_OF_TEXT and the bytes. If True, the line end is the boundary token, and
-            characters outside the vocabulary are dropped.
+        closed: whether to leave out END_OF_TEXT and the bytes. If `closed` is True, the line end is the boundary token,
+            and characters outside the vocabulary are dropped.
 
     Returns: a tokenizer. Without `closed`, every text can be restored exactly, because characters outside the
         vocabulary become bytes.

@@ -12,7 +12,7 @@ from retable.tokenizers.unigram import UNKNOWN_PENALTY
 def derivation(tokenizer: Tokenizer, word: str) -> list[str]:
     """List the steps, as lines to print: ranked merges (BPE), longest pieces (WordPiece), or scored pieces (unigram).
 
-    The last line lists the tokens. For a special token, there is no other line.
+    The last line lists the tokens. For a special token, the only line lists the token.
 
     Args:
         word: a word, or the name of a special token.

@@ -16,7 +16,7 @@ from retable.tokenizers.tokenizer import END_OF_LINE, UNKNOWN, Tokenizer
 # mark. The marks < and > are not split off, so that <unk> remains one word.
 APART = r"n't\b|'(?:s|m|d|re|ve|ll)\b|[^\w<>]"
 
-# The tokens of Kim (2014): characters to drop, beginnings of separate words, and separate words.
+# Patterns of Kim's (2014) code: characters to drop, endings to split off from words, and signs to split off.
 DROPPED, BEGINNINGS, SIGNS = r"[^A-Za-z0-9(),!?'`\n]", r"n't|'(?:s|ve|re|d|ll)", r"[(),!?]"
 
 
@@ -34,8 +34,8 @@ def train(
         vocabulary: words of a closed vocabulary; they get an id even if they do not occur in the text.
         marks: special tokens, such as BERT's special tokens or T5's sentinels. The ids of `marks` come after all word
             ids, so the word ids do not change.
-        english: whether to lower-case the text, and to split off the parts that `APART` matches. Set this to True for
-            English text that is not tokenized, or only partly tokenized.
+        english: whether to lower-case the text, and to split off the parts that `APART` matches. Set `english` to True
+            for English text that is not tokenized, or only partly tokenized.
     """
     folded, splitter = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
     if english:

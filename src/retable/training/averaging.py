@@ -11,7 +11,7 @@ from retable.core.settings import NonNegativeInt
 
 
 def non_monotone(losses: Sequence[float], patience: NonNegativeInt) -> bool:
-    """Check whether averaging begins: the last loss exceeds a loss from more than `patience` validations before it.
+    """Check whether averaging begins: the last loss exceeds a loss more than `patience` validations older.
 
     The check follows the code of Merity, Keskar and Socher (2018). Algorithm 1 of their paper instead compares the last
     loss with the best of the last `patience` losses.

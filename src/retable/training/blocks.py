@@ -46,7 +46,7 @@ def shard(objective: nn.Module, mesh: Any) -> None:
 
 
 def replica(module: Module) -> Module:
-    """Return a copy of a module with separate weights, in which the same parts are compiled."""
+    """Return a copy of a module that shares no weights with it, and in which the same parts are compiled."""
     copied = copy.deepcopy(module)
     for own, other in zip(module.modules(), copied.modules(), strict=True):
         if own._compiled_call_impl is not None:

@@ -17,7 +17,7 @@ from retable.training.observers import PointLogger
 class Minutes(L.Callback):
     """Prints the step, the mean loss since the last printed line, and the time left, once per minute.
 
-    A validation also prints a line (see `Progress`), and a new minute begins. So a training with more than one
+    A validation also prints a line (see `Progress`), and starts a new minute. So a training with more than one
     validation per minute prints only the lines of validations.
     """
 
@@ -86,8 +86,8 @@ class ValidationLoss(L.Callback):
     The callback is needed because the task's Measure evaluates only predictions. The loss is sent only to the loggers:
     it is not part of the learning curve, and does not affect which validation is the best.
 
-    trainable: function of the Measure and a batch. It returns the indices of the examples for which a loss can be
-        computed, and a batch of these examples. It returns None if there are no such examples.
+    trainable: function of the Measure and a batch. The function returns the indices of the examples for which a loss
+        can be computed, and a batch of these examples, or None if there are no such examples.
     """
 
     def __init__(self, trainable: Callable[[Any, Any], tuple[np.ndarray, Any] | None]):

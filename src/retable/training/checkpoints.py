@@ -18,14 +18,14 @@ _LENGTH = 64  # number of hexadecimal digits of a sha256 digest
 
 
 def keep(written: Path, last: Path) -> None:
-    """Append its digest to the file `written`, rename `last` to `before(last)`, and then `written` to `last`.
+    """Append a digest to the file `written`, rename `last` to `before(last)`, and then `written` to `last`.
 
     If the process is killed between the two renames, only `before(last)` exists. A training that resumes from this
     older checkpoint ends with the same weights, byte for byte.
     """
     with written.open("r+b") as file:
         file.seek(-2, os.SEEK_END)
-        file.write(_LENGTH.to_bytes(2, "little"))  # length of the archive's comment, which was 0
+        file.write(_LENGTH.to_bytes(2, "little"))  # write the length of the archive's comment, which was 0 before
     with written.open("ab") as file:
         file.write(_digest(np.memmap(written, np.uint8, "r")))
     if last.exists():
@@ -62,7 +62,7 @@ def before(last: Path) -> Path:
 def keep_weights(written: Path, best: Path) -> None:
     """Rename the file `written` to `best`, the best weights so far, and store the digest in a file next to `best`."""
     digest_file, digests = best.with_suffix(".sha256"), [digest(written)]
-    if digest_file.exists():  # keep old digests: if the process is killed before the last line, the old weights remain
+    if digest_file.exists():  # keep old digests: the old weights remain if the process is killed too early
         digests += [each for each in digest_file.read_text().split() if each != digests[0]]
     begun = digest_file.with_suffix(".begun")
     begun.write_text("\n".join(digests))
@@ -82,7 +82,7 @@ def require_weights(best: Path) -> Path:
 def _is_whole(path: Path) -> bool:
     try:
         content = np.memmap(path, np.uint8, "r")
-    except (ValueError, OSError):  # empty, or damaged and already removed by the first process
+    except (ValueError, OSError):  # the file is empty, or damaged and already removed by the first process
         return False
     return content[-_LENGTH:].tobytes() == _digest(content[:-_LENGTH])
 

@@ -54,8 +54,8 @@ def flops_utilisation(flops_per_second: float, chip: str, n_chips: int) -> float
 def product_rate(dtype: torch.dtype) -> float:
     """Measure the FLOPs per second of this process for products of square matrices in `dtype`.
 
-    The result is the best rate of a few products. Training cannot be faster on these processors under their present
-    load.
+    The result is the best rate of a few products. Training cannot exceed this rate on the same processors under the
+    same load.
     """
     left, right = torch.ones(2, _SIDE, _SIDE, dtype=dtype)
     multiplied, seconds = times(right, left), []

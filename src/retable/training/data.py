@@ -11,7 +11,7 @@ from retable.training.blocks import FullySharded
 
 
 class Data(L.LightningDataModule):
-    """Training batches, and a Measure for each of validation, test and prediction; None skips a part.
+    """Training batches, and Measures for validation, test and prediction; a part that is None is skipped.
 
     With FSDP, every process measures all held-out batches, because the weights are sharded over the processes.
     """

@@ -26,7 +26,7 @@ def devices_here(accelerator: str, parallel: bool) -> int:
 
 
 def require_gpus(accelerator: str, devices: int | Sequence[int] = 1) -> None:
-    """Raise UsageError if this machine has fewer than `devices` GPUs, or not all GPUs of a list `devices`."""
+    """Raise UsageError if this machine has fewer than `devices` GPUs, or lacks a GPU of the list `devices`."""
     if accelerator not in ("gpu", "cuda"):
         return
     needed, n_gpus = devices if isinstance(devices, int) else max(devices, default=0) + 1, torch.cuda.device_count()

@@ -39,20 +39,20 @@ from retable.training.weights import load_weights
 class Fitted(NamedTuple):
     """The result of a training: its learning curve, number of steps, time and devices.
 
-    `steps` is the number of steps since the start or resumption of the training. `seconds` is the time of these steps,
+    `steps` is the number of steps since the start or resumption of the training. `seconds` is the time of the steps,
     without validations and checkpoints.
     """
 
     points: list[Point]
     steps: int
     seconds: float
-    step: int  # step at which the training had the weights that it returns
+    step: int  # step of the weights that the training returns
     device: torch.device  # device of this process
     devices: int  # total number of devices, over all processes
 
 
-_MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # affect the speed
-WARMING, MEASURED = 5, 25  # steps that measure the time per step: warm-up steps, all steps
+_MACHINE = {"accelerator", "devices", "strategy", "precision", "accumulate_grad_batches"}  # these affect the speed
+WARMING, MEASURED = 5, 25  # numbers of steps that measure the time per step: warm-up steps, all steps
 
 
 def fit(
@@ -90,23 +90,25 @@ def fit(
         schedule: function that returns the factor on the learning rate for a step; see `retable.training.schedules`.
         clip_norm: maximum norm of the gradient, or None for no clipping.
         trainer: settings of Lightning's Trainer (accelerator, devices, strategy, precision and any others).
-        scratch: folder of checkpoints. If it contains `last.ckpt`, the run resumes from this checkpoint or, if it is
-            damaged, from the previous checkpoint.
+        scratch: folder of checkpoints. If the folder contains `last.ckpt`, the run resumes from this checkpoint or, if
+            it is damaged, from the previous checkpoint.
         checkpoint_every: number of steps between checkpoints.
         validations: number of validations per epoch; may be below 1. There is always a validation after the last step.
         validation: the Measure of validations, or None to skip validations.
         log: function that is called with new points of the learning curve, and with values that `callbacks` log.
         averaging: function that decides when weight averaging begins; see `Training`.
         max_steps: maximum number of steps.
-        seconds: time budget of the training. To convert it to steps, the time per step is measured on a copy of the
-            objective before the first step, and saved in `scratch`.
-        best: settings of early stopping. If set, `objective` has the weights of the best validation at the end.
-        callbacks: Lightning callbacks of the training. They do not run while the time per step is measured for
+        seconds: time budget of the training. To convert the time to steps, the time per step is measured on a copy of
+            the objective before the first step, and saved in `scratch`.
+        best: settings of early stopping, or None. With early stopping, `objective` ends with the weights of the best
+            validation.
+        callbacks: Lightning callbacks of the training. The callbacks do not run while the time per step is measured for
             `seconds`.
 
     Raises:
         UsageError: a checkpoint contains more than weights and numbers.
-        Stopped: a signal arrived in a process that listens for signals. Before that, a checkpoint is written.
+        Stopped: a signal arrived in a process that listens for signals. Before the error is raised, a checkpoint is
+            written.
     """
     _keep_freed_memory()
     all_steps = max(round(epochs * batches.steps_per_epoch), 1)
@@ -152,7 +154,7 @@ def fit(
         runner = L.Trainer(**{**settings, **trainer})
         if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
             torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
-        trained = replica(objective) if sharded else objective  # sharding cannot be undone: use a copy
+        trained = replica(objective) if sharded else objective  # sharding cannot be undone, so train a copy
         training = Training(trained, seed, max_steps, optimizer, schedule, clip_norm, epochs, averaging)
         data = Data(batches, validation)
         try:
@@ -213,12 +215,12 @@ def _seconds_per_step(training: Training, batches: Batches, trainer: Mapping[str
 def _keep_freed_memory() -> None:
     """Let glibc keep freed memory, instead of returning it to the system at every step.
 
-    This avoids page faults: a training step of a small model takes a quarter less time (51 instead of 66 ms for an LSTM
-    of Zaremba's small size).
+    Kept memory avoids page faults: a training step of a small model takes a quarter less time (51 instead of 66 ms for
+    an LSTM of Zaremba's small size).
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL("libc.so.6").mallopt
-        for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 64 << 20)):  # MMAP_MAX, TRIM_THRESHOLD, TOP_PAD
+        for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 64 << 20)):  # options MMAP_MAX, TRIM_THRESHOLD, TOP_PAD
             mallopt(option, value)
 
 

@@ -23,7 +23,7 @@ from retable.training.observers import PointLogger
 
 
 class Training(L.LightningModule):
-    """An objective, an optimizer and a schedule. The class `Data` has batches and measures.
+    """An objective, an optimizer and a schedule. The class `Data` provides batches and measures.
 
     `Training.load_from_checkpoint(path, objective=…)` loads a Training for validation, test or prediction.
 
@@ -32,11 +32,11 @@ class Training(L.LightningModule):
     the step is multiplied by the batch's scale, after gradient clipping.
 
     With Lightning's `accumulate_grad_batches` = n, each process splits its rows of a batch into n parts. The parts are
-    computed one after the other, but as with n times as many processes: each part has a separate seed and a separate
-    recurrent state.
+    computed one after the other, with the same results as in n times as many processes: each part has a separate seed
+    and a separate recurrent state.
 
-    averaging: function that returns, from the validation losses so far, whether weight averaging begins. After that,
-        validations use the averaged weights, and the training ends with the averaged weights.
+    averaging: function that returns, from the validation losses so far, whether weight averaging begins. Once averaging
+        has begun, validations use the averaged weights, and the training ends with the averaged weights.
 
     An objective of the class SelfUpdating updates its own weights, and uses only the learning rate of the optimizer.
     """
@@ -77,14 +77,15 @@ class Training(L.LightningModule):
 
     @property
     def sharded(self) -> bool:
-        """Whether weights are sharded: each process has a part, and all processes must take part in any use."""
+        """Whether weights are sharded; if so, each process has a part, and all processes must join in any use."""
         return self._trainer is not None and isinstance(self._trainer.strategy, FullySharded)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
         step, parts = self.global_step, self.trainer.accumulate_grad_batches
         part = batch_idx % parts
         seed = step_seed(self._seed, step, self.global_rank * parts + part)
-        # Not torch.manual_seed, which also stores the seed and a call stack for each kind of GPU that is not installed.
+        # torch.manual_seed is not used here, because it also stores the seed and a call stack for each kind of GPU that
+        # is not installed.
         torch.default_generator.manual_seed(seed)
         if self.device.type != "cpu":
             torch.get_device_module(self.device).manual_seed(seed)
@@ -115,11 +116,11 @@ class Training(L.LightningModule):
         return self.trainer.strategy.reduce(tensor, reduce_op="sum") if self.trainer.world_size > 1 else tensor
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        # Not Lightning's gradient_clip_val, which rejects fused optimizers under mixed precision.
+        # Lightning's gradient_clip_val is not used, because it rejects fused optimizers under mixed precision.
         if self._clip_norm is not None:
             plugin = self.trainer.precision_plugin
             if isinstance(plugin, MixedPrecision) and plugin.scaler is not None and _unscales(optimizer):
-                plugin.scaler.unscale_(optimizer)  # Lightning leaves this to fused optimizers
+                plugin.scaler.unscale_(optimizer)  # Lightning leaves unscaling to fused optimizers
             torch.nn.utils.clip_grad_norm_(self.objective.parameters(), self._clip_norm)
         for group in optimizer.param_groups:
             group["lr"] *= self._scale  # for this step only: LambdaLR starts from the initial rate again
@@ -183,7 +184,7 @@ class Training(L.LightningModule):
         self._applied.close()
 
     def on_validation_model_train(self) -> None:
-        if self.trainer.state.fn == "fit":  # modules with frozen parts keep these in eval mode
+        if self.trainer.state.fn == "fit":  # modules with frozen parts keep the frozen parts in eval mode
             self.train()
 
     def _begin(self, split: str) -> None:
@@ -195,7 +196,7 @@ class Training(L.LightningModule):
         self._applied.enter_context(self.averaged())
         if self.sharded:
             shared = cast(FSDPModule, self.objective)
-            shared.unshard()  # gather weights outside blocks, which FSDP does only in registered methods
+            shared.unshard()  # gather weights outside blocks; FSDP does this only in registered methods
             self._applied.callback(shared.reshard)
         self._measure = measure
         self._measure_step, self._results = measure.step(self.objective), list[Any]()

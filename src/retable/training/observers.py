@@ -91,7 +91,7 @@ class RateFinder(LearningRateFinder):
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         super().on_fit_start(trainer, pl_module)
-        if self.optimal_lr is None or not trainer.is_global_zero:  # too few steps in a fast dev run
+        if self.optimal_lr is None or not trainer.is_global_zero:  # a fast dev run has too few steps
             return
         rate = self.optimal_lr.suggestion()
         advice = "no rate is suggested: there is no loss for every step" if rate is None else f"optimizer.lr={rate:.2g}"

@@ -90,7 +90,7 @@ def adadelta(
     """Return Adadelta (Zeiler 2012); each step is multiplied by `lr`.
 
     max_norm: maximum L2 norm of the rows of the last linear layer. After each step, rows with a higher norm are scaled
-        down to it (Hinton et al. 2012; Kim 2014, section 2.1, where it is 3).
+        down to `max_norm` (Hinton et al. 2012; Kim 2014, section 2.1, uses 3).
     """
     optimizer = optim.Adadelta((p for p in module.parameters() if p.requires_grad), lr=lr, rho=rho, eps=eps)
     if max_norm is not None:

@@ -31,7 +31,7 @@ class Best(NamedTuple):
     patience: int  # 1 or more
 
     def value(self, point: Point) -> float:
-        """Return a point's value, or for a loss minus the value, so that higher is better."""
+        """Return a point's value, or minus the value if it is a loss, so that higher is better."""
         return -point.value if self.metric.endswith("/loss") else point.value
 
 
@@ -126,8 +126,8 @@ class Progress(Checkpoint):
         if (step % self._print_every == 0 or last) and not trainer.enable_validation:
             self._print(trainer)
         loop: Any = trainer.fit_loop
-        # `_should_check_val_fx` is Lightning's test whether a validation follows this step. If it does, the checkpoint
-        # is written after the validation.
+        # `_should_check_val_fx` is Lightning's test whether a validation follows this step. If a validation follows,
+        # the checkpoint is written after the validation.
         if not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):
             self._save_if_due(trainer)
             self._paused += time.monotonic() - self._stopped
@@ -138,8 +138,8 @@ class Progress(Checkpoint):
         metrics = trainer.strategy.broadcast(pl_module.validation)
         self.points += [Point(trainer.global_step, f"validation/{k}", v) for k, v in metrics.items()]
         if self.best_step() == trainer.global_step:
-            with pl_module.averaged():  # as in the validation
-                weights = whole_weights(pl_module.objective)  # needs all processes
+            with pl_module.averaged():  # the weights that the validation used
+                weights = whole_weights(pl_module.objective)  # all processes must call this
                 if trainer.is_global_zero:
                     save_file(weights, written := self.best_weights.with_suffix(".partial"))
                     keep_weights(written, self.best_weights)

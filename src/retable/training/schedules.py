@@ -1,10 +1,10 @@
 """Learning-rate schedules: functions that return, for a step, the factor by which to multiply the optimizer's rate.
 
 The arguments of a schedule are the step, the number of steps in an epoch and in the run, and the validation losses so
-far. The factor depends on nothing else. If a budget shortens the run, the epoch is shortened in proportion, so the
-schedule keeps its shape. The number of steps between validations does not change, so a schedule that depends on losses
-gets fewer of them. A loss affects the rate from the second step after its validation, because the rate of the next step
-is set before the validation.
+far. The factor depends only on these arguments. If a budget shortens the run, the epoch is shortened in proportion, so
+the schedule keeps its shape. The number of steps between validations does not change, so a schedule that depends on
+losses gets fewer losses. A loss affects the rate from the second step after its validation, because the rate of the
+next step is set before the validation.
 """
 
 import math
@@ -19,7 +19,7 @@ def constant(step: int, epoch: float, max_steps: int, losses: Sequence[float]) -
 
 
 def drop(step: int, epoch: float, max_steps: int, losses: Sequence[float], at: Share, factor: Share) -> float:
-    """Return 1 in the run's first part, a share `at` of its steps, and `factor` after that."""
+    """Return 1 until the share `at` of the run's steps is done, and `factor` after that."""
     return factor if step >= at * max_steps else 1.0
 
 
@@ -31,7 +31,7 @@ def epoch_decay(
 
 
 def stall_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share) -> float:
-    """Multiply by `factor` after each validation that does not improve on the best loss so far (pytorch/examples)."""
+    """Multiply the rate by `factor` after each validation that is not better than all before (pytorch/examples)."""
     best, stalls = math.inf, 0
     for loss in losses:
         stalls += loss >= best
@@ -42,7 +42,7 @@ def stall_decay(step: int, epoch: float, max_steps: int, losses: Sequence[float]
 def perplexity_decay(
     step: int, epoch: float, max_steps: int, losses: Sequence[float], factor: Share, improvement: float
 ) -> float:
-    """Multiply by `factor` after each validation at which perplexity falls by less than `improvement`.
+    """Multiply the rate by `factor` after each validation at which perplexity falls by less than `improvement`.
 
     Kim et al. (2016, section 4). Losses are in nats per token.
     """

@@ -22,7 +22,7 @@ PARTNER_LOST = (
 
 
 class Stopped(BaseException):
-    """A request to exit with `code`. It is not an `Exception`, so that `except Exception` does not catch it."""
+    """A request to exit with `code`. The class is not an `Exception`, so that `except Exception` does not catch it."""
 
     def __init__(self, number: int, where: str = ""):
         super().__init__(f"{signal.Signals(number).name}: stopped{where}; run the same command again to resume")
@@ -47,7 +47,7 @@ def listen() -> None:
 
 
 def end_at_once() -> None:
-    """Make signals print one line and end the process; for times without anything to clean up.
+    """Make signals print one line and end the process; for use while there is nothing to clean up.
 
     The function is used during imports. An exception in an import would leave modules half initialised, and some
     libraries would raise a different exception instead.
@@ -94,7 +94,7 @@ def _end(number: int, _: FrameType | None) -> None:
 
 def _exit(number: int, _: FrameType | None) -> None:
     stopped = Stopped(number)
-    with contextlib.suppress(OSError):  # if stderr is a closed terminal
+    with contextlib.suppress(OSError):  # raised if stderr is a closed terminal
         os.write(2, f"{stopped}\n".encode())
     os._exit(stopped.code)
 
@@ -104,8 +104,8 @@ class StepEnd:
 
     A second signal stops the process at once.
 
-    It has no effect in processes that do not listen for signals. A signal after the last step stops the process at the
-    end of the `with` block.
+    The context manager has no effect in processes that do not listen for signals. A signal after the last step stops
+    the process at the end of the `with` block.
 
     received: the signal that arrived, or None.
     """

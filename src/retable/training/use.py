@@ -34,7 +34,7 @@ def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterato
         )  # fmt: skip
     if runner.num_devices > 1 and runner.strategy.root_device.type == "cpu":
         torch.set_num_threads(max(len(os.sched_getaffinity(0)) // runner.num_devices, 1))
-    used: Any = nn.ModuleList(modules)  # one module, so that the Trainer moves all modules
+    used: Any = nn.ModuleList(modules)  # the Trainer moves all modules if they are in one module
     device, module = runner.strategy.root_device, Training(used, seed=0, max_steps=1)
     module.to(device)
 
@@ -49,7 +49,7 @@ def used_on(modules: Sequence[nn.Module], trainer: Mapping[str, Any]) -> Iterato
 
 
 class _Bound:
-    """A Measure of a given objective, instead of the module that the Trainer passes."""
+    """A Measure that measures a given objective instead of the module that the Trainer passes."""
 
     def __init__(self, measure: Measure, objective: Any):
         self._measure, self._objective = measure, objective

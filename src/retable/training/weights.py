@@ -64,7 +64,7 @@ def put_weights(module: nn.Module, weights: Mapping[str, torch.Tensor], source: 
 
 
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a `model.safetensors` file. Raise UsageError if it is damaged."""
+    """Return the tensors of a `model.safetensors` file. Raise UsageError if the file is damaged."""
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
@@ -74,5 +74,5 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
 def matrix_parameters(module: nn.Module) -> int:
     """Count the weights in matrices that multiply tokens: all matrices except tables that are only looked up."""
     tables = {id(m.weight) for m in module.modules() if isinstance(m, nn.Embedding)}
-    multiplied = {id(m.weight) for m in module.modules() if isinstance(m, nn.Linear)}  # a tied table is also here
+    multiplied = {id(m.weight) for m in module.modules() if isinstance(m, nn.Linear)}  # includes tied tables
     return sum(p.numel() for p in module.parameters() if p.ndim >= 2 and (id(p) not in tables or id(p) in multiplied))
