@@ -9,9 +9,9 @@ from benchmarks import mutation
 from benchmarks.mutation import OPEN, UNREACHED, Mutant, read, read_reasons, reason, settled, survivors, table
 
 METHOD, FUNCTION = "retable.metrics.units.xǁMeasuredǁtext", "retable.nn.crf.x__may_follow"
-ZIP = "`strict=` of zip is an assertion, and holds"
+ZIP = "`strict=` of zip is only a check, and the lengths are equal"
 DTYPE = "A dtype that changes no number"
-WORDS = "Words of a refusal, for people"
+WORDS = "Words of an error message"
 
 
 def mutant(status: str, before: str = "a", after: str = "b", name: str = FUNCTION) -> Mutant:
@@ -32,9 +32,10 @@ def test_names_are_those_of_the_code():
     ("return np.array(rows, dtype=np.int64)", "return np.array(rows, )", DTYPE),
     ('return np.array(rows, dtype="<i8")', "return np.array(rows, dtype=None)", DTYPE),
     ("generator.random(9, dtype=np.float32)", "generator.random(9, )", OPEN),  # other numbers are drawn
-    ("torch.arange(n, device=ids.device)", "torch.arange(n, device=None)", "A device on a machine with one"),
+    ("torch.arange(n, device=ids.device)", "torch.arange(n, device=None)",
+     "`device=` on a machine that has only one device"),
     ("nn.Linear(2, 1, bias=False)", "nn.Linear(2, 1, bias=None)",
-     "None where False was, of what is asked for its truth alone"),
+     "None instead of False, where only the truth value is used"),
     ("nn.Linear(2, 1, bias=False)", "nn.Linear(2, 1, )", OPEN),
     ('raise UsageError(f"{path} is empty")', "raise UsageError(None)", WORDS),
     ('"write objective=causal_lm"', '"XXwrite objective=causal_lmXX"', WORDS),
