@@ -1,4 +1,4 @@
-"""What the hour of training is measured with, and the same over some steps: nothing that is opened stays."""
+"""Test the measurement of memory growth, and that training over some steps leaves no file or thread open."""
 
 from functools import partial
 
