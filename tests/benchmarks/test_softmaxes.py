@@ -1,4 +1,4 @@
-"""Test that the benchmark of output layers has the layers of study softmaxes, and reads the perplexities of this study."""
+"""Test that the benchmark of output layers has the layers of study softmaxes, and reads its perplexities."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""Test that both sides of the tagging benchmark use the same sentences, and with the same weights have the same loss."""
+"""Both sides of the tagging benchmark use the same sentences, and with the same weights have the same loss."""
 
 import pytest
 import torch

@@ -53,7 +53,7 @@ def due() -> bool:
 
 
 def strike(number: signal.Signals) -> None:
-    """Send SIGKILL to all processes; SIGINT to the process group, as a terminal does; other signals only to the leader."""
+    """Send SIGKILL to all processes; SIGINT to the process group, as a terminal does; other signals to the leader."""
     leader = int(os.environ["CHAOS_LEADER"])
     with contextlib.suppress(ProcessLookupError):  # the leader has ended already; its other processes end after it
         (os.kill if number in (signal.SIGTERM, signal.SIGUSR1) else os.killpg)(leader, number)

@@ -45,7 +45,9 @@ class Project:
             each.mkdir(parents=True, exist_ok=True)
 
     def run(self, module: str, *arguments: str, end: End = NEVER, **environment: str) -> tuple[int, str]:
-        """Run a command and all processes that it starts. Return its exit code, negative for a signal, and its output."""
+        """Run a command and all processes that it starts. Return its exit code, below 0 for a signal, and its
+        output.
+        """
         code, said, touched = (self._beside / name for name in ("code", "said", "touched"))
         for file in (code, said, touched):
             file.write_text("", encoding="utf-8")

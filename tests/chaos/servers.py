@@ -28,7 +28,7 @@ def find_postgres() -> Path | None:
 
 @contextlib.contextmanager
 def postgres() -> Iterator[str]:
-    """Start PostgreSQL. Return the address of an empty database, with its password. Skip the test without PostgreSQL."""
+    """Start PostgreSQL. Return the address of an empty database, with its password. Skip the test if it is missing."""
     if (programs := find_postgres()) is None:
         pytest.skip("there is no PostgreSQL: apt-get install postgresql")
     port = free_port()

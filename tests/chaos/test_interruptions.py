@@ -70,7 +70,7 @@ def write_entailment(folder: Path) -> None:
 
 
 def needed(names: list[str]) -> list[str]:
-    """Return these commands and all commands that they may need, in order: texts, tokens, and the cells that they name."""
+    """Return these commands after all commands that they may need: texts, tokens, and the cells that they name."""
     known: set[str] = set()
     waiting = [*names]
     while waiting:
@@ -109,7 +109,7 @@ def test_a_command_ended_anywhere_and_run_again_is_as_undisturbed(forks, tmp_pat
 
 
 def ended(project: Project, name: str, words: list[str], draw: random.Random, touched: int) -> list[str]:
-    """Run a command that gets a random signal at a random moment before it is ready. Return what is wrong with its end."""
+    """Run a command that gets a random signal at a random moment before it is ready. Return the faults."""
     struck = False
     while not struck:
         end = End(draw.randint(1, touched), draw.choice([*SIGNALS]))

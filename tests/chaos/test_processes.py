@@ -152,7 +152,7 @@ def test_a_second_command_says_which_one_is_at_work(small):
 
 @pytest.fixture
 def container() -> Iterator[list[str]]:
-    """Return a command that runs another command in a PID namespace whose first process does not wait for ended ones."""
+    """Return a command that runs another command in a PID namespace whose first process waits for no ended ones."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("namespaces want root")
     command = ["unshare", "--pid", "--fork", "--mount-proc", "tail", "-f", "/dev/null"]

@@ -68,7 +68,7 @@ def examples(objective: Objective, rows: Rows, labels: torch.Tensor = CLASSES, p
 
 
 def choices(objective: Objective, rows: Rows) -> Any:
-    """Return two to four endings per example, of one to four words each, in the form in which the model reads a pair."""
+    """Return two to four endings per example, of one to four words each, in the form of the model's pairs."""
     beginnings, layout = [ids[:3] for ids in ids_of(range(B))], objective.model.layout
     endings = [list(range(1, 2 + k)) for n in N_ENDINGS for k in range(n)]
     pairs = list(
