@@ -98,7 +98,7 @@ def test_a_fork_ends_as_python_would(end, code, capfd):
 
 
 def address_of(monkeypatch, folder: Path) -> str:
-    """Return the address of a server started with a temporary folder; a stand-in only prints it."""
+    """Start a stand-in for the server, with `folder` as the temporary folder. Return its address."""
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     with client.started(["-c", "print('ready'); input()"]) as (address, first_line):
         assert first_line == "ready" and Path(address).parent.is_dir()
@@ -192,7 +192,7 @@ def test_a_signal_before_the_server_is_ready_leaves_nothing(number, monkeypatch,
     reset_handlers()
     server, session = map(int, (tmp_path / "server").read_text(encoding="utf-8").split())
     assert session == server
-    with contextlib.suppress(ChildProcessError):  # otherwise another process has waited for it
+    with contextlib.suppress(ChildProcessError):  # its end may have been handled already
         os.waitpid(server, 0)
     os.rmdir(temporary)
 

@@ -218,7 +218,7 @@ def test_the_encoder_is_that_of_the_t5s_of_the_ablations():
     ("elmo_role_labeller", "role_labeller", "elmo"), ("bilstm_attention", "bilstm_glue", None),
 ])  # fmt: skip
 def test_a_recipe_is_its_baseline_with_one_thing_changed(name, baseline, elmo):
-    """The change is an ELMo with its pretrained mix, a frozen one, or attention."""
+    """The change is attention, or a frozen ELMo with the settings of its pretraining."""
     changed, plain = (composed("finetune", each, "task=sentiment") for each in (name, baseline))
     assert changed.finetuning == plain.finetuning
     assert {**changed.model, "_target_": ""} | {**plain.model, "_target_": ""} == {**changed.model, "_target_": ""}

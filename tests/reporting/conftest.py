@@ -19,7 +19,7 @@ RECORD = {
     "mlflow_run_id": "a1b2c3", "git_commit": "c0ffee" * 6, "git_dirty": False, "seconds": 12.5, "startup_seconds": 2.5,
     "peak_memory_mib": 321, "hardware": "two cores", "environment": {"python": "3.12.1"},
 }  # fmt: skip
-# The stages whose cells have such metrics, by the start of the metrics' names.
+# Classes of tasks and benchmarks, by the first part of the names of their metrics.
 TASKS = {
     "tagging": "tagged.TaggingTask", "answers": "questions.QuestionTask", "choices": "choices.ChoiceTask",
     "coreference": "clusters.CoreferenceTask", "summaries": "summaries.SummaryTask",

@@ -77,7 +77,7 @@ def test_phenomena_means_are_those_of_the_sums(phenomena):
 
 
 def test_a_phenomenon_that_is_rare_or_not_there_has_no_nan(write):
-    """If a value exists in only one document, resamples without this document have no value."""
+    """If a phenomenon occurs in only one document, resamples without this document have no value."""
     tables = {"phenomena": pd.DataFrame(
         [(unit, name, 10, 12.0 + unit, 10.0) for unit in range(4) for name in ("local", "agreement")]
         + [(0, "repetition", 2, 5.0, 3.0)],
