@@ -8,7 +8,7 @@ Compares three kinds of models with a peer:
 
 Tokens are random. Both sides run in one process, one after the other, with torch's fused optimizers. Only the LSTMs
 have dropout (0.5). Our side runs through the Lightning module, as the stages do; the peer is a plain loop. The GPT-2s
-also run compiled: ours with `compile=true`, the peer with torch.compile. The first steps are not counted. "Of
+also run compiled: ours with `compile=true`, the peer with torch.compile. The first steps are not counted. Column "of
 peak" counts six operations per weight and token, relative to the bf16 speed in the chip's data sheet, as `pretrain`
 records it.
 
