@@ -1,4 +1,4 @@
-"""The message of every mistake that the package refuses; files of models are in the tests of their formats."""
+"""Test the messages of all errors of the package; errors of model files are tested with their formats."""
 
 from functools import partial
 

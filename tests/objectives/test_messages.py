@@ -1,4 +1,4 @@
-"""The message of every mistake that the package refuses."""
+"""Test the messages of all errors of the package."""
 
 from functools import partial
 

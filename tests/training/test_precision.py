@@ -9,7 +9,7 @@ from retable.training.precision import fastest_precision, multiply_in, require_p
     ({"avx512_f": True, "avx512_bf16": False}, "32-true"),
     ({"avx512_f": True, "avx512_bf16": True}, "bf16-mixed"),
     ({"amx_bf16": True}, "bf16-mixed"),
-    ({}, "32-true"),  # as of an architecture that has neither by these names
+    ({}, "32-true"),  # as with an architecture that is neither of these
 ])  # fmt: skip
 def test_a_processor_takes_bf16_where_it_has_products_of_it(capabilities, precision, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
