@@ -22,8 +22,8 @@ class Fitted(NamedTuple):
     """The settings that were tried when an adaptation was fitted, each with its loss.
 
     Attributes:
-        tried: one mapping per combination of settings. Each mapping contains the settings' values by name. Its entry
-            `loss` is the mean nats per validation token.
+        tried: one mapping per combination of settings. Each mapping contains the settings' values by name. The
+            mapping's entry `loss` is the mean loss in nats per validation token.
         measured: other arrays that the adaptation needs, such as statistics of gradients, by name.
     """
 

@@ -98,7 +98,8 @@ class AttentionMaps:
         Returns:
             - `attention/words`, `attention/verbs`, `attention/far_verbs`: number of words, verbs and `far` verbs.
             - `attention/equal/<share>`: the measure <share> if attention is uniform over all visible positions.
-            - `attention/offset/<share>`: the share of verbs whose subject's head word is at the most frequent distance.
+            - `attention/offset/<share>`: the share of verbs that are at the most frequent distance from the head word
+            of their subject.
             - `attention/best/<share>`: the largest value of the measure <share> among all attention heads.
         Raises: UsageError: no verb is FAR or more words after its subject, or the model's attention cannot be read.
         """
@@ -132,7 +133,8 @@ class AttentionMaps:
     def _of_batch(self, model: Model, tokenizer: Tokenizer, sentences: Sequence[Any]) -> tuple[list, list, list]:
         """Return the results of `shares` for the model's attention, and for uniform attention.
 
-        Each of these two lists has one entry per sentence. A third list contains the sentences whose maps are shown.
+        These results are two lists with one entry per sentence. A third list contains the sentences whose maps are
+        shown.
         """
         sums, equal = [], []
         shown: list[tuple[Agreeing, list[str], NDArray]] = []

@@ -29,7 +29,7 @@ from retable.models.base import BothDirections
 from retable.tokenizers.tokenizer import Tokenizer
 
 AHEAD = 16  # Number of batches in memory at a time.
-TIE = 1e-5  # Cosines that differ by less than TIE count as ties, as among a word's equal vectors in layer 0.
+TIE = 1e-5  # Cosines that differ by less than TIE count as equal; a word has the same vector everywhere in layer 0.
 SENSE_COLUMNS = ["word", "sentence", "position", "sense"]
 
 
@@ -96,7 +96,7 @@ class ContextualVectors:
 
     @property
     def _room(self) -> int | None:
-        """Return the maximum number of tokens between the first and last mark, or None if there is no maximum."""
+        """Return the maximum number of tokens without the start and end tokens, or None if there is no maximum."""
         return None if self._spelling or self._model.max_length is None else self._model.max_length - 2
 
     @torch.inference_mode()
@@ -136,8 +136,8 @@ def _stack(layers: Sequence[Tensor]) -> np.ndarray:
 class Lexicon(Protocol):
     """The lexicon of the built-in grammar.
 
-    Lexemes are named tuples, whose first fields are the inflected forms. A lexeme's `forms` lists these forms, the stem
-    first.
+    Lexemes are named tuples, whose first fields are the inflected forms. The attribute `forms` of a lexeme lists its
+    inflected forms, the stem first.
     """
 
     nouns: Mapping[str, Sequence[Any]]
@@ -385,13 +385,13 @@ def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
 
 
 def by_centroid(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
-    """Check, for each vector, whether its sense has the mean vector that is nearest to the vector.
+    """Check, for each vector, whether the nearest of the senses' mean vectors is that of the right sense.
 
     Nearness is measured by cosine. The mean of a vector's own sense excludes the vector itself. Each sense must occur
     at least twice.
 
-    Shapes: vectors (n, D), senses (n,), result (n,). The result is 1 or 0. If several means, among them the mean of the
-        right sense, are equally near, the result is 1 divided by the number of these means.
+    Shapes: vectors (n, D), senses (n,), result (n,). The result is 1 or 0. If several means are the nearest, and the
+        mean of the right sense is one of them, the result is 1 divided by the number of nearest means.
     """
     names, of = np.unique(senses, return_inverse=True)
     sums = np.zeros((len(names), vectors.shape[1]))

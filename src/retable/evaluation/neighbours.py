@@ -59,7 +59,7 @@ def spread(words: Sequence[str]) -> list[str]:
 
     Most function words have ranks before √V.
 
-    Table 7 of Collobert et al. has words of ranks 454 to 87,025, from 100,000 words.
+    Table 7 of Collobert et al. lists words with the ranks 454 to 87,025 in a vocabulary of 100,000 words.
     """
     v = len(words)
     ranks = v ** (0.5 + 0.5 * np.arange(COLUMNS) / COLUMNS)

@@ -142,7 +142,7 @@ class ReplacedBound:
             "baseline": (masked, np.concatenate(kept)),
         }
         metrics = {}
-        for name, (share, values) in shares.items():  # on the tokens outside this share, every judge is right
+        for name, (share, values) in shares.items():  # every judge is right on tokens outside `share`
             metrics[f"replaced/{name}"] = float(1 - share + share * values.mean())
             metrics[f"replaced/{name}_standard_error"] = float(share * values.std(ddof=1) / np.sqrt(len(values)))
         return metrics

@@ -1,8 +1,8 @@
 """Batched log-probabilities of texts and continuations, under any kind of language model.
 
 Counted models, trained models and their mixtures are supported. Encoder-decoders and prefix LMs are supported, too:
-such a model reads the context as input, and the continuation is its output. Processes share the batches of all neural
-models.
+such a model reads the context as input, and the continuation is its output. The batches of neural models are divided
+among the processes.
 
 Dimensions: n texts, N scored tokens, B batch, T time.
 """
@@ -219,7 +219,7 @@ def _log_prob_where(objective: Likelihood, input_ids: Tensor, labels: Tensor, ma
     if isinstance(objective, CausalLM) and type(objective).log_prob is CausalLM.log_prob:
         hidden, _ = objective.model(input_ids)
         return objective.log_prob_of(objective.projection(hidden[mask]), labels[mask])
-    return objective.log_prob(input_ids, labels)[0][mask]  # for ELMo's forward direction and models with features
+    return objective.log_prob(input_ids, labels)[0][mask]  # other objectives, such as ELMo's forward direction
 
 
 def _of_sentences(system: LanguageModel, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:

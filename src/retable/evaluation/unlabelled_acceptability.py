@@ -107,7 +107,7 @@ def area(scores: pd.Series, labels: pd.Series, text: tuple) -> Sums:
     for group in (good, ~good):
         own[group] = rankdata(scores[group])
     others = np.where(good, (~good).sum(), good.sum())
-    below = (ranks - own) / np.maximum(others, 1)  # share of other-label units with lower scores; ties count ½
+    below = (ranks - own) / np.maximum(others, 1)  # share of units of the other label with lower scores; a tie counts ½
     placed = np.where(good, below, 1 - below)
     whole = placed[good].mean() if good.any() and (~good).any() else 0.5
     sums = [placed * good, good, placed * ~good, ~good, np.full(len(scores), whole)]

@@ -92,7 +92,7 @@ class Syntax:
         return self.complement(verb, subject, depth, bare)
 
     def complement(self, verb: Verb, subject: Referent, depth: int = 0, bare: bool = False) -> bool:
-        """Generate or parse the complement that the verb's frame requires; return whether it is a clause."""
+        """Generate or parse the complement required by the verb's frame; return whether the complement is a clause."""
         if verb.particle:
             self.emit(verb.particle)
         frame = self.tables.lexicon.frames[verb.frame]
@@ -111,7 +111,7 @@ class Syntax:
         return False
 
     def property(self, subject: Referent, negated: bool, depth: int) -> bool:
-        """Generate or parse the words after a form of "be"; return whether they are a property, not a passive."""
+        """Generate or parse the words after a form of "be"; return whether they are a property or a passive."""
         tables, associates = self.tables, self.tables.associates.get(subject.word, ())
         form = self.choose(tables.property[subject.kind])
         if form == "comparative":
@@ -216,7 +216,7 @@ class Syntax:
         determiner = self.draw(tables.determiner[kind, number, owner])
         if owner and determiner == POSSESSIVES[owner]:
             self.mark("agreement")
-        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives are not listed, and fit both numbers
+        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives, which are not listed, fit both numbers
         number = number if asked == "any" else asked
         is_evaluative = False
         for n_before in range(MAX_MODIFIERS):

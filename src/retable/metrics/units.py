@@ -47,8 +47,7 @@ class Measured(Protocol):
     Each row of `units.csv` is one unit.
 
     A metric with the name of a column is the column's mean over units. Subclasses add other metrics. All methods are
-    class methods, because only the class is available when a report is written, from a cell's `_target_`, and no
-    instance of it.
+    class methods, because a report has no instance of the class: a cell's `_target_` only names the class.
     """
 
     statistics: ClassVar[

@@ -48,7 +48,7 @@ MEANINGS = {
     UNDECIDABLE: "within the tolerance, which is wider than the 95 % interval of the test",
 }
 OUTSIDE = (FAIL, BETTER, OPEN)
-SEEDS = 3  # With fewer seeds, a number outside its tolerance is open, not a failure.
+SEEDS = 3  # With fewer seeds than this, the verdict on a number outside its tolerance is OPEN, not FAIL.
 DETERMINISTIC = "deterministic"  # The basis of results that do not depend on a seed.
 COLUMN = ("table", "corpus", "task", "split", "metric")  # Keys that identify a column of a published table.
 DIGITS = 9  # d is rounded to this many digits, so that 142.7 is within 141.2 ± 1.5 despite binary fractions.
@@ -65,7 +65,7 @@ class Row(NamedTuple):
     other_recipe: bool = False
     afterwards: bool = False
     deterministic: bool = False
-    undecidable: bool = False  # the deviation requires a tolerance wider than the 95 % interval of the test
+    undecidable: bool = False  # the std over seeds requires a tolerance wider than the test's 95 % interval
 
     @property
     def agrees(self) -> bool:

@@ -160,7 +160,7 @@ class Run:
             )
             if not sent:
                 _wait(self._opening, self._taken + self._points, ending, self.id)
-        finally:  # even on a full disk: the next run of this project closes this run
+        finally:  # leave the mark even if the disk is full: the next run of this project then closes this run
             if self._mark is not None:
                 self._mark.leave(remove=sent)
         if sent:
@@ -242,7 +242,7 @@ class _Mark:
     def __init__(self, key: str):
         while True:
             self.path = root() / OPEN / uuid4().hex
-            with contextlib.suppress(FileNotFoundError):  # repeat if another process removed the empty folder
+            with contextlib.suppress(FileNotFoundError):  # try again if another process removed the empty folder
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
                 fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -362,7 +362,7 @@ def _wait(opening: RunSpec, points: Sequence[tuple[int, str, float]], ending: En
         write_json(begun, {"opening": facts, "points": points, "ending": ending._asdict(), "id": id})
         begun.replace(path)
     finally:
-        begun.unlink(missing_ok=True)  # the file still exists only after an error, such as a full disk
+        begun.unlink(missing_ok=True)  # if an error, such as a full disk, prevented `replace`, the file still exists
 
 
 def _waiting(key: str) -> Path:
