@@ -70,8 +70,8 @@ class Step(NamedTuple):
 def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:
     """Yield a token stream piece by piece, in order, with the positions to score in each piece.
 
-    A piece has `segment` tokens if the model carries recurrent state. If the model's scorer reads a text in windows, a
-    piece is one window.
+    A piece of the stream has `segment` tokens if the model carries recurrent state. If the model's scorer reads a text
+    in windows, a piece is one window.
 
     Args:
         tokens: ids of the stream, (N,).

@@ -99,7 +99,7 @@ class AttentionMaps:
             - `attention/words`, `attention/verbs`, `attention/far_verbs`: number of words, verbs and `far` verbs.
             - `attention/equal/<share>`: the measure <share> if attention is uniform over all visible positions.
             - `attention/offset/<share>`: the share of verbs that are at the most frequent distance from the head word
-            of their subject.
+              of their subject.
             - `attention/best/<share>`: the largest value of the measure <share> among all attention heads.
         Raises: UsageError: no verb is FAR or more words after its subject, or the model's attention cannot be read.
         """
@@ -117,7 +117,7 @@ class AttentionMaps:
         heads = summed(sums)
         _write_heads(folder / "heads.csv", heads)
         even = dict(zip(SHARES, summed(equal).means[0, 0], strict=True))
-        # with uniform attention, no word is attended to most, so the `_first` measures are undefined
+        # uniform attention is the same for all words, so the `_first` measures are undefined
         metrics = {f"equal/{name}": share for name, share in even.items() if not name.endswith("first")}
         metrics |= {f"best/{name}": heads.means[:, :, i].max() for i, name in enumerate(SHARES)}
         for kind, least in (("", 1), ("far_", FAR)):

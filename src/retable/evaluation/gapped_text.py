@@ -65,7 +65,8 @@ class GappedText:
         program: `retable.grammar.discourse.Discourse`, which generates or parses documents with an interpreter.
         particles: number of draws that must fit the text after a gap, at least 2. The last draw that fits is not
             counted, so `particles` − 1 particles continue.
-        tries: maximum number of draws at a gap. After `tries` draws, all particles that fit continue.
+        tries: maximum number of draws at a gap. After `tries` draws, all particles that fit the text after the gap
+            continue.
     """
 
     def __init__(self, grammar: Any, program: Callable[[Any, Any], Any], particles: PositiveInt, tries: PositiveInt):
@@ -94,8 +95,8 @@ class GappedText:
             visible: the pieces of visible text: before the first gap, between the first and the second gap, …, after
                 the last gap.
             gaps: the true words of each gap. The sum covers all contents of the gaps with the same total number of
-                words as the true words. Each gap has at least one word, and all ways to divide the total among the gaps
-                are equally likely.
+                words as the true words. Each gap has at least one word, and all ways to divide the total number among
+                the gaps are equally likely.
             uniform: returns random numbers from [0, 1).
             above: whether to estimate from above instead of from below.
         """

@@ -1,8 +1,8 @@
 """Mixtures of language models: averages of their probabilities, with fitted or equal weights.
 
 Jelinek and Mercer fit the weights in "Interpolated Estimation of Markov Source Parameters from Sparse Data" (1980).
-Mikolov mixes a Kneser-Ney 5-gram, a cache and RNNs in this way (PhD thesis "Statistical Language Models Based on Neural
-Networks", 2012, Table 4.1). A mixture of similar systems with equal weights is an ensemble.
+Mikolov mixes a Kneser-Ney 5-gram, a cache and RNNs (PhD thesis "Statistical Language Models Based on Neural Networks",
+2012, Table 4.1). A mixture of similar systems with equal weights is an ensemble.
 
 Dimensions: S systems, N tokens.
 

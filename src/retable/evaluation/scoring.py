@@ -100,8 +100,8 @@ class Scorer:
         """Return the log-probability of each text, float64 (n,), in nats. Equal texts have equal results.
 
         The texts are sorted. If a text begins with the same tokens as the previous text, the model reads these tokens
-        again, but their softmax, which is most of the work, is computed only once. In sorted order, 31 % of BLiMP's
-        words are in beginnings shared with the previous text.
+        again, but their softmax, which is most of the work, is computed only once. In BLiMP, 31 % of the words are in a
+        beginning that a sentence shares with the previous sentence of the sorted list.
         """
         ordered = sorted({tuple(text) for text in texts})
         shared = [_n_shared(text, before) for before, text in pairwise([(), *ordered])]

@@ -128,7 +128,7 @@ def _reading(model: NextToken) -> _Trained | _Conditioned:
 
 
 def likeness(hidden: Tensor) -> Tensor:
-    """Compute the highest cosine of the last state with an earlier state; (T, R, D) to (R,).
+    """Compute the highest cosine of the last state with an earlier state; maps shape (T, R, D) to (R,).
 
     The result is −1 if there are no earlier states.
     """

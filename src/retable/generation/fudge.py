@@ -20,7 +20,7 @@ from retable.generation.strategy import Completion, Strategy, check
 class FUDGE:
     """Decoding by p(a | x, v) p(v | x), where v is the next token, x the text and a the label.
 
-    FUDGE multiplies the language model's probability of v by the discriminator's probability that the text after v has
+    FUDGE multiplies the language model's probability of v by the discriminator's probability that the text x v has
     label a. Only the `top_k` most probable tokens are considered. The product is proportional to p(v | x, a) by Bayes'
     rule, if the discriminator is correct.
 

@@ -56,8 +56,8 @@ class Syntax:
     def clause(self, subject: Referent | None = None, depth: int = 0, bare: bool = False) -> Referent:
         """Generate or parse a clause, or only the part after its subject if `subject` is given.
 
-        If `bare` is true, the clause is the end of a relative clause. Such a clause has no adjunct and no second verb,
-        because adjuncts and second verbs belong to the main clause. Returns the subject.
+        If `bare` is true, the clause is the end of a relative clause. The end of a relative clause has no adjunct and
+        no second verb, because adjuncts and second verbs belong to the main clause. Returns the subject.
         """
         subject = subject or self.noun_phrase("any", depth=depth)
         closed = self.verb_phrase(subject, depth, bare)
@@ -111,7 +111,7 @@ class Syntax:
         return False
 
     def property(self, subject: Referent, negated: bool, depth: int) -> bool:
-        """Generate or parse the words after a form of "be"; return whether they are a property or a passive."""
+        """Generate or parse the words after a form of "be"; return True for a property, False for a passive."""
         tables, associates = self.tables, self.tables.associates.get(subject.word, ())
         form = self.choose(tables.property[subject.kind])
         if form == "comparative":

@@ -77,7 +77,7 @@ def _student(mean: float, error: float, freedom: float, level: float) -> tuple[f
 
 
 def bootstrap_sums(units: ArrayLike, resamples: int = 1000, seed: int = 0) -> NDArray[np.float64]:
-    """Compute sums over units resampled with replacement; (n_units, K) to (resamples, K).
+    """Compute sums over units resampled with replacement; maps shape (n_units, K) to (resamples, K).
 
     The same seed and number of units give the same resamples for any data.
 

@@ -129,7 +129,7 @@ def mean(values: ArrayLike, text: tuple, best: Best = "highest") -> Sums:
 
 
 def share(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divide the first of two numbers by the second; (..., 2) to (...).
+    """Divide the first of two numbers by the second; maps shape (..., 2) to (...).
 
     The result is 0 if the second number is 0.
     """

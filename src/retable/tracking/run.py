@@ -70,8 +70,8 @@ class RunSpec(NamedTuple):
             resumed cell is recorded once.
         upstream: the cells from which this cell was made; a tag lists their runs.
         measures: for an evaluation, the name of its run as a child of the run of the first cell in `upstream`. The
-            parent run also gets the scores. If the first cell in `upstream` has no run, the parent is `group`, and the
-            run's name is `name`.
+            parent run also receives the scores of the evaluation. If the first cell in `upstream` has no run, the
+            parent is `group`, and the run's name is `name`.
         parent: id of the parent run; takes precedence over `measures` and `group`.
         monitored: whether to log MLflow's system metrics, such as the CPU load every ten seconds, if
             MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING is true.
@@ -413,7 +413,8 @@ def _terminate(client: MlflowClient, run_id: str, status: str) -> None:
 def _score(client: MlflowClient, run_id: str, ending: Ending) -> None:
     """Log an evaluation's scores to the run that trained the system, so that MLflow can plot scores by setting.
 
-    SCORE of that run is a perplexity if one was measured, otherwise the score of the first evaluation.
+    The metric SCORE of the training run is a perplexity if a perplexity was measured, otherwise the score of the first
+    evaluation.
     """
     run, now = client.get_run(run_id), int(time.time() * 1000)
     there, of = run.data.metrics, {tag: value for tag, value in ending.tags.items() if tag == SCORED_BY}
