@@ -108,7 +108,7 @@ class AttentionMaps:
         distances = Counter(verb - head for sentence in sentences for verb, head in sentence.subjects.items())
         if not any(distance >= FAR for distance in distances):
             raise UsageError(
-                "every verb of the text directly follows its subject; set benchmark.attention.text.words to more words"
+                "every verb of the text directly follows its subject; increase benchmark.attention.text.words"
             )
         batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
         parts = mapped(lambda batch: self._of_batch(model, tokenizer, batch), batches)

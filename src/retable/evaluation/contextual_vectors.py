@@ -212,7 +212,8 @@ class UnseenWords:
             raise UsageError(f"{self.inputs[0]} contains the words {', '.join(known)}; choose unseen words")
         if not unseen:
             raise UsageError(
-                f"{self.inputs[0]} contains all forms of the lexicon; write benchmark.unseen_words.words=[some,words]"
+                f"{self.inputs[0]} contains all forms of the lexicon, so no form is unseen; "
+                "write benchmark.unseen_words.words=[some,words]"
             )
         vocabulary = [word for word, _ in seen.most_common(self.restrict_vocab)]
         names = [*vocabulary, *unseen]

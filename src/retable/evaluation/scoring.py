@@ -225,7 +225,7 @@ def _log_prob_where(objective: Likelihood, input_ids: Tensor, labels: Tensor, ma
 def _of_sentences(system: LanguageModel, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
     """Score continuations with a model that sees no context before the last boundary token.
 
-    For such a model, all texts are joined to one stream, separated by boundary tokens.
+    The texts are joined to one stream, separated by boundary tokens.
     """
     texts = [[*a, *b, boundary] for a, b in zip(contexts, continuations, strict=True)]
     stream = np.fromiter((token for text in texts for token in text), np.int64)

@@ -53,7 +53,7 @@ class FUDGE:
         """
         if not isinstance(self.strategy, TokenByToken):
             raise UsageError(
-                f"{type(self.strategy).__name__} chooses no tokens before the end of a text; use sampling or greedy"
+                f"{type(self.strategy).__name__} cannot return a text token by token; use sampling or greedy"
             )
         return self.strategy.stream(self._steered(model), prompt, eos)
 

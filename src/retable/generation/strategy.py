@@ -37,9 +37,9 @@ class Strategy:
     the source.
 
     Args:
-        min_new_tokens: minimum number of new tokens; before this number, the end mark is not allowed.
-        min_length: minimum number of tokens of prompt and completion together; before this number, the end mark is not
-            allowed.
+        min_new_tokens: minimum number of new tokens; the end mark is not allowed until a text has this number.
+        min_length: minimum number of tokens of prompt and completion together; the end mark is not allowed until a text
+            has this number.
         repetition_penalty: the penalty of `penalise_repetition`; 1 means no penalty.
         batch_size: number of prompts per batch. All prompts in a batch have the same length. Nothing is padded, so a
             completion does not depend on other prompts.

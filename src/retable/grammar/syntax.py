@@ -19,7 +19,7 @@ PAST_AUXILIARIES = frozenset(word for forms in AUXILIARIES.values() for word in 
 
 
 class Referent(NamedTuple):
-    """The features of a noun phrase with which later words agree."""
+    """The features of a noun phrase; later words, such as pronouns, agree with these features."""
 
     kind: str
     agreement: str  # masculine, feminine, neuter or plural

@@ -259,8 +259,8 @@ class Language(Loaded):
                 such as [CLS], or the state of the first token ([CLS] of a BERT) or of the last token. If `pooling` is
                 None, all states are returned. In sentence-transformers, these poolings are called mean, max, cls and
                 lasttoken.
-            max_length: maximum number of tokens, including marks; by default the model's limit. Longer texts are cut at
-                the end, with a warning. In sentence-transformers, `max_length` is called max_seq_length.
+            max_length: maximum number of tokens, including marks; by default the model's limit. Texts with more tokens
+                are cut at the end, with a warning. In sentence-transformers, `max_length` is called max_seq_length.
 
         Returns: with `pooling`, one vector per text, (n, D). Without `pooling`, a list with the states of each text,
             (K, T, D). For BERT and ELMo, the K layers are all layers; the first one is the input layer, which has no

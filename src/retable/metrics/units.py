@@ -26,7 +26,7 @@ class Sums(NamedTuple):
     best: Best = "highest"
     compared: Statistic | None = None  # Transforms values before tests, such as log for perplexities.
     whole: bool = True  # Whether the system read every unit completely.
-    blocks: NDArray[np.int64] | None = None  # Block of each unit, 0 to G − 1, (n_units,); None: one block per unit.
+    blocks: NDArray[np.int64] | None = None  # Block of each unit, 0 to G − 1, (n_units,); None if each unit is a block.
 
     def value(self) -> float:
         return float(self.statistic(self.sums.sum(axis=0)))

@@ -169,7 +169,7 @@ def _is_unrun(row: Row) -> bool:
 
 
 def _has_text(rows: Sequence[Row], column: int) -> bool:
-    """Check whether a column has contents in these rows."""
+    """Check whether a column has contents in at least one of the rows."""
     return any(row.values[column].text not in ("", rule.UNJUDGED, rule.NOT_RUN, rule.ELSEWHERE) for row in rows)
 
 

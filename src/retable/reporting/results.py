@@ -185,7 +185,7 @@ def result_of(
     """
     for fact in ("stage", "system", "corpus", "task"):  # reports use these facts in file names
         if not _is_name(run.get(fact)):
-            raise UsageError(f"{name}/run.json: {fact}={shown(run[fact])} is not a name; copy the cell from elsewhere")
+            raise UsageError(f"{name}/run.json: {fact}={shown(run[fact])} is not a name; copy the cell again")
     read = {file.partition(".")[0]: _table(file, tables[file]) for file in (*TABLES, _MIX) if file in tables}
     return Result(name, run, metrics, config, read, record, benchmark)
 
@@ -225,7 +225,7 @@ def _read_mix(folder: Path) -> pd.DataFrame | None:
         return None
     artifacts.require(path)
     try:
-        with safe_open(path, "np") as file:  # reads only the requested tensors
+        with safe_open(path, "np") as file:  # `safe_open` reads only the requested tensors
             if not {MIX + "weights", MIX + "gamma"} <= set(file.keys()):
                 return None
             weights, gamma = (file.get_tensor(MIX + name).astype(np.float64) for name in ("weights", "gamma"))

@@ -5,7 +5,7 @@ import pandas as pd
 from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import Look, Scale, line_panel
 
-PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # Names of prompted tasks, answered by likelihood.
+PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # Names of prompted tasks that are answered by likelihood.
 APART = 0.01  # Horizontal shift between two systems, as a share of the axis.
 
 

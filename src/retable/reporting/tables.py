@@ -455,7 +455,7 @@ class _Rows(_Specified):
         return replace(table, panel=kind)
 
     def _heads(self, rows: list[dict[str, Any]]) -> Iterator[tuple[Column, tuple[str, Mapping[str, Any]]]]:
-        """Yield each column, its template, and the value that selects one of a line's rows."""
+        """Yield each column, its template, and the value by which a line's row for this column is selected."""
         for entry in self._specification["columns"]:
             each = entry.get("each")
             for value in [None] if each is None else sorted({row[each] for row in rows}):
