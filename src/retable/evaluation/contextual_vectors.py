@@ -304,7 +304,7 @@ class Senses:
         vectors.
 
         Layer 0 represents a word without its context. If several occurrences (or means) are equally near, the accuracy
-        is the share of them that have the correct sense.
+        is the share of these occurrences (or means) that have the correct sense.
 
         Returns:
             - `senses/layer_<k>/nearest`: accuracy of predicting the sense of the nearest other occurrence of the word.
@@ -411,8 +411,8 @@ def _share_of_nearest(cosines: np.ndarray, right: np.ndarray) -> np.ndarray:
 def principal_plane(vectors: np.ndarray) -> np.ndarray:
     """Project vectors, (n, D), to their first two principal components, (n, 2).
 
-    The sign of a principal component is arbitrary. Here, the sign is chosen so that the coordinate with the largest
-    absolute value is positive.
+    The sign of a principal component is arbitrary. This function chooses the sign so that the coordinate with the
+    largest absolute value is positive.
     """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)

@@ -15,7 +15,7 @@ from retable.core.errors import UsageError
 from retable.core.settings import PositiveInt
 from retable.evaluation.word_vectors import WordVectors, unit
 
-COLUMNS = 6  # number of query words in the paper's table and, by default, in this benchmark
+COLUMNS = 6  # number of query words in Table 7 of Collobert et al. 2011 and, by default, in this benchmark
 
 
 class Neighbours:

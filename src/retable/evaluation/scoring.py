@@ -67,7 +67,7 @@ class Scorer:
         self.unknown = tokenizer.unknown
 
     def encode_lines(self, lines: Sequence[str], end: bool) -> list[list[int]]:
-        """Return the token ids of each line; if `end` is true, they include the line end."""
+        """Return the token ids of each line; if `end` is true, the ids include the line end."""
         lines = [self._convention(line) for line in lines]
         if end:
             return [ids for ids, _, _ in self._tokenizer.encode_units([[line] for line in lines], documents=False)]

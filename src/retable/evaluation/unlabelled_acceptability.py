@@ -99,8 +99,8 @@ def area(scores: pd.Series, labels: pd.Series, text: tuple) -> Sums:
 
     The area is the mean, over acceptable units, of the share of unacceptable units with lower scores. The area is also
     the mean, over unacceptable units, of the share of acceptable units with higher scores. For a bootstrap sample of
-    the units, the result is the sum of these two means over the sample, minus the area over all units. This result has
-    the variance that DeLong et al. 1988 derive.
+    the units, the result is the sum of these two means over the sample, minus the area over all units. In the
+    bootstrap, this result has the variance that DeLong et al. 1988 derive.
     """
     good = (labels.astype(str) == "1").to_numpy()  # the labels of units that were read from a file are strings
     ranks, own = rankdata(scores), np.empty(len(scores))

@@ -122,8 +122,8 @@ def _reading(model: NextToken) -> _Trained | _Conditioned:
         case Conditioned():
             return _Conditioned(model)
     raise UsageError(
-        "contrastive search compares hidden states, but this model predicts without them; use another decoding, "
-        "such as top_p, or a recurrent network or a Transformer"
+        "contrastive search compares hidden states, but this model predicts without hidden states; use another "
+        "decoding, such as top_p, or a recurrent network or a Transformer"
     )
 
 

@@ -399,7 +399,8 @@ class German:
     """The German lexicon, and a translator into German.
 
     Attributes:
-        entries: maps a source word to its translation, for words with a single form. Adjectives have no endings here.
+        entries: maps a source word to its translation, for words with a single form. The translations of adjectives
+            have no endings.
         nouns: maps an English singular to the German noun with its forms.
         verbs: maps an English base form to the German verb with its forms.
         vocabulary: all German word types, sorted.

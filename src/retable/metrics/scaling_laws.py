@@ -68,7 +68,7 @@ def fit_law(N: ArrayLike, D: ArrayLike, losses: ArrayLike, starts: NDArray[np.fl
     The fit minimises the sum of the Huber losses of the errors in log L. L-BFGS starts at those `BEST` rows of
     `starts`, (k, 5), that have the lowest sums of Huber losses.
 
-    Departures: the paper searches from all starts, and minimises the mean of the Huber losses. The mean of the Huber
+    Departures: Hoffmann et al. search from all starts, and minimise the mean of the Huber losses. The mean of the Huber
     losses is so small that L-BFGS stops too early (Besiroglu et al. 2024, arXiv 2404.10102). Retable minimises the sum
     of the Huber losses, in units of δ².
 

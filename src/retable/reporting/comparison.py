@@ -190,7 +190,7 @@ def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
     if study:
         folders = [path for path in (Path("studies", study, "records"), Path(study, "records")) if path.is_dir()]
         if not folders:
-            raise UsageError(f"study {study} has no records here; `retable repro {study}` makes them")
+            raise UsageError(f"study {study} has no records in this project; `retable repro {study}` makes them")
         patterns = [(folders[0], "*.json")]
     known: set[str] = set()
     for root, pattern in patterns:

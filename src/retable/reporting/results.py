@@ -33,7 +33,7 @@ from retable.reporting.verdicts import COLUMN, SEEDS, judged, tolerance_of
 MEASURED = ("prepare", "evaluate", "from_scratch", "finetune", "scaling")  # stages whose metrics are in the tables
 SPLITS = ("train", "validation", "test")
 ORACLE = "oracle"  # The true distribution of text, labels (Bayes-optimal prediction) or hidden words.
-# Prefixes of metrics of the grammar itself, which do not depend on the model of the cell that computed them.
+# Prefixes of metrics of the grammar itself. These metrics do not depend on the model of the cell that computed them.
 BOUNDS = ("masked", "next_sentence", "sentence_order", "spans", "prefix", "replaced")
 DIRECTIONS = ("forward", "backward", "mean")  # directions of reading, and their mean
 CELL = ["system", "corpus", "task", "split", "metric"]
@@ -395,7 +395,7 @@ def units_of(group: pd.DataFrame) -> UnitSums | None:
     except ValueError as error:
         names = ", ".join(result.name for result in group["result"])
         split = group["split"].iloc[0]
-        raise UsageError(f"the {split} units of {names}: {error}; run them again on the same data") from None
+        raise UsageError(f"the {split} units of {names}: {error}; run these cells again on the same data") from None
 
 
 def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:

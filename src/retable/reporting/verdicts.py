@@ -80,9 +80,9 @@ class Row(NamedTuple):
 def judged(frame: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
     """Add `published`, `tolerance`, `verdict`, `source` and `note` to averaged results.
 
-    If a published number has `relative_to`, the difference between the row and the system named there is judged, and
-    the note shows this difference. If the system in `relative_to` was not run, the number has no verdict. Notes also
-    list differences between our recipe and the published one.
+    If a published number has `relative_to`, the difference between the row and the system named in `relative_to` is
+    judged, and the note shows this difference. If the system in `relative_to` was not run, the number has no verdict.
+    Notes also list differences between our recipe and the published one.
 
     Args:
         frame: a row per measured system, corpus, task, split and metric, with mean, n, ci_low and ci_high. Existing

@@ -139,8 +139,8 @@ def _client() -> MlflowClient:
 def _make(database: Path) -> None:
     """Create an SQLite store with all its tables, unless the file exists.
 
-    MLflow cannot use a store in which some tables are missing. If a full disk or a kill interrupts this function, it
-    leaves no store at all. Call this function only within `exclusive`.
+    MLflow cannot use a store in which some tables are missing. If a full disk or a kill interrupts this function, no
+    store is created. Call this function only within `exclusive`.
     """
     if database.exists():
         return
