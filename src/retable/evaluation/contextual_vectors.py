@@ -62,7 +62,7 @@ class Layered(Protocol):
 
 
 class ContextualVectors:
-    """A trained model with its tokenizer, which returns vectors of the words in sentences.
+    """Computes vectors of the words in sentences, with a trained model and its tokenizer.
 
     A model that reads the spelling of words computes one vector per word. For other models, a word's vector is the mean
     of its tokens' vectors. The model reads a sentence between [CLS] and [SEP] if the tokenizer has these tokens,
@@ -199,8 +199,8 @@ class UnseenWords:
             - `unseen_words/stem`: the same stem, or a stem derived from it (actor, actress).
             - `unseen_words/form`: the same inflection.
             - `unseen_words/stem_or_form`: the same inflection, or a stem as for `unseen_words/stem`.
-            The result is empty if the lexicon contains none of the words. Compare these shares with the shares of an
-            untrained model, because similar spelling explains a large part of each share.
+            The result is empty if the lexicon contains none of the words. Compare the three shares with the shares of
+            an untrained model, because similar spelling explains a large part of each share.
         Raises: UsageError: a word of `words` occurs in the training text, or the training text contains all forms of
             the lexicon.
         """

@@ -63,8 +63,8 @@ class GappedText:
     Args:
         grammar: `retable.grammar.language.Grammar`.
         program: `retable.grammar.discourse.Discourse`, which generates or parses documents with an interpreter.
-        particles: number of draws that must fit the text after a gap, at least 2. The last draw that fits is not
-            counted, so `particles` − 1 particles continue.
+        particles: number of draws that must fit the text after a gap, at least 2. The last draw that fits the text is
+            not counted, so `particles` − 1 particles continue.
         tries: maximum number of draws at a gap. After `tries` draws, all particles that fit the text after the gap
             continue.
     """

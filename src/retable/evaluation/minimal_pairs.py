@@ -73,10 +73,10 @@ class MinimalPairs(Labelled):
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
         """Write `units.csv`, and return the metrics.
 
-        The table has one row per pair. The columns contain the phenomenon (as `split`), the paradigm, the pair's
-        number, the more probable sentence (`good`, `bad` or `neither`), and both log-probabilities. The column `known`
-        is 1 if all words of the pair are in the vocabulary, and the column `equal` is 1 if both sentences have equal
-        tokens.
+        The table has one row per pair. The columns contain the phenomenon (in the column `split`), the paradigm, the
+        pair's number, the more probable sentence (`good`, `bad` or `neither`), and both log-probabilities. The column
+        `known` is 1 if all words of the pair are in the vocabulary, and the column `equal` is 1 if both sentences have
+        equal tokens.
 
         Returns: `blimp/<paradigm>/accuracy`, and `blimp/<group>/<metric>`, where the group is a phenomenon or `overall`
             (all pairs). The metrics of a group are `accuracy`, `accuracy_known`, and the shares of pairs with 1 in the

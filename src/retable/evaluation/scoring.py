@@ -39,8 +39,8 @@ class Scorer:
     """Scores texts with a language model and the tokenizer that it was trained with.
 
     Each text is scored independently of other texts, as the first text of a stream, after the boundary token. The
-    result equals the system's own `log_prob` of that text. The system's evaluation window changes the result only if
-    the text is longer than the model's window.
+    result for a text equals the system's own `log_prob` of the text. The system's evaluation window changes the result
+    only if the text is longer than the model's window.
 
     The input of an encoder-decoder or a prefix LM consists of the context and the end mark of inputs. If there is no
     context, the input is only the end mark.

@@ -73,8 +73,8 @@ class _MentionRecorder(Discourse):
         self.tokens = sampler.tokens
         self._entities: dict[Mention, Mention | str] = {}  # an entity is represented by its first mention or its name
         # The keys of `_known` are Python's ids of the referents, not the referents themselves, because the referents of
-        # two different phrases may compare equal. The values contain the referents, so that Python does not reuse the
-        # ids.
+        # two different phrases may compare equal. The values of `_known` contain the referents, so that Python does not
+        # reuse the ids.
         self._known: dict[int, tuple[Referent, Mention]] = {}
         self._subjects: list[Referent] = []  # subjects of the verbs whose complements are being generated
 

@@ -197,7 +197,7 @@ def draw(probabilities: Mapping[T, float], uniform: Uniform) -> T:
 def interchangeable(lexicon: Lexicon) -> list[list[str]]:
     """Group all words into classes; the words of a class are interchangeable at any place.
 
-    Names and nations are an exception: a text may require one particular name or nation.
+    Names and nations that occur elsewhere in the document are an exception: a place may require one of these words.
     """
     classes: dict[Hashable, list[str]] = defaultdict(list)
 

@@ -92,7 +92,7 @@ class RoleRecorder(Discourse):
         # `_subjects` contains one chunk for each subject, or, in a relative clause, two chunks: the head and the
         # relative pronoun. A chunk's type is the prefix of its role, "" or "R-". The keys of `_subjects` are Python's
         # ids of the referents, not the referents themselves, because the referents of two different phrases may compare
-        # equal. The values contain the referents, so that Python does not reuse the ids.
+        # equal. The values of `_subjects` contain the referents, so that Python does not reuse the ids.
         self._subjects: dict[int, tuple[Referent, list[Chunk]]] = {}
 
     @property

@@ -67,8 +67,8 @@ class _SubjectRecorder(Discourse):
         self.tokens = sampler.tokens
         self.subjects: dict[int, int] = {}
         # The keys of `_heads` are Python's ids of the referents, not the referents themselves, because the referents of
-        # two different phrases may compare equal. The values contain the referents, so that Python does not reuse the
-        # ids.
+        # two different phrases may compare equal. The values of `_heads` contain the referents, so that Python does not
+        # reuse the ids.
         self._heads: dict[int, tuple[Referent, int]] = {}
 
     def noun(self, kind: str, number: str, favoured_by: str) -> Referent:

@@ -47,7 +47,7 @@ class Syntax:
         self.nations: list[str] = []
         self.earlier_nouns: list[str] = []  # nouns of earlier sentences; `earlier_names` are names of earlier sentences
         self.earlier_names: list[str] = []
-        self.used_forms: dict[str, None] = {}  # forms of the sentence's content words, which are not repeated
+        self.used_forms: dict[str, None] = {}  # forms of the sentence's content words, which must not be repeated
         self.opening = ""  # adjunct at the start of the sentence: "place", "day" or ""
         self.is_condition = False  # whether the clause follows "if" or "when"
 

@@ -54,7 +54,7 @@ class Measured(Protocol):
         Mapping[str, tuple[Sequence[str], Statistic]]
     ] = {}  # Maps a metric to its columns and a function of their sums.
     best: ClassVar[Mapping[str, Best]] = {}  # Which values of a metric are better; `highest` by default.
-    in_order: ClassVar[bool] = False  # Whether adjacent units may be similar, as lines of a text.
+    in_order: ClassVar[bool] = False  # Whether adjacent units may be similar, like the lines of a text.
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:

@@ -58,7 +58,8 @@ def glue_differences(values: pd.DataFrame, averages: pd.DataFrame, baseline: str
     """
     if baseline not in set(values.loc[_of_glue(values), "system"]):
         raise UsageError(
-            f"baseline={baseline} was not run on any task of GLUE in this study; set baseline to a system that was"
+            f"baseline={baseline} was not run on any task of GLUE in this study; set baseline to a system "
+            "that was run on a task of GLUE"
         )
     return _differences(pd.concat([values[_of_glue(values)], averages]), baseline)
 

@@ -193,7 +193,7 @@ def result_of(
 def _table(file: str, text: str) -> pd.DataFrame:
     if file == "samples.jsonl":
         return pd.DataFrame([json.loads(line) for line in text.split("\n") if line])
-    if file == _MIX:  # parsed by Python, because pandas' float parser may lose the last bit
+    if file == _MIX:  # Python parses the numbers, because pandas' float parser may lose the last bit
         return pd.read_csv(StringIO(text), dtype={"share": str, "gamma": str}).astype({"share": float, "gamma": float})
     if file.removesuffix(".csv") in OF_NUMBERS:
         return pd.read_csv(StringIO(text), dtype={"value": str})

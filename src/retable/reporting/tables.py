@@ -44,10 +44,10 @@ Optional keys:
 that converts the averaged results to a `markup.Table`.
 
 A specification with a `panel` instead of `where` is for rows that another module of this package computes. The keys
-`title`, `lead`, `notes` and `names` are as above, but `names` applies to all texts. The note `own` inserts the lines of
-the column `_notes`. Each field is a Python format string with the columns of a row. A field is empty if one of its
-numbers is NaN, and {share:.1%} is shown without a percent sign. The CSV leaves out columns whose names begin with an
-underscore.
+`title`, `lead`, `notes` and `names` have the same meaning as in a specification with `where`, but `names` applies to
+all texts. The note `own` inserts the lines of the column `_notes`. Each field is a Python format string with the
+columns of a row. A field is empty if one of its numbers is NaN, and {share:.1%} is shown without a percent sign. The
+CSV leaves out columns whose names begin with an underscore.
 
     title: Gradients, {corpus}
     each: corpus                       # one table per value of this column
