@@ -2,8 +2,8 @@
 
 Vilain et al. 1995, Bagga and Baldwin 1998, and Luo 2005 define the three metrics. The key is the set of correct
 clusters, and the response is the set of predicted clusters. A mention that is only in the key lowers recall. A mention
-that is only in the response lowers precision. The reference scorer counts mentions in the same way (Pradhan et al.
-2014).
+that is only in the response lowers precision. The reference scorer (Pradhan et al. 2014) also counts a mention that is
+in only one of key and response as an error.
 
 Each metric has a precision and a recall. For several documents, numerators and denominators are summed before the
 division.

@@ -83,7 +83,7 @@ class Measured(Protocol):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """Return values that identify the units, equal for all systems: their numbers, and labels if available."""
+        """Return values that identify the units for all systems: the units' numbers, and labels if available."""
         return tuple(zip(*(units[name] for name in ("unit", "label") if name in units), strict=True))
 
     @classmethod

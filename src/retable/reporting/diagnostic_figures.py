@@ -165,7 +165,7 @@ def _sampling_figure(corpus: str, systems: Systems) -> Figure:
 
 
 def sampling_figure(corpus: str, frame: pd.DataFrame) -> Figure:
-    """Draw the grammaticality of samples, and their loss under the grammar, by self-BLEU.
+    """Draw the grammaticality of samples, and the samples' loss under the grammar, against self-BLEU.
 
     Each system has a line over temperatures and a dotted line over values of top-p. A star marks the held-out text.
 

@@ -1,4 +1,4 @@
-"""Add published rows that were not run, training costs, notes and metric signatures to measured numbers."""
+"""Add to measured numbers: published rows that were not run, training costs, notes and metric signatures."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -41,8 +41,8 @@ COLUMNS = [
     *CELL, "protocol", "mean", "std", "n", "ci_low", "ci_high", "p_best",
     "published", "tolerance", "verdict", "source", "runs", "flops", "note",
 ]  # fmt: skip
-# Tables of a cell or benchmark that reports show. Tables in OF_NAMES contain texts, such as labels and words; tables in
-# OF_NUMBERS contain only numbers.
+# Names of the tables that reports show, for a cell or a benchmark. Tables in OF_NAMES contain texts, such as labels and
+# words; tables in OF_NUMBERS contain only numbers.
 OF_NAMES = ("units", "curve", "neighbours", "plane", "unseen_words", "alignments", "attention")
 OF_NUMBERS = ("phenomena", "positions", "gradients", "gradient_norms", "sampling", "scaling", "heads")
 TABLES = ("samples.jsonl", *(f"{name}.csv" for name in (*OF_NAMES, *OF_NUMBERS)))

@@ -40,8 +40,8 @@ Optional keys:
     - {text: "Without test labels: {task}.", when: {split: validation}}
 
 `value` shows the mean. `number` shows the mean, or the published number if there is no mean. A field with
-`judged: true` is empty if there is no published number. Instead of rows and columns, `_target_` may name a function
-that converts the averaged results to a `markup.Table`.
+`judged: true` is empty if there is no published number. Instead of `rows` and `columns`, a specification may have
+`_target_`: the name of a function that converts the averaged results to a `markup.Table`.
 
 A specification with a `panel` instead of `where` is for rows that another module of this package computes. The keys
 `title`, `lead`, `notes` and `names` have the same meaning as in a specification with `where`, but `names` applies to
@@ -113,8 +113,8 @@ FACTS = (*CELL, "protocol", "verdict", "source", "note", "signature")  # columns
 SHOWN = ("value", "number", "count", *EXTRA_COLUMNS)
 SETTINGS = {"digits": 2, "scale": 1, "bold": True, "judged": False}
 MEASURE = ("of", "show", *SETTINGS)
-SYSTEMS = ("system", "other_system", "baseline", "elmo")  # Keys in these columns are shown as display names.
-CELLS, BOLDLY = " ← ", "{_bold}"  # Markers in a template: the first follows a number, the second precedes it.
+SYSTEMS = ("system", "other_system", "baseline", "elmo")  # System keys in these columns are shown as display names.
+CELLS, BOLDLY = " ← ", "{_bold}"  # Markers in a template: CELLS follows a number, BOLDLY precedes a number.
 NOTES = {"spread": SPREAD, "bold": BOLD}
 
 

@@ -221,7 +221,7 @@ def half_width(value: float, items: float, low: float, high: float) -> float:
 
 
 def verdicts(column: Sequence[Row]) -> list[str]:
-    """Return the verdict of each row of a column of a published table."""
+    """Return the verdict of each row, for one column of a published table."""
     groups = _groups(column)
     return [_verdict(row, [*column[:place], *column[place + 1 :]], groups[place]) for place, row in enumerate(column)]
 

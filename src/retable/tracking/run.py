@@ -32,7 +32,8 @@ from retable.tracking.store import (
 
 WAITING = Path("work/mlflow")  # Folder with the runs that MLflow has not accepted yet.
 OPEN = Path("work/open")  # Folder with a locked file (`_Mark`) for each run that a process has open.
-# A run has a tag for each process in which it is open: this prefix and the name of the process's `_Mark`.
+# For each process in which a run is open, the run has a tag. The tag's name is OPEN_BY with the name of the process's
+# `_Mark`.
 OPEN_BY = "retable.open."
 SCORE = "score"  # Name of the metric for sorting a list of runs.
 SCORED_BY = "retable.score"  # The tag with the name of the metric that SCORE copies.
