@@ -221,7 +221,7 @@ def test_a_stream_is_the_same_text_and_what_cannot_be_is_refused(small):
     fudge = FUDGE(Sampling(seeded(1), 9), found, "b")
     drawn = FUDGE(Sampling(seeded(1), 9), found, "b")(model, [[0, 5]], small.eos)[0][0].ids
     assert [*fudge.stream(model, [0, 5], small.eos)] == drawn
-    with pytest.raises(UsageError, match="BeamSearch chooses no tokens before the end"):
+    with pytest.raises(UsageError, match="BeamSearch cannot return a text token by token"):
         FUDGE(BeamSearch(2, 9), found, "b").stream(model, [0, 5], small.eos)
     found = discriminator("lstm", small.vocab_size)
     with pytest.raises(UsageError, match="the discriminator has no label=d; write one of a, b, c"):

@@ -90,7 +90,7 @@ def test_systems_on_other_units_are_not_compared(cells, write_likelihood):
     (("gpd", "lstm"), "no measured cell or system gpd; write gpt; or name a study whose records have both: --s"),
     (("gpt", "bert"), "gpt and bert were not measured by the same benchmark or on the same task"),
     (("gpt", "lstm", "test/perplexity"), "have no test/perplexity; write test/perplexity_(token|word) or test/p"),
-    (("gpt", "lstm", None, "depth"), "study depth has no records here; `retable repro depth` makes them"),
+    (("gpt", "lstm", None, "depth"), "study depth has no records in this project; `retable repro depth` makes them"),
 ])  # fmt: skip
 def test_what_cannot_be_compared_is_told(cells, names, message):
     with pytest.raises(UsageError, match=message):

@@ -22,8 +22,8 @@ class Fitted(NamedTuple):
     """The settings that were tried when an adaptation was fitted, each with its loss.
 
     Attributes:
-        tried: one mapping per combination of settings. Each mapping contains the settings' values by name. Its entry
-            `loss` is the mean nats per validation token.
+        tried: one mapping per combination of settings. Each mapping contains the settings' values by name. The
+            mapping's entry `loss` is the mean loss in nats per validation token.
         measured: other arrays that the adaptation needs, such as statistics of gradients, by name.
     """
 
@@ -70,8 +70,8 @@ class Step(NamedTuple):
 def steps(model: NeuralLM, tokens: np.ndarray, segment: int) -> Iterator[Step]:
     """Yield a token stream piece by piece, in order, with the positions to score in each piece.
 
-    A piece has `segment` tokens if the model carries recurrent state. If the model's scorer reads a text in windows, a
-    piece is one window.
+    A piece of the stream has `segment` tokens if the model carries recurrent state. If the model's scorer reads a text
+    in windows, a piece is one window.
 
     Args:
         tokens: ids of the stream, (N,).

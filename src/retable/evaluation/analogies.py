@@ -134,7 +134,7 @@ def analogy_accuracy(
         }
     normed = unit(known.vectors)
 
-    tallies: dict[str, np.ndarray] = {}  # maps a section to its counts of questions, seen questions and right answers
+    tallies: dict[str, np.ndarray] = {}  # maps a section to counts: all questions, seen questions, right answers
     for section, questions in sections.items():
         seen = [question for question in questions if all(word in known.rows for word in question)]
         ids = np.array([[known.rows[word] for word in question] for question in seen], dtype=np.int64).reshape(-1, 4)
@@ -160,7 +160,7 @@ def analogy_accuracy(
 
 
 def is_regular(section: str, question: Question) -> bool:
-    """Check whether both word pairs of a syntactic question are formed by the same ending.
+    """Check whether both word pairs of a syntactic question add the same ending.
 
     For example, "walk walks jump jumps" is regular, but "foot feet hand hands" is not. Questions about nationality
     adjectives do not count as regular, because these adjectives derive from names.
@@ -200,7 +200,7 @@ def _add(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
 
 def _mul(normed: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """Compute the 3CosMul score of each word as the answer to each question, (Q, V)."""
-    words, places = np.unique(asked, return_inverse=True)  # The number U of distinct words is small.
+    words, places = np.unique(asked, return_inverse=True)  # U, the number of distinct words, is small
     cosines = (normed[words] @ normed.T + 1) / 2  # (U, V)
     a, b, c = places.reshape(asked.shape).T
     scores = cosines[b]

@@ -98,7 +98,8 @@ class AttentionMaps:
         Returns:
             - `attention/words`, `attention/verbs`, `attention/far_verbs`: number of words, verbs and `far` verbs.
             - `attention/equal/<share>`: the measure <share> if attention is uniform over all visible positions.
-            - `attention/offset/<share>`: the share of verbs whose subject's head word is at the most frequent distance.
+            - `attention/offset/<share>`: the share of verbs that are at the most frequent distance from the head word
+              of their subject.
             - `attention/best/<share>`: the largest value of the measure <share> among all attention heads.
         Raises: UsageError: no verb is FAR or more words after its subject, or the model's attention cannot be read.
         """
@@ -107,7 +108,7 @@ class AttentionMaps:
         distances = Counter(verb - head for sentence in sentences for verb, head in sentence.subjects.items())
         if not any(distance >= FAR for distance in distances):
             raise UsageError(
-                "every verb of the text directly follows its subject; set benchmark.attention.text.words to more words"
+                "every verb of the text directly follows its subject; increase benchmark.attention.text.words"
             )
         batches = [sentences[i : i + self._batch_size] for i in range(0, len(sentences), self._batch_size)]
         parts = mapped(lambda batch: self._of_batch(model, tokenizer, batch), batches)
@@ -116,7 +117,7 @@ class AttentionMaps:
         heads = summed(sums)
         _write_heads(folder / "heads.csv", heads)
         even = dict(zip(SHARES, summed(equal).means[0, 0], strict=True))
-        # with uniform attention, no word is attended to most, so the `_first` measures are undefined
+        # uniform attention is the same for all words, so the `_first` measures are undefined
         metrics = {f"equal/{name}": share for name, share in even.items() if not name.endswith("first")}
         metrics |= {f"best/{name}": heads.means[:, :, i].max() for i, name in enumerate(SHARES)}
         for kind, least in (("", 1), ("far_", FAR)):
@@ -132,7 +133,8 @@ class AttentionMaps:
     def _of_batch(self, model: Model, tokenizer: Tokenizer, sentences: Sequence[Any]) -> tuple[list, list, list]:
         """Return the results of `shares` for the model's attention, and for uniform attention.
 
-        Each of these two lists has one entry per sentence. A third list contains the sentences whose maps are shown.
+        These results are two lists with one entry per sentence. A third list contains the sentences whose maps are
+        shown.
         """
         sums, equal = [], []
         shown: list[tuple[Agreeing, list[str], NDArray]] = []

@@ -1,8 +1,8 @@
 """ELMo's forward and backward directions as two language models.
 
 ELMo's paper reports the average of the forward and backward perplexities (Peters et al. 2018, section 3.4). In each
-direction, the product of the tokens' probabilities is a probability of the whole text. The entropy of the text is
-therefore a lower bound of the loss in each direction.
+direction, the product of the tokens' probabilities is the probability of the whole text under one model. The entropy of
+the text is therefore a lower bound of the loss in each direction.
 """
 
 import csv

@@ -71,9 +71,9 @@ class Capitals:
 def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     """Project the vectors of word pairs to the vectors' first two principal components.
 
-    The sign of a principal component is arbitrary. As in the paper, the sign of x is chosen so that the first words of
-    the pairs (such as capitals) are on average to the right of the second words (such as countries). The sign of y is
-    chosen so that the point with the largest |y| has a positive y.
+    The sign of a principal component is arbitrary. As in Figure 2 of Mikolov et al. 2013b, the sign of x is chosen so
+    that the first words of the pairs (such as capitals) are on average to the right of the second words (such as
+    countries). The sign of y is chosen so that the point with the largest |y| has a positive y.
 
     Args:
         vectors: (n, D); rows alternate between the first and the second word of a pair.

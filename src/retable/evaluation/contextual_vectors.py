@@ -29,7 +29,7 @@ from retable.models.base import BothDirections
 from retable.tokenizers.tokenizer import Tokenizer
 
 AHEAD = 16  # Number of batches in memory at a time.
-TIE = 1e-5  # Cosines that differ by less than TIE count as ties, as among a word's equal vectors in layer 0.
+TIE = 1e-5  # Cosines that differ by less than TIE count as equal; a word has the same vector everywhere in layer 0.
 SENSE_COLUMNS = ["word", "sentence", "position", "sense"]
 
 
@@ -62,7 +62,7 @@ class Layered(Protocol):
 
 
 class ContextualVectors:
-    """A trained model with its tokenizer, which returns vectors of the words in sentences.
+    """Computes vectors of the words in sentences, with a trained model and its tokenizer.
 
     A model that reads the spelling of words computes one vector per word. For other models, a word's vector is the mean
     of its tokens' vectors. The model reads a sentence between [CLS] and [SEP] if the tokenizer has these tokens,
@@ -96,7 +96,7 @@ class ContextualVectors:
 
     @property
     def _room(self) -> int | None:
-        """Return the maximum number of tokens between the first and last mark, or None if there is no maximum."""
+        """Return the maximum number of tokens without the start and end tokens, or None if there is no maximum."""
         return None if self._spelling or self._model.max_length is None else self._model.max_length - 2
 
     @torch.inference_mode()
@@ -136,8 +136,8 @@ def _stack(layers: Sequence[Tensor]) -> np.ndarray:
 class Lexicon(Protocol):
     """The lexicon of the built-in grammar.
 
-    Lexemes are named tuples, whose first fields are the inflected forms. A lexeme's `forms` lists these forms, the stem
-    first.
+    Lexemes are named tuples, whose first fields are the inflected forms. The attribute `forms` of a lexeme lists its
+    inflected forms, the stem first.
     """
 
     nouns: Mapping[str, Sequence[Any]]
@@ -199,8 +199,8 @@ class UnseenWords:
             - `unseen_words/stem`: the same stem, or a stem derived from it (actor, actress).
             - `unseen_words/form`: the same inflection.
             - `unseen_words/stem_or_form`: the same inflection, or a stem as for `unseen_words/stem`.
-            The result is empty if the lexicon contains none of the words. Compare these shares with the shares of an
-            untrained model, because similar spelling explains a large part of each share.
+            The result is empty if the lexicon contains none of the words. Compare the three shares with the shares of
+            an untrained model, because similar spelling explains a large part of each share.
         Raises: UsageError: a word of `words` occurs in the training text, or the training text contains all forms of
             the lexicon.
         """
@@ -212,7 +212,8 @@ class UnseenWords:
             raise UsageError(f"{self.inputs[0]} contains the words {', '.join(known)}; choose unseen words")
         if not unseen:
             raise UsageError(
-                f"{self.inputs[0]} contains all forms of the lexicon; write benchmark.unseen_words.words=[some,words]"
+                f"{self.inputs[0]} contains all forms of the lexicon, so no form is unseen; "
+                "write benchmark.unseen_words.words=[some,words]"
             )
         vocabulary = [word for word, _ in seen.most_common(self.restrict_vocab)]
         names = [*vocabulary, *unseen]
@@ -303,7 +304,7 @@ class Senses:
         vectors.
 
         Layer 0 represents a word without its context. If several occurrences (or means) are equally near, the accuracy
-        is the share of them that have the correct sense.
+        is the share of these occurrences (or means) that have the correct sense.
 
         Returns:
             - `senses/layer_<k>/nearest`: accuracy of predicting the sense of the nearest other occurrence of the word.
@@ -385,13 +386,13 @@ def by_nearest(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
 
 
 def by_centroid(vectors: np.ndarray, senses: np.ndarray) -> np.ndarray:
-    """Check, for each vector, whether its sense has the mean vector that is nearest to the vector.
+    """Check, for each vector, whether the nearest of the senses' mean vectors is that of the right sense.
 
     Nearness is measured by cosine. The mean of a vector's own sense excludes the vector itself. Each sense must occur
     at least twice.
 
-    Shapes: vectors (n, D), senses (n,), result (n,). The result is 1 or 0. If several means, among them the mean of the
-        right sense, are equally near, the result is 1 divided by the number of these means.
+    Shapes: vectors (n, D), senses (n,), result (n,). The result is 1 or 0. If several means are the nearest, and the
+        mean of the right sense is one of them, the result is 1 divided by the number of nearest means.
     """
     names, of = np.unique(senses, return_inverse=True)
     sums = np.zeros((len(names), vectors.shape[1]))
@@ -410,8 +411,8 @@ def _share_of_nearest(cosines: np.ndarray, right: np.ndarray) -> np.ndarray:
 def principal_plane(vectors: np.ndarray) -> np.ndarray:
     """Project vectors, (n, D), to their first two principal components, (n, 2).
 
-    The sign of a principal component is arbitrary. Here, the sign is chosen so that the coordinate with the largest
-    absolute value is positive.
+    The sign of a principal component is arbitrary. This function chooses the sign so that the coordinate with the
+    largest absolute value is positive.
     """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)

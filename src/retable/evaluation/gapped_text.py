@@ -51,7 +51,7 @@ class Paused(Exception):
 class State(NamedTuple):
     """The position of a reader in a stream of documents."""
 
-    before: Any  # The `Discourse` (document state) after the last complete sentence; None before the first one.
+    before: Any  # The `Discourse` (document state) after the last complete sentence; None if there is no such sentence.
     n_sentences: int  # The number of complete sentences that have been read in the document.
     sentence: Sequence[str]  # The words of the current, incomplete sentence that have been read.
     log_latents: np.ndarray  # The log-probabilities p(latent class | the document so far), (K,).
@@ -63,9 +63,10 @@ class GappedText:
     Args:
         grammar: `retable.grammar.language.Grammar`.
         program: `retable.grammar.discourse.Discourse`, which generates or parses documents with an interpreter.
-        particles: number of draws that must fit the text after a gap, at least 2. The last draw that fits is not
-            counted, so `particles` − 1 particles continue.
-        tries: maximum number of draws at a gap. After `tries` draws, all particles that fit continue.
+        particles: number of draws that must fit the text after a gap, at least 2. The last draw that fits the text is
+            not counted, so `particles` − 1 particles continue.
+        tries: maximum number of draws at a gap. After `tries` draws, all particles that fit the text after the gap
+            continue.
     """
 
     def __init__(self, grammar: Any, program: Callable[[Any, Any], Any], particles: PositiveInt, tries: PositiveInt):
@@ -94,8 +95,8 @@ class GappedText:
             visible: the pieces of visible text: before the first gap, between the first and the second gap, …, after
                 the last gap.
             gaps: the true words of each gap. The sum covers all contents of the gaps with the same total number of
-                words as the true words. Each gap has at least one word, and all ways to divide the total among the gaps
-                are equally likely.
+                words as the true words. Each gap has at least one word, and all ways to divide the total number among
+                the gaps are equally likely.
             uniform: returns random numbers from [0, 1).
             above: whether to estimate from above instead of from below.
         """
@@ -204,13 +205,13 @@ class Related:
         self._words, self._by_table, self._by_branch = sorted(words), dict[int, list[str]](), dict[int, list[str]]()
 
     def of(self, table: Any) -> list[str]:
-        """Return the likely words that occur in `table`."""
+        """Return the words of `table` that are likely in the gap."""
         if id(table) not in self._by_table:
             self._by_table[id(table)] = [word for word in self._words if word in table.rows]
         return self._by_table[id(table)]
 
     def options(self, branch: Any) -> list[str]:
-        """Return the names of the continuations of `branch` that begin with a likely word."""
+        """Return the names of the continuations of `branch` whose first word is likely in the gap."""
         if id(branch) not in self._by_branch:
             names = {branch.outcomes[word][0] for word in self._words if word in branch.outcomes}
             self._by_branch[id(branch)] = sorted(names)
@@ -374,5 +375,5 @@ def draw_size(left: int, n_after: int, uniform: Uniform) -> int:
 
 
 def share_of_size(size: int, left: int, n_after: int) -> float:
-    """Return the probability that `draw_size` returns `size`, given its other arguments."""
+    """Return the probability that `draw_size` returns `size` for the given `left` and `n_after`."""
     return comb(left - size - 1, n_after - 1) / comb(left - 1, n_after) if n_after else 1.0

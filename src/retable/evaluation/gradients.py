@@ -3,7 +3,7 @@
 The measurements follow Bengio, Simard and Frasconi (1994) and Pascanu, Mikolov and Bengio (2013, arXiv 1211.5063). The
 loss at time t is differentiated with respect to the embedding of the token k positions earlier. The norm of this
 gradient is plotted against k. A gradient whose norm falls as c · r^k, with r < 1, vanishes before it reaches the
-beginning of a sentence. Section 3.2 of the 2013 paper clips gradients whose norm is too large.
+beginning of a sentence. Pascanu, Mikolov and Bengio clip gradients whose norm is too large (section 3.2).
 
 Dimensions: B windows, K distances, D embedding size, T time.
 """

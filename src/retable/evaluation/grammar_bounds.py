@@ -166,7 +166,8 @@ class SentencePairsBound:
         tokens: a folder of tokens that are the grammar's words, with the special tokens of BERT.
         language: `retable.grammar.sentence_pairs.SentencePairs`.
         length: number of tokens per row, as in the model's batches.
-        pairs: minimum number of pairs of each kind. The judge processes whole batches, so there may be more pairs.
+        pairs: minimum number of pairs of each kind. The judge processes whole batches, so it may judge more than
+            `pairs` pairs.
 
     `inputs` lists the files that the scores depend on.
     """
@@ -223,7 +224,7 @@ def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
     """Compute a word's entropy under BERT's corruption, in nats, from the word's posterior.
 
     The word is masked (probability 0.8), replaced by one of `drawable` words at random (0.1), or kept (0.1). The
-    entropy is conditional on the visible token at the word's place and on its surroundings.
+    entropy is conditional on the visible token at the word's place and on the surrounding words.
 
     Args:
         posterior: probability of each word at the place, given the surroundings.
@@ -231,7 +232,7 @@ def corrupted_entropy(posterior: Mapping[str, float], drawable: int) -> float:
     p = np.array([value for value in posterior.values() if value > 0])
     kept = (1 - MASKED - RANDOM) / (1 - MASKED)  # share of unchanged words among chosen words that are not masked
     other = (1 - kept) / drawable
-    shown = kept * p + other  # the probability that each word of the posterior is the visible token
+    shown = kept * p + other  # for each word of the posterior, the probability that the visible token is this word
     same, different, elsewhere = p * (kept + other), p * other, drawable - len(p)
     joint = -(same * np.log(same)).sum() - (drawable - 1) * (different * np.log(different)).sum()
     seen = -(shown * np.log(shown)).sum() - elsewhere * other * np.log(other)

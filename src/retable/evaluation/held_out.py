@@ -77,7 +77,7 @@ def mean_metrics(objective: Objective, batches: Batches) -> dict[str, float]:
 
 
 class PretrainedObjective:
-    """A trained objective with the batches of each split, which are corrupted as in training.
+    """A trained objective with the batches of each split; the batches are corrupted as in training.
 
     Args:
         batches: a function that maps the name of a split to the split's batches.

@@ -74,7 +74,7 @@ class LastWords(Labelled):
         unknown = np.array([scorer.unknown in target for target in targets])
         right = ~unknown & [ids == target for ids, target in zip(greedy, targets, strict=True)]
         written = zip(words, right, scorer.decode(greedy), strict=True)
-        # as in the evaluation harness, a continuation with the right letters counts as wrong if its tokens differ
+        # as in the evaluation harness, a continuation with the right letters but other tokens counts as wrong
         predictions = [word if hit else "" if text == word else text for word, hit, text in written]
         units = pd.DataFrame({"split": self.split, "unit": range(len(words)), "label": words})
         units = units.assign(prediction=predictions, nats=nats, unknown=unknown.astype(int))

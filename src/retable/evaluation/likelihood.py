@@ -21,7 +21,7 @@ from retable.objectives.base import LanguageModelling
 
 
 class OneDirection(Protocol):
-    """An objective that computes log-probabilities of labels, or one direction of a two-way objective."""
+    """An objective, or one direction of a two-way objective, that computes log-probabilities of labels."""
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
@@ -31,7 +31,7 @@ class OneDirection(Protocol):
 
 
 class Scorer(Protocol):
-    """A method that scores a stream in batches, which several processes can share."""
+    """A method that scores a stream in batches, which can be divided among several processes."""
 
     protocol: str
 
@@ -55,7 +55,7 @@ class _Scorer:
     def log_prob(self: Scorer, objective: OneDirection, tokens: np.ndarray, boundary: int) -> np.ndarray:
         """Return the log-probability of each token, float64 (N,), given the context that the protocol defines.
 
-        Processes share the batches.
+        The batches are divided among the processes.
         """
         return self.joined(all_results(StreamLoss(self, tokens, boundary), objective), len(tokens))
 

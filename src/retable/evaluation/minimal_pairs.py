@@ -1,12 +1,12 @@
 """BLiMP (Warstadt et al. 2020): whether a language model prefers the acceptable sentence of a pair.
 
-The probabilities of whole sentences are compared (the paper's "simple LM method"). As in the authors' scoring, the
-acceptable sentence must be strictly more probable, so a tie is wrong. Two sentences tie if the words in which they
-differ are not in the vocabulary, so that both have the same tokens. The metric `equal` is the share of pairs whose
-sentences have equal tokens. The metric `accuracy_known` covers only pairs whose words are all in the vocabulary, as in
-BabyLM's version of BLiMP. Sentences also tie if their log-probabilities differ by at most TIE nats. For example, two
-orders of the same words are equally probable under a unigram model, but rounding makes the two sums of
-log-probabilities differ slightly.
+The probabilities of whole sentences are compared (the "simple LM method" of Warstadt et al.). As in the scoring by
+Warstadt et al., the acceptable sentence must be strictly more probable, so a tie is wrong. Two sentences tie if the
+words in which they differ are not in the vocabulary, so that both sentences have the same tokens. The metric `equal` is
+the share of pairs whose sentences have equal tokens. The metric `accuracy_known` covers only pairs whose words are all
+in the vocabulary, as in BabyLM's version of BLiMP. Sentences also tie if their log-probabilities differ by at most TIE
+nats. For example, two orders of the same words are equally probable under a unigram model, but rounding makes the two
+sums of log-probabilities differ slightly.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,14 +73,14 @@ class MinimalPairs(Labelled):
     def __call__(self, system: System, folder: Path) -> dict[str, float]:
         """Write `units.csv`, and return the metrics.
 
-        The table has one row per pair. The columns contain the phenomenon (as `split`), the paradigm, the pair's
-        number, the more probable sentence (`good`, `bad` or `neither`), and both log-probabilities. The column `known`
-        is 1 if all words of the pair are in the vocabulary, and the column `equal` is 1 if both sentences have equal
-        tokens.
+        The table has one row per pair. The columns contain the phenomenon (in the column `split`), the paradigm, the
+        pair's number, the more probable sentence (`good`, `bad` or `neither`), and both log-probabilities. The column
+        `known` is 1 if all words of the pair are in the vocabulary, and the column `equal` is 1 if both sentences have
+        equal tokens.
 
         Returns: `blimp/<paradigm>/accuracy`, and `blimp/<group>/<metric>`, where the group is a phenomenon or `overall`
-            (all pairs). The metrics of a group are `accuracy`, `equal` and `known` (the shares of pairs with 1 in these
-            columns), and `accuracy_known`.
+            (all pairs). The metrics of a group are `accuracy`, `accuracy_known`, and the shares of pairs with 1 in the
+            columns `equal` and `known`.
         """
         pairs = self.pairs.read()
         scorer = Scorer(system, Tokenizer.load(self.inputs[0]), self.convention, self.sentinels)

@@ -1,8 +1,8 @@
 """Mixtures of language models: averages of their probabilities, with fitted or equal weights.
 
 Jelinek and Mercer fit the weights in "Interpolated Estimation of Markov Source Parameters from Sparse Data" (1980).
-Mikolov mixes a Kneser-Ney 5-gram, a cache and RNNs in this way (PhD thesis "Statistical Language Models Based on Neural
-Networks", 2012, Table 4.1). A mixture of similar systems with equal weights is an ensemble.
+Mikolov mixes a Kneser-Ney 5-gram, a cache and RNNs (PhD thesis "Statistical Language Models Based on Neural Networks",
+2012, Table 4.1). A mixture of similar systems with equal weights is an ensemble.
 
 Dimensions: S systems, N tokens.
 
@@ -51,10 +51,10 @@ def fit_weights(log_probs: np.ndarray, tolerance: float = 1e-7) -> np.ndarray:
     """Fit mixture weights by EM on held-out text.
 
     Tokens to which all systems assign probability 0 are ignored. The log-likelihood is concave in the weights, so the
-    fit is a global optimum. The steepest slope bounds how much any other weights can improve the log-likelihood. If
-    systems are nearly equal, EM may need more than `MOST_PASSES` passes to converge. If EM stops after `MOST_PASSES`
-    passes, the fit is within ln S / `MOST_PASSES` nats of the optimum, because n passes of EM end within ln S / n nats
-    of the optimum.
+    fit is a global optimum. The largest derivative with respect to a weight bounds how much any other weights can
+    improve the log-likelihood. If systems are nearly equal, EM may need more than `MOST_PASSES` passes to converge. If
+    EM stops after `MOST_PASSES` passes, the fit is within ln S / `MOST_PASSES` nats of the optimum, because n passes of
+    EM end within ln S / n nats of the optimum.
 
     Args:
         log_probs: log-probability of each token under each system, (S, N), in nats.
@@ -73,7 +73,8 @@ def fit_weights(log_probs: np.ndarray, tolerance: float = 1e-7) -> np.ndarray:
     ratios = np.exp(log_probs - best)
     weights = np.full(len(ratios), 1 / len(ratios))
     for _ in range(MOST_PASSES if ratios.size else 0):
-        gains = ratios @ (1 / (weights @ ratios)) / ratios.shape[1]  # log-likelihood slopes, with weighted mean 1
+        # the derivative of the log-likelihood by each weight; the derivatives, weighted by `weights`, have mean 1
+        gains = ratios @ (1 / (weights @ ratios)) / ratios.shape[1]
         if gains.max() - 1 <= tolerance:
             return weights
         weights *= gains

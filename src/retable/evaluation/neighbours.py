@@ -15,7 +15,7 @@ from retable.core.errors import UsageError
 from retable.core.settings import PositiveInt
 from retable.evaluation.word_vectors import WordVectors, unit
 
-COLUMNS = 6  # number of query words in the paper's table and, by default, in this benchmark
+COLUMNS = 6  # number of query words in Table 7 of Collobert et al. 2011 and, by default, in this benchmark
 
 
 class Neighbours:
@@ -59,7 +59,7 @@ def spread(words: Sequence[str]) -> list[str]:
 
     Most function words have ranks before √V.
 
-    Table 7 of Collobert et al. has words of ranks 454 to 87,025, from 100,000 words.
+    Table 7 of Collobert et al. lists words with the ranks 454 to 87,025 in a vocabulary of 100,000 words.
     """
     v = len(words)
     ranks = v ** (0.5 + 0.5 * np.arange(COLUMNS) / COLUMNS)

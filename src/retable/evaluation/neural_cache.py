@@ -37,7 +37,7 @@ class NeuralCache:
     """A cache of the last `size` states, with θ and λ fitted to the validation text.
 
     All combinations of `thetas` and `weights` are tried. The model's own context ends at the end of a document or
-    window, but the cache is not cleared there.
+    window, but the cache keeps its states.
 
     Args:
         size: number of cached states.

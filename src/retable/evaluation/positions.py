@@ -1,7 +1,8 @@
 """Loss by position: in the sentence, in the unit of text (a document or a line), and in a window.
 
-The loss by position in a window shows how much a neural model gains from longer context. To measure this loss, the text
-is scored in consecutive windows, and each window is read without the context before the window.
+The loss by position in a window shows how much a neural model gains from longer context. To measure the loss by
+position in a window, the text is scored in consecutive windows, and each window is read without the context before the
+window.
 """
 
 import csv

@@ -20,7 +20,8 @@ Piece = tuple[np.ndarray, Any]  # the indices of the examples in a batch, and th
 def predict(objective: Objective, encoded: Encoded, batch_size: int = 256) -> list[Any]:
     """Return the prediction of `objective.predict` for each example, in order.
 
-    `objective.predict` returns a tensor or a list with one row per example. Processes share the batches.
+    `objective.predict` returns a tensor or a list with one row per example. The batches are divided among the
+    processes.
     """
     predict_piece = predicting(objective)
     batches = list(by_length(encoded.lengths, batch_size))

@@ -126,5 +126,5 @@ class PromptedWriting(Measured):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """Return values that identify the texts; for translations, the references' lengths."""
+        """Return values that identify the texts; translations are identified by the lengths of the references."""
         return tuple(units["bleu_reference"]) if "bleu_reference" in units else super().text(units)

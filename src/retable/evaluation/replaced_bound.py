@@ -81,12 +81,13 @@ class ReplacedBound:
             - `replaced/accuracy`: the accuracy of a judge that knows p and q of each place and the masking rate. The
               judge uses Bayes' rule to compute the probability that a word was replaced. If all other words are
               original, `replaced/accuracy` is exact except for the sampling of words. The best possible accuracy of a
-              discriminator is lower, because a discriminator sees a row in which other words are replaced, too, and
-              sees no text outside the row. In principle, a discriminator could have a slight advantage over the judge,
-              because the other replaced words reveal something about the number of masks and about the generator's
-              input.
+              discriminator is lower than `replaced/accuracy`, because a discriminator sees a row in which other words
+              are replaced, too, and sees no text outside the row. In principle, a discriminator could have a slight
+              advantage over the judge, because the other replaced words reveal something about the number of masks and
+              about the generator's input.
             - `replaced/accuracy_told`: the accuracy of a judge that also knows which places were masked. No
-              discriminator has a higher expected accuracy than this judge. The value is exact except for sampling.
+              discriminator has an expected accuracy above `replaced/accuracy_told`. The value is exact except for
+              sampling.
             - `replaced/baseline`: the accuracy of a judge that calls every token original. The value is exact except
               for sampling.
         Raises: UsageError: the system has no generator, or its tokens are not the grammar's words.
@@ -142,7 +143,7 @@ class ReplacedBound:
             "baseline": (masked, np.concatenate(kept)),
         }
         metrics = {}
-        for name, (share, values) in shares.items():  # on the tokens outside this share, every judge is right
+        for name, (share, values) in shares.items():  # every judge is right on tokens outside `share`
             metrics[f"replaced/{name}"] = float(1 - share + share * values.mean())
             metrics[f"replaced/{name}_standard_error"] = float(share * values.std(ddof=1) / np.sqrt(len(values)))
         return metrics

@@ -37,8 +37,8 @@ class Samples:
     """A benchmark of the quality and diversity of texts sampled from a language model.
 
     Args:
-        temperatures, top_p: values of temperature and of top-p to sample with. While one of these settings is varied,
-            the other is 1.
+        temperatures, top_p: values of temperature and of top-p to sample with. While temperature or top-p is varied,
+            the other setting is 1.
         samples: number of texts per setting. A text ends at the end of its document or after `length` tokens.
 
     `inputs` lists the files that the scores depend on.

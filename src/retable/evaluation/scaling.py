@@ -106,7 +106,7 @@ def cost(module: nn.Module, inputs: Tensor, repeats: int) -> tuple[float, int]:
     inputs.requires_grad_()
     own = {tensor.untyped_storage().data_ptr() for tensor in (*module.parameters(), inputs)}
     kept: dict[int, int] = {}
-    alive: list[Tensor] = []  # keeps tensors in memory, so that no later tensor reuses an earlier tensor's address
+    alive: list[Tensor] = []  # the list keeps tensors in memory, so that no tensor reuses an earlier tensor's address
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()

@@ -1,8 +1,8 @@
 """Batched log-probabilities of texts and continuations, under any kind of language model.
 
 Counted models, trained models and their mixtures are supported. Encoder-decoders and prefix LMs are supported, too:
-such a model reads the context as input, and the continuation is its output. Processes share the batches of all neural
-models.
+such a model reads the context as input, and the continuation is its output. The batches of neural models are divided
+among the processes.
 
 Dimensions: n texts, N scored tokens, B batch, T time.
 """
@@ -39,8 +39,8 @@ class Scorer:
     """Scores texts with a language model and the tokenizer that it was trained with.
 
     Each text is scored independently of other texts, as the first text of a stream, after the boundary token. The
-    result equals the system's own `log_prob` of that text. The system's evaluation window changes the result only if
-    the text is longer than the model's window.
+    result for a text equals the system's own `log_prob` of the text. The system's evaluation window changes the result
+    only if the text is longer than the model's window.
 
     The input of an encoder-decoder or a prefix LM consists of the context and the end mark of inputs. If there is no
     context, the input is only the end mark.
@@ -67,7 +67,7 @@ class Scorer:
         self.unknown = tokenizer.unknown
 
     def encode_lines(self, lines: Sequence[str], end: bool) -> list[list[int]]:
-        """Return the token ids of each line; if `end` is true, they include the line end."""
+        """Return the token ids of each line; if `end` is true, the ids include the line end."""
         lines = [self._convention(line) for line in lines]
         if end:
             return [ids for ids, _, _ in self._tokenizer.encode_units([[line] for line in lines], documents=False)]
@@ -100,8 +100,8 @@ class Scorer:
         """Return the log-probability of each text, float64 (n,), in nats. Equal texts have equal results.
 
         The texts are sorted. If a text begins with the same tokens as the previous text, the model reads these tokens
-        again, but their softmax, which is most of the work, is computed only once. In sorted order, 31 % of BLiMP's
-        words are in beginnings shared with the previous text.
+        again, but their softmax, which is most of the work, is computed only once. In BLiMP, 31 % of the words are in a
+        beginning that a sentence shares with the previous sentence of the sorted list.
         """
         ordered = sorted({tuple(text) for text in texts})
         shared = [_n_shared(text, before) for before, text in pairwise([(), *ordered])]
@@ -219,13 +219,13 @@ def _log_prob_where(objective: Likelihood, input_ids: Tensor, labels: Tensor, ma
     if isinstance(objective, CausalLM) and type(objective).log_prob is CausalLM.log_prob:
         hidden, _ = objective.model(input_ids)
         return objective.log_prob_of(objective.projection(hidden[mask]), labels[mask])
-    return objective.log_prob(input_ids, labels)[0][mask]  # for ELMo's forward direction and models with features
+    return objective.log_prob(input_ids, labels)[0][mask]  # other objectives, such as ELMo's forward direction
 
 
 def _of_sentences(system: LanguageModel, contexts: Sequences, continuations: Sequences, boundary: int) -> np.ndarray:
     """Score continuations with a model that sees no context before the last boundary token.
 
-    For such a model, all texts are joined to one stream, separated by boundary tokens.
+    The texts are joined to one stream, separated by boundary tokens.
     """
     texts = [[*a, *b, boundary] for a, b in zip(contexts, continuations, strict=True)]
     stream = np.fromiter((token for text in texts for token in text), np.int64)

@@ -21,7 +21,7 @@ from retable.evaluation.perplexity import read_split
 from retable.metrics.intervals import clustered_mean
 from retable.tokenizers.tokenizer import Tokenizer
 
-TRUTH = 0.01  # weight of the true text in the estimate from below, which keeps the estimate finite
+TRUTH = 0.01  # weight of the true text in the estimate from below; the weight keeps this estimate finite
 
 
 class GappedLanguage(Protocol):

@@ -99,15 +99,15 @@ def area(scores: pd.Series, labels: pd.Series, text: tuple) -> Sums:
 
     The area is the mean, over acceptable units, of the share of unacceptable units with lower scores. The area is also
     the mean, over unacceptable units, of the share of acceptable units with higher scores. For a bootstrap sample of
-    the units, the result is the sum of both means minus the area over all units. This result has the variance that
-    DeLong et al. 1988 derive.
+    the units, the result is the sum of these two means over the sample, minus the area over all units. In the
+    bootstrap, this result has the variance that DeLong et al. 1988 derive.
     """
     good = (labels.astype(str) == "1").to_numpy()  # the labels of units that were read from a file are strings
     ranks, own = rankdata(scores), np.empty(len(scores))
     for group in (good, ~good):
         own[group] = rankdata(scores[group])
     others = np.where(good, (~good).sum(), good.sum())
-    below = (ranks - own) / np.maximum(others, 1)  # share of other-label units with lower scores; ties count ½
+    below = (ranks - own) / np.maximum(others, 1)  # share of units of the other label with lower scores; a tie counts ½
     placed = np.where(good, below, 1 - below)
     whole = placed[good].mean() if good.any() and (~good).any() else 0.5
     sums = [placed * good, good, placed * ~good, ~good, np.full(len(scores), whole)]

@@ -30,9 +30,9 @@ class BeamSearch(Strategy):
 
     Args:
         early_stopping: when to stop the search for a prompt that has `num_beams` finished texts. True stops the search
-            at once. False stops when the best unfinished text, scored at its current length, does not score higher than
-            the worst finished text. "never" stops when no continuation of the best unfinished text, at any length,
-            could score higher than the worst finished text.
+            as soon as there are `num_beams` finished texts. False stops when the best unfinished text, scored at its
+            current length, does not score higher than the worst finished text. "never" stops when no continuation of
+            the best unfinished text, at any length, could score higher than the worst finished text.
     """
 
     def __init__(

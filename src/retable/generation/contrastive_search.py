@@ -122,13 +122,13 @@ def _reading(model: NextToken) -> _Trained | _Conditioned:
         case Conditioned():
             return _Conditioned(model)
     raise UsageError(
-        "contrastive search compares hidden states, but this model predicts without them; use another decoding, "
-        "such as top_p, or a recurrent network or a Transformer"
+        "contrastive search compares hidden states, but this model predicts without hidden states; use another "
+        "decoding, such as top_p, or a recurrent network or a Transformer"
     )
 
 
 def likeness(hidden: Tensor) -> Tensor:
-    """Compute the highest cosine of the last state with an earlier state; (T, R, D) to (R,).
+    """Compute the highest cosine of the last state with an earlier state; maps shape (T, R, D) to (R,).
 
     The result is −1 if there are no earlier states.
     """

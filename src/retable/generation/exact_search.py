@@ -30,7 +30,7 @@ class ExactSearch:
         self.max_new_tokens, self.length_penalty, self.max_visits = max_new_tokens, length_penalty, max_visits
 
     def __call__(self, model: NextToken, prompts: Sequence[Sequence[int]], eos: int | None) -> list[list[Completion]]:
-        """Return the best completion of each prompt. Processes share the prompts.
+        """Return the best completion of each prompt. The prompts are divided among the processes.
 
         Args:
             prompts: ids of each prompt.

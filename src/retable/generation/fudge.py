@@ -20,7 +20,7 @@ from retable.generation.strategy import Completion, Strategy, check
 class FUDGE:
     """Decoding by p(a | x, v) p(v | x), where v is the next token, x the text and a the label.
 
-    FUDGE multiplies the language model's probability of v by the discriminator's probability that the text after v has
+    FUDGE multiplies the language model's probability of v by the discriminator's probability that the text x v has
     label a. Only the `top_k` most probable tokens are considered. The product is proportional to p(v | x, a) by Bayes'
     rule, if the discriminator is correct.
 
@@ -53,7 +53,7 @@ class FUDGE:
         """
         if not isinstance(self.strategy, TokenByToken):
             raise UsageError(
-                f"{type(self.strategy).__name__} chooses no tokens before the end of a text; use sampling or greedy"
+                f"{type(self.strategy).__name__} cannot return a text token by token; use sampling or greedy"
             )
         return self.strategy.stream(self._steered(model), prompt, eos)
 

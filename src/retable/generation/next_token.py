@@ -48,7 +48,7 @@ class NextToken(Protocol):
     def select(self, state: Any, rows: Tensor, last: int | None = None) -> Any:
         """Return a state whose row i is row rows[i] of `state`; an index may occur several times.
 
-        If `last` is given, each new row may differ from the row at its place only in the last `last` tokens; earlier
+        If `last` is given, row i of the result may differ from row i of `state` only in the last `last` tokens; earlier
         tokens are not copied. After a call with `last`, neither `state` nor the states from which it was extended may
         be used.
 
@@ -88,7 +88,8 @@ class Trained:
     def _scores(self, ids: Tensor, before: Any) -> tuple[Tensor, Any]:
         kind = type(self.objective)
         if (kind.next_log_prob, kind.log_softmax) != (CausalLM.next_log_prob, CausalLM.log_softmax):
-            return self.objective.next_log_prob(ids, before)  # objectives that override a method may lack logits
+            # an objective that overrides `next_log_prob` or `log_softmax` may have no logits
+            return self.objective.next_log_prob(ids, before)
         hidden, after = self.objective.model(ids, before)
         return self.objective.head(self.objective.projection(hidden[:, -1])).float(), after
 

@@ -168,8 +168,8 @@ def keep_typical(scores: Tensor, mass: float) -> Tensor:
     """Set the scores, (R, V), of tokens outside the typical set to −∞.
 
     Tokens are sorted by the distance between their surprisal and the distribution's entropy. The typical set contains
-    the fewest first tokens of this order whose total probability is at least `mass` (Meister, Pimentel, Wiher and
-    Cotterell 2022, arXiv 2202.00666, section 4). Tokens that tie with the last token of the set are kept, too.
+    the first tokens in this order, up to a total probability of at least `mass` (Meister, Pimentel, Wiher and Cotterell
+    2022, arXiv 2202.00666, section 4). Tokens that tie with the last token of the set are kept, too.
 
     Returns: scores, (R, V); at least one token per row is kept.
     """

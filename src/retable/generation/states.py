@@ -17,8 +17,8 @@ def select_rows(state: Any, rows: Tensor, last: int | None) -> Any:
         state: a cache, a tensor with rows in dimension 1, None, or a (nested) tuple of these; if `last` is given, this
             state must not be used afterwards.
         rows: indices of rows, (R,); a row may repeat.
-        last: maximum number of tokens, at the end, in which a new row differs from the row at its place; caches copy
-            only these tokens, in place. None copies all tokens.
+        last: row i of the result differs from row i of `state` at most in the last `last` tokens; caches copy only
+            these tokens, in place. None copies all tokens.
 
     Returns: a state of the same structure with R rows.
     """

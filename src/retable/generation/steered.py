@@ -75,7 +75,7 @@ class Steered:
     def extend(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         own, read = state
         text = ids.to(self._discriminator.device)
-        if isinstance(self.model, Conditioned) and own is None:  # a model's source is not part of its output
+        if isinstance(self.model, Conditioned) and own is None:  # the source is not part of the output
             text = torch.full_like(text[:, :1], self._discriminator.boundary)
         scores, own = self.model.extend(ids, own)
         _, read = self._discriminator.extend(text, read)

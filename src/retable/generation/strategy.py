@@ -37,9 +37,9 @@ class Strategy:
     the source.
 
     Args:
-        min_new_tokens: minimum number of new tokens; before this number, the end mark is not allowed.
-        min_length: minimum number of tokens of prompt and completion together; before this number, the end mark is not
-            allowed.
+        min_new_tokens: minimum number of new tokens; the end mark is not allowed until a text has this number.
+        min_length: minimum number of tokens of prompt and completion together; the end mark is not allowed until a text
+            has this number.
         repetition_penalty: the penalty of `penalise_repetition`; 1 means no penalty.
         batch_size: number of prompts per batch. All prompts in a batch have the same length. Nothing is padded, so a
             completion does not depend on other prompts.
@@ -94,7 +94,9 @@ class Strategy:
         prompts: Sequence[Sequence[int]],
         device: torch.device,
     ) -> list[Result]:
-        """Apply `find` to batches of prompts, and return one result per prompt. Processes share the batches.
+        """Apply `find` to batches of prompts, and return one result per prompt.
+
+        The batches are divided among the processes.
 
         Args:
             find: a function that maps a pair from `batches` to one result per prompt in the batch.
@@ -115,7 +117,7 @@ class Strategy:
             n_new: number of new tokens at the end of `ids`.
         """
         language_model = model.model if isinstance(model, Steered) else model
-        # a model's source is not part of its output text
+        # the source that a `Conditioned` model reads is not part of its output
         text = ids[:, ids.shape[1] - n_new :] if isinstance(language_model, Conditioned) else ids
         if self.repetition_penalty != 1:
             scores = penalise_repetition(scores, text, self.repetition_penalty)

@@ -1,6 +1,6 @@
 """Coreference in the embedded language: documents with clusters of mentions of the same entity.
 
-The documents are sampled from separate random streams. The program that generates a document also records its clusters.
+The documents are sampled independently of the corpus. The program that generates a document also records its clusters.
 Each of the following sets of mentions forms one cluster:
 
 - a noun phrase that is a verb's subject, and the reflexives and possessives that refer to this subject;
@@ -72,8 +72,9 @@ class _MentionRecorder(Discourse):
         super().__init__(tables, sampler)
         self.tokens = sampler.tokens
         self._entities: dict[Mention, Mention | str] = {}  # an entity is represented by its first mention or its name
-        # The keys of `_known` are Python's ids of the referents, because two phrases may have equal referents. The
-        # values contain the referents, so that Python does not reuse the ids.
+        # The keys of `_known` are Python's ids of the referents, not the referents themselves, because the referents of
+        # two different phrases may compare equal. The values of `_known` contain the referents, so that Python does not
+        # reuse the ids.
         self._known: dict[int, tuple[Referent, Mention]] = {}
         self._subjects: list[Referent] = []  # subjects of the verbs whose complements are being generated
 

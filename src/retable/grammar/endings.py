@@ -141,7 +141,7 @@ def write_endings(
 
 
 def starts_after_sentences(grammar: Grammar) -> dict[int, list[Start]]:
-    """For each n from 1 to `LONGEST`, sample pairs (antecedent without its word, tense) after n sentences."""
+    """For each n from 1 to `LONGEST`, sample pairs (antecedent with an empty word, tense) after n sentences."""
     starts_after: dict[int, list[Start]] = {n: [] for n in range(1, LONGEST + 1)}
     for index in range(START_DOCUMENTS):
         uniform = uniforms(0, "endings/starts", index)

@@ -120,7 +120,8 @@ def adjective(entry: str, polarity: int, topic: int, kinds: str) -> Adjective:
 def inflected(entry: str, *rules: Callable[[str], str]) -> list[str]:
     """Return the forms of an entry "base/form/form".
 
-    A form "-" does not exist, and becomes "". The functions `rules` build omitted forms from the base.
+    In an entry, "-" marks a missing form, which is "" in the result. The functions `rules` build omitted forms from the
+    base.
     """
     base, *forms = entry.split("/")
     regular = [rule(base) for rule in rules[len(forms) :]]

@@ -144,7 +144,7 @@ class Reading(Discourse):
         self._case = CASES.get(word, self._case)
 
     def _apart(self, generate: Callable[[], Any]) -> tuple[Any, list[Word]]:
-        """Call `generate`; return its result and the words that it added. Remove these words from `words`."""
+        """Call `generate`, and remove the added words from `words`; return the result and these words."""
         before, self.words = self.words, []
         result = generate()
         added, self.words = self.words, before
@@ -319,7 +319,7 @@ class Reading(Discourse):
         self._case = "nominative"
         _, (pronoun, *words) = self._apart(lambda: super(Reading, self).relative_clause(head, depth))
         column = self._german.column(head)
-        if own.finite:  # in this case, the head noun is the object of the relative clause
+        if own.finite:  # the clause has another subject, so the head noun is the clause's object
             text, clause_words = THE["accusative"][column], [*words, own.finite]
         else:
             finite, between, end = self._predicate.parts()
@@ -399,7 +399,8 @@ class German:
     """The German lexicon, and a translator into German.
 
     Attributes:
-        entries: maps a source word to its translation, for words with a single form. Adjectives have no endings here.
+        entries: maps a source word to its translation, for words with a single form. The translations of adjectives
+            have no endings.
         nouns: maps an English singular to the German noun with its forms.
         verbs: maps an English base form to the German verb with its forms.
         vocabulary: all German word types, sorted.

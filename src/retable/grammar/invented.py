@@ -47,7 +47,7 @@ VERBS = {  # lexemes per topic
     "handle": 4, "cook": 3, "greet": 3, "tend": 3, "study": 3, "say": 2, "travel": 3, "hunt": 2, "eat": 2, "rest": 2,
     "fade": 3, "please": 3,
 }  # fmt: skip
-ADJECTIVES, EVALUATIVES = 14, 24  # descriptive adjectives per topic; evaluative adjectives per polarity
+ADJECTIVES, EVALUATIVES = 14, 24  # numbers of descriptive adjectives per topic, and of evaluative ones per polarity
 NAMES, NATIONS = 130, 32  # names per gender
 DETERMINERS = {
     "the": "any", "some": "any", "no": "any",
@@ -74,7 +74,7 @@ PREPOSITIONS = {
 
 
 LARGEST = 50  # largest `scale`, with 140,000 word types; building takes 10 s at scale 36, over 80 s at scale 100
-REFUSED = 1000  # maximum number of draws in a row without a new word; at scale 36, there are at most 3
+REFUSED = 1000  # maximum number of draws in a row without a new word; scale 36 has at most 3 such draws
 
 
 class Coiner:

@@ -2,7 +2,7 @@
 
 Function words are English. `invented.py` and `english.py` supply the content words. No form belongs to two lexemes, so
 a word determines its class, number, gender and tense, as `syntax.py` requires. The only exception is a verb's past
-form, which may also be its participle. For such a form, the sentence shows whether it is past or participle.
+form, which may also be its participle. If a form may be past or participle, the sentence shows which of the two it is.
 """
 
 from collections import defaultdict

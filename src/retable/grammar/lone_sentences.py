@@ -23,8 +23,8 @@ SOMETHING = Referent("person", "plural", "")  # antecedent for sentences that do
 class LoneSentences:
     """A distribution over the lines of a text in which each line is independent of the lines before it.
 
-    A line is a sentence, or the empty line that closes a document. The latent class of each line is drawn separately
-    from the prior. The antecedent of a pronoun and the tense are summed out: their joint distribution at the start of a
+    A line is a sentence, or the empty line that closes a document. For each line, a separate latent class is drawn from
+    the prior. The antecedent of a pronoun and the tense are summed out: their joint distribution at the start of a
     sentence is counted in `N_DOCUMENTS` documents sampled with a fixed seed. The distribution is proper: the
     probabilities of all documents sum to 1.
 

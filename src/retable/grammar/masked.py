@@ -68,11 +68,11 @@ class MaskedWords:
         """Estimate p(word | all visible tokens) for each place in `hidden`, in this order, by Gibbs sampling.
 
         Each sweep resamples neighbouring places together (see `_refill`), then draws each hidden word from its
-        posterior given all other words. The estimate is the mean of these posteriors. The chain starts at the true
-        words. The true words are a draw from the joint posterior of all hidden words, so each later state of the chain
-        is such a draw, too. The estimate's expectation over texts is therefore exact from the first sweep on, however
-        slowly the chain mixes. Entropy is concave, so the expected entropy of the estimate is a lower bound of the true
-        conditional entropy. The bound rises towards the true entropy with the number of sweeps.
+        posterior given all other words. The estimate is the mean of a word's posteriors over all sweeps. The chain
+        starts at the true words. The true words are a draw from the joint posterior of all hidden words, so each later
+        state of the chain is such a draw, too. The estimate's expectation over texts is therefore exact from the first
+        sweep on, however slowly the chain mixes. Entropy is concave, so the expected entropy of the estimate is a lower
+        bound of the true conditional entropy. The bound rises towards the true entropy with the number of sweeps.
         """
         text, sums = list(tokens), [defaultdict[str, float](float) for _ in hidden]
         groups = [hidden[i : i + size] for size in GROUPS for i in range(len(hidden) - size + 1)]
@@ -197,7 +197,7 @@ def draw(probabilities: Mapping[T, float], uniform: Uniform) -> T:
 def interchangeable(lexicon: Lexicon) -> list[list[str]]:
     """Group all words into classes; the words of a class are interchangeable at any place.
 
-    Names and nations are an exception: a text may require one particular name or nation.
+    Names and nations that occur elsewhere in the document are an exception: a place may require one of these words.
     """
     classes: dict[Hashable, list[str]] = defaultdict(list)
 

@@ -8,7 +8,7 @@ There are three kinds of questions:
 - "which", the agent and the verb,
 - "when", the agent, the verb and its object.
 
-The passages are sampled from separate random streams. The program that generates the passages also records the answers,
+The passages are sampled independently of the corpus. The program that generates the passages also records the answers,
 so the answers are certain. If a question fits several propositions of the passage, the answer from each of these
 propositions is right.
 """
@@ -31,7 +31,7 @@ from retable.metrics.spans import Chunk, chunks
 
 SENTENCES = 3  # sentences per passage
 ASKED = {"A0": "who", "A1": "which", "AM-TMP": "when"}  # maps a role to its question word
-GIVEN_ROLES = {"A0": ("V", "A1"), "A1": ("A0", "V"), "AM-TMP": ("A0", "V", "A1")}  # question's roles, by asked role
+GIVEN_ROLES = {"A0": ("V", "A1"), "A1": ("A0", "V"), "AM-TMP": ("A0", "V", "A1")}  # maps an asked role to given roles
 
 
 class GrammarQuestions:

@@ -1,6 +1,6 @@
 """Semantic roles in the embedded language, with the labels of PropBank (Palmer, Gildea and Kingsbury 2005).
 
-The text is sampled from separate random streams. The program that generates the text also records the roles. The roles
+The text is sampled independently of the corpus. The program that generates the text also records the roles. The roles
 are certain, because each sentence has only one reading. The labels are:
 
 V        the verb with its particle, or "be" before a property; auxiliaries and "be" of a passive are not verbs here
@@ -85,14 +85,14 @@ class RoleRecorder(Discourse):
         self._adverbs = {adjective.adverb for adjective in tables.lexicon.adjectives}
         self._start = 0  # place of the current sentence's first token
         self._propositions: list[Proposition] = []  # in the current sentence
-        self._clauses: list[list[Proposition]] = []  # one list for the sentence, then one list per open clause
-        self._fronted: list[Chunk] = []  # phrases that open the sentence; arguments of the next clause's verbs
+        self._clauses: list[list[Proposition]] = []  # propositions of the sentence, then of each open clause
+        self._fronted: list[Chunk] = []  # phrases that open the sentence and are arguments of the next clause's verbs
         self._last: Proposition = []  # proposition of the last generated verb or complete verb phrase
         self._begun: list[int] = []  # position of the first token of each open noun phrase
         # `_subjects` contains one chunk for each subject, or, in a relative clause, two chunks: the head and the
         # relative pronoun. A chunk's type is the prefix of its role, "" or "R-". The keys of `_subjects` are Python's
-        # ids of the referents, because two phrases may have equal referents. The values contain the referents, so that
-        # Python does not reuse the ids.
+        # ids of the referents, not the referents themselves, because the referents of two different phrases may compare
+        # equal. The values of `_subjects` contain the referents, so that Python does not reuse the ids.
         self._subjects: dict[int, tuple[Referent, list[Chunk]]] = {}
 
     @property
@@ -147,7 +147,7 @@ class RoleRecorder(Discourse):
     # Clauses
 
     def clause(self, subject: Referent | None = None, depth: int = 0, bare: bool = False) -> Referent:
-        if subject:  # a given subject is the last word, or all words if a comma ends an apposition
+        if subject:  # the given subject is the last word, or, after an apposition, all words of the sentence
             self._mention(subject, Chunk("", self._start if self.tokens[-1] == "," else self._here - 1, self._here))
         fronted, self._fronted = self._fronted, []
         self._clauses.append([])

@@ -118,7 +118,7 @@ def homonyms(lexicon: Lexicon) -> Iterator[tuple[Spelling, tuple[Noun, ...]]]:
     """Yield the lexicon's homonyms, each with one noun per sense.
 
     Each noun is the most frequent unused noun of its sense that has the same article as the homonym. A homonym is left
-    out if one of its senses has no such noun, as in small lexicons.
+    out if no such noun is left for one of its senses, as in small lexicons.
     """
     taken: set[Noun] = set()
     for singular, plural, senses in lexicon.homonyms:

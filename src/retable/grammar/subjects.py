@@ -1,6 +1,6 @@
 """Subject-verb agreement in the embedded language: sentences with the subject of each agreeing verb.
 
-The text is sampled from a separate random stream. The program that generates the text also records the subjects.
+The text is sampled independently of the corpus. The program that generates the text also records the subjects.
 """
 
 from itertools import count
@@ -66,8 +66,9 @@ class _SubjectRecorder(Discourse):
         super().__init__(tables, sampler)
         self.tokens = sampler.tokens
         self.subjects: dict[int, int] = {}
-        # The keys of `_heads` are Python's ids of the referents, because two phrases may have equal referents. The
-        # values contain the referents, so that Python does not reuse the ids.
+        # The keys of `_heads` are Python's ids of the referents, not the referents themselves, because the referents of
+        # two different phrases may compare equal. The values of `_heads` contain the referents, so that Python does not
+        # reuse the ids.
         self._heads: dict[int, tuple[Referent, int]] = {}
 
     def noun(self, kind: str, number: str, favoured_by: str) -> Referent:
@@ -77,7 +78,7 @@ class _SubjectRecorder(Discourse):
         return self._mentioned(super().name(), len(self.tokens) - 1)
 
     def clause(self, subject: Referent | None = None, depth: int = 0, bare: bool = False) -> Referent:
-        if subject:  # a given subject has already been generated: a pronoun, a name or a noun
+        if subject:  # the subject has already been generated as a pronoun, a name or a noun
             forms = {subject.word, PRONOUNS[subject.agreement]}
             place = next(i for i in reversed(range(len(self.tokens))) if self.tokens[i] in forms)
             self._mentioned(subject, place)

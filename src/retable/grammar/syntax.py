@@ -19,7 +19,7 @@ PAST_AUXILIARIES = frozenset(word for forms in AUXILIARIES.values() for word in 
 
 
 class Referent(NamedTuple):
-    """The features of a noun phrase with which later words agree."""
+    """The features of a noun phrase; later words, such as pronouns, agree with these features."""
 
     kind: str
     agreement: str  # masculine, feminine, neuter or plural
@@ -47,7 +47,7 @@ class Syntax:
         self.nations: list[str] = []
         self.earlier_nouns: list[str] = []  # nouns of earlier sentences; `earlier_names` are names of earlier sentences
         self.earlier_names: list[str] = []
-        self.used_forms: dict[str, None] = {}  # forms of the sentence's content words, which are not repeated
+        self.used_forms: dict[str, None] = {}  # forms of the sentence's content words, which must not be repeated
         self.opening = ""  # adjunct at the start of the sentence: "place", "day" or ""
         self.is_condition = False  # whether the clause follows "if" or "when"
 
@@ -56,8 +56,8 @@ class Syntax:
     def clause(self, subject: Referent | None = None, depth: int = 0, bare: bool = False) -> Referent:
         """Generate or parse a clause, or only the part after its subject if `subject` is given.
 
-        If `bare` is true, the clause is the end of a relative clause. Such a clause has no adjunct and no second verb,
-        because adjuncts and second verbs belong to the main clause. Returns the subject.
+        If `bare` is true, the clause is the end of a relative clause. The end of a relative clause has no adjunct and
+        no second verb, because adjuncts and second verbs belong to the main clause. Returns the subject.
         """
         subject = subject or self.noun_phrase("any", depth=depth)
         closed = self.verb_phrase(subject, depth, bare)
@@ -92,7 +92,7 @@ class Syntax:
         return self.complement(verb, subject, depth, bare)
 
     def complement(self, verb: Verb, subject: Referent, depth: int = 0, bare: bool = False) -> bool:
-        """Generate or parse the complement that the verb's frame requires; return whether it is a clause."""
+        """Generate or parse the complement required by the verb's frame; return whether the complement is a clause."""
         if verb.particle:
             self.emit(verb.particle)
         frame = self.tables.lexicon.frames[verb.frame]
@@ -111,7 +111,7 @@ class Syntax:
         return False
 
     def property(self, subject: Referent, negated: bool, depth: int) -> bool:
-        """Generate or parse the words after a form of "be"; return whether they are a property, not a passive."""
+        """Generate or parse the words after a form of "be"; return True for a property, False for a passive."""
         tables, associates = self.tables, self.tables.associates.get(subject.word, ())
         form = self.choose(tables.property[subject.kind])
         if form == "comparative":
@@ -216,7 +216,7 @@ class Syntax:
         determiner = self.draw(tables.determiner[kind, number, owner])
         if owner and determiner == POSSESSIVES[owner]:
             self.mark("agreement")
-        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives are not listed, and fit both numbers
+        asked = tables.lexicon.determiners.get(determiner, "any")  # possessives, which are not listed, fit both numbers
         number = number if asked == "any" else asked
         is_evaluative = False
         for n_before in range(MAX_MODIFIERS):

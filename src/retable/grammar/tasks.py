@@ -20,7 +20,7 @@ from retable.grammar.tables import AUXILIARIES, LINE_END, MOODS, N_LATENTS, N_TO
 
 ACCEPTABILITY = ("unacceptable", "acceptable")
 MIN_OPINIONS = 3  # minimum number of opinions per sentence of the sentiment task; the mood does not affect this number
-ATTEMPTS = 4  # maximum number of places at which a kind of violation is tried, before the next kind
+ATTEMPTS = 4  # maximum number of places at which a kind of violation is tried before the next kind is tried
 
 Substitutes = Mapping[str, Sequence[str]]
 
@@ -48,7 +48,7 @@ def judge_acceptability(grammar: Grammar, sentence: str) -> str:
 def sentiment(grammar: Grammar, seed: int, split: str) -> Iterator[tuple[str, str]]:
     """Yield an endless series of pairs (sentence, "negative" or "positive").
 
-    A sentence has several opinions, which are drawn with the mood that its label names.
+    A sentence has several opinions. The label of the sentence is the mood with which the opinions are drawn.
     """
     for index in count():
         uniform = uniforms(seed, f"sentiment/{split}", index)

@@ -73,7 +73,8 @@ class Parse(Discourse):
         self.words.append(Read(self._scorer.n_read - 1, word, self._about))
         return word
 
-    # Order. Each of the following methods separates the words of its constituent, reorders them, and puts them back.
+    # Order. Each of the following methods separates the words of its constituent from the earlier words, reorders them,
+    # and appends them to the earlier words.
 
     def _apart(self) -> list[Read]:
         before, self.words = self.words, []
@@ -97,7 +98,7 @@ class Parse(Discourse):
     def location(self) -> None:
         before = self._apart()
         super().location()
-        if self.words[0].word == "in":  # before a country or capital; otherwise, `noun_phrase` has moved "in"
+        if self.words[0].word == "in":  # a country or capital follows; before other nouns, `noun_phrase` moves "in"
             self.words = self.words[1:] + self.words[:1]
         self.words = before + self.words
 

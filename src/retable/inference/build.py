@@ -59,8 +59,8 @@ def build_counted(cfg: Settings, text: "Text") -> CountedModel:
     kind = settings.target_of(cfg["model"], "model")
     if not settings.makes(kind, CountedModel):
         raise UsageError(
-            f"{kind.__name__} is not a counted model: it lacks one of protocol, estimate, log_prob, save and load; "
-            "write a recipe such as counted/kn5, or objective=causal_lm"
+            f"{kind.__name__} is not a counted model: it lacks one of the attributes protocol, estimate, "
+            "log_prob, save and load; write a recipe such as counted/kn5, or objective=causal_lm"
         )
     return _build(cfg["model"], "model", CountedModel, text)
 

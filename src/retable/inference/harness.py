@@ -42,7 +42,7 @@ class CellLM(LM):
         super().__init__()
         system = load(cell, device)
         if not isinstance(system, Language) or "score" not in system.can:
-            raise UsageError(f"{cell} gives no probabilities of text; use the cell of a language model")
+            raise UsageError(f"{cell} does not compute probabilities of texts; use the cell of a language model")
         self._system, self._scorer = system, Scorer(system.system, system.tokenizer, convention)
 
     def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:

@@ -83,7 +83,7 @@ class Language(Loaded):
         """Compute the perplexity per token or per word, over the texts as one stream.
 
         The result is exp of the mean negative log-probability, as in the benchmark `perplexity`. Each text counts as
-        one unit of the corpus, which is a line or a document of several lines.
+        one unit of the corpus: a line, or a document of several lines.
 
         Raises: UsageError: `texts` is empty, or the system computes no probabilities of texts.
         """
@@ -99,7 +99,7 @@ class Language(Loaded):
         """
         system = self._probabilities()
         if not (texts := listed(texts)):
-            raise UsageError("perplexity needs a text; pass one or more")
+            raise UsageError("the list of texts is empty; pass one or more texts")
         documents = self.config["corpus"]["unit"] == "document"
         lines = [lines_of(text) for text in texts]
         warn_of_unknown(self.tokenizer, chain.from_iterable(lines))
@@ -139,7 +139,7 @@ class Language(Loaded):
         Raises: UsageError: `endings` is empty.
         """
         if not endings:
-            raise UsageError("choose needs an ending; pass one or more")
+            raise UsageError("the list of endings is empty; pass one or more endings")
         context, *endings = listed([context, *endings])
         warn_of_unknown(self.tokenizer, [context, *endings])
         return int(np.argmax(self._scorer.log_prob(*self._scorer.encode([context] * len(endings), endings))))
@@ -259,12 +259,13 @@ class Language(Loaded):
                 such as [CLS], or the state of the first token ([CLS] of a BERT) or of the last token. If `pooling` is
                 None, all states are returned. In sentence-transformers, these poolings are called mean, max, cls and
                 lasttoken.
-            max_length: maximum number of tokens, including marks; by default the model's limit. Longer texts are cut at
-                the end, with a warning. In sentence-transformers, `max_length` is called max_seq_length.
+            max_length: maximum number of tokens, including marks; by default the model's limit. Texts with more tokens
+                are cut at the end, with a warning. In sentence-transformers, `max_length` is called max_seq_length.
 
         Returns: with `pooling`, one vector per text, (n, D). Without `pooling`, a list with the states of each text,
             (K, T, D). For BERT and ELMo, the K layers are all layers; the first one is the input layer, which has no
-            context. For other models, K is 1, the last layer. The T tokens include the marks around the text.
+            context. For other models, K is 1: the result contains only the last layer. The T tokens include the marks
+            around the text.
         """
         if self._model is None:
             raise UsageError(f"{self.folder} has no hidden states; use an LSTM, a GPT, an ELMo, a BERT or a T5")
@@ -290,7 +291,7 @@ class Language(Loaded):
 
     def _probabilities(self) -> Probabilities:
         if not isinstance(self.system, Probabilities):
-            raise UsageError(f"{self.folder} gives no probabilities of texts; use the cell of a language model")
+            raise UsageError(f"{self.folder} does not compute probabilities of texts; use the cell of a language model")
         return self.system
 
     def _scored(self, context: str, text: str, ids: list[int], log_probs: np.ndarray) -> Scored:

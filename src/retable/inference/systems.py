@@ -82,7 +82,7 @@ def load_system(cell: Path) -> System:
 
 
 def load_language_model(cell: Path) -> LanguageModel:
-    """Load a language model that is part of a mixture from `cell`.
+    """Load from `cell` a language model that is part of a mixture.
 
     Raises: UsageError: the cell is not a language model.
     """

@@ -146,7 +146,7 @@ class Classifier(TaskSystem):
         predictions = self._predict(self._examples(texts))
         if not isinstance(self.task.labels, Classes):
             return [float(each) for each in predictions]
-        names = [*self.labels, ""]  # "" if a model that writes labels as text wrote another text
+        names = [*self.labels, ""]  # "" if the model writes labels as text, and its text is not a label
         return [names[int(each)] for each in predictions]
 
     @torch.inference_mode()
@@ -156,7 +156,7 @@ class Classifier(TaskSystem):
         Raises: UsageError: the task has numeric scores, or the model writes its labels as text.
         """
         if not self._gives_classes():
-            raise UsageError(f"{self.folder} gives no probabilities of classes; call classify instead")
+            raise UsageError(f"{self.folder} does not compute probabilities of classes; call classify instead")
         examples = self._examples(texts)
         rows = np.empty((len(examples), len(self.labels)), np.float32)
         if not examples:
@@ -291,7 +291,7 @@ class Chooser(TaskSystem):
         Raises: UsageError: `endings` is empty.
         """
         if not endings:
-            raise UsageError("choose needs an ending; pass one or more")
+            raise UsageError("the list of endings is empty; pass one or more endings")
         context, *endings = listed([context, *endings])
         return int(self._predict([Choice(context, list(endings), 0)])[0])
 

@@ -26,13 +26,13 @@ def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, classes: Sequenc
 
 
 def accuracy(confusion: ArrayLike) -> NDArray[np.float64]:
-    """Compute the share of correct predictions; (..., C, C) to (...)."""
+    """Compute the share of correct predictions; maps shape (..., C, C) to (...)."""
     confusion = np.asarray(confusion, dtype=np.float64)
     return np.trace(confusion, axis1=-2, axis2=-1) / confusion.sum(axis=(-2, -1))
 
 
 def matthews(confusion: ArrayLike) -> NDArray[np.float64]:
-    """Compute the Matthews correlation in its multi-class form R_K (Gorodkin 2004, eq. 8); (..., C, C) to (...).
+    """Compute the multi-class Matthews correlation R_K (Gorodkin 2004, eq. 8); maps shape (..., C, C) to (...).
 
     The result is 0 if all labels or all predictions belong to one class, as in CoLA's scorer.
     """
@@ -60,7 +60,7 @@ def matthews_of_sums(
 
 
 def f1(confusion: ArrayLike, positive: int = 1) -> NDArray[np.float64]:
-    """Compute F1 of class `positive`; (..., C, C) to (...).
+    """Compute F1 of class `positive`; maps shape (..., C, C) to (...).
 
     F1 is 0 if the class occurs neither in the labels nor in the predictions.
 

@@ -38,8 +38,8 @@ class Comparison(NamedTuple):
     seeds: tuple[int, int]
     n_blocks: int  # Number of blocks of test units; 0 if the interval is over seeds only.
     over_seeds: bool  # False if a system has one seed, so that the interval covers the choice of units only.
-    better: int  # Number of pairs of runs, one per system, in which the first system is better.
-    pairs: int  # Number of all pairs of runs, one per system.
+    better: int  # Number of pairs (one run of each system) in which the first system is better.
+    pairs: int  # Number of all pairs (one run of each system).
     # Seeds per system needed for a significant difference; None if unknown or above MOST_SEEDS.
     seeds_needed: int | None
 

@@ -2,8 +2,8 @@
 
 Vilain et al. 1995, Bagga and Baldwin 1998, and Luo 2005 define the three metrics. The key is the set of correct
 clusters, and the response is the set of predicted clusters. A mention that is only in the key lowers recall. A mention
-that is only in the response lowers precision. The reference scorer counts mentions in the same way (Pradhan et al.
-2014).
+that is only in the response lowers precision. The reference scorer (Pradhan et al. 2014) also counts a mention that is
+in only one of key and response as an error.
 
 Each metric has a precision and a recall. For several documents, numerators and denominators are summed before the
 division.
@@ -66,7 +66,7 @@ def coreference_counts(key: Clusters, response: Clusters) -> NDArray[np.float64]
 
 
 def recall(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute recall from counts summed over documents; (..., 12) to (...). Recall is 0 if the key is empty.
+    """Compute recall from counts summed over documents; maps shape (..., 12) to (...). Recall is 0 if the key is empty.
 
     Args:
         counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.
@@ -77,7 +77,7 @@ def recall(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
 
 
 def precision(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute precision from counts summed over documents; (..., 12) to (...).
+    """Compute precision from counts summed over documents; maps shape (..., 12) to (...).
 
     Precision is 0 if the response is empty.
 
@@ -90,7 +90,7 @@ def precision(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
 
 
 def f1(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Compute F1, the harmonic mean of recall and precision; (..., 12) to (...). F1 is 0 if both are 0.
+    """Compute F1, the harmonic mean of recall and precision; maps shape (..., 12) to (...). F1 is 0 if both are 0.
 
     Args:
         counts: sums of the results of `coreference_counts`, (..., 12), in the order of COLUMNS.
@@ -102,7 +102,7 @@ def f1(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
 
 
 def conll_average(counts: ArrayLike) -> NDArray[np.float64]:
-    """Compute the mean of the F1 of the three metrics from summed counts; (..., 12) to (...)."""
+    """Compute the mean of the F1 of the three metrics from summed counts; maps shape (..., 12) to (...)."""
     return np.mean([f1(counts, metric) for metric in METRICS], axis=0)
 
 
@@ -121,7 +121,7 @@ def coreference_metrics(counts: ArrayLike) -> dict[str, float]:
 
 
 def _parts(counts: ArrayLike, metric: str) -> NDArray[np.float64]:
-    """Select the four counts of a metric from all counts; (..., 12) to (4, ...)."""
+    """Select the four counts of a metric from all counts; maps shape (..., 12) to (4, ...)."""
     first = COLUMNS.index(f"{metric}_{PARTS[0]}")
     return np.moveaxis(np.asarray(counts, dtype=np.float64)[..., first : first + len(PARTS)], -1, 0)
 

@@ -28,7 +28,7 @@ def _standard(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def pearson_of_sums(sums: ArrayLike) -> NDArray[np.float64]:
-    """Compute Pearson's correlation from sums of `moments`; (..., 6) to (...).
+    """Compute Pearson's correlation from sums of `moments`; maps shape (..., 6) to (...).
 
     The correlation is 0 if x or y is constant.
     """

@@ -66,7 +66,7 @@ def difference_interval(values: ArrayLike, others: ArrayLike, level: float = 0.9
     n, m = np.size(values), np.size(others)
     first, second = std**2 / n, other_std**2 / m
     squares = first**2 / max(n - 1, 1) + second**2 / max(m - 1, 1)
-    # if both variances are 0, any value is correct
+    # if both variances are 0, the degrees of freedom do not affect the interval
     freedom = (first + second) ** 2 / squares if squares > 0 else n + m - 2
     return _student(mean - other, math.sqrt(first + second), freedom, level)
 
@@ -77,7 +77,7 @@ def _student(mean: float, error: float, freedom: float, level: float) -> tuple[f
 
 
 def bootstrap_sums(units: ArrayLike, resamples: int = 1000, seed: int = 0) -> NDArray[np.float64]:
-    """Compute sums over units resampled with replacement; (n_units, K) to (resamples, K).
+    """Compute sums over units resampled with replacement; maps shape (n_units, K) to (resamples, K).
 
     The same seed and number of units give the same resamples for any data.
 

@@ -1,4 +1,4 @@
-"""Least-squares lines. On logarithms, the slope is an exponent or a decay rate."""
+"""Least-squares lines. If a line is fitted to logarithms, the slope is an exponent or a decay rate."""
 
 from typing import NamedTuple
 

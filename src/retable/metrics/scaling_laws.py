@@ -19,7 +19,7 @@ from retable.metrics.intervals import percentile_interval
 DELTA = 1e-3  # The δ of the Huber loss (Hoffmann et al. 2022, section 3.3).
 # Starting points of the search (Hoffmann et al. 2022, appendix D.3): a grid of log A, log B, log E, α and β.
 STARTS = np.array([*product(*[range(0, 30, 5)] * 2, np.arange(-1, 1.5, 0.5), *[np.arange(0, 2.5, 0.5)] * 2)])
-BEST = 40  # The search runs from this many starting points, those with the lowest loss.
+BEST = 40  # The search uses this number of starting points: those with the lowest loss.
 FEWEST = 3  # A fit needs this many different model sizes, and this many different token counts.
 
 
@@ -58,17 +58,17 @@ class Law(NamedTuple):
         return scale * (np.asarray(C, np.float64) / 6) ** self.exponent
 
 
-HOFFMANN = Law(E=1.69, A=406.4, B=410.7, alpha=0.34, beta=0.28)  # From Hoffmann et al. 2022, appendix D.3, equation 10.
+HOFFMANN = Law(E=1.69, A=406.4, B=410.7, alpha=0.34, beta=0.28)  # Equation 10 of Hoffmann et al. 2022, appendix D.3.
 NUMBERS = (*Law._fields, "decay", "exponent")  # The law's parameters, and the exponents that follow from them.
 
 
 def fit_law(N: ArrayLike, D: ArrayLike, losses: ArrayLike, starts: NDArray[np.float64] = STARTS) -> Law:
     """Fit the law to sizes N, tokens D and losses, (n,) each (Hoffmann et al. 2022, section 3.3).
 
-    The fit minimises the sum of the Huber losses of the errors in log L. L-BFGS starts at the `BEST` rows of `starts`,
-    (k, 5), with the lowest sums.
+    The fit minimises the sum of the Huber losses of the errors in log L. L-BFGS starts at those `BEST` rows of
+    `starts`, (k, 5), that have the lowest sums of Huber losses.
 
-    Departures: the paper searches from all starts, and minimises the mean of the Huber losses. The mean of the Huber
+    Departures: Hoffmann et al. search from all starts, and minimise the mean of the Huber losses. The mean of the Huber
     losses is so small that L-BFGS stops too early (Besiroglu et al. 2024, arXiv 2404.10102). Retable minimises the sum
     of the Huber losses, in units of δ².
 

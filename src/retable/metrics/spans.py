@@ -123,7 +123,7 @@ def span_counts_by_type(labels: Sequence[Tags], predictions: Sequence[Tags]) -> 
 
 
 def span_precision(counts: ArrayLike) -> NDArray[np.float64]:
-    """Compute the share of correct chunks among the predicted chunks; (..., 3) to (...).
+    """Compute the share of correct chunks among the predicted chunks; maps shape (..., 3) to (...).
 
     The share is 0 if no chunk is predicted.
     """
@@ -132,7 +132,7 @@ def span_precision(counts: ArrayLike) -> NDArray[np.float64]:
 
 
 def span_recall(counts: ArrayLike) -> NDArray[np.float64]:
-    """Compute the share of correct chunks among the labelled chunks; (..., 3) to (...).
+    """Compute the share of correct chunks among the labelled chunks; maps shape (..., 3) to (...).
 
     The share is 0 if no chunk is labelled.
     """
@@ -141,7 +141,7 @@ def span_recall(counts: ArrayLike) -> NDArray[np.float64]:
 
 
 def span_f1(counts: ArrayLike) -> NDArray[np.float64]:
-    """Compute the harmonic mean of precision and recall; (..., 3) to (...).
+    """Compute the harmonic mean of precision and recall; maps shape (..., 3) to (...).
 
     F1 is 0 if no chunk is correct.
     """

@@ -51,7 +51,7 @@ def translation_counts(hypotheses: Sequence[str], references: Sequence[str]) -> 
 
 
 def translation_score(name: str, sums: ArrayLike) -> NDArray[np.float64]:
-    """Compute a metric, 0 to 100, from its counts summed over sentences; (..., K) to (...).
+    """Compute a metric, 0 to 100, from its counts summed over sentences; maps shape (..., K) to (...).
 
     Args:
         name: `bleu`, `bleu_lowercase`, `bleu_words` or `chrf`.

@@ -26,7 +26,7 @@ class Sums(NamedTuple):
     best: Best = "highest"
     compared: Statistic | None = None  # Transforms values before tests, such as log for perplexities.
     whole: bool = True  # Whether the system read every unit completely.
-    blocks: NDArray[np.int64] | None = None  # Block of each unit, 0 to G − 1, (n_units,); None: one block per unit.
+    blocks: NDArray[np.int64] | None = None  # Block of each unit, 0 to G − 1, (n_units,); None if each unit is a block.
 
     def value(self) -> float:
         return float(self.statistic(self.sums.sum(axis=0)))
@@ -47,15 +47,14 @@ class Measured(Protocol):
     Each row of `units.csv` is one unit.
 
     A metric with the name of a column is the column's mean over units. Subclasses add other metrics. All methods are
-    class methods, because only the class is available when a report is written, from a cell's `_target_`, and no
-    instance of it.
+    class methods, because a report has no instance of the class: a cell's `_target_` only names the class.
     """
 
     statistics: ClassVar[
         Mapping[str, tuple[Sequence[str], Statistic]]
     ] = {}  # Maps a metric to its columns and a function of their sums.
     best: ClassVar[Mapping[str, Best]] = {}  # Which values of a metric are better; `highest` by default.
-    in_order: ClassVar[bool] = False  # Whether adjacent units may be similar, as lines of a text.
+    in_order: ClassVar[bool] = False  # Whether adjacent units may be similar, like the lines of a text.
 
     @classmethod
     def blocks(cls, units: pd.DataFrame, unit: str) -> NDArray[np.int64] | None:
@@ -84,7 +83,7 @@ class Measured(Protocol):
 
     @classmethod
     def text(cls, units: pd.DataFrame) -> tuple:
-        """Return values that identify the units, equal for all systems: their numbers, and labels if available."""
+        """Return values that identify the units for all systems: the units' numbers, and labels if available."""
         return tuple(zip(*(units[name] for name in ("unit", "label") if name in units), strict=True))
 
     @classmethod
@@ -130,7 +129,7 @@ def mean(values: ArrayLike, text: tuple, best: Best = "highest") -> Sums:
 
 
 def share(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divide the first of two numbers by the second; (..., 2) to (...).
+    """Divide the first of two numbers by the second; maps shape (..., 2) to (...).
 
     The result is 0 if the second number is 0.
     """

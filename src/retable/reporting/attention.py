@@ -25,7 +25,7 @@ SHARES = {  # For each value of the column `share` in `heads.csv`: heading and t
     "far_subject": ("Verb to its subject, not directly before it", "attention"),
     "far_subject_first": ("Verb to its subject, not directly before it", "most"),
 }
-# trivial attention: name in the metrics, label in the table
+# for each kind of trivial attention: its name in the metrics, and its label in the table
 FLOORS = {"equal": "equal attention", "offset": "the usual distance"}
 
 

@@ -53,7 +53,7 @@ def _from_the_worst(frame: pd.DataFrame) -> list[str]:
 
 
 def _mean_accuracy(system: pd.DataFrame) -> float:
-    """Return a system's measured or published accuracy over all pairs, otherwise its mean over phenomena."""
+    """Return a system's accuracy over all pairs, measured or published; if it is unknown, the mean over phenomena."""
     rows = system[system["metric"] == "accuracy"]
     rows = rows[rows["split"] == OVERALL] if (rows["split"] == OVERALL).any() else rows
     return 0.0 if rows.empty else float(rows["mean"].fillna(rows["published"]).mean())

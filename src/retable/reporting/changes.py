@@ -20,7 +20,7 @@ from retable.reporting.results import CELL
 NUMBERS = ("mean", "ci_low", "ci_high")
 SAME, WITHIN, MOVED, NEW, GONE = "the same", "within the interval", "moved", "new", "gone"
 ORDER = (MOVED, WITHIN, NEW, GONE)
-DIGITS = 1e-5  # numbers within this relative tolerance are equal, because tables have six digits
+DIGITS = 1e-5  # numbers within this relative tolerance count as equal, because tables have only six digits
 
 
 def tables_of(folder: Path) -> dict[str, str]:
@@ -48,7 +48,7 @@ def is_commit(name: str) -> bool:
 def tables_at(commit: str, folder: Path) -> dict[str, str]:
     """Return the contents of a folder's CSV tables at a commit, by file name.
 
-    Raises: UsageError: git is not installed, `commit` is unknown, or the folder has no tables there.
+    Raises: UsageError: git is not installed, `commit` is unknown, or the folder has no tables at this commit.
     """
     if shutil.which("git") is None:
         raise UsageError(f"comparing with commit {commit} needs git, which is not installed here")

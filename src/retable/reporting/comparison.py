@@ -174,8 +174,8 @@ def compare(a: str, b: str, metric: str | None = None, study: str | None = None)
 def _is_main(name: str, common: Sequence[tuple[str, str]]) -> bool:
     """Check whether a metric is shown by default.
 
-    Metrics of the test split are shown, or of validation if a task lacks a test split. Among the metrics of likelihood,
-    only the perplexity per word is shown.
+    Metrics of the test split are shown. If a task has no test split, metrics of the validation split are shown. Among
+    the metrics of likelihood, only the perplexity per word is shown.
     """
     *task, split, metric = name.split("/")
     if metric in (*LIKELIHOODS, BYTES_LOST) and metric != "perplexity_word":
@@ -190,7 +190,7 @@ def _sides(names: Sequence[str], study: str | None) -> list[list[Result]]:
     if study:
         folders = [path for path in (Path("studies", study, "records"), Path(study, "records")) if path.is_dir()]
         if not folders:
-            raise UsageError(f"study {study} has no records here; `retable repro {study}` makes them")
+            raise UsageError(f"study {study} has no records in this project; `retable repro {study}` makes them")
         patterns = [(folders[0], "*.json")]
     known: set[str] = set()
     for root, pattern in patterns:
@@ -228,7 +228,7 @@ def _measured(stage: Path, pattern: str) -> Iterator[tuple[Path, dict[str, Any]]
 
 
 def _is_named(name: str, place: Path, run: Mapping[str, Any]) -> bool:
-    """Check whether `name` means this cell, its system, or the trained cell that this evaluation measures."""
+    """Check whether `name` is the cell at `place`, the cell's system, or the trained cell that the cell evaluates."""
     if run["system"] == name:
         return True
     cell = name.removeprefix("outputs/").strip("/")

@@ -129,7 +129,7 @@ def _positions_figure(corpus: str, systems: Systems) -> Figure:
 
 
 def _gradients_figure(corpus: str, systems: Systems) -> Figure:
-    """Draw two panels: gradient norms by distance in tokens, and the share of batches that exceed each norm.
+    """Draw two panels: gradient norms by distance in tokens, and the share of batches above each gradient norm.
 
     Each system has a line. Dotted lines show norms after clipping.
     """
@@ -165,7 +165,7 @@ def _sampling_figure(corpus: str, systems: Systems) -> Figure:
 
 
 def sampling_figure(corpus: str, frame: pd.DataFrame) -> Figure:
-    """Draw the grammaticality of samples, and their loss under the grammar, by self-BLEU.
+    """Draw the grammaticality of samples, and the samples' loss under the grammar, against self-BLEU.
 
     Each system has a line over temperatures and a dotted line over values of top-p. A star marks the held-out text.
 
@@ -180,7 +180,7 @@ def sampling_figure(corpus: str, frame: pd.DataFrame) -> Figure:
     ):
         drawn = frame.assign(x=frame["self_bleu"], y=factor * frame[score], variant=frame["method"])
         drawn = drawn[["system", "variant", "value", "x", "y"]].dropna(subset=["y"])
-        # reversed, so that names are at the end of the lines with less varied samples
+        # rows are reversed, so that a line ends, with the system's name, at the less varied samples
         lines = drawn[drawn["variant"] != "text"][::-1]
         text = drawn.loc[drawn["variant"] == "text", ["x", "y"]].head(1).assign(system="held-out text")
         x = Scale.over("self-BLEU (higher: less varied)", drawn["x"])

@@ -10,7 +10,7 @@ from retable.reporting.fields import SIGNIFICANT
 from retable.reporting.results import CELL, COLUMNS, units_of
 from retable.reporting.units import UnitSums
 
-# For each task: the title of its column in the paper, and its metrics. A task's score is the mean of its metrics
+# For each task: the title of its column in Wang et al. 2018, and its metrics. A task's score is the mean of its metrics
 # (section 5.2); for MNLI it is the mean over the matched and the mismatched set.
 TASKS: dict[str, tuple[str, dict[tuple[str, str], str]]] = {
     "cola": ("CoLA", {("cola", "matthews"): "Matthews"}),
@@ -58,7 +58,8 @@ def glue_differences(values: pd.DataFrame, averages: pd.DataFrame, baseline: str
     """
     if baseline not in set(values.loc[_of_glue(values), "system"]):
         raise UsageError(
-            f"baseline={baseline} was not run on any task of GLUE in this study; set baseline to a system that was"
+            f"baseline={baseline} was not run on any task of GLUE in this study; set baseline to a system "
+            "that was run on a task of GLUE"
         )
     return _differences(pd.concat([values[_of_glue(values)], averages]), baseline)
 

@@ -13,7 +13,7 @@ from retable.reporting.names import display_name
 from retable.reporting.results import Result
 
 TRAINING, VALIDATION = "train/loss", "validation/loss"
-NOISE = 0.01  # A fall of one run's loss by fewer nats than this (one per cent of perplexity) may be noise.
+NOISE = 0.01  # A fall of one run's loss by less than NOISE nats (one per cent of perplexity) may be noise.
 ENOUGH = 6  # Minimum number of validation losses for a curve.
 DECAY = 0.9  # Decay of the moving average of training losses.
 

@@ -88,7 +88,7 @@ def lineage_rows(
         )
     panels = {str(corpus): part for corpus, part in values.groupby("corpus") if {*years} <= {*part["system"]}}
     if not panels:
-        raise UsageError("lineage: its systems have no corpus in common; measure all of them on one")
+        raise UsageError("lineage: its systems have no corpus in common; measure all systems on one corpus")
     phenomena = dict(by_corpus(results, "phenomena"))
     rows = []
     for corpus, part in panels.items():

@@ -112,8 +112,8 @@ class Look:
 def round_ticks(low: float, high: float) -> list[float]:
     """Return at most seven round numbers between low and high for a log scale.
 
-    If `high` is less than five times `low`, the ticks have equal steps. If `high` is larger, there are as many ticks
-    per power of ten as fit.
+    If `high` is less than five times `low`, the ticks have equal steps. Otherwise, each power of ten has as many ticks
+    as fit.
     """
     if high / low < 5:
         steps = (step * 10.0**power for power in range(-30, 30) for step in (1, 2, 5))

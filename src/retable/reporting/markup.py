@@ -27,7 +27,7 @@ class Value:
 @dataclass(frozen=True)
 class Row:
     values: list[Value]
-    apart: bool = False  # whether there is a rule above the row, as above an oracle or a total
+    apart: bool = False  # whether a horizontal line is above the row, as above an oracle or a total
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Column:
     title: str
     group: str = ""  # a heading over neighbouring columns
     numeric: bool = True
-    key: str = ""  # key of the system, if the group (or the title without a group) is a display name
+    key: str = ""  # key of the system whose display name is the group or, without a group, the title
 
     @property
     def name(self) -> str:

@@ -37,7 +37,7 @@ def with_overlap(frame: pd.DataFrame, results: Iterable[Result]) -> pd.DataFrame
 
 
 def overlap_note(frame: pd.DataFrame) -> list[str]:
-    """Return, as a list, the note on overlap of these rows; empty if no row has overlap."""
+    """Return a list with the note on the rows' overlap, or an empty list if no row has overlap."""
     shares = dict.fromkeys(filter(None, frame["_overlap"])) if "_overlap" in frame else {}
     return [NOTE.format("; ".join(shares))] if shares else []
 

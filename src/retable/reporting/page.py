@@ -133,8 +133,8 @@ def _sources(frame: pd.DataFrame) -> Iterable[str]:
 def _table(table: Table) -> dict[str, Any]:
     """Convert a table to the values that the page's template inserts.
 
-    Measured rows are separated from published rows that were not run; the latter show the requirements of a run. Notes
-    on measured rows become footnotes.
+    Measured rows are separated from published rows that were not run. Rows that were not run show the requirements of a
+    run. Notes on measured rows become footnotes.
     """
     note = next((i for i, column in enumerate(table.columns) if column.title == NOTE), None)
     footnotes: dict[str, dict[str, Any]] = {}
@@ -169,7 +169,7 @@ def _is_unrun(row: Row) -> bool:
 
 
 def _has_text(rows: Sequence[Row], column: int) -> bool:
-    """Check whether a column has contents in these rows."""
+    """Check whether a column has contents in at least one of the rows."""
     return any(row.values[column].text not in ("", rule.UNJUDGED, rule.NOT_RUN, rule.ELSEWHERE) for row in rows)
 
 

@@ -20,8 +20,8 @@ from retable.reporting.names import display_name
 from retable.reporting.results import ORACLE
 
 GAP = 7  # Pixels between two names of systems.
-FAR = 2  # The worst system is in a note if its perplexity is more than this many times that of the second worst.
-LARGE = 1000  # Perplexities from this value on are shown without decimals.
+FAR = 2  # The worst perplexity is in a note if it is more than FAR times the second worst perplexity.
+LARGE = 1000  # Perplexities of at least this value are shown without decimals.
 FEW = 5  # Minimum number of systems for a note about the worst system.
 
 

@@ -104,8 +104,8 @@ def commit_page(remote: str | None) -> str:
 def write_runs(results: Iterable[Result], present: Mapping[str, dict[str, Any]], out: Path) -> None:
     """Write `runs.csv`, a row per cell: its MLflow run, commit, seconds, machine and input cells.
 
-    present: records of the cells that ran on this machine, by name. Cells from DVC's cache or from another machine have
-        no record here, and get empty fields.
+    present: records of the cells that ran on this machine, by name. Cells from DVC's cache or from another machine are
+        not in `present`; their fields are empty.
     """
     rows = [
         {"cell": result.name}

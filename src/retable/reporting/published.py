@@ -1,4 +1,4 @@
-"""Add published rows that were not run, training costs, notes and metric signatures to measured numbers."""
+"""Add to measured numbers: published rows that were not run, training costs, notes and metric signatures."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -22,8 +22,8 @@ def complete(
 
     A published row is added if it matches a measured row; `beside` in `references.yaml` defines which rows match. An
     added row has no mean and no runs. An added row has the published FLOPs, and a note with the reason why it was not
-    run. If there is no such reason, the row was run in another study, and the note refers to the scoreboard, because no
-    report depends on another study's results. The FLOPs of measured rows come from the metrics of `trained`.
+    run. A row without a reason was run in another study. Its note refers to the scoreboard, because no report depends
+    on another study's results. The FLOPs of measured rows come from the metrics of `trained`.
 
     notes: texts by corpus and system, which precede a row's other notes.
     """

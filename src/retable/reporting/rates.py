@@ -20,7 +20,7 @@ from retable.core.errors import UsageError
 from retable.reporting.results import Result
 
 LOSS = "loss"
-TIE = 0.005  # nats of loss, or 0.5 points of accuracy; repeated in a note of conf/table/rates.yaml
+TIE = 0.005  # 0.005 nats of loss or 0.5 points of accuracy; a note in conf/table/rates.yaml repeats this number
 COLUMNS = ["system", "corpus", "task", "split", "metric", "rate", "value", "best", "runs"]
 
 

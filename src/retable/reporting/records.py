@@ -22,7 +22,7 @@ from retable.core.artifacts import read_json, read_record, read_run, require, wr
 from retable.core.errors import UsageError
 from retable.reporting.results import Result, result_of, tables_in
 
-TOLERANCE = 1e-5  # Numbers within this relative tolerance are equal, because a report's tables have six digits.
+TOLERANCE = 1e-5  # Numbers within this relative tolerance count as equal: a report's tables have only six digits.
 _WHEN = (1980, 1, 1, 0, 0, 0)  # Time of the files in an archive, constant so that equal tables give equal bytes.
 _COMPARED = ("settings", "config", "metrics")
 
@@ -60,7 +60,7 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
         for name, folder in folders.items()
         for file, text in tables_in(folder).items()
     }
-    # converts keys to strings, so that the new record can be compared with an existing record
+    # JSON converts keys to strings, so that the new record can be compared with an existing record
     record = json.loads(json.dumps(record))
     if path.exists():
         existing = _load(path)
@@ -78,7 +78,7 @@ def write_record(cell: Path, settings: Mapping[str, str], code: str, path: Path)
                 file.writestr(zipfile.ZipInfo(name, _WHEN), text.encode(), zipfile.ZIP_DEFLATED)
         begun.replace(archive)
     write_json(begun := path.with_name(f"{path.name}.begun"), record)
-    # atomic; if the process is killed before, the next call compares the record and the archive again
+    # `replace` is atomic; if the process is killed before, the next call compares the record and the archive again
     begun.replace(path)
 
 

@@ -221,7 +221,7 @@ def write_report(
 
 
 def claimed(figure: Figure, claim: Mapping[str, Any], folder: Path) -> tuple[Figure, list[str]]:
-    """Make the claim the figure's title if all rows of the tables in `folder` agree with it.
+    """Use the claim as the figure's title if all rows of the tables in `folder` agree with the claim.
 
     Returns: the figure, and one line for each row that contradicts the claim.
     """

@@ -33,7 +33,7 @@ from retable.reporting.verdicts import COLUMN, SEEDS, judged, tolerance_of
 MEASURED = ("prepare", "evaluate", "from_scratch", "finetune", "scaling")  # stages whose metrics are in the tables
 SPLITS = ("train", "validation", "test")
 ORACLE = "oracle"  # The true distribution of text, labels (Bayes-optimal prediction) or hidden words.
-# Prefixes of metrics of the grammar itself, which do not depend on the model of the cell that computed them.
+# Prefixes of metrics of the grammar itself. These metrics do not depend on the model of the cell that computed them.
 BOUNDS = ("masked", "next_sentence", "sentence_order", "spans", "prefix", "replaced")
 DIRECTIONS = ("forward", "backward", "mean")  # directions of reading, and their mean
 CELL = ["system", "corpus", "task", "split", "metric"]
@@ -41,8 +41,8 @@ COLUMNS = [
     *CELL, "protocol", "mean", "std", "n", "ci_low", "ci_high", "p_best",
     "published", "tolerance", "verdict", "source", "runs", "flops", "note",
 ]  # fmt: skip
-# Tables of a cell or benchmark that reports show. Tables in OF_NAMES contain texts, such as labels and words; tables in
-# OF_NUMBERS contain only numbers.
+# Names of the tables that reports show, for a cell or a benchmark. Tables in OF_NAMES contain texts, such as labels and
+# words; tables in OF_NUMBERS contain only numbers.
 OF_NAMES = ("units", "curve", "neighbours", "plane", "unseen_words", "alignments", "attention")
 OF_NUMBERS = ("phenomena", "positions", "gradients", "gradient_norms", "sampling", "scaling", "heads")
 TABLES = ("samples.jsonl", *(f"{name}.csv" for name in (*OF_NAMES, *OF_NUMBERS)))
@@ -50,7 +50,7 @@ NAMES = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "so
 _MIX = "mix.csv"  # Table with layer, share and gamma of the scalar mix in model.safetensors.
 RATES = ("fertility", "compression", "unknown", "unk_in_text", "lost")  # Metrics of a tokenizer on a text.
 AFTERWARDS = "tolerance set after the run"
-JUDGED = ("published", "tolerance", "verdict", "source", "note")  # Columns that a published number adds.
+JUDGED = ("published", "tolerance", "verdict", "source", "note")  # Columns that a published number adds to a row.
 MIX = "model.mix."  # Prefix of the names of a scalar mix's weights.
 OVERLAP = "overlap_"  # Prefix of metrics of the overlap between test and training data.
 ABSENT: Mapping[str, Any] = {  # Values for keys that are missing in `references.yaml`.
@@ -185,7 +185,7 @@ def result_of(
     """
     for fact in ("stage", "system", "corpus", "task"):  # reports use these facts in file names
         if not _is_name(run.get(fact)):
-            raise UsageError(f"{name}/run.json: {fact}={shown(run[fact])} is not a name; copy the cell from elsewhere")
+            raise UsageError(f"{name}/run.json: {fact}={shown(run[fact])} is not a name; copy the cell again")
     read = {file.partition(".")[0]: _table(file, tables[file]) for file in (*TABLES, _MIX) if file in tables}
     return Result(name, run, metrics, config, read, record, benchmark)
 
@@ -193,7 +193,7 @@ def result_of(
 def _table(file: str, text: str) -> pd.DataFrame:
     if file == "samples.jsonl":
         return pd.DataFrame([json.loads(line) for line in text.split("\n") if line])
-    if file == _MIX:  # parsed by Python, because pandas' float parser may lose the last bit
+    if file == _MIX:  # Python parses the numbers, because pandas' float parser may lose the last bit
         return pd.read_csv(StringIO(text), dtype={"share": str, "gamma": str}).astype({"share": float, "gamma": float})
     if file.removesuffix(".csv") in OF_NUMBERS:
         return pd.read_csv(StringIO(text), dtype={"value": str})
@@ -225,7 +225,7 @@ def _read_mix(folder: Path) -> pd.DataFrame | None:
         return None
     artifacts.require(path)
     try:
-        with safe_open(path, "np") as file:  # reads only the requested tensors
+        with safe_open(path, "np") as file:  # `safe_open` reads only the requested tensors
             if not {MIX + "weights", MIX + "gamma"} <= set(file.keys()):
                 return None
             weights, gamma = (file.get_tensor(MIX + name).astype(np.float64) for name in ("weights", "gamma"))
@@ -395,7 +395,7 @@ def units_of(group: pd.DataFrame) -> UnitSums | None:
     except ValueError as error:
         names = ", ".join(result.name for result in group["result"])
         split = group["split"].iloc[0]
-        raise UsageError(f"the {split} units of {names}: {error}; run them again on the same data") from None
+        raise UsageError(f"the {split} units of {names}: {error}; run these cells again on the same data") from None
 
 
 def _p_best(frame: pd.DataFrame, units: list[UnitSums | None]) -> pd.Series:

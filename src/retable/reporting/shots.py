@@ -5,7 +5,7 @@ import pandas as pd
 from retable.reporting.figures import Figure, titled
 from retable.reporting.lines import Look, Scale, line_panel
 
-PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # Names of prompted tasks, answered by likelihood.
+PROMPTED = r"^prompted_(?P<name>.+?)_(?P<shots>\d+)$"  # Names of prompted tasks that are answered by likelihood.
 APART = 0.01  # Horizontal shift between two systems, as a share of the axis.
 
 
@@ -30,7 +30,7 @@ def shots_figures(frame: pd.DataFrame) -> dict[str, Figure]:
 def _figure(frame: pd.DataFrame) -> Figure:
     first, shots = frame.iloc[0], sorted({*frame["shots"]})
     scaled = {name: 100 * frame[column] for name, column in (("y", "mean"), ("low", "ci_low"), ("high", "ci_high"))}
-    # Systems are shifted sideways, because models at chance would cover each other.
+    # Systems are shifted sideways, because the points of models at chance level would cover each other.
     places = frame["system"].rank(method="dense") - (frame["system"].nunique() + 1) / 2
     x = frame["shots"] + APART * shots[-1] * places
     lines = frame[["system"]].assign(x=x, variant="", **scaled).sort_values(["system", "x"])

@@ -143,7 +143,7 @@ def expected_best(sweeps: Mapping[str, pd.DataFrame]) -> Figure | None:
 
 
 def history(trials: pd.DataFrame) -> Figure | None:
-    """Draw trials' values by trial number, and the best value so far; None without values."""
+    """Draw trials' values by trial number, and the best value so far; return None if there are no values."""
     known = trials[trials["value"].notna()].sort_values("trial")
     if known.empty:
         return None

@@ -40,14 +40,14 @@ Optional keys:
     - {text: "Without test labels: {task}.", when: {split: validation}}
 
 `value` shows the mean. `number` shows the mean, or the published number if there is no mean. A field with
-`judged: true` is empty if there is no published number. Instead of rows and columns, `_target_` may name a function
-that converts the averaged results to a `markup.Table`.
+`judged: true` is empty if there is no published number. Instead of `rows` and `columns`, a specification may have
+`_target_`: the name of a function that converts the averaged results to a `markup.Table`.
 
 A specification with a `panel` instead of `where` is for rows that another module of this package computes. The keys
-`title`, `lead`, `notes` and `names` are as above, but `names` applies to all texts. The note `own` inserts the lines of
-the column `_notes`. Each field is a Python format string with the columns of a row. A field is empty if one of its
-numbers is NaN, and {share:.1%} is shown without a percent sign. The CSV leaves out columns whose names begin with an
-underscore.
+`title`, `lead`, `notes` and `names` have the same meaning as in a specification with `where`, but `names` applies to
+all texts. The note `own` inserts the lines of the column `_notes`. Each field is a Python format string with the
+columns of a row. A field is empty if one of its numbers is NaN, and {share:.1%} is shown without a percent sign. The
+CSV leaves out columns whose names begin with an underscore.
 
     title: Gradients, {corpus}
     each: corpus                       # one table per value of this column
@@ -113,8 +113,8 @@ FACTS = (*CELL, "protocol", "verdict", "source", "note", "signature")  # columns
 SHOWN = ("value", "number", "count", *EXTRA_COLUMNS)
 SETTINGS = {"digits": 2, "scale": 1, "bold": True, "judged": False}
 MEASURE = ("of", "show", *SETTINGS)
-SYSTEMS = ("system", "other_system", "baseline", "elmo")  # Keys in these columns are shown as display names.
-CELLS, BOLDLY = " ← ", "{_bold}"  # Markers in a template: the first follows a number, the second precedes it.
+SYSTEMS = ("system", "other_system", "baseline", "elmo")  # System keys in these columns are shown as display names.
+CELLS, BOLDLY = " ← ", "{_bold}"  # Markers in a template: CELLS follows a number, BOLDLY precedes a number.
 NOTES = {"spread": SPREAD, "bold": BOLD}
 
 
@@ -455,7 +455,7 @@ class _Rows(_Specified):
         return replace(table, panel=kind)
 
     def _heads(self, rows: list[dict[str, Any]]) -> Iterator[tuple[Column, tuple[str, Mapping[str, Any]]]]:
-        """Yield each column, its template, and the value that selects one of a line's rows."""
+        """Yield each column, its template, and the value by which a line's row for this column is selected."""
         for entry in self._specification["columns"]:
             each = entry.get("each")
             for value in [None] if each is None else sorted({row[each] for row in rows}):

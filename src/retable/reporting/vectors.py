@@ -83,7 +83,7 @@ def _heights(words: pd.DataFrame, x: Scale, y: Scale) -> pd.Series:
     widths = words["word"].map(text_width)
     for i, word in enumerate(places.index):
         for other in places.index[:i]:
-            # labels of one side of the pairs are all left, or all right, of their points
+            # all labels on one side of the pairs are left of their points, or all are right of their points
             if abs(lefts[word] - lefts[other]) < max(widths[word], widths[other]):
                 places[word] = max(places[word], places[other] + LINE)
     return pd.Series(y.values(places, DOWN), places.index)

@@ -48,7 +48,7 @@ MEANINGS = {
     UNDECIDABLE: "within the tolerance, which is wider than the 95 % interval of the test",
 }
 OUTSIDE = (FAIL, BETTER, OPEN)
-SEEDS = 3  # With fewer seeds, a number outside its tolerance is open, not a failure.
+SEEDS = 3  # With fewer seeds than this, the verdict on a number outside its tolerance is OPEN, not FAIL.
 DETERMINISTIC = "deterministic"  # The basis of results that do not depend on a seed.
 COLUMN = ("table", "corpus", "task", "split", "metric")  # Keys that identify a column of a published table.
 DIGITS = 9  # d is rounded to this many digits, so that 142.7 is within 141.2 ± 1.5 despite binary fractions.
@@ -65,7 +65,7 @@ class Row(NamedTuple):
     other_recipe: bool = False
     afterwards: bool = False
     deterministic: bool = False
-    undecidable: bool = False  # the deviation requires a tolerance wider than the 95 % interval of the test
+    undecidable: bool = False  # the std over seeds requires a tolerance wider than the test's 95 % interval
 
     @property
     def agrees(self) -> bool:
@@ -80,9 +80,9 @@ class Row(NamedTuple):
 def judged(frame: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
     """Add `published`, `tolerance`, `verdict`, `source` and `note` to averaged results.
 
-    If a published number has `relative_to`, the difference between the row and the system named there is judged, and
-    the note shows this difference. If the system in `relative_to` was not run, the number has no verdict. Notes also
-    list differences between our recipe and the published one.
+    If a published number has `relative_to`, the difference between the row and the system named in `relative_to` is
+    judged, and the note shows this difference. If the system in `relative_to` was not run, the number has no verdict.
+    Notes also list differences between our recipe and the published one.
 
     Args:
         frame: a row per measured system, corpus, task, split and metric, with mean, n, ci_low and ci_high. Existing
@@ -221,7 +221,7 @@ def half_width(value: float, items: float, low: float, high: float) -> float:
 
 
 def verdicts(column: Sequence[Row]) -> list[str]:
-    """Return the verdict of each row of a column of a published table."""
+    """Return the verdict of each row, for one column of a published table."""
     groups = _groups(column)
     return [_verdict(row, [*column[:place], *column[place + 1 :]], groups[place]) for place, row in enumerate(column)]
 

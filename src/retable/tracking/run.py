@@ -32,7 +32,8 @@ from retable.tracking.store import (
 
 WAITING = Path("work/mlflow")  # Folder with the runs that MLflow has not accepted yet.
 OPEN = Path("work/open")  # Folder with a locked file (`_Mark`) for each run that a process has open.
-# A run has a tag for each process in which it is open: this prefix and the name of the process's `_Mark`.
+# For each process in which a run is open, the run has a tag. The tag's name is OPEN_BY with the name of the process's
+# `_Mark`.
 OPEN_BY = "retable.open."
 SCORE = "score"  # Name of the metric for sorting a list of runs.
 SCORED_BY = "retable.score"  # The tag with the name of the metric that SCORE copies.
@@ -70,8 +71,8 @@ class RunSpec(NamedTuple):
             resumed cell is recorded once.
         upstream: the cells from which this cell was made; a tag lists their runs.
         measures: for an evaluation, the name of its run as a child of the run of the first cell in `upstream`. The
-            parent run also gets the scores. If the first cell in `upstream` has no run, the parent is `group`, and the
-            run's name is `name`.
+            parent run also receives the scores of the evaluation. If the first cell in `upstream` has no run, the
+            parent is `group`, and the run's name is `name`.
         parent: id of the parent run; takes precedence over `measures` and `group`.
         monitored: whether to log MLflow's system metrics, such as the CPU load every ten seconds, if
             MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING is true.
@@ -160,7 +161,7 @@ class Run:
             )
             if not sent:
                 _wait(self._opening, self._taken + self._points, ending, self.id)
-        finally:  # even on a full disk: the next run of this project closes this run
+        finally:  # leave the mark even if the disk is full: the next run of this project then closes this run
             if self._mark is not None:
                 self._mark.leave(remove=sent)
         if sent:
@@ -242,7 +243,7 @@ class _Mark:
     def __init__(self, key: str):
         while True:
             self.path = root() / OPEN / uuid4().hex
-            with contextlib.suppress(FileNotFoundError):  # repeat if another process removed the empty folder
+            with contextlib.suppress(FileNotFoundError):  # try again if another process removed the empty folder
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
                 fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -362,7 +363,7 @@ def _wait(opening: RunSpec, points: Sequence[tuple[int, str, float]], ending: En
         write_json(begun, {"opening": facts, "points": points, "ending": ending._asdict(), "id": id})
         begun.replace(path)
     finally:
-        begun.unlink(missing_ok=True)  # the file still exists only after an error, such as a full disk
+        begun.unlink(missing_ok=True)  # if an error, such as a full disk, prevented `replace`, the file still exists
 
 
 def _waiting(key: str) -> Path:
@@ -413,7 +414,8 @@ def _terminate(client: MlflowClient, run_id: str, status: str) -> None:
 def _score(client: MlflowClient, run_id: str, ending: Ending) -> None:
     """Log an evaluation's scores to the run that trained the system, so that MLflow can plot scores by setting.
 
-    SCORE of that run is a perplexity if one was measured, otherwise the score of the first evaluation.
+    The metric SCORE of the training run is a perplexity if a perplexity was measured, otherwise the score of the first
+    evaluation.
     """
     run, now = client.get_run(run_id), int(time.time() * 1000)
     there, of = run.data.metrics, {tag: value for tag, value in ending.tags.items() if tag == SCORED_BY}

@@ -81,8 +81,9 @@ def is_known(client: MlflowClient, run_id: str) -> bool:
 def exclusive() -> Iterator[None]:
     """Let only one process at a time open the store.
 
-    If two processes created the tables of a new store, one of them would fail. The lock is next to an SQLite database,
-    which projects and users may share. For any other store, the lock is in the project's folder.
+    If two processes created the tables of a new store, one of them would fail. The lock of an SQLite database, which
+    projects and users may share, is a file next to the database. The lock of any other store is a file in the project's
+    folder.
     """
     database = _database(_address()) or root() / "mlflow.db"
     # Read-only access is enough to lock a file that another user owns.
@@ -138,8 +139,8 @@ def _client() -> MlflowClient:
 def _make(database: Path) -> None:
     """Create an SQLite store with all its tables, unless the file exists.
 
-    MLflow cannot use a store in which some tables are missing. If a full disk or a kill interrupts this function, it
-    leaves no store at all. Call this function only within `exclusive`.
+    MLflow cannot use a store in which some tables are missing. If a full disk or a kill interrupts this function, no
+    store is created. Call this function only within `exclusive`.
     """
     if database.exists():
         return
@@ -203,7 +204,7 @@ def cell_of(run_id: str) -> Path:
 
 
 def place_of(tags: Mapping[str, str], run: str) -> Path:
-    """Return the folder of the cell that a run's tags name; messages call the run `run`.
+    """Return the folder of the cell that a run's tags name; `run` is the run's name in messages.
 
     Raises: UsageError: the folder is outside the project, which is possible because another program may have written
         the tags.
