@@ -48,7 +48,7 @@ def adapt(cfg: DictConfig) -> None:
         vocab_size = Tokenizer.load(tokenizer).vocab_size
         fitted = adaptation.fit(system, {split: read_tokens(path, vocab_size) for split, path in texts.items()})
         best = {name: value for name, value in fitted.best.items() if name != "loss"}
-        # This file contains the digest of the trained weights, so that a change of the weights also changes this file.
+        # The new cell's model.safetensors contains the digest of the trained weights, so it changes with these weights.
         arrays = {name: np.array(value, np.float64) for name, value in best.items()} | fitted.measured
         save_file(arrays | {"digests": np.array([[*bytes.fromhex(digest(weights))]], np.uint8)},
                   record.folder / "model.safetensors")  # fmt: skip

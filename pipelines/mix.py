@@ -49,7 +49,7 @@ def mix(cfg: DictConfig) -> None:
         record.costs |= computed
         log_probs = np.stack([system.log_prob(tokens) for system in systems])
         weights = fit_weights(log_probs) if cfg.weights == "fitted" else np.full(len(cells), 1 / len(cells))
-        # This file contains the digests of all parts' weights, so that a change of any part also changes this file.
+        # The mixture's model.safetensors contains the digests of all parts' weights, so it changes with these weights.
         digests = [list(bytes.fromhex(digest(cell / "model.safetensors"))) for cell in cells]
         arrays = {"weights": weights, "digests": np.array(digests, np.uint8)}
         save_file(arrays, record.folder / "model.safetensors")

@@ -177,10 +177,10 @@ def test_only_a_cell_is_replaced_and_only_by_itself():
         f"{OUT} is another cell: system lstm, not kn5 and seed 1, not 2; set out= to another folder"
     )
     assert refused(OUT, {"stage": "embed"}).startswith(f"{OUT} is another cell: stage pretrain, not embed;")
-    assert refused(OUT.parent).startswith(f"{OUT.parent} has no run.json, and only a cell may be replaced;")
+    assert refused(OUT.parent).startswith(f"{OUT.parent} has no run.json, so it is not a cell and is not replaced;")
     assert refused(OUT / "inside").startswith(f"{OUT} is a cell and cannot contain another cell;")
     (OUT / "run.json").write_text("{")
-    assert refused(OUT).startswith(f"{OUT}/run.json is damaged, and only a cell may be replaced;")
+    assert refused(OUT).startswith(f"{OUT}/run.json is damaged, so the cell in its folder is unknown;")
 
     shutil.rmtree(OUT)
     fill(Path("elsewhere"), "old")
@@ -218,7 +218,7 @@ def test_one_process_makes_a_cell():
     with exclusive(BENCH, OUT):
         said = in_another(take)
         assert said.startswith(f"{OUT} is being made by process {os.getpid()} on ") and said.endswith(
-            "; wait for it or stop it, then run this again"
+            "; wait for this process or stop it, then try again"
         )
         assert in_another(lambda: take("gpt-1")) == ""  # another cell is free
         assert BENCH.exists()

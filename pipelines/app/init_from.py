@@ -117,7 +117,7 @@ def open_checkpoint(cfg: DictConfig) -> "Checkpoint | None":
 
 
 def _weights(cfg: DictConfig, checkpoint: "Checkpoint | None") -> tuple[dict[str, Tensor], list[Path]]:
-    """Return weights by retable's parameter names, and a list of the files read; the last is the weights' file."""
+    """Return tensors by Retable's parameter names, and the files that were read; the last file has the weights."""
     if checkpoint is not None:
         return checkpoint.weights, checkpoint.files
     path = require(Path("outputs", cfg.init, "model.safetensors"))
@@ -184,7 +184,7 @@ def freeze_input(model: Model, cfg: DictConfig) -> None:
     if cfg.freeze_embedding:
         if cfg.embedding == "random":
             raise UsageError(
-                "freeze_embedding=true would freeze random vectors; write embedding=FILE, or remove this setting"
+                "freeze_embedding=true would freeze random vectors; write embedding=FILE, or remove freeze_embedding"
             )
         _embedding(model).requires_grad_(False)
 

@@ -16,9 +16,13 @@ from retable.tokenizers.tokenizer import Tokenizer
 
 
 def require_tokens(cell: Path, tokens: str) -> None:
-    """Raise UsageError if a cell was not trained on `tokens`, such as `ptb/word`, or if their tokenizer has changed."""
+    """Raise UsageError if a cell was trained on other tokens than `tokens`, or if the tokenizer has changed since.
+
+    Args:
+        tokens: corpus and tokenizer, such as `ptb/word`.
+    """
     own = read_config(cell)["tokens"]
-    if own is not None and own != tokens:  # None for word vectors that were imported for a task
+    if own is not None and own != tokens:  # `own` is None for word vectors that were imported for a task
         text, _, tokenizer = own.partition("/")
         raise UsageError(f"{cell} was trained on {own}; write corpus={text} tokenizer={tokenizer}")
     made_by, folder = cell / "tokenizer.json", Path("outputs/tokenize", tokens)

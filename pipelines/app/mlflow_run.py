@@ -130,7 +130,7 @@ def headline(config: Any) -> dict[str, Any]:
     choices = HydraConfig.get().runtime.choices.items()
     without = ("logger", "callbacks", "debug")
     chosen = {str(k): v for k, v in choices if v is not None and not k.startswith("hydra") and k not in without}
-    # The recipe's objective is for pretraining and not for a task, and a count-based model has no objective.
+    # No objective is logged for a task, because the recipe's objective is for pretraining, or for a count-based model.
     if "task" in chosen or config.get("objective") is None:
         chosen.pop("objective", None)
     if "task" in chosen:  # a task replaces the recipe's optimizer, schedule and batches

@@ -117,9 +117,9 @@ def run_folder(
     Args:
         cfg: the stage's configuration.
         inputs: the files that the cell depends on; their digests are recorded.
-        upstream: the cells that this cell is made from; cells that contain a file of `inputs` are added.
+        upstream: the cells that this cell is made from; cells that contain a file of `inputs` are added to these cells.
         system, seed, corpus, task: facts that identify the cell.
-        place: the cell's path below `outputs/<stage>/`; None for `cfg.out`.
+        place: the cell's path below `outputs/<stage>/`; None if it is `cfg.out`.
     """
     stage, cell = stage_name(cfg), place or cfg.out
     whole: Any = OmegaConf.to_container(cfg, resolve=True)
@@ -154,7 +154,7 @@ def run_folder(
             # The key is written last, as a mark that the cell and its run are finished. Later jobs look for it.
             artifacts.write_record(making.out, {**made, "key": making.key, "mlflow_run_id": run and run.id})
             shutil.rmtree(making.scratch)
-    if not environment.is_job():  # the launcher shows the scores of all jobs
+    if not environment.is_job():  # for jobs of a multirun, the launcher shows the scores
         print(f"{making.out}: {', '.join(_scores(making.out, record.metrics)) or 'made'}")
         if differs:
             reason = f"its settings differ from those of {stage}/{cell}, which is unchanged"
@@ -177,7 +177,7 @@ def _scores(cell: Path, metrics: Mapping[str, float]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _held(stage: str, place: str, facts: Mapping[str, Any]) -> Iterator[None]:
-    """Lock the cell's folder for this process; if a kill interrupted the replacement of an old cell, finish it.
+    """Lock the cell's folder for this process; finish an interrupted replacement of an old cell.
 
     Only the main process locks the folder; other processes do nothing.
     """
@@ -237,7 +237,7 @@ def _scratch(making: Making) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _run(tracked: bool, making: Making, made: Mapping[str, Any]) -> Iterator["Run | None"]:
-    """If `tracked`, open the cell's run in MLflow, and close it if the block raises; otherwise yield None."""
+    """Open the cell's run in MLflow, and close the run if the block raises; if not `tracked`, yield None."""
     if not tracked:
         yield None
         return

@@ -168,7 +168,7 @@ def _refuse_misplaced(cfg: DictConfig) -> None:
         raise UsageError(
             f"{file} lacks the first line `# @package _global_`, so its settings are not read; add the line"
         )
-    measured, choice = cfg.get("benchmark"), choices.get("benchmark")  # choice: None if several are chosen
+    measured, choice = cfg.get("benchmark"), choices.get("benchmark")  # `choice` is None for several benchmarks
     if not isinstance(measured, DictConfig):
         measured = {}
     if "_target_" in measured or choice not in (None, *measured):

@@ -36,7 +36,8 @@ def train(
         objective: the objective to train; it is on the CPU afterwards.
         batches: the training batches.
         validation: the measure on validation text; None to train without validation.
-        best: the rule for early stopping and for the validation whose weights are kept; None to keep the last weights.
+        best: the rule that stops training early and selects the validation whose weights are kept; None to keep the
+            last weights.
 
     Returns: the device that this process trained on.
     Raises: UsageError: the budget is in tokens or FLOPs, which are not counted for this training.
@@ -87,7 +88,7 @@ def train(
         if stepped and cost:
             share = flops_utilisation(stepped * cost["flops"] / seconds, torch.cuda.get_device_name(), devices)
             record.costs |= {} if share is None else {"flops_utilisation": round(share, 4)}
-    else:  # other values on another machine change the last digits of results
+    else:  # the last digits of results depend on these two values
         record.costs |= {"threads": torch.get_num_threads(), "compiled_kernels": int(fused.COMPILED is not None)}
     if device.type == "cpu" and devices == 1 and stepped and cost.get("flops"):
         rate = product_rate(torch.bfloat16 if cfg.trainer.precision == "bf16-mixed" else torch.float32)

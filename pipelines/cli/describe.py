@@ -22,8 +22,8 @@ def describe(corpus: str, tokenizer_name: str, words: Sequence[str], other: str 
         corpus: the corpus that the tokenizer was trained on.
         tokenizer_name: the name of the tokenizer.
         words: words whose tokenization is shown step by step.
-        other: another prepared corpus whose coverage is printed; None for none.
-        characters: number of characters read per split.
+        other: another prepared corpus whose coverage is printed as well; None to print only the coverage of `corpus`.
+        characters: number of characters that are read from each split of a corpus.
     """
     conf = configurations()
     conf.require("tokenizer", tokenizer_name, "TOKENIZER")

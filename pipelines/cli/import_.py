@@ -97,7 +97,7 @@ def _arpa(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
 
 def _vectors(path: Path, corpus: str, folder: Path) -> dict[str, Any]:
     write_word2vec(folder / "vectors.bin", *read_word2vec(path))
-    return {"tokens": f"{corpus}/word"}  # benchmarks of word vectors use these tokens
+    return {"tokens": f"{corpus}/word"}  # the tokens that benchmarks of word vectors use
 
 
 def _checkpoint(source: str, corpus: str, folder: Path) -> tuple[list[Path], dict[str, Any]]:
@@ -136,7 +136,7 @@ def _settings(model: Mapping[str, Any], head: Mapping[str, Any] | None) -> dict[
 
 
 def _tokens(corpus: str, tokenizer: Tokenizer) -> str:
-    """Return the name of the corpus's tokens made with `tokenizer`, or `CORPUS/pretrained` without such tokens."""
+    """Return the name of the corpus's tokens made with `tokenizer`; if there are none, `CORPUS/pretrained`."""
     for path in sorted(Path("outputs/tokenize", corpus).glob("*/tokenizer.json")):
         if Tokenizer.load(path).digest == tokenizer.digest:
             return f"{corpus}/{path.parent.name}"

@@ -303,7 +303,7 @@ def generate(
     prompt: Annotated[str, typer.Argument(help="the beginning of the text")] = "",
     strategy: Literal["greedy", "beam", "sample", "contrastive"] = "greedy",
     max_new_tokens: int = 40,
-    n: Annotated[int, typer.Option(help="number of texts, for beam and sample", min=1)] = 1,
+    n: Annotated[int, typer.Option(help="number of texts to generate with beam or sample", min=1)] = 1,
     num_beams: Annotated[int | None, typer.Option(help="beam: number of beams; default 4")] = None,
     temperature: Annotated[float | None, typer.Option(help="sample: temperature; default 1")] = None,
     top_k: Annotated[
@@ -466,7 +466,7 @@ def describe(
         list[str] | None, typer.Argument(metavar="[WORD]...", help="words to tokenize step by step")
     ] = None,
     other: Annotated[str | None, typer.Option(help="another prepared corpus whose coverage is printed")] = None,
-    characters: Annotated[int, typer.Option(help="largest number of characters read per split")] = 10_000_000,
+    characters: Annotated[int, typer.Option(help="largest number of characters read of each split")] = 10_000_000,
 ) -> None:
     """Describe a tokenizer and how it splits text.
 

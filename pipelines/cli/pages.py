@@ -63,7 +63,7 @@ def table_of(piece: Piece) -> str:
         for block in blocks
         if block.startswith("|")
     ]
-    rows = max(tables, key=lambda table: len(table[0]))  # the first panel that has the most columns
+    rows = max(tables, key=lambda table: len(table[0]))  # the panel with the most columns; of equal ones, the first
     if missing := [head for head in piece.columns if head not in rows[0]]:
         raise UsageError(f"{piece.source} has no column {missing[0]!r}; its columns are {', '.join(rows[0])}")
     kept = [rows[0].index(head) for head in piece.columns]

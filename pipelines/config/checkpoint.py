@@ -8,7 +8,8 @@ from retable.core.errors import UsageError
 from retable.planning.cell import CHECKPOINT
 
 READER = "retable.exchange.checkpoint.Checkpoint"  # imported only where it is needed, since this takes seconds
-# Maps a model's class to the class of its checkpoints: the model has their settings and all or some of their weights.
+# Maps a model's class to the class of the checkpoints that it can start from. The model has the settings of such a
+# checkpoint, and all or some of its weights.
 BEGUN_AS = {
     "retable.models.t5_encoder.T5Encoder": "retable.models.t5.T5",
     "retable.models.gpt_special_tokens.GPTWithSpecialTokens": "retable.models.gpt.GPT",
@@ -21,7 +22,7 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
     """If `cfg.init` names a checkpoint, replace the model settings in `cfg` by the checkpoint's settings.
 
     The objective's settings `vocab_size` and `tie` and all settings of the model except dropout are replaced. `init`
-    becomes the `_target_` that opens the checkpoint. So the cell's `config.yaml` lists the settings that were used.
+    is replaced by a mapping whose `_target_` opens the checkpoint. So the cell's `config.yaml` lists the settings used.
 
     Args:
         cfg: the composed configuration; changed in place.
@@ -53,7 +54,7 @@ def use_checkpoint_config(cfg: DictConfig, overrides: list[str]) -> None:
 
 
 def opened_by(init: Any) -> Any:
-    """Return the part with a `_target_` that opens the checkpoint `init`; return any other `init` unchanged."""
+    """Return a mapping whose `_target_` opens the checkpoint `init`; return any other `init` unchanged."""
     if not str(init).startswith(CHECKPOINT):
         return init
     return {"_target_": READER, "name": str(init).removeprefix(CHECKPOINT)}

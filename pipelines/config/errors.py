@@ -230,7 +230,7 @@ def _unreadable(override: str) -> str:
 def no_setting(name: str, there: DictConfig | None) -> str:
     """Return the message for an unknown setting, with the most similar name in the configuration `there`."""
     known = [*_names(OmegaConf.to_container(there))] if there else []
-    last = {each.rpartition(".")[2]: each for each in reversed(known)}  # on equal last names, keep the first setting
+    last = {each.rpartition(".")[2]: each for each in reversed(known)}  # of settings with the same last name, the first
     near = get_close_matches(name, known, n=1, cutoff=0.75)
     near = near or [last[each] for each in get_close_matches(name.rpartition(".")[2], last, n=1, cutoff=0.7)]
     return f"unknown setting {name}{f'; write {near[0]}' if near else ''}; +{name}= adds one"

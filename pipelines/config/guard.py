@@ -24,7 +24,7 @@ from retable.core.errors import UsageError
 FREE = ("app", "hydra", "callbacks", "logger", "trainer", "debug")  # files and groups of conf/ that may set any name
 OBSERVING = ("hydra", "callbacks", "logger")
 OF_TRAINER = ("callbacks", "default_root_dir", "logger", "plugins", "profiler")
-NOT_OF_SWEEPS = ("_target_", "${", "storage")  # these texts could build any class or write to any path
+NOT_OF_SWEEPS = ("_target_", "${", "storage")  # values with these texts could run any class or write anywhere
 SEARCH_PATH = "hydra.searchpath="
 
 

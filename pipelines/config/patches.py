@@ -38,8 +38,8 @@ def hydra_looks_into_folders() -> None:
 def dvc_writes_whole() -> None:
     """Make DVC write its files atomically.
 
-    Without the patch, DVC takes seconds to write a long `dvc.lock`. A kill meanwhile leaves an incomplete file, which
-    DVC cannot read.
+    Without the patch, DVC takes seconds to write a long `dvc.lock`. If DVC is killed while it writes, the file is
+    incomplete, and DVC cannot read it.
     """
     from dvc_objects.fs.local import FsspecLocalFileSystem
 

@@ -58,8 +58,8 @@ def _require_plain_name(name: str) -> str:
     return name
 
 
-# Modules of the functions that write a corpus. The modules are listed because other functions also have a parameter
-# `folder`.
+# Modules of the functions that may write a corpus. Without this list, any function with a parameter `folder` would be
+# accepted.
 WRITERS = ("retable.corpora.", "retable.data.shards.", "retable.grammar.", "retable.tasks.text.")
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]  # without line breaks
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]  # file name

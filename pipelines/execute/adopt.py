@@ -52,7 +52,9 @@ def adopt(folder_name: str, dry_run: bool = False, new: str | None = None) -> No
     if (recipe := best.get("recipe", sweep["recipe"])) is None:
         raise UsageError(f"{folder}: the swept stage has no recipe; write the settings on the stage's command line")
     if not re.fullmatch(r"[\w-]+(\.[\w-]+)*(/[\w-]+(\.[\w-]+)*)*", str(recipe)):  # the folder may come from elsewhere
-        raise UsageError(f"{folder / SWEEP_FILE}: recipe {recipe!r} is not a file in conf/recipe; correct it there")
+        raise UsageError(
+            f"{folder / SWEEP_FILE}: recipe {recipe!r} is not a file in conf/recipe; write a recipe's name"
+        )
     texts = read_texts(folder).loc[best.name]
     best_values = {name.lstrip("+"): value(texts[name]) for name in settings_of(trials) if name != "recipe"}
     for name in best_values:

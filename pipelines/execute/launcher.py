@@ -342,7 +342,7 @@ def _interpolated_names(name: str, raw: Mapping[str, Any]) -> set[str]:
                 re.findall(r"[A-Za-z_][\w.]*", " ".join(re.findall(r"\$\{.*\}", text))) if isinstance(text, str) else []
             )
             waiting += [each.removeprefix("runtime.choices.") for each in inner]
-            # stage.make_ready derives a missing system from the recipe.
+            # If `system` is not set, stage.make_ready derives it from the recipe.
             waiting += ["recipe"] if key == "system" and text is None else []
     return keys
 

@@ -289,7 +289,7 @@ def start(stage: Stage, force: bool) -> int:
         os.environ |= {environment.PROGRESS: str(stage.steps.resolve()), environment.DEVICES: stage.devices}
         sys.exit(main(["--wait-for-lock", "repro", "--single-item", *["--force"] * force, stage.address]))
 
-    with held():  # otherwise a signal before the fork opens its log prints a traceback to the terminal
+    with held():  # a signal that arrives before the fork opens its log would print a traceback to the terminal
         pid = forked(work)
     os.close(log)
     return pid

@@ -34,7 +34,7 @@ def started(server: Sequence[str]) -> Iterator[tuple[str, str]]:
             assert process.stdin is not None and process.stdout is not None
             try:
                 first_line = process.stdout.readline().rstrip()
-            except BaseException:  # for example because of a signal; the server runs no job yet
+            except BaseException:  # such as a signal; the server has no job yet
                 process.kill()
                 raise
             try:
@@ -54,13 +54,13 @@ def _address() -> str:
     for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):  # noqa: S108, mkdtemp makes it safely
         _remove_dead(parent)
         with contextlib.suppress(OSError):
-            folder = tempfile.mkdtemp(prefix=_prefix(), dir=parent)  # forks would remove a TemporaryDirectory
+            folder = tempfile.mkdtemp(prefix=_prefix(), dir=parent)  # forks that end would remove a TemporaryDirectory
             address = f"{folder}/forks"
             write_python(address)
             if len(os.fsencode(address)) <= LONGEST and os.access(python_of(address), os.X_OK):
                 return address
             shutil.rmtree(folder)
-    from retable.core.errors import UsageError  # not at the top: `write_python`'s script cannot import packages
+    from retable.core.errors import UsageError  # here, since the script of `write_python` has no packages
 
     raise UsageError(
         f"{tempfile.gettempdir()}, /tmp and /var/tmp cannot be used: each has too long a path, is not writable or "
@@ -131,7 +131,7 @@ def submit(
                 pass  # Ray cancels a task without a signal, which a blocking wait would not notice
             return int(stream.readline())
         except KeyboardInterrupt:
-            connection.shutdown(socket.SHUT_WR)  # makes the server end the job
+            connection.shutdown(socket.SHUT_WR)  # the server then ends the job
             stream.readline()
             raise
 

@@ -2,8 +2,8 @@
 
 `python local.py ADDRESS` listens at a Unix socket and prints `ready`. The server ends when a line arrives at its
 standard input, or when this input is closed. Forks that still run then get SIGTERM, and after PATIENCE seconds SIGKILL.
-`multiprocessing.forkserver` would be as fast, but only the process that started it can use it, and DVC starts stages in
-a shell.
+`multiprocessing.forkserver` would be as fast, but only the process that started this server can use it, and DVC starts
+stages in a shell.
 """
 
 import atexit
@@ -37,7 +37,7 @@ LIBRARIES = (
 def server() -> Iterator[str]:
     """Start a fork server, yield its address, and stop it after the block.
 
-    In a process that is itself a fork of a server, yield the address of that server and start no other.
+    In a process that is itself a fork of a server, yield the address of that server and do not start another one.
     """
     if SERVER in os.environ:
         yield os.environ[SERVER]

@@ -88,7 +88,7 @@ def serve(cluster: Cluster, address: str) -> None:
 
 
 def answer(cluster: Cluster, connection: socket.socket, engine: str, ended: threading.Event) -> None:
-    """Run the job of a connection and send the job's exit code; stop it if the client ends."""
+    """Run the job of a connection and send the job's exit code; stop the job if the client ends."""
     with connection, connection.makefile("rw") as stream:
         if not (line := stream.readline()):  # the client only tested the socket, or has ended
             return

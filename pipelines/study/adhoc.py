@@ -68,10 +68,10 @@ def _tracked(stage: str, place: str) -> Cell | None:
 
 
 def cell_suffix(differing: Mapping[str, Any], overrides: Sequence[str], named: Sequence[str] = ()) -> str:
-    """Return a name suffix with the differing settings.
+    """Return a name suffix with the settings in which a run differs from a cell.
 
-    Settings of the command line come first. Settings that `named` lists and the command line sets are included even if
-    their values do not differ.
+    Settings of the command line come first. A setting that is both in `named` and on the command line is included even
+    if its value does not differ.
     """
     parts, left = {}, dict(differing)
     for key, _, text in sorted(override.lstrip("+~").partition("=") for override in overrides):

@@ -170,7 +170,8 @@ def _is_value(override: Override) -> bool:
 def _chosen(stage: str, choices: tuple[str, ...], keys: tuple[str, ...]) -> tuple[DictConfig, DictConfig]:
     """Compose choices of config groups; return the configuration without and with Hydra's own settings.
 
-    `keys` is only a part of the cache's key: the caller writes the values of these settings into the cached result.
+    `keys` lists settings whose values the caller writes into the cached result. This function does not use `keys`;
+    `keys` is a parameter so that calls with other settings get another result.
     """
     whole = compose(stage, overrides=list(choices), return_hydra_config=True)
     cfg = copy.deepcopy(whole)

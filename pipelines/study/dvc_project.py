@@ -23,7 +23,7 @@ from retable.planning.graph import params_of, params_text, pipeline_of, pipeline
 from retable.planning.study import Study, expand
 from retable.reporting.names import display_name
 
-READ = 8_000_000  # bytes of text read in all epochs together; about 2,000 steps of recipes for two million words
+READ = 8_000_000  # bytes that training reads in all epochs: about 2,000 steps of recipes for two million words
 MOST = 10  # largest number of epochs: on 200 KB of text, a GPT was better after 10 epochs than after 5 or 20
 MEASURED = ("task", "benchmark")  # config groups whose choices define metrics
 
@@ -39,7 +39,7 @@ def graph() -> None:
 def graph_files(study: Study, folder: Path, root: str) -> dict[Path, str]:
     """Return the texts of a study's `params.yaml` and `dvc.yaml`, by the files' paths in `folder`.
 
-    `root` is the path from `folder` to the study's folder, with a final `/`; "" if the two are the same.
+    `root` is the path from `folder` to the study's folder, with a final `/`; "" if the two folders are the same.
     """
     with composing():
         params = params_of(study, {place: data_of(cell) for place, cell in study.cells.items()}, display_name)
@@ -168,7 +168,8 @@ def _paths(text: str, values: Mapping[str, str]) -> list[str]:
     if text.startswith("outputs/"):
         stage, corpus, *rest = text.removeprefix("outputs/").split("/")
         return ["/".join(["outputs", stage, corpus, *([] if stage == "prepare" else rest[:1])])]
-    # A user's corpus may be anywhere. A text with `/` is a path if it exists; a text with `.` must be an existing file.
+    # A user's corpus may be anywhere. A text with `/` counts as a path if a file or folder of this name exists. Other
+    # texts with `.` count as a path if a file of this name exists.
     own = os.path.exists(text) if "/" in text else "." in text and os.path.isfile(text)
     return [text] if own or text.startswith("data/") else []
 

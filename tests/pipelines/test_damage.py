@@ -67,7 +67,7 @@ def test_each_file_of_a_cell_is_refused_by_name(place, cells, beside, tmp_path, 
     (cell / "extra.txt").write_text("more")
     shutil.copy(whole / "digests.json", cell / "digests.json")
     digests._written.cache_clear()
-    with pytest.raises(UsageError, match=rf"^{cell}/extra.txt does not belong to its cell; remove it$"):
+    with pytest.raises(UsageError, match=rf"^{cell}/extra.txt does not belong to its cell; remove this file$"):
         require(cell / "run.json")
 
 

@@ -40,8 +40,8 @@ MISTAKES = [
     ({"benchmarks": {"perplexity": ["ltsm"]}}, ", benchmarks.perplexity: ", "'ltsm'; write lstm"),
     (system(of="bert") | {"benchmarks": {"perplexity": ["bert"]}}, ", benchmarks.perplexity: ", "not a LanguageModel"),
     ({"systems": [{"of": "gpt"}, {"of": "lstm", "embedding": "gpt"}]}, ", system lstm, embedding: ", "write init for"),
-    ({"systems": [{"of": "gpt"}, {"of": "kn5", "init": "gpt"}]}, ", system kn5: ", "leave init out"),
-    ({"systems": [{"of": "gpt"}, {"of": "skipgram", "init": "gpt"}]}, ", system skipgram: ", "leave init out"),
+    ({"systems": [{"of": "gpt"}, {"of": "kn5", "init": "gpt"}]}, ", system kn5: ", "remove `init`"),
+    ({"systems": [{"of": "gpt"}, {"of": "skipgram", "init": "gpt"}]}, ", system skipgram: ", "remove `init`"),
     (system(init="lstn", **{"as": "on"}), ", system on, init: ", "'lstn'; write"),
     (system(of="gpt", decoding="greedy"), ", system gpt: decoding ", "task: translation"),
     ({"corpus": "grammar", "benchmarks": {"steering": "all"}}, ": benchmark steering ", "{of: lstm_prefixes, task:"),
@@ -72,8 +72,8 @@ MISTAKES = [
     (ablation(holds=[]), ", ablations.pairs.holds: [] ", "write holds: [[bert, bert_no_nsp]]"),
     (ablation(holds=[["bilstm", "gpt"]]), ", ablations.pairs", "['bilstm', 'gpt'] is not a pair of the ablation"),
     (ablation(holds=[["cnn", "cnn"]]), ", ablations.pairs", "['cnn', 'cnn'] is not a pair of the ablation's systems"),
-    (ablation(alike=[["bilstm", "cnn"]]), ", ablations.pairs: ", "one of the keys holds and alike"),
-    (STUDY | {"ablations": {"pairs": ALIKE}}, ", ablations.pairs: ", "the key alike needs a key margin"),
+    (ablation(alike=[["bilstm", "cnn"]]), ", ablations.pairs: ", "the key `holds` (pairs that differ"),
+    (STUDY | {"ablations": {"pairs": ALIKE}}, ", ablations.pairs: ", "the key `alike` needs a key `margin`"),
     *(
         (system(set={key: "other"}), f", system lstm: set: {key!r} ", "follows from the study")
         for key in ("system", "++seed", "out", "init", "recipe", "tokens", "corpus", "objective")

@@ -127,7 +127,7 @@ def _written(cell: Path, stamp: tuple[int, ...]) -> dict[str, dict[str, Any]]:
         if name not in existing:
             raise UsageError(f"{cell / name} is missing from its cell; {remedy(cell)}")
         if name not in files:
-            raise UsageError(f"{cell / name} does not belong to its cell; remove it")
+            raise UsageError(f"{cell / name} does not belong to its cell; remove this file")
         if existing[name].stat().st_size != files[name]["size"]:
             raise _damaged(cell / name)
     return files

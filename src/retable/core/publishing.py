@@ -53,17 +53,17 @@ def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
         return
     if out.is_symlink() or not out.is_dir():
         raise UsageError(
-            f"{out} is not a folder, and only a cell may be replaced; set out= to another folder, or remove the file"
+            f"{out} is not a folder and cannot be replaced by a cell; set out= to another folder, or remove the file"
         )
     if not (out / "run.json").exists():
         raise UsageError(
-            f"{out} has no run.json, and only a cell may be replaced; set out= to another folder, or remove this folder"
+            f"{out} has no run.json, so it is not a cell and is not replaced; set out= to another folder, or remove it"
         )
     try:
         run = json.loads((out / "run.json").read_text(encoding="utf-8"))
         existing = {fact: run[fact] for fact in IDENTITY if fact in facts}
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise UsageError(f"{out / 'run.json'} is damaged, and only a cell may be replaced; remove {out}") from None
+        raise UsageError(f"{out / 'run.json'} is damaged, so the cell in its folder is unknown; remove {out}") from None
     if other := [f"{fact} {value}, not {facts[fact]}" for fact, value in existing.items() if value != facts[fact]]:
         raise UsageError(
             f"{out} is another cell: {' and '.join(other)}; set out= to another folder, or remove this cell"
@@ -85,7 +85,7 @@ def refuse_all_but_a_report(out: Path) -> None:
             f"{foreign[0]} is not part of a report, but a report replaces all files in {out}; move that file elsewhere"
         )
     if not (_is_free(out) or any((out / name).exists() for name in ("report.md", "report.html"))):
-        raise UsageError(f"{out} is not a report, and only a report may be replaced; move the folder elsewhere")
+        raise UsageError(f"{out} is not a report and cannot be replaced by a report; move the folder elsewhere")
 
 
 def _is_of_report(file: Path) -> bool:
@@ -234,7 +234,9 @@ def _locked(bench: Path, cell: Path, until: float) -> TextIO:
             if time.monotonic() < until:
                 time.sleep(0.2)
                 continue
-            raise UsageError(f"{cell} is being made by {other}; wait for it or stop it, then run this again") from None
+            raise UsageError(
+                f"{cell} is being made by {other}; wait for this process or stop it, then try again"
+            ) from None
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock.fileno()), (bench / "lock").stat()):
                 return lock

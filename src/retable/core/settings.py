@@ -57,7 +57,7 @@ class Takes(NamedTuple):
     """Annotation of a setting that is a part, which is a mapping with a `_target_`."""
 
     within: Within  # the package that the `_target_` must be in
-    given: Sequence[str] = ()  # arguments that the caller adds
+    given: Sequence[str] = ()  # arguments that the caller passes in addition to the part's settings
     partial: bool = False  # whether the part is called later
     several: bool = False  # whether the setting is a mapping from names to parts
 
@@ -235,8 +235,8 @@ def check(part: Any, name: str, place: Any = None, given: Collection[str] | None
         part: settings with a `_target_`.
         name: name of the setting in messages.
         place: the type that the result must have; None for any type.
-        given: arguments that the caller adds. None if these arguments are unknown; missing arguments are then not
-            detected.
+        given: arguments that the caller passes in addition to the settings. None if these arguments are unknown;
+            missing arguments are then not detected.
         within: the package that the `_target_` must be in.
     """
     if not isinstance(part, Mapping) or "_target_" not in part:
@@ -284,9 +284,9 @@ def check_value(value: Any, annotation: Any, name: str) -> None:
 
 
 def _given_later(place: Any) -> Collection[str] | None:
-    """Return the arguments that the caller adds to a part with `_partial_`, or None if the arguments are unknown.
+    """Return the names of arguments that the caller passes to a part with `_partial_`, or None if they are unknown.
 
-    For a setting of type `Callable[..., T]`, the caller adds the arguments that are derived from a text.
+    For a setting of type `Callable[..., T]`, these are values that depend on a text, such as `vocab_size`.
     """
     calls = [get_args(member) for member in _members(place) if _plain(member) is Callable]
     return _OF_TEXTS if any(call and call[0] is ... for call in calls) else None

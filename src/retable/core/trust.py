@@ -113,7 +113,7 @@ def sources() -> dict[str, Path]:
     """
     paths: dict[str, Path] = {}
     for name in trusted():
-        spec = importlib.util.find_spec(name)  # imports nothing, because the name has no dot
+        spec = importlib.util.find_spec(name)  # find_spec does not import a name without a dot
         if spec is None:
             continue
         folders = list(spec.submodule_search_locations or ())

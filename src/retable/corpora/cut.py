@@ -1,4 +1,4 @@
-"""Write a corpus from one file. The beginning is for training and the end is held out; lines may be shuffled first."""
+"""Write a corpus from one file: train on its beginning and hold out its end; lines may be shuffled first."""
 
 import random
 from codecs import BOM_UTF8, getincrementaldecoder

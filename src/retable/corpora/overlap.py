@@ -127,7 +127,7 @@ class _Grams:
             self._is_shared[places[self._known[places] == hashes]] = True
 
     def _hashes(self, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Compute the hashes of all n-grams without unit ends and unknown words, whose id is UNIT_END."""
+        """Compute the hashes of all n-grams that do not contain UNIT_END, the id of unit ends and of unknown words."""
         n = len(self._factors)
         ends = np.concatenate([[0], np.cumsum(ids == UNIT_END)])
         starts = np.flatnonzero(ends[n:] == ends[:-n]) if len(ids) >= n else np.empty(0, np.int64)

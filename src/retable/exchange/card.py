@@ -44,7 +44,7 @@ def write_card(
         card: contents of the model card.
         path: the file to write.
         architecture: name of the model's class.
-        task: the hub's name of the task; None for a model without a head.
+        task: name of the task on the hub; None for a model without a head.
         tags: tags for the hub; the tag `retable` is added.
         remote: whether the model's class is not in transformers; the export then contains the code of the class.
 

@@ -80,7 +80,7 @@ class Checkpoint:
         """The settings of Retable's model: the class, under `_target_`, and its arguments."""
         if self._settings["n_layers"] > len(self._theirs):
             raise UsageError(
-                f"{self.folder}: config.json lists {self._settings['n_layers']} layers, more than there are weights; "
+                f"{self.folder}: config.json lists {self._settings['n_layers']} layers, but there are fewer weights; "
                 "the checkpoint is incomplete or of another model: download it again"
             )
         arguments = self._settings

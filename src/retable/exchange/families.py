@@ -50,7 +50,7 @@ class Head:
     layers: Layers = field(default_factory=dict)
     needs: Mapping[str, Any] = field(default_factory=dict)  # Retable's settings with the values that the class needs
     leaves: tuple[str, ...] = ()  # prefixes of weights that are not exported, as outputs do not need these weights
-    task: str | None = None  # the hub's name of the task
+    task: str | None = None  # name of the task on the hub
     pretrains: bool = True  # whether the head is for pretraining, so that all tasks can start from the checkpoint
     remote: bool = False  # whether the class is in modeling_pooled.py, which is copied into the export
 
@@ -76,8 +76,8 @@ class Family:
     activations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     width: str | None = None  # setting of config.json that must be four times the model's width
     has_segments: bool = True  # if False, exports add segment 0 to token embeddings, and text pairs are not supported
-    renamed: Mapping[str, str] = field(default_factory=dict)  # maps converted names to other names in files
-    unused: Callable[[Settings], dict[str, Tensor]] = lambda ours: {}  # weights that files need but logits do not use
+    renamed: Mapping[str, str] = field(default_factory=dict)  # maps names after conversion to the names in files
+    unused: Callable[[Settings], dict[str, Tensor]] = lambda ours: {}  # weights of a file that do not affect logits
 
     def configuration(self, ours: Settings) -> Settings:
         """Convert Retable's settings to the contents of `config.json`."""
@@ -621,7 +621,10 @@ def _esm_layers(ours: Settings) -> dict[str, Layer]:
 
 
 def _unused_of_esm(ours: Settings) -> dict[str, Tensor]:
-    """Return weights that files of ESM need but logits do not use: rotary frequencies and a head for proteins."""
+    """Return weights that a file of ESM must contain, but that do not affect logits.
+
+    These are the frequencies of rotary positions and a head for proteins.
+    """
     width = ours["d_model"] // ours["n_heads"]
     return {
         "rotary_embeddings.inv_freq": 1 / 10000 ** (torch.arange(0, width, 2) / width),

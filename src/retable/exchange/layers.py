@@ -19,7 +19,7 @@ class Layer(NamedTuple):
 
     names: tuple[str, ...]  # names of the layers in transformers
     turned: bool = False  # whether the matrix in transformers is transposed (Conv1D)
-    row: int | None = None  # if set, Retable's matrix is this row; the row's bias, which changes no softmax, is omitted
+    row: int | None = None  # if set, Retable uses only this row of the matrix, and no bias, which changes no softmax
     n_rotated: int = 0  # number of names, from the first, that project queries or keys with rotary positions
     d_head: int = 0  # width of the attention heads with rotary positions
 

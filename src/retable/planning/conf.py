@@ -166,7 +166,9 @@ class Conf:
 
         order = [*placed(None), *placed(_LAST)]
         if circle := sorted(tables.keys() - {*order}):
-            raise UsageError(f"conf/table: the keys after of {', '.join(circle)} form a circle; set one to perplexity")
+            raise UsageError(
+                f"conf/table: the keys `after` of {', '.join(circle)} form a circle; set one of them to perplexity"
+            )
         left_out = ("choices", "after")
         return {name: {key: value for key, value in tables[name].items() if key not in left_out} for name in order}
 

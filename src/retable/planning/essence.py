@@ -336,7 +336,7 @@ def bindings(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
                 waiting += [*node.decorator_list, *node.bases, *node.keywords]
             case ast.Lambda():
                 waiting += [*node.args.defaults, *filter(None, node.args.kw_defaults)]
-            case ast.comprehension():  # its targets are bound in an inner scope, names of `:=` in this scope
+            case ast.comprehension():  # binds its targets in an inner scope, but names of `:=` in this one
                 waiting += [node.iter, *node.ifs]
             case ast.Import() | ast.ImportFrom():
                 yield from ((each.asname or each.name.partition(".")[0], node) for each in node.names)

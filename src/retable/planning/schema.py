@@ -106,13 +106,13 @@ class Ablation(Keys):
     def _one_claim(self) -> "Ablation":
         if (self.holds is None) == (self.alike is None):
             raise ValueError(
-                "write one of the keys holds and alike: the pairs that differ, or do not, in the published results"
+                "write the key `holds` (pairs that differ in the published results) or `alike` (pairs that do not)"
             )
         for pair in self.holds or self.alike:
             if pair[0] == pair[1] or not {*pair} <= {*self.systems}:
                 raise ValueError(f"{pair} is not a pair of the ablation's systems; write two of {self.systems}")
         if self.alike and not self.margin:
-            raise ValueError("the key alike needs a key margin; set it to the largest difference that counts as equal")
+            raise ValueError("the key `alike` needs a key `margin`: the largest difference that counts as equal")
         return self
 
 

@@ -223,10 +223,12 @@ class _Expansion:
         facts, stage = self._conf.recipe(entry["of"]), self._stage(entry)
         where = f"{self._where}, system {entry['as']}"
         if entry.get("decoding"):
-            raise UsageError(f"{where}: decoding needs a task; add one, as in task: translation, or leave decoding out")
+            raise UsageError(
+                f"{where}: `decoding` needs a task; add one, as in task: translation, or remove `decoding`"
+            )
         if entry.get("init") and (stage != "pretrain" or _is_counted(facts, entry)):
             kind = "word vectors" if stage == "embed" else "a count-based model"
-            raise UsageError(f"{where}: {entry['of']} is {kind} and cannot start from another system; leave init out")
+            raise UsageError(f"{where}: {entry['of']} is {kind} and cannot start from another system; remove `init`")
         for corpus, seed in product(self._corpora(entry), self._seeds(entry)):
             tokenizer = self._tokenizer(entry)
             chosen = {"system": entry["as"], "seed": str(seed)}
@@ -341,7 +343,7 @@ class _Expansion:
         cells = [cell for part in parts for cell in self._selected([part], where)]
         if len({cell.corpus for cell in cells}) != 1 or len(cells) < 2:
             raise UsageError(
-                f"{where}: {parts} must be two or more systems of one corpus, one seed each; write the systems' names"
+                f"{where}: {parts} must be two or more systems with one corpus and one seed each; write their names"
             )
         first = cells[0]
         places = [cell.place for cell in cells]
@@ -386,7 +388,7 @@ class _Expansion:
             if discriminator := self._conf.read(group, name).get("discriminator"):
                 if not isinstance(discriminator, Mapping) or "cell" not in discriminator:
                     raise UsageError(
-                        f"conf/{group}/{name}.yaml, discriminator: {discriminator!r} has no key cell; write this "
+                        f"conf/{group}/{name}.yaml, discriminator: {discriminator!r} has no key `cell`; write this "
                         "key as in conf/decoding/fudge.yaml"
                     )
                 place = _filled(discriminator["cell"], {"${text}": corpus})
@@ -405,7 +407,7 @@ class _Expansion:
             raise UsageError(f"{self._where}: {file} has no class; write _target_: module.Name")
         if (kind := self._conf.class_attribute(target, "requires")) is None:
             raise UsageError(
-                f"{self._where}: {target} in {file} has no attribute requires; write requires = LanguageModel, "
+                f"{self._where}: {target} in {file} has no attribute `requires`; write requires = LanguageModel, "
                 "or another class of retable.core.systems"
             )
         return str(kind)
@@ -464,7 +466,7 @@ class _Expansion:
         same = [cell for cell in near if cell.settings["seed"] == str(seed)] or near
         if (same[0].stage == "embed") != (key == "embedding"):
             raise UsageError(
-                f"{where}: {same[0].place} cannot be used as {key}; write init for models, embedding for vectors"
+                f"{where}: {same[0].place} cannot be used as `{key}`; write `init` for models, `embedding` for vectors"
             )
         return same[0].place
 
@@ -487,7 +489,7 @@ class _Expansion:
     def _pairs(self, corpus: str) -> list[str]:
         """Return a list with the place of the corpus if the corpus contains sentence pairs, otherwise []."""
         if (written := self._conf.read("corpus", corpus).get("write")) is None:
-            raise UsageError(f"conf/corpus/{corpus}.yaml has no key write; add this key as in conf/corpus/ptb.yaml")
+            raise UsageError(f"conf/corpus/{corpus}.yaml has no key `write`; add this key as in conf/corpus/ptb.yaml")
         paired = written.get("pairs") or any(key.endswith("_source") for key in written)
         return [f"prepare/{corpus}"] if paired else []
 
