@@ -23,7 +23,7 @@ from retable.planning.study import read_study
 ROOT = Path(__file__).parent.parent
 GROUPS = ("recipe", "tokenizer", "objective", "corruption", "task", "benchmark", "decoding", "adaptation")
 STAGES = ("mix", "scaling")  # files in conf/ itself whose comments contain the id of a system
-_SHARED_PACKAGES = ("corpora", "data", "grammar", "training")  # shared by many systems, so not listed as code of one
+_SHARED_PACKAGES = ("corpora", "data", "grammar", "training")  # not listed as a system's code: many systems share it
 _IDS = re.compile(r"[A-J]\d+[a-z]?(?:(?:, | with )[A-J]\d+[a-z]?)*(?=\W)")
 _SYSTEMS = re.compile(r"Systems?\s(.*?)\sof\sdocs/systems\.yaml", re.DOTALL)
 
@@ -224,7 +224,7 @@ class Catalogue:
         """Return the names of the studies that have run a cell with this configuration."""
 
         def is_of(cell: Cell) -> bool:
-            recipe = cell.settings.get("recipe") if setting.group != "tokenizer" else None  # a cell's own is in _makes
+            recipe = cell.settings.get("recipe") if setting.group != "tokenizer" else None  # for tokenizers, see _makes
             of_recipe = self.conf.recipe(recipe.rpartition("/")[2])["choices"] if recipe else {}
             return _makes(setting, cell) or of_recipe.get(setting.group) == setting.choice
 

@@ -22,7 +22,7 @@ from retable.reporting.verdicts import MEANINGS, NOT_RUN, UNJUDGED, judged, repr
 
 OF = ["of", *CELL[1:]]  # columns that identify a published number; `of`: the system that it was published for
 SHARES = ("accuracy", "precision", "recall", "f1", "matthews", "exact_match", "pearson", "spearman", "rouge")
-LACKS = ("no recipe", "needs", "one person")  # a reason with such a beginning needs more than time on two cores
+LACKS = ("no recipe", "needs", "one person")  # rows whose reason begins so need more than time on two cores
 WIDTH = 128  # characters of a line
 HEADS = ("system", "metric", "verdict", "published", "ours", "seeds", "study", "commit", "cost", "differences")
 RULE = "| :--- | :--- | :--- | ---: | ---: | ---: | :--- | :--- | :--- | --- |"  # browsers do not wrap aligned columns
