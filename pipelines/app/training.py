@@ -76,7 +76,7 @@ def train(
     record.log(points)
     save_weights(objective, record.folder / "model.safetensors")
     write_curve(points, record.folder / "curve.csv")
-    steps = points[-1].step if points else kept  # no points if training stopped before the first point
+    steps = points[-1].step if points else kept  # after a very short training, `points` may be empty
     record.metrics |= {point.metric: point.value for point in points if point.step == steps}
     record.metrics |= {point.metric: point.value for point in points if point.step == kept}
     record.metrics |= {"steps": steps, "parameters": sum(p.numel() for p in objective.parameters())}

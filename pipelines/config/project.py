@@ -21,7 +21,7 @@ from retable.core.artifacts import project_folder
 from retable.core.errors import UsageError, closest
 
 CODE = {"pipelines": Path(pipelines.__file__).parent, "retable": Path(retable.__file__).parent}
-TEMPLATE = CODE["pipelines"] / "template"  # exists in the wheel only; contains conf, studies and DVC files
+TEMPLATE = CODE["pipelines"] / "template"  # only in the wheel: a folder with conf, studies, DVC files
 CHECKOUT = None if TEMPLATE.exists() else CODE["pipelines"].parent
 CONF = (CHECKOUT or TEMPLATE) / "conf"
 STUDIES = (CHECKOUT or TEMPLATE) / "studies"

@@ -101,7 +101,7 @@ class Finetuning(Schema):
     d_hidden: PositiveInt | None
     pooling: str | None
     layer_decay: Positive
-    optimizer: Mapping[str, Any]  # checked as the stage's `optimizer`, which has the same values
+    optimizer: Mapping[str, Any]  # its values are also the stage's `optimizer`, which is checked
     validations: Positive
     crf: bool
     answers: Sequence[str] | None

@@ -90,7 +90,7 @@ def repro(study: str | None, jobs: int | None = None, on: str = "local") -> int:
 
     Args:
         study: name or folder of the study; None for the working folder's study.
-        jobs: number of stages run in parallel; None for one per core.
+        jobs: number of stages that run at a time; None for one per core.
         on: the engine: local, ray or slurm.
 
     Returns: the exit code, 1 if a stage failed.

@@ -54,7 +54,7 @@ def set_study() -> Study:
 
 @contextlib.contextmanager
 def mistakes_of(cell: Cell) -> Iterator[None]:
-    """Add the cell's place to the beginning of the message of an error in the cell's configuration."""
+    """If the cell's configuration has an error, begin the error's message with the cell's place."""
     try:
         yield
     except (UsageError, HydraException, OmegaConfBaseException) as error:

@@ -62,7 +62,7 @@ def _is_at_work(pid: int, project: Path) -> bool:
         if process.status() == psutil.STATUS_ZOMBIE or not any("dvc" in part for part in process.cmdline()):
             return False
         return Path(process.cwd()).is_relative_to(project)
-    except psutil.AccessDenied:  # the process of another user, whose folder is not readable
+    except psutil.AccessDenied:  # another user's process: its working folder is not readable
         return True
     except psutil.Error:
         return False

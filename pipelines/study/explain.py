@@ -198,7 +198,7 @@ class Reasons:
                 continue
             try:
                 then = earlier.digests(names)
-            except UnknownName:  # that commit did not have one of the names
+            except UnknownName:  # one of the names does not exist in that commit
                 continue
             if before is None or earlier.fingerprint(names) == before:
                 others = _others(then, now) or _others(earlier.links(names), code().links(names))

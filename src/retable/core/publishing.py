@@ -20,7 +20,7 @@ from retable.core.errors import UsageError
 
 WORK = Path("work")
 PATIENCE = 60  # seconds to wait for another process that makes the same cell
-IDENTITY = ("stage", "system", "corpus", "seed", "task")  # keys of run.json that two runs of the same cell share
+IDENTITY = ("stage", "system", "corpus", "seed", "task")  # keys of run.json that identify a cell
 OF_REPORT = ("report.md", "report.html", "metrics.json", "metrics.csv", "runs.csv")  # files that any report may have
 _LONGEST = 255 - len(".record.json.begun")  # largest length of a cell's name in bytes; file systems allow 255 bytes
 

@@ -25,7 +25,7 @@ from annotated_types import Ge, Gt, Interval, MinLen, MultipleOf
 from retable.core.errors import UsageError, closest
 from retable.core.trust import Within, is_trusted, named, require_trusted
 
-# No machine has the memory or time for values near the upper bounds of these types.
+# 10**12 is far above all values for which a machine has enough memory and time.
 PositiveInt = Annotated[int, Interval(ge=1, le=10**12)]
 NonNegativeInt = Annotated[int, Interval(ge=0, le=10**12)]
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]

@@ -7,7 +7,7 @@ STAGES = (
 TASK_STAGES = ("from_scratch", "finetune")  # stages that train on a task, from random or from pretrained weights
 SYSTEM_STAGES = ("embed", "pretrain", "adapt", "mix", *TASK_STAGES)  # stages whose output is a trained system
 USING_STAGES = ("adapt", "mix", "evaluate", "generate")  # stages that use trained systems
-_MODULES = {"tokenize": "tokenize_text", "from_scratch": "finetune"}  # stages whose module has a different name
+_MODULES = {"tokenize": "tokenize_text", "from_scratch": "finetune"}  # modules that do not have their stage's name
 
 
 def module_of(stage: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from retable.core.errors import UsageError, require_file
 
-csv.field_size_limit(2**31 - 1)  # characters; a field may contain a document
+csv.field_size_limit(2**31 - 1)  # largest number of characters of a field, which may contain a whole document
 
 SPLITS = ("train", "validation", "test")
 LONGEST = 50_000  # largest number of words per text; two steps of an RNN on 300,000 words took more than a minute

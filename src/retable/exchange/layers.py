@@ -20,7 +20,7 @@ class Layer(NamedTuple):
     names: tuple[str, ...]  # names of the layers in transformers
     turned: bool = False  # whether the matrix in transformers is transposed (Conv1D)
     row: int | None = None  # if set, Retable uses only this row of the matrix, and no bias, which changes no softmax
-    n_rotated: int = 0  # number of names, from the first, that project queries or keys with rotary positions
+    n_rotated: int = 0  # how many of `names`, counted from the first, project queries or keys with rotary positions
     d_head: int = 0  # width of the attention heads with rotary positions
 
 

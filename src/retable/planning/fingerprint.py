@@ -178,7 +178,7 @@ class Code:
 @dataclass
 class _Module:
     path: Path
-    imports: dict[str, str] | None = field(default=None, init=False)  # maps names that imports bind to full names
+    imports: dict[str, str] | None = field(default=None, init=False)  # maps each imported name to its full name
     _essences: dict[int, Essence] = field(default_factory=dict, init=False)  # by a statement's position
 
     @property
@@ -191,7 +191,7 @@ class _Module:
 
     @cached_property
     def compiled(self) -> list[str]:
-        """Return the words of the C file and the YAML file that have the same name as the module.
+        """Return all words in the C file and in the YAML file that have the module's name.
 
         All definitions of the module depend on these words.
         """

@@ -200,7 +200,7 @@ def parse(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         return StudyKeys.model_validate(given).model_dump(by_alias=True, exclude_unset=True)
     except ValidationError as error:
         mistakes = [_mistake(each, given) for each in error.errors(include_url=False)]
-    place, problem, _, advice = max(mistakes, key=lambda mistake: len(mistake[0]))  # the mistake deepest in the study
+    place, problem, _, advice = max(mistakes, key=lambda mistake: len(mistake[0]))  # the most deeply nested mistake
     expectations = dict.fromkeys(each for other, message, each, _ in mistakes if (other, message) == (place, problem))
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
     raise UsageError(f"{where}{path and f', {path}'}: {problem}{' or '.join(expectations)}{advice and f'; {advice}'}")
