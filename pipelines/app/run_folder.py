@@ -167,7 +167,7 @@ def _scores(cell: Path, metrics: Mapping[str, float]) -> Iterator[str]:
     """Yield the main scores of a finished cell as text, with 95 % intervals if the cell has a file `units.csv`."""
     scores, known = artifacts.main_scores(metrics), dict[str, tuple[float, float]]()
     if [*cell.glob("units.csv"), *cell.glob("*/units.csv")]:
-        from retable.reporting.results import intervals  # imports pandas
+        from retable.reporting.results import intervals  # here and not at the top, since this imports pandas
 
         known = intervals(cell, scores)
     for name, value in scores.items():

@@ -45,7 +45,7 @@ def stage(function: Callable[[DictConfig], None]) -> Callable[[], None]:
 
     @functools.wraps(function)
     def job(cfg: DictConfig) -> None:
-        with one_line_errors():  # otherwise Hydra prints its own lines about an exception
+        with one_line_errors():  # outside this block, Hydra prints its own lines about an exception
             if trust.trusted() != known:  # hydra.job.env_set in a configuration file has changed the variable
                 raise UsageError(f"a configuration cannot trust a package; set {trust.PACKAGES} in the environment")
             if HydraConfig.get().mode == RunMode.MULTIRUN:
@@ -173,7 +173,7 @@ def _refuse_misplaced(cfg: DictConfig) -> None:
         measured = {}
     if "_target_" in measured or choice not in (None, *measured):
         file = f"benchmark={choice}" if choice else "a file of conf/benchmark"
-        raise UsageError(f"{file} lacks a first line; add `# @package benchmark.{choice or 'ITS_NAME'}`")
+        raise UsageError(f"{file} lacks its first line; add `# @package benchmark.{choice or 'ITS_NAME'}`")
     if task and "_target_" not in task:
         raise UsageError(
             f"task={choices['task']} has no type; write `defaults: [/task_type/sentences, _self_]`, or another type"

@@ -25,7 +25,7 @@ KEPT = ("model", "objective", "batches", "scorer")  # parts of a configuration t
 def import_cell(source: str, name: str) -> Path:
     """Import a model as a cell.
 
-    The cell's `run.json` contains the digests of the imported files; its seed is null.
+    The cell's `run.json` contains the digests of the imported files, and null as the seed.
 
     Args:
         source: an ARPA file, a file of word vectors, or the folder or Hub name of a checkpoint.

@@ -363,7 +363,7 @@ def generate(
 def sync() -> None:
     """Send waiting runs to MLflow; close killed runs.
 
-    A run waits if MLflow did not accept it when the run ended. Runs of killed commands are closed as KILLED.
+    A run waits if MLflow did not accept it when the run ended. Runs of killed commands get the status KILLED.
     """
     from retable.tracking.run import end_killed, n_waiting, send_waiting
 
@@ -465,7 +465,7 @@ def describe(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[WORD]...", help="words to tokenize step by step")
     ] = None,
-    other: Annotated[str | None, typer.Option(help="another prepared corpus whose coverage is printed")] = None,
+    other: Annotated[str | None, typer.Option(help="a second prepared corpus; prints its coverage, too")] = None,
     characters: Annotated[int, typer.Option(help="largest number of characters read of each split")] = 10_000_000,
 ) -> None:
     """Describe a tokenizer and how it splits text.

@@ -146,7 +146,7 @@ def leave(launcher: Processes, rows: Sequence[Mapping[str, Any]], metric: str, l
     folder, stage = launcher.folder, launcher.stage
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / SWEEP_FILE, {"stage": stage, "overrides": launcher.overrides, "recipe": launcher.recipe})
-    trials = pd.DataFrame(rows, dtype=object)  # otherwise pandas converts integers with missing values to floats
+    trials = pd.DataFrame(rows, dtype=object)  # dtype object keeps integers next to missing values
     trials = trials.astype({"value": float, "step": float, "seconds": float})
     trials = trials.assign(metric=metric, direction="minimize" if lower else "maximize")
     begun = folder / f"{LEDGER}.begun"

@@ -57,7 +57,7 @@ def exec_module(
     `sys.executable` becomes the server's script, so that Lightning, too, starts its processes as forks of the server.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    write = os.O_WRONLY | os.O_APPEND  # append, since `out` and `err` may be the same file
+    write = os.O_WRONLY | os.O_APPEND  # output is appended, since `out` and `err` may be the same file
     for stream, path, flags in ((0, os.devnull, os.O_RDONLY), (1, out, write), (2, err, write)):
         opened = os.open(path, flags)
         os.dup2(opened, stream)
@@ -107,7 +107,7 @@ def serve(address: str) -> None:
         if select.select([0], [], [], 0)[0]:
             return
         importlib.import_module(name)
-    gc.freeze()  # otherwise each fork takes two seconds to visit and copy all objects when it ends
+    gc.freeze()  # without this call, a fork that ends takes two seconds to visit and copy all objects
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             listener.bind(address)
@@ -135,7 +135,7 @@ def answer(connection: socket.socket, address: str) -> None:
 
     If the client ends before the job does, the job gets SIGTERM.
     """
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # only the job, a further fork, ends on a SIGTERM to the group
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # SIGTERM to the group must end only the job, which is a further fork
     with connection.makefile() as stream:
         if not (line := stream.readline()):  # the client only tested the socket, or has ended
             return

@@ -149,7 +149,7 @@ def _composed(stage: str, overrides: tuple[str, ...], opened: bool) -> dict[str,
         except ConfigAttributeError:
             raise UsageError(no_setting(key, cfg)) from None
         except OmegaConfBaseException:
-            compose(stage, overrides=[*overrides])  # raises an error with Hydra's message
+            compose(stage, overrides=[*overrides])  # this call raises the same mistake with Hydra's message
             raise
     if opened:
         use_checkpoint_config(cfg, [*overrides])

@@ -219,7 +219,7 @@ def test_a_plain_text_is_prepared_without_a_warning(bare_project, text):
     ("model", "_target_: retable.models.recurrent.Odd\n",
      "there is no retable.models.recurrent.Odd; write as _target_"),
     *(("benchmark", f"{header}_target_: retable.evaluation.perplexity.Perplexity\n",
-       "benchmark=own lacks a first line; add `# @package benchmark.own`")
+       "benchmark=own lacks its first line; add `# @package benchmark.own`")
       for header in ("", "# @package benchmark.perplexity\n")),
 ])  # fmt: skip
 def test_file_of_ones_own_that_is_read_otherwise_than_meant(project, tmp_path, group, text, message):

@@ -22,7 +22,7 @@ from retable.core.stages import STAGES, module_of
 
 DIGESTS, RUN = "digests.json", "run.json"
 FORMAT = 2  # version of the cell format in run.json; version 1 had no digests
-LARGE = 64 << 20  # bytes; smaller files are hashed in less than 0.1 s
+LARGE = 64 << 20  # size in bytes from which digests are cached on disk; smaller files are hashed in 0.1 s
 REMEMBERED = Path("work/remembered.json")
 _TICK = 2e9  # ns; two writes within this time may result in the same file time on some file systems
 

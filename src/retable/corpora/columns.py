@@ -11,7 +11,7 @@ from typing import NamedTuple
 from retable.core.errors import UsageError
 from retable.corpora.text import read_lines, require_length
 
-SEPARATOR = re.compile(r"[ \t]+")  # only spaces and tabs, because a word may contain a no-break space
+SEPARATOR = re.compile(r"[ \t]+")  # not \s, because a word may contain a no-break space
 DOCUMENT = "-DOCSTART-"  # the word that marks the start of a document in CoNLL-2003
 
 
@@ -39,7 +39,7 @@ def read_tagged(
 
     Args:
         word, tag: column numbers, counted from 0. Negative numbers count from the end: −1 is the last column.
-        pos: column of the part of speech, which is appended to the word, as in `dog/NN`. If None, nothing is appended.
+        pos: column of the part of speech, which is appended to the word, as in `dog/NN`; None to append nothing.
         chunk: the only type of chunks to predict, such as NP; the tags of other chunks are replaced by O. If `chunk` is
             None, all types are used.
 

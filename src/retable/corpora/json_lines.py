@@ -19,7 +19,7 @@ def parse(text: str, path: Path, line: int | None = None) -> Any:
     try:
         value = json.loads(text, object_pairs_hook=lambda pairs: _distinct(pairs, path, line))
         if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair, such as "\ud800"
+            json.dumps(value, ensure_ascii=False).encode()  # an error for half of a surrogate pair, such as "\ud800"
         return value
     except (ValueError, RecursionError) as error:
         where, cause = line, str(error)

@@ -120,7 +120,7 @@ def lines_of(text: str) -> list[str]:
 def with_line_feeds(text: str) -> str:
     """Return a text as `read_lines` would read it from a file: without a byte-order mark, and with LF as line end.
 
-    A line end at the end of the text stays.
+    A line end at the end of the text is kept.
     """
     ends = text.endswith("\n") or ("\n" not in text and text.endswith("\r"))
     return "\n".join(lines_of(text)) + "\n" * ends

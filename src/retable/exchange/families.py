@@ -482,7 +482,7 @@ _BERT_NEEDS = {"model.norm": "post", "model.positions": "learnt"}
 _MASKED_LM = {
     "head.dense": layer("cls.predictions.transform.dense"),
     "head.norm": layer("cls.predictions.transform.LayerNorm"),
-    "head.decoder": layer("cls.predictions"),  # only the bias, because the matrix is tied to the embedding
+    "head.decoder": layer("cls.predictions"),  # converts only the bias, because the matrix is tied to the embedding
 }
 _SUMMED_UP = {"model.pooler": True, "pooling": None, "d_hidden": None}
 
