@@ -24,7 +24,7 @@ from retable.reporting.records import read_results, write_record
 from retable.reporting.report import figures_of_tables, write_report
 from retable.reporting.results import Result
 
-NOT_RENDERED = ("bands", "cost", "more_seeds")  # keys of a study that the report's text does not contain
+NOT_RENDERED = ("bands", "cost", "more_seeds")  # keys of a study that have no section in the report
 
 
 def write_records(study: Study) -> None:

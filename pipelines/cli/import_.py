@@ -29,7 +29,7 @@ def import_cell(source: str, name: str) -> Path:
 
     Args:
         source: an ARPA file, a file of word vectors, or the folder or Hub name of a checkpoint.
-        name: `CORPUS/NAME`, the cell's path below `outputs/<stage>/`. If the source is word vectors for the words of a
+        name: `CORPUS/NAME`, the cell's path below `outputs/<stage>/`. If the source has word vectors for the words of a
             task, CORPUS is the name of the task.
 
     Returns: the cell's folder in `outputs/`.

@@ -303,20 +303,30 @@ def generate(
     prompt: Annotated[str, typer.Argument(help="the beginning of the text")] = "",
     strategy: Literal["greedy", "beam", "sample", "contrastive"] = "greedy",
     max_new_tokens: int = 40,
-    n: Annotated[int, typer.Option(help="number of texts to generate with beam or sample", min=1)] = 1,
-    num_beams: Annotated[int | None, typer.Option(help="beam: number of beams; default 4")] = None,
-    temperature: Annotated[float | None, typer.Option(help="sample: temperature; default 1")] = None,
+    n: Annotated[int, typer.Option(help="strategy beam or sample: number of texts", min=1)] = 1,
+    num_beams: Annotated[int | None, typer.Option(help="strategy beam: number of beams; default 4")] = None,
+    temperature: Annotated[float | None, typer.Option(help="strategy sample: temperature; default 1")] = None,
     top_k: Annotated[
         int | None,
-        typer.Option(help="number of most probable tokens to choose from; default: all for sample, 8 for contrastive"),
+        typer.Option(
+            help="choose among this number of most probable tokens; default: all for sample, 8 for contrastive"
+        ),
     ] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="sample: smallest set of tokens with this total probability; default 1 (all)")
+        float | None,
+        typer.Option(
+            help="strategy sample: choose from the fewest tokens with this total probability; default 1 (all)"
+        ),
     ] = None,
     typical_p: Annotated[
-        float | None, typer.Option(help="sample: most typical tokens with this total probability; default 1 (all)")
+        float | None,
+        typer.Option(
+            help="strategy sample: choose from the most typical tokens with this total probability; default 1"
+        ),
     ] = None,
-    penalty_alpha: Annotated[float | None, typer.Option(help="contrastive: weight of the penalty; default 0.6")] = None,
+    penalty_alpha: Annotated[
+        float | None, typer.Option(help="strategy contrastive: weight of the penalty; default 0.6")
+    ] = None,
     seed: Seed = 1,
     discriminator: Annotated[str | None, typer.Option(help="a cell that predicts labels of unfinished texts")] = None,
     label: Annotated[str, typer.Option(help="the discriminator's label that texts should have")] = "",

@@ -160,7 +160,7 @@ class Conf:
             followers.setdefault(after, []).append(name)
 
         def placed(after: Any) -> Iterator[str]:
-            # If several tables follow the same table, a table that has followers itself comes last.
+            # If several tables follow the same table, a table that other tables follow comes last.
             for name in sorted(followers.get(after, ()), key=lambda name: name in followers):
                 yield from (name, *placed(name))
 
