@@ -29,7 +29,7 @@ from retable.tasks.table import placed
 def evaluate(cfg: DictConfig) -> None:
     if cfg.vectors:
         source = Path(cfg.vectors)
-        # The vectors of every embed cell are in a file vectors.bin, so the name is taken from the cell's folder.
+        # Every embed cell has a file vectors.bin, so the new cell gets the name of the embed cell and not of the file.
         name = source.parent.name if source.stem == "vectors" else source.stem
         inputs, cells, seed = [require(source)], [], 0
         # The cell's name, which is the default `out`, is replaced. An `out` that the user set stays unchanged.

@@ -269,8 +269,8 @@ class Processes(Launcher):
         `variables` are added to the job's environment.
         """
         assert self._engine is not None
-        # If the engine allocates devices itself, this process reserves none: the job waits for its devices in the
-        # engine.
+        # If the engine allocates devices itself, this process reserves no devices: the job waits in the engine for its
+        # devices.
         required = (0, 0) if self._engine.allocates else (job.gpus, job.processes)
         with self.devices.taken(*required) as own:
             if self._stopping:

@@ -217,7 +217,7 @@ class Checkpoint:
                             f"{path} lists {shown(shard)}, which is not a file in that folder; download it again"
                         )
                 return [path, *(self.folder / shard for shard in sorted({*shards}))]
-        raise UsageError(f"{self.folder} has no weights; it needs one of {', '.join(WEIGHTS)}")
+        raise UsageError(f"{self.folder} has no weights; it needs one of the files {', '.join(WEIGHTS)}")
 
 
 def _read_json(path: Path) -> dict[str, Any]:
