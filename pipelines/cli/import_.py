@@ -136,7 +136,7 @@ def _settings(model: Mapping[str, Any], head: Mapping[str, Any] | None) -> dict[
 
 
 def _tokens(corpus: str, tokenizer: Tokenizer) -> str:
-    """Return the name of the corpus's tokens made with `tokenizer`; if there are none, `CORPUS/pretrained`."""
+    """Return the name of the corpus's tokens made with `tokenizer`; without such tokens, `CORPUS/pretrained`."""
     for path in sorted(Path("outputs/tokenize", corpus).glob("*/tokenizer.json")):
         if Tokenizer.load(path).digest == tokenizer.digest:
             return f"{corpus}/{path.parent.name}"
