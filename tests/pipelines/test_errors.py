@@ -239,7 +239,7 @@ def test_recipe_that_says_nothing_of_tasks(project):
 
 
 @pytest.mark.parametrize(("stage", "overrides", "message"), [
-    ("pretrain", ["corpus=grammar", "out=grammar_tiny"], "outputs/pretrain/grammar_tiny has no run.json, and only"),
+    ("pretrain", ["corpus=grammar", "out=grammar_tiny"], "outputs/pretrain/grammar_tiny has no run.json, so"),
     ("tokenize", ["corpus=grammar", "out=grammar_tiny/word/mine"],
      "outputs/tokenize/grammar_tiny/word is a cell and"),
     ("tokenize", ["corpus=grammar_tiny", "tokenizer=character", "text=glue", "out=grammar_tiny/word"],

@@ -113,7 +113,7 @@ def test_a_table_comes_after_the_one_that_it_names(tmp_path):
     (["task/mine"], lambda conf: conf.read("task", "mine"), r"mine\.yaml, defaults: /task_type/sentence"),
     ([], lambda conf: conf.class_attribute("own_mistake.Own", "requires"), r"own_mistake\.py cannot be read: invalid"),
     (["table/a"], Conf.tables, "unknown table 'b'"),
-    (["table/a", "table/b"], Conf.tables, "the keys after of a, b"),
+    (["table/a", "table/b"], Conf.tables, "the keys `after` of a, b"),
 ])  # fmt: skip
 def test_files_that_do_not_fit_are_named(tmp_path, monkeypatch, files, ask, said):
     text = {"recipe": "stage: pretrain\n", "task": "defaults: [/task_type/sentence, _self_]\n"}

@@ -39,7 +39,7 @@ MISTAKES = [
     ({"benchmarks": {"perplexities": "all"}}, ", benchmarks: ", "'perplexities'; write perplexity"),
     ({"benchmarks": {"perplexity": ["ltsm"]}}, ", benchmarks.perplexity: ", "'ltsm'; write lstm"),
     (system(of="bert") | {"benchmarks": {"perplexity": ["bert"]}}, ", benchmarks.perplexity: ", "not a LanguageModel"),
-    ({"systems": [{"of": "gpt"}, {"of": "lstm", "embedding": "gpt"}]}, ", system lstm, embedding: ", "write `init` for"),
+    ({"systems": [{"of": "gpt"}, {"of": "lstm", "embedding": "gpt"}]}, ", system lstm, embedding: ", "write `init`"),
     ({"systems": [{"of": "gpt"}, {"of": "kn5", "init": "gpt"}]}, ", system kn5: ", "remove `init`"),
     ({"systems": [{"of": "gpt"}, {"of": "skipgram", "init": "gpt"}]}, ", system skipgram: ", "remove `init`"),
     (system(init="lstn", **{"as": "on"}), ", system on, init: ", "'lstn'; write"),
