@@ -176,7 +176,7 @@ def test_only_a_cell_is_replaced_and_only_by_itself():
     assert refused(OUT.parent).startswith(f"{OUT.parent} has no run.json, and only a cell may be replaced;")
     assert refused(OUT / "inside").startswith(f"{OUT} is a cell and cannot contain another cell;")
     (OUT / "run.json").write_text("{")
-    assert refused(OUT).startswith(f"{OUT}/run.json is damaged, and only a cell may be replaced;")
+    assert refused(OUT).startswith(f"{OUT}/run.json is damaged, and only a folder with a valid run.json")
 
     shutil.rmtree(OUT)
     fill(Path("elsewhere"), "old")

@@ -89,7 +89,7 @@ MISTAKES = [
         for model in (bilstm, bert, averaging, t5_encoder)
     ),
     (lambda: classify(one_hot, auxiliary=0.5), r"word embedding of its states' width 16, .*write auxiliary=0"),
-    (lambda: classify(both), r"BiLSTMAttention reads pairs of sentences; take recipe=encoders/bilstm"),
+    (lambda: classify(both), r"BiLSTMAttention needs two sentences per example.*take recipe=encoders/bilstm"),
     (lambda: classify(t5), r"T5 writes text.*take recipe=t5/t5_toy_encoder"),
     (lambda: classify(elmo), r"ELMo only computes features.*take recipe=encoders/bilstm_elmo"),
     (lambda: classify(Reader()), r"Reader is not a sentence encoder; take recipe=encoders/bilstm or bert/bert"),

@@ -237,7 +237,7 @@ def test_glues_recipes_have_one_width():
 @pytest.mark.parametrize(("task", "model", "said"), [
     ("sentiment", "elmo", "ELMo only computes features for another model; take recipe=encoders/bilstm_elmo with init="),
     ("sentiment", "bidaf", "BiDAF is not a sentence encoder; take recipe=encoders/bilstm or bert/bert"),
-    ("sentiment", "bilstm_attention", "BiLSTMAttention reads pairs of sentences; take recipe=encoders/bilstm"),
+    ("sentiment", "bilstm_attention", "BiLSTMAttention needs two sentences per example, which this task lacks; take"),
     ("conll2000_chunking", "cnn", "ConvolutionalEncoder has no state for each token to be tagged by; take recipe="),
     ("conll2000_chunking", "t5_text", "T5 writes text, and has no state to be tagged by; take recipe="),
     ("conll2000_chunking", "bag_of_words", "BagOfWords has no state for each token to be tagged by; take recipe="),

@@ -279,7 +279,7 @@ def test_of_no_text_nothing_is_said(moved):
             ask([])
     chooser = retable.load(moved / CHOOSER)
     for system in (language, chooser):
-        with pytest.raises(UsageError, match=r"^choose needs an ending; pass one or more$"):
+        with pytest.raises(UsageError, match=r"^the method choose needs at least one ending; pass one or more$"):
             system.choose("a", [])
     classifier = retable.load(moved / CLASSIFIER)
     assert classifier.classify([]) == [] and classifier.probabilities([]).shape == (0, len(classifier.labels))

@@ -109,8 +109,8 @@ def test_verdicts_are_counted_and_failures_named(report, results):
     unrun = (others["not_run"] != "").sum()
     elsewhere = len(others) - unrun - 3
     told = "\n0 within the tolerance of the published number; 1 outside the tolerance; 2 outside the tolerance, "
-    told += f"with too few seeds for a verdict; {unrun} published, but not run; "
-    told += f"{elsewhere} published, and run in another study"
+    told += f"with too few seeds for a verdict; {unrun} published, but not run in any study; "
+    told += f"{elsewhere} published, and run only in another study"
     assert told in summary and failure in summary and f'<li class="unrun"><b>{unrun}</b>' in report
     assert "| Kneser–Ney 5-gram (modified) (`kn5`) " in summary
     assert "\n- 1 cell: unknown commit\n" in summary
@@ -185,7 +185,7 @@ def test_a_table_notes_test_data_that_occur_in_training_data(results, write_run,
     write_report("own", folders, tmp_path / "results", SPECIFICATIONS)
     of_texts, of_tasks = overlaps(tmp_path / "results")
     assert "ptb (test) 1.70 % of lines, 1.06 % of 13-grams; wikitext2 (test) 25.00 % of lines, 1.06 %" in of_texts
-    assert "sst2 (validation) 2.00 to 3.00 % of examples, 1.00 % only with other answers. " in of_tasks
+    assert "sst2 (validation) 2.00 to 3.00 % of examples, 1.00 % of examples only with other answers. " in of_tasks
     assert "overlap" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*.csv"))
 
 

@@ -63,7 +63,9 @@ def check_owner(out: Path, facts: Mapping[str, Any]) -> None:
         run = json.loads((out / "run.json").read_text(encoding="utf-8"))
         existing = {fact: run[fact] for fact in IDENTITY if fact in facts}
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise UsageError(f"{out / 'run.json'} is damaged, and only a cell may be replaced; remove {out}") from None
+        raise UsageError(
+            f"{out / 'run.json'} is damaged, and only a folder with a valid run.json may be replaced; remove {out}"
+        ) from None
     if other := [f"{fact} {value}, not {facts[fact]}" for fact, value in existing.items() if value != facts[fact]]:
         raise UsageError(
             f"{out} is another cell: {' and '.join(other)}; set out= to another folder, or remove this cell"

@@ -286,7 +286,7 @@ def check_value(value: Any, annotation: Any, name: str) -> None:
 def _given_later(place: Any) -> Collection[str] | None:
     """Return the arguments that the caller adds to a part with `_partial_`, or None if the arguments are unknown.
 
-    For a setting of type `Callable[..., T]`, the caller adds the arguments that are derived from a text.
+    If a setting has the type `Callable[..., T]`, the caller adds the arguments in `_OF_TEXTS`, such as `vocab_size`.
     """
     calls = [get_args(member) for member in _members(place) if _plain(member) is Callable]
     return _OF_TEXTS if any(call and call[0] is ... for call in calls) else None

@@ -77,7 +77,7 @@ class Family:
     width: str | None = None  # setting of config.json that must be four times the model's width
     has_segments: bool = True  # if False, exports add segment 0 to token embeddings, and text pairs are not supported
     renamed: Mapping[str, str] = field(default_factory=dict)  # maps converted names to other names in files
-    unused: Callable[[Settings], dict[str, Tensor]] = lambda ours: {}  # weights that files need but logits do not use
+    unused: Callable[[Settings], dict[str, Tensor]] = lambda ours: {}  # weights in files that do not affect logits
 
     def configuration(self, ours: Settings) -> Settings:
         """Convert Retable's settings to the contents of `config.json`."""
@@ -621,7 +621,10 @@ def _esm_layers(ours: Settings) -> dict[str, Layer]:
 
 
 def _unused_of_esm(ours: Settings) -> dict[str, Tensor]:
-    """Return weights that files of ESM need but logits do not use: rotary frequencies and a head for proteins."""
+    """Return weights that a file of an ESM must contain, but that do not affect its logits.
+
+    These are the rotary frequencies, and a head that predicts contacts in proteins.
+    """
     width = ours["d_model"] // ours["n_heads"]
     return {
         "rotary_embeddings.inv_freq": 1 / 10000 ** (torch.arange(0, width, 2) / width),

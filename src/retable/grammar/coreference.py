@@ -1,7 +1,7 @@
 """Coreference in the embedded language: documents with clusters of mentions of the same entity.
 
-The documents are sampled from separate random streams. The program that generates a document also records its clusters.
-Each of the following sets of mentions forms one cluster:
+The documents are sampled from other random streams than the corpora of the language. The program that generates a
+document also records its clusters. Each of the following sets of mentions forms one cluster:
 
 - a noun phrase that is a verb's subject, and the reflexives and possessives that refer to this subject;
 - the subject of a sentence, and the pronoun that opens a later sentence. The pronoun refers to the subject of the last
@@ -72,8 +72,8 @@ class _MentionRecorder(Discourse):
         super().__init__(tables, sampler)
         self.tokens = sampler.tokens
         self._entities: dict[Mention, Mention | str] = {}  # an entity is represented by its first mention or its name
-        # The keys of `_known` are Python's ids of the referents, because two phrases may have equal referents. The
-        # values contain the referents, so that Python does not reuse the ids.
+        # Maps `id(referent)` to the referent and its first mention. The key is not the referent itself, because two
+        # different referents may compare equal. The value contains the referent, so that Python does not reuse its id.
         self._known: dict[int, tuple[Referent, Mention]] = {}
         self._subjects: list[Referent] = []  # subjects of the verbs whose complements are being generated
 

@@ -1,10 +1,10 @@
 """The embedded language with labels of its words: part of speech, and the number of a verb's subject.
 
-The text is sampled from separate random streams. The program that generates the text also records the labels. The
-labels are certain, because each sentence has only one reading. The form of most words determines their part of speech.
-Three properties depend on the sentence: whether a verb's base form is an infinitive or a present plural, whether an
-English past form is a participle, and, if a verb's form fits a singular and a plural subject, which number the subject
-has.
+The text is sampled from other random streams than the corpora of the language. The program that generates the text also
+records the labels. The labels are certain, because each sentence has only one reading. The form of most words
+determines their part of speech. Three properties depend on the sentence: whether a verb's base form is an infinitive or
+a present plural, whether an English past form is a participle, and, if a verb's form fits a singular and a plural
+subject, which number the subject has.
 """
 
 from collections.abc import Iterator, Mapping

@@ -8,9 +8,9 @@ There are three kinds of questions:
 - "which", the agent and the verb,
 - "when", the agent, the verb and its object.
 
-The passages are sampled from separate random streams. The program that generates the passages also records the answers,
-so the answers are certain. If a question fits several propositions of the passage, the answer from each of these
-propositions is right.
+The passages are sampled from other random streams than the corpora of the language. The program that generates the
+passages also records the answers, so the answers are certain. If a question fits several propositions of the passage,
+the answer from each of these propositions is right.
 """
 
 from collections import defaultdict

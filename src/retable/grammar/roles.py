@@ -1,7 +1,7 @@
 """Semantic roles in the embedded language, with the labels of PropBank (Palmer, Gildea and Kingsbury 2005).
 
-The text is sampled from separate random streams. The program that generates the text also records the roles. The roles
-are certain, because each sentence has only one reading. The labels are:
+The text is sampled from other random streams than the corpora of the language. The program that generates the text also
+records the roles. The roles are certain, because each sentence has only one reading. The labels are:
 
 V        the verb with its particle, or "be" before a property; auxiliaries and "be" of a passive are not verbs here
 A0       agent: the subject, or the phrase with "by" in a passive

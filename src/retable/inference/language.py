@@ -139,7 +139,7 @@ class Language(Loaded):
         Raises: UsageError: `endings` is empty.
         """
         if not endings:
-            raise UsageError("choose needs an ending; pass one or more")
+            raise UsageError("the method choose needs at least one ending; pass one or more")
         context, *endings = listed([context, *endings])
         warn_of_unknown(self.tokenizer, [context, *endings])
         return int(np.argmax(self._scorer.log_prob(*self._scorer.encode([context] * len(endings), endings))))

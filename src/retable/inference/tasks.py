@@ -291,7 +291,7 @@ class Chooser(TaskSystem):
         Raises: UsageError: `endings` is empty.
         """
         if not endings:
-            raise UsageError("choose needs an ending; pass one or more")
+            raise UsageError("the method choose needs at least one ending; pass one or more")
         context, *endings = listed([context, *endings])
         return int(self._predict([Choice(context, list(endings), 0)])[0])
 

@@ -167,7 +167,9 @@ def require_summary(model: type[Model], pairs: bool) -> None:
     if not issubclass(model, Encoder | LeftToRight | SequenceEncoder):
         raise UsageError(f"{model.__name__} is not a sentence encoder; take recipe=encoders/bilstm or bert/bert")
     if issubclass(model, PairEncoder) and not pairs:
-        raise UsageError(f"{model.__name__} reads pairs of sentences; take recipe=encoders/bilstm")
+        raise UsageError(
+            f"{model.__name__} needs two sentences per example, which this task lacks; take recipe=encoders/bilstm"
+        )
 
 
 def _require_pooling(model: Model, pooling: str | None) -> None:

@@ -285,7 +285,9 @@ def draw_many(threshold, alias, state, n):
 
 
 def alias_table(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the tables threshold (V,) uint32 and alias (V,) int32 of Walker's alias method (1977; Vose 1991).
+    """Compute the tables of Walker's alias method (1977; Vose 1991).
+
+    Returns: `threshold`, (V,) uint32, and `alias`, (V,) int32.
 
     To draw an outcome, choose v uniformly from 0 to V − 1: the outcome is v with probability threshold[v] / 2³²,
     otherwise alias[v]. A draw takes constant time, and the tables take 8 bytes per word. In word2vec.c, one table of

@@ -12,7 +12,7 @@ from retable.reporting.names import display_name
 Cell: TypeAlias = Mapping[str, Any] | pd.Series  # a row of `results.aggregate`
 SIGNIFICANT = 0.05
 LARGE = 1e6
-SPREAD = "± is the sample standard deviation over seeds; a row with one run has none."
+SPREAD = "The number after ± is the sample standard deviation over seeds; it is not shown for a single run."
 BOLD = (
     "Bold: the best system, and systems that a paired bootstrap over the units of the split does not distinguish from "
     f"it (p ≥ {SIGNIFICANT}, not corrected for the number of comparisons)."

@@ -362,7 +362,7 @@ def _wait(opening: RunSpec, points: Sequence[tuple[int, str, float]], ending: En
         write_json(begun, {"opening": facts, "points": points, "ending": ending._asdict(), "id": id})
         begun.replace(path)
     finally:
-        begun.unlink(missing_ok=True)  # the file still exists only after an error, such as a full disk
+        begun.unlink(missing_ok=True)  # the file exists here only after an error, such as a full disk
 
 
 def _waiting(key: str) -> Path:

@@ -100,7 +100,7 @@ def fit(
         max_steps: maximum number of steps.
         seconds: time budget of the training. To convert it to steps, the time per step is measured on a copy of the
             objective before the first step, and saved in `scratch`.
-        best: settings of early stopping. If set, `objective` has the weights of the best validation at the end.
+        best: settings of early stopping. If `best` is given, training ends with the weights of the best validation.
         callbacks: Lightning callbacks of the training. They do not run while the time per step is measured for
             `seconds`.
 
