@@ -108,8 +108,8 @@ def test_verdicts_are_counted_and_failures_named(report, results):
     others = REFERENCES[(REFERENCES["corpus"] == "ptb") & (REFERENCES["beside"] != "run")]
     unrun = (others["not_run"] != "").sum()
     elsewhere = len(others) - unrun - 3
-    told = "\n0 within the tolerance of the published number; 1 outside the tolerance; 2 outside the tolerance, "
-    told += f"with too few seeds for a verdict; {unrun} published, but not run in any study; "
+    told = "\nPublished numbers: 0 within the tolerance of the published number; 1 outside the tolerance; "
+    told += f"2 outside the tolerance, with too few seeds for a verdict; {unrun} published, but not run in any study; "
     told += f"{elsewhere} published, and run only in another study"
     assert told in summary and failure in summary and f'<li class="unrun"><b>{unrun}</b>' in report
     assert "| Kneser–Ney 5-gram (modified) (`kn5`) " in summary
@@ -133,7 +133,7 @@ def test_verdicts_are_counted_by_kind(write_likelihood, perplexity_of, tmp_path)
         summary = (out / "report.md").read_text(encoding="utf-8")
         counts = "; ".join(f"{count} {verdicts.MEANINGS[each]}" for each, count in
                            (("pass", 1), ("agrees", 1), ("fail", failures)))  # fmt: skip
-        assert f"\n{counts}; " in summary
+        assert f"\nPublished numbers: {counts}; " in summary
         rows = {line.split(" | ")[0].strip("| "): line for line in summary.splitlines() if line.startswith("| ")}
         assert (
             AFTERWARDS in rows["Maximum-entropy 5-gram (`maxent`)"]
@@ -161,7 +161,7 @@ def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_o
         assert 'href="#run-evaluate-grammar-lstm-1-measured-phenomena"' in table
 
 
-OVERLAP = "Test data that also occur in the training data: "
+OVERLAP = "Share of the test data that also occurs in the training data: "
 
 
 def overlaps(folder):

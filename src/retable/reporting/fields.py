@@ -14,8 +14,8 @@ SIGNIFICANT = 0.05
 LARGE = 1e6
 SPREAD = "The number after ± is the sample standard deviation over seeds; it is not shown for a single run."
 BOLD = (
-    "Bold: the best system, and systems that a paired bootstrap over the units of the split does not distinguish from "
-    f"it (p ≥ {SIGNIFICANT}, not corrected for the number of comparisons)."
+    "Bold: the best system, and each system that does not differ significantly from it in a paired bootstrap over the "
+    f"units of the split (p ≥ {SIGNIFICANT}, not corrected for the number of comparisons)."
 )
 
 
