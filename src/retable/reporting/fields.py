@@ -12,7 +12,7 @@ from retable.reporting.names import display_name
 Cell: TypeAlias = Mapping[str, Any] | pd.Series  # a row of `results.aggregate`
 SIGNIFICANT = 0.05
 LARGE = 1e6
-SPREAD = "The number after ± is the sample standard deviation over seeds; it is not shown for a single run."
+SPREAD = "The ± of a measured number is the sample standard deviation over seeds; a single run has no ±."
 BOLD = (
     "Bold: the best system, and each system that does not differ significantly from it in a paired bootstrap over the "
     f"units of the split (p ≥ {SIGNIFICANT}, not corrected for the number of comparisons)."
