@@ -21,8 +21,9 @@ from pipelines.config.project import STUDIES, STUDY  # noqa: E402
 
 INDEX = """# The systems
 
-Each system has an id, by which files of `conf/` and modules name it. Recipes are the files that train it, checks the
-claims that tests hold it to, numbers the rows that it has in tables of the project's [reports](../results/index.md).
+Each system has an id, which files in `conf/` and Python modules use to name the system. Recipes are the configuration
+files that train the system. Checks are claims about the system that tests verify. Numbers are the system's rows in the
+tables of the project's [reports](../results/index.md).
 """
 FEW = 12  # numbers of a system that its page shows without a click
 KINDS = {
@@ -55,7 +56,7 @@ class Pages:
             page = f"systems/{family['page']}.md"
             own = [self.catalogue.systems[entry["id"]] for entry in family["systems"]]
             body = "\n".join(self._system(page, system) for system in own)
-            note = "Shares, accuracies and correlations among the results are times 100."
+            note = "In the results, shares, accuracies and correlations are times 100."
             write(page, f"# {family['title']}\n\n{family['about']} {note}\n\n{body}")
             index.append(f"\n## [{family['title']}]({family['page']}.md)\n\n{family['about']}\n")
             index.append("\n| Id | System | Recipes | Checks | Study | Result |")
@@ -93,13 +94,13 @@ class Pages:
         code = ", ".join(f"[`{name.removeprefix('retable.')}`][{name}]" for name in system.code)
         parts.append(f"**Code:** {code}.\n")
         parts += ["**Checked:**\n", *self._checks(page, system.checks), ""] if system.checks else []
-        parts += [] if system.checks else ["**Checked:** by no test against something independent.\n"]
+        parts += [] if system.checks else ["**Checked:** not by a test with an independent reference.\n"]
         if system.settings:
             parts += ["**Configuration:**\n", *(self._setting(page, setting) for setting in system.settings)]
         else:
-            parts.append("**Configuration:** none of its own.\n")
+            parts.append("**Configuration:** no separate configuration file.\n")
         studies = ", ".join(self._study(page, name) for name in system.studies)
-        parts.append(f"**Studies:** {studies}.\n" if studies else "**Studies:** in none.\n")
+        parts.append(f"**Studies:** {studies}.\n" if studies else "**Studies:** none.\n")
         return "\n".join([*parts, *self._results(page, system)])
 
     def _checks(self, page: str, checks: Iterable[Check]) -> Iterator[str]:
@@ -139,7 +140,7 @@ class Pages:
     def _ran(self, page: str, setting: Setting) -> str:
         if studies := self.catalogue.ran_in(setting):
             return f"Has run in {', '.join(self._study(page, name) for name in studies)}."
-        return f"Has not run; it lacks {plain(self.catalogue.missing_input(setting))}."
+        return f"Not run yet. Missing: {plain(self.catalogue.missing_input(setting))}."
 
     def _study(self, page: str, name: str) -> str:
         if name in self.reports:
@@ -152,7 +153,7 @@ class Pages:
             links = (f"[{path.parts[1]}/{path.name}]({link})" for path, link in parts)
             yield f"**Results:** {', '.join(links)}.\n"
         if not system.numbers:
-            yield "" if system.shown else f"**Results:** in no table. What lacks: {plain(system.entry['lacks'])}\n"
+            yield "" if system.shown else f"**Results:** in no table. Missing: {plain(system.entry['lacks'])}\n"
             return
         table = self._table(page, system.numbers)
         if len(system.numbers) <= FEW:
@@ -233,7 +234,7 @@ class Pages:
             about = comment_of(STUDIES / study / STUDY)
             rows.append(f"| [{study}]({study}.md) | {plain(about)} |")
         body = "\n".join(["| Study | What it is |", "| --- | --- |", *rows])
-        write("results/index.md", f"# Reports\n\nThe studies whose tables are kept in the project.\n\n{body}\n")
+        write("results/index.md", f"# Reports\n\nThe studies whose tables are committed in the project.\n\n{body}\n")
 
     def api(self) -> None:
         """Write a page per module of src/retable, and a page per package that links to them."""
@@ -242,7 +243,8 @@ class Pages:
         packages = "\n".join(f"- [`retable.{name}`]({name}/index.md): {about(source / name)}" for name in names)
         tops = sorted(path for path in source.glob("*.py") if path.stem != "__init__")
         modules = "\n".join(f"- [`retable.{path.stem}`]({path.stem}.md): {about(path)}" for path in tops)
-        write("api/index.md", f"# API\n\nFrom the docstrings. Imports point one way.\n\n{packages}\n{modules}\n")
+        intro = "This reference is generated from the docstrings. Imports between the packages have no cycles."
+        write("api/index.md", f"# API\n\n{intro}\n\n{packages}\n{modules}\n")
         for path in tops:
             write(f"api/{path.stem}.md", f"::: retable.{path.stem}\n")
         for name in names:

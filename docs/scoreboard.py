@@ -121,7 +121,7 @@ def _tables(frame: pd.DataFrame) -> Iterator[str]:
         for name, table in shown.groupby("table", sort=False):
             yield f"\n### {markdown(str(name))}\n"
             if table["measured"].all():
-                yield "Not a published table: it does not count.\n"
+                yield "These numbers are not from a published table, so they do not count.\n"
             yield from _rows(table)
     rest = frame[~is_shown]
     summary = f"{len(rest)} published numbers, with the reason why they were not run"

@@ -107,7 +107,7 @@ def test_a_row_holds_the_papers_metrics_and_the_means_of_them(folders):
 def test_published_rows_stand_apart_with_averages_over_the_tasks_that_were_run(folders):
     table, _ = tables_of(folders, notes={"glue": {"bilstm": "a smaller one"}})["glue"]
     assert fields(table)["bilstm"]["Note"].text == "a smaller one"
-    assert fields(table)["ST BiLSTM"]["Note"].text == "needs vectors of 840 billion words (GloVe)"
+    assert fields(table)["ST BiLSTM"]["Note"].text == "needs GloVe vectors trained on 840 billion words"
     names = [row.values[0].key for row in table.panels["glue"]]
     assert names[:3] == ["bilstm", "bilstm_attention", "bilstm_elmo"]
     assert [row.apart for row in table.panels["glue"]] == [False] * 3 + [True] + [False] * (len(names) - 4)
@@ -155,7 +155,7 @@ def test_tasks_outside_the_average_have_the_table_of_other_tasks(write, tmp_path
     (table,) = write_tables(framed(write("sst5", "lstm", 1, 0.5)), SPECIFICATIONS, tmp_path)
     expected = score("sst5", predicted("sst5", 0.5, 1))["accuracy"]
     assert f"{100 * expected:.1f}" in {value.text for value in table.panels["glue"][0].values}
-    assert "On validation, because the test split has no labels: sst5." in table.notes
+    assert "Scores are for the validation split, because the test split has no labels: sst5." in table.notes
 
 
 def test_without_runs_of_all_tasks_there_is_no_average_and_no_difference(write):

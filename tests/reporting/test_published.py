@@ -35,7 +35,8 @@ def test_every_published_row_of_the_corpus_is_there(kn5, frame_of, write_vectors
     large = unrun.set_index(["system", "split"]).loc[("lstm_large", "test")]
     assert (large["published"], large["tolerance"], large["flops"]) == (78.4, 0.8, 1.6e16)
     assert "Zaremba" in large["source"] and large["note"] == "needs a GPU"
-    assert unrun.set_index("system").loc["rnn_lda", "note"] == "no recipe; from memory"
+    note = unrun.set_index("system").loc["rnn_lda", "note"]
+    assert note == "no recipe in Retable; the published number is quoted from memory"
     assert [*unrun.set_index("system").loc[["rnn_lda", "gt3"], "verdict"]] == [NOT_RUN, ELSEWHERE]
     oracle = write_run("prepare", "ptb", "oracle", 0, {"test/perplexity_word": 45.0})
     frame = frame_of([write_vectors("text8", "skipgram", 1, 40), oracle])
@@ -80,7 +81,7 @@ def test_notes_are_of_one_corpus_and_of_all_metrics(write_likelihood, perplexity
     frame = frame_of(cells, notes={"ptb": {"lstm_small_tied": "half of its epochs", "awd_lstm": "nine hours"}})
     notes = frame.set_index(["corpus", "system", "split", "metric"])["note"]
     of_test = notes["ptb", "lstm_small_tied", "test", "perplexity_word"]
-    assert of_test == "half of its epochs; judged by the difference to lstm_small"
+    assert of_test == "half of its epochs; judged by the difference between this row and lstm_small"
     assert notes["ptb", "lstm_small_tied", "test", "bits_per_byte"] == "half of its epochs"
     assert notes["ptb", "awd_lstm", "test", "perplexity_word"] == "nine hours; needs a GPU"
     assert notes["grammar", "lstm_small_tied", "test", "perplexity_word"] == ""

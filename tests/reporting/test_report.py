@@ -108,9 +108,9 @@ def test_verdicts_are_counted_and_failures_named(report, results):
     others = REFERENCES[(REFERENCES["corpus"] == "ptb") & (REFERENCES["beside"] != "run")]
     unrun = (others["not_run"] != "").sum()
     elsewhere = len(others) - unrun - 3
-    told = "\n0 within the tolerance of the published number; 1 outside the tolerance; 2 outside the tolerance, "
-    told += f"with too few seeds for a verdict; {unrun} published, but not run; "
-    told += f"{elsewhere} published, and run in another study"
+    told = "\nPublished numbers: 0 within the tolerance of the published number; 1 outside the tolerance; "
+    told += f"2 outside the tolerance, with too few seeds for a verdict; {unrun} published, but not run in any study; "
+    told += f"{elsewhere} published, and run only in another study"
     assert told in summary and failure in summary and f'<li class="unrun"><b>{unrun}</b>' in report
     assert "| Kneser–Ney 5-gram (modified) (`kn5`) " in summary
     assert "\n- 1 cell: unknown commit\n" in summary
@@ -133,7 +133,7 @@ def test_verdicts_are_counted_by_kind(write_likelihood, perplexity_of, tmp_path)
         summary = (out / "report.md").read_text(encoding="utf-8")
         counts = "; ".join(f"{count} {verdicts.MEANINGS[each]}" for each, count in
                            (("pass", 1), ("agrees", 1), ("fail", failures)))  # fmt: skip
-        assert f"\n{counts}; " in summary
+        assert f"\nPublished numbers: {counts}; " in summary
         rows = {line.split(" | ")[0].strip("| "): line for line in summary.splitlines() if line.startswith("| ")}
         assert (
             AFTERWARDS in rows["Maximum-entropy 5-gram (`maxent`)"]
@@ -161,7 +161,7 @@ def test_several_benchmarks_of_a_cell_are_one_run(write_likelihood, perplexity_o
         assert 'href="#run-evaluate-grammar-lstm-1-measured-phenomena"' in table
 
 
-OVERLAP = "Test data that also occur in the training data: "
+OVERLAP = "Share of the test data that also occurs in the training data: "
 
 
 def overlaps(folder):
@@ -185,7 +185,7 @@ def test_a_table_notes_test_data_that_occur_in_training_data(results, write_run,
     write_report("own", folders, tmp_path / "results", SPECIFICATIONS)
     of_texts, of_tasks = overlaps(tmp_path / "results")
     assert "ptb (test) 1.70 % of lines, 1.06 % of 13-grams; wikitext2 (test) 25.00 % of lines, 1.06 %" in of_texts
-    assert "sst2 (validation) 2.00 to 3.00 % of examples, 1.00 % only with other answers. " in of_tasks
+    assert "sst2 (validation) 2.00 to 3.00 % of examples, 1.00 % of examples only with other answers. " in of_tasks
     assert "overlap" not in "".join(path.read_text() for path in (tmp_path / "results").glob("*.csv"))
 
 

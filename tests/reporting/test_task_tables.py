@@ -149,6 +149,6 @@ def test_a_translator_is_judged_by_what_was_published_of_it(write_run, tmp_path)
         ("41.50", "0.00"), ("41.02", "0.70"), ("pass, other recipe", "")
     ]  # fmt: skip
     assert row.values[-1].text == (
-        "two seeds; test, test 2017: weights are averaged over all steps, published over ten epochs; "
-        "test 2017, test coco: from memory"
+        "two seeds; test, test 2017: weights are averaged over all steps, but in the paper over ten epochs; "
+        "test 2017, test coco: the published number is quoted from memory"
     )

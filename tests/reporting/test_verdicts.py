@@ -121,8 +121,8 @@ def test_a_difference_is_judged(base, variant, expected):
     references += [reference("tied", 112.4, tolerance=1.5, relative_to="small")]
     row = rows_judged(references, small=base, tied=variant).loc["tied"]
     assert row["verdict"] == expected and row["published"] == 112.4
-    measured = f": {variant - base:+.2f}, published -2.10 ± 1.50" if base else ""
-    assert row["note"] == f"judged by the difference to small{measured}"
+    measured = f": ours {variant - base:+.2f}, published -2.10 ± 1.50" if base else ""
+    assert row["note"] == f"judged by the difference between this row and small{measured}"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_difference_is_judged(base, variant, expected):
         (141.0, {"other_recipe": "other discounts"}, "n/a", "other discounts"),
         (141.0, {"tolerance": 1.5, "afterwards": True}, "agrees", results.AFTERWARDS),
         (141.0, {"tolerance": 1.5, "open": "batch size"}, "pass", "not stated in the source: batch size"),
-        (141.0, {"memory": True}, "n/a", "from memory"),
+        (141.0, {"memory": True}, "n/a", "the published number is quoted from memory"),
         (141.0, {"basis": "deterministic"}, "fail", ""),  # the tolerance r + 0.1 % is 0.19
         (141.1, {"basis": "deterministic"}, "pass", ""),
         (141.0, {"basis": "deterministic", "rounding": 0.5}, "pass", ""),  # 141 is rounded

@@ -1,12 +1,14 @@
 """Acceptability judged by likelihood, without labels, corrected for length and word frequency.
 
 The measures are those of Lau, Clark and Lappin, "Grammaticality, Acceptability, and Probability", Cognitive Science 41,
-2017, table 3. A sentence of n tokens has the log-probability log p under the model, and log u under the token
-frequencies of the training text:
+2017, table 3. Let n be the number of tokens of a sentence, log p its log-probability under the model, and log u its
+log-probability under the token frequencies of the training text. The measures are:
 
-    log_prob   log p                        div    −log p / log u
-    mean       log p / n                    sub    log p − log u
-                                            slor   (log p − log u) / n
+    log_prob   log p
+    mean       log p / n
+    div        −log p / log u
+    sub        log p − log u
+    slor       (log p − log u) / n
 
 A measure is scored by the area under its ROC curve: the share of pairs in which the acceptable sentence has a higher
 value than the unacceptable sentence. Ties count half. Labels are used for scoring only, and no threshold is needed.

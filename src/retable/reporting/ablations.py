@@ -101,7 +101,7 @@ def _rows(name: str, comparison: Mapping[str, Any], runs: pd.DataFrame) -> Itera
     digits = max(0, 3 - floor(log10(max(abs(part["value"].mean()) for part in groups.values()) or 1)))
     verdict, sentence = judged(comparison, runs, digits)
     shown = {"_title": comparison["title"], "_base": display_name(base), "_digits": digits}
-    shown["_notes"] = f"Published: {comparison['claim']}\n{sentence}"
+    shown["_notes"] = f"Published claim: {comparison['claim']}\n{sentence}"
     for system in comparison["systems"]:
         own = over_seeds(groups[system])
         names = {"runs": own.pop("runs"), "verdict": verdict}

@@ -78,15 +78,15 @@ def heads_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]]:
     columns = [Column("System", numeric=False), Column("Seed"), Column("Layer", numeric=False), Column("Head")]
     columns += [Column(title, group) for group, title in SHARES.values()]
     notes = [
-        "Attention in new, unmasked sentences of the language, in percent (Clark et al. 2019). The first columns: "
+        "Attention (%) in new, unmasked sentences of the language (Clark et al. 2019). The first columns show the "
         "attention from a word to itself, to its neighbours, and to the marks around the sentence. Verb to its "
-        "subject: attention from a verb to the head of its subject. Most: the share of verbs whose subject gets the "
-        "most attention of all other words. Not directly before it: only verbs whose subject's head is not the word "
-        "before them.",
-        "Equal attention is uniform over all visible positions. The usual distance is the share of subjects at the "
-        "most frequent distance from their verb.",
-        f"± is the standard error over sentences. Bold: above trivial attention by more than {ERRORS} standard "
-        "errors, not corrected for the number of comparisons.",
+        "subject: attention from a verb to the head of its subject. Most: the share of verbs that attend more to the "
+        "head of their subject than to any other word. Not directly before it: the same two numbers, only for verbs "
+        "whose subject's head is not the previous word.",
+        "Two rows show trivial attention. Equal attention: each visible position gets the same attention. The usual "
+        "distance: the share of subjects at the most frequent distance from their verb.",
+        f"The number after ± is the standard error over sentences. Bold: above trivial attention by more than {ERRORS} "
+        "standard errors, not corrected for the number of comparisons.",
     ]
     table = filled_table("attention-heads", "Attention heads by target", columns, panels, notes)
     return [(table, pd.concat(frames))]

@@ -9,9 +9,9 @@ from retable.reporting.names import display_name
 OVERALL = "overall"
 OVERALL_ROWS = {  # metrics over all pairs, with the labels of their rows
     "accuracy": "overall",
-    "accuracy_known": "overall, of pairs of known words",
-    "known": "pairs of known words",
-    "equal": "pairs that the vocabulary makes equal",
+    "accuracy_known": "overall, only pairs of known words",
+    "known": "share of pairs of known words",
+    "equal": "share of pairs that the vocabulary makes equal",
 }
 
 
@@ -38,9 +38,10 @@ def phenomena_table(frame: pd.DataFrame) -> Table:
 
     panels = {corpus: [row(part, *each) for each in rows] for corpus, part in measured.groupby("corpus")}
     notes = [
-        "Percent of pairs whose acceptable sentence, scored whole and with its end, has the higher probability. Ties "
-        "are wrong. Two sentences also tie if the vocabulary lacks the words in which they differ. Chance is 50. The "
-        "published systems were trained on other text, on far more of it, and with more words.",
+        "Accuracy: the percentage of pairs whose acceptable sentence has the higher probability. The probability is "
+        "that of the whole sentence and its end. A tie counts as wrong; two sentences also tie if they differ only in "
+        "words outside the vocabulary. Chance is 50. The published systems were trained on other and far more text, "
+        "and with a larger vocabulary.",
         "The interval is a bootstrap over the pairs.",
         SPREAD,
         BOLD,

@@ -113,8 +113,8 @@ def changes_table(frame: pd.DataFrame, names: Mapping[str, str]) -> Table:
     counts = frame["change"].value_counts()
     summary = ", ".join(f"{counts[change]} {change}" for change in (*ORDER, SAME) if change in counts)
     notes = [
-        f"Of {len(frame)} numbers: {summary}. Moved: outside its earlier 95 % interval; if no interval is known, "
-        "different in the first five digits."
+        f"Of {len(frame)} numbers: {summary}. Moved: the new number is outside the 95 % interval of the earlier "
+        "number; if no interval is known, the two numbers differ in the first five digits."
     ]
     rows = [_row(row) for _, row in changed.iterrows()]
     return filled_table("changes", "Changed numbers", columns, {"": rows} if rows else {}, notes)

@@ -61,8 +61,8 @@ def phenomena_table(corpus: str, systems: Systems) -> tuple[Table, pd.DataFrame]
         "Loss above the true distribution, in nats per token, by the context that determines a token: neighbouring "
         "words, agreement in number, gender or tense, nesting, or repetition. The interval is a bootstrap over the "
         "test documents.",
-        "A token's phenomenon is known only once the token is known, so a mean can be negative. For example, a model "
-        "that expects too many repetitions scores well on repeated words and worse on others.",
+        "The phenomenon of a token depends on the token itself, so the mean over a phenomenon can be negative. For "
+        "example, a model that expects too many repetitions scores well on repeated words and worse on other words.",
         SPREAD,
         BOLD,
     ]

@@ -12,10 +12,10 @@ from retable.reporting.names import display_name
 Cell: TypeAlias = Mapping[str, Any] | pd.Series  # a row of `results.aggregate`
 SIGNIFICANT = 0.05
 LARGE = 1e6
-SPREAD = "± is the sample standard deviation over seeds; a row with one run has none."
+SPREAD = "The ± of a measured number is the sample standard deviation over seeds; a single run has no ±."
 BOLD = (
-    "Bold: the best system, and systems that a paired bootstrap over the units of the split does not distinguish from "
-    f"it (p ≥ {SIGNIFICANT}, not corrected for the number of comparisons)."
+    "Bold: the best system, and each system that does not differ significantly from it in a paired bootstrap over the "
+    f"units of the split (p ≥ {SIGNIFICANT}, not corrected for the number of comparisons)."
 )
 
 

@@ -23,7 +23,7 @@ def neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFra
     """
     tables = []
     note = (
-        "The frequency rank of a word is below it, followed by its neighbours by cosine, nearest first. "
+        "Below each word: its frequency rank, then its nearest neighbours by cosine, nearest first. "
         "Only the first seed is shown."
     )
     for corpus, systems in by_corpus(results, "neighbours"):
@@ -62,9 +62,9 @@ def unseen_neighbours_tables(results: Iterable[Result]) -> list[tuple[Table, pd.
         }
         words = [(row.word, f"{row.form} of {row.stem}" if row.stem else "") for row in shown.itertuples()]
         note = (
-            f"{len(shown)} of the {len(heads)} tested words, which are not in the training text. Below each: its "
-            "neighbours among the words of the training text, by cosine at the layer without context, nearest first. "
-            "Only the first seed is shown."
+            f"{len(shown)} of the {len(heads)} tested words; none of the tested words is in the training text. Below "
+            "each word: its nearest neighbours among the words of the training text, nearest first, by the cosine in "
+            "the layer without context. Only the first seed is shown."
         )
         title = f"Nearest neighbours of unseen words, {corpus}"
         tables.append((_table(f"unseen-neighbours-{corpus}", title, words, lists, firsts, note), every))

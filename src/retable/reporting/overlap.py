@@ -14,11 +14,11 @@ PARTS = {
     "lines": "of lines",
     "13grams": "of 13-grams",
     "examples": "of examples",
-    "contradicted": "only with other answers",
+    "contradicted": "of examples only with other answers",
 }
 NOTE = (
-    "Test data that also occur in the training data: {}. Lines and examples are compared by their words. A 13-gram is "
-    "13 words in a row within a line or document."
+    "Share of the test data that also occurs in the training data: {}. Lines and examples are equal if their words are "
+    "equal. A 13-gram is a sequence of 13 words within a line or document."
 )
 
 

@@ -113,8 +113,8 @@ def verdicts(frame: pd.DataFrame) -> list[tuple[str, int, str]]:
         if counts[each] or each in (rule.PASS, rule.FAIL)
     ]
     unrun = [
-        ("unrun", counts[rule.NOT_RUN], "published, but not run"),
-        ("unrun", counts[rule.ELSEWHERE], "published, and run in another study"),
+        ("unrun", counts[rule.NOT_RUN], "published, but not run in any study"),
+        ("unrun", counts[rule.ELSEWHERE], "published, and run only in another study"),
     ]
     return judged * any(count for _, count, _ in judged) + [each for each in unrun if each[1]]
 

@@ -61,27 +61,28 @@ def held_out_table(frame: pd.DataFrame) -> Table:
         systems = [row for _, row in sorted(rows, key=lambda item: item[0])]
         panels[str(corpus)] = [*systems, *_grammar_rows(part[part["task"].isin(BOUNDS)])]
     notes = [
-        "Metrics of each objective on the test split, corrupted as in training. Nats are per predicted token. "
-        "Accuracies and shares are in percent. Nats are comparable only between systems with the same objective and "
-        "tokenizer.",
+        "Metrics of each training objective on the test split, whose text is corrupted as in training. Nats are per "
+        "predicted token. Accuracies and shares are in percent. Nats are comparable only between systems with the same "
+        "objective and tokenizer.",
         "For ELECTRA, masked words are predicted by the generator. Replaced words: accuracy over all tokens, recall of "
-        "replaced tokens, and their share.",
+        "the replaced tokens, and the share of replaced tokens.",
         SPREAD,
     ]
     if frame["task"].isin(BOUNDS).any():
         notes.append(
-            "Grammar: the best possible scores on this language, ± the standard error. They are for whole words; nats "
-            "of models with smaller tokens are not comparable. "
-            "Bound of masked words: no model's expected loss under BERT's corruption is lower. It is estimated from "
-            "below. "
-            "One word corrupted: the loss if all other words are visible. It is at most the bound. "
-            "One word masked: the loss and accuracy of the best guess if all other words are visible. "
-            "Reference classifiers know the grammar. Their accuracy on pairs is close to the best possible one. The "
-            "classifier of replaced words also knows the generator. "
-            "Given the masked positions, no detector of replaced words has a higher expected accuracy. "
-            "Bounds of targets, for T5's random spans and for a prefix LM: no model's expected loss is lower. That of "
-            "random spans is estimated from below. "
-            "The estimate from above is not a bound; its distance to the other estimate shows their error."
+            "Rows with (grammar): scores that are computed from the grammar, ± their standard error. These scores are "
+            "for whole words, so they are not comparable with the nats of models with smaller tokens. "
+            "Bound: no model has a lower expected loss on masked words under BERT's corruption. The bound is estimated "
+            "from below. "
+            "One word corrupted: the lowest possible loss if all other words are visible; it is at most the bound. "
+            "One word masked: the loss and the accuracy of the best guess if all other words are visible. "
+            "Reference classifiers know the grammar. Their accuracy on pairs of segments is close to the best possible "
+            "accuracy. The classifier of replaced words also knows the generator. "
+            "Bound, given the masked positions: no detector of replaced words that knows these positions has a higher "
+            "expected accuracy. "
+            "Bounds of random spans (T5) and of text after a prefix (prefix LM): no model has a lower expected loss on "
+            "the targets. The bound of random spans is estimated from below. The estimate from above is not a bound; "
+            "the distance between the two estimates shows their error."
         )
     return filled_table("held_out", "Held-out metrics of objectives", columns, panels, notes)
 
@@ -139,9 +140,9 @@ def senses_table(frame: pd.DataFrame) -> Table:
             values = [Value("most frequent sense"), *[Value("")] * 3, *[Value(f"{100 * share:.1f}")] * 2]
             rows.append(Row(values, apart=share == majority[0]))
     notes = [
-        "Accuracy (%) of predicting a word's sense from the nearest other occurrence of the word, or from the nearest "
-        "mean of a sense's other occurrences. Layer 0 has no context: all occurrences of a word are equally near and "
-        "share one prediction. That prediction is right less often than the most frequent sense.",
+        "Accuracy (%) of two predictions of a word's sense: the sense of the nearest other occurrence of the word, and "
+        "the sense whose other occurrences have the nearest mean. Layer 0 has no context: all occurrences of a word "
+        "are equally near and share one prediction, which is correct less often than the most frequent sense.",
         SPREAD,
     ]
     return filled_table("senses", "Senses of words by layer", columns, panels, notes)

@@ -39,11 +39,11 @@ def probes_table(frame: pd.DataFrame) -> Table:
         rows.append(Row([*values, *(Value(text) for share in shares for text in (share, "", ""))], apart=True))
     notes = [
         "Accuracy (%) of a linear softmax classifier on the frozen states of words in new sentences of the language. "
-        "Control: the same with a random label for each word type. Selectivity is the difference; it shows what the "
-        "state encodes besides the word's identity (Hewitt and Liang 2019). Layer 0 is the input of the first layer "
-        "with context.",
-        "Number: the number of a verb's subject, at verbs whose form fits both numbers. Senses: each ambiguous word "
-        "has a separate probe, without a control task.",
+        "Control: the accuracy of such a classifier if each word type has a random label. Selectivity: the accuracy "
+        "minus the control; it shows what the state encodes besides the word's identity (Hewitt and Liang 2019). "
+        "Layer 0 is the input of the first layer with context.",
+        "Number: the probe predicts if the subject of a verb is singular or plural, at verbs whose form fits both. "
+        "Senses: the probe predicts the sense of an ambiguous word. Each word has a separate probe, without a control.",
         SPREAD,
     ]
     return filled_table("probes", "Linear probes by layer", columns, panels, notes)

@@ -9,7 +9,7 @@ import pandas as pd
 from retable.reporting.results import CELL, COLUMNS, ORACLE, Result
 from retable.reporting.verdicts import ELSEWHERE, NOT_RUN
 
-SCOREBOARD = "see docs/scoreboard.md"  # note on a published row that was run only in another study
+SCOREBOARD = "for the run, see docs/scoreboard.md"  # note on a published row that was run only in another study
 
 
 def complete(

@@ -190,7 +190,7 @@ def write_report(
             if claim := claims.pop(f"{name}-{key}", None):
                 chart, drifts = claimed(chart, claim, out)
                 text = claim["claim"]
-                unproven += [f"The numbers contradict the claim {text!r}: {line}" for line in drifts]
+                unproven += [f"The results contradict the claim {text!r}: {line}" for line in drifts]
                 pictures[f"{name}-{key}"] = text = f"{title}, {key}" if drifts else text
                 main[text] = chart
             else:
@@ -301,7 +301,7 @@ def write_judged(means: Mapping[str, Mapping[str, float]], out: Path) -> None:
 def verdict_lines(frame: pd.DataFrame) -> Iterator[str]:
     """Yield, in Markdown, the number of rows per verdict, and the list of failures, if any."""
     if counted := verdicts(frame):
-        yield "; ".join(f"{count} {meaning}" for _, count, meaning in counted) + "."
+        yield "Published numbers: " + "; ".join(f"{count} {meaning}" for _, count, meaning in counted) + "."
     if outside := failures(frame):
         yield "\n".join(f"- {markdown(line)}" for line in outside)
 

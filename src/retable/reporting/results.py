@@ -49,7 +49,7 @@ TABLES = ("samples.jsonl", *(f"{name}.csv" for name in (*OF_NAMES, *OF_NUMBERS))
 NAMES = ("label", "prediction", "word", "rank", "neighbour", "stem", "form", "source", "target", "id", "document")
 _MIX = "mix.csv"  # Table with layer, share and gamma of the scalar mix in model.safetensors.
 RATES = ("fertility", "compression", "unknown", "unk_in_text", "lost")  # Metrics of a tokenizer on a text.
-AFTERWARDS = "tolerance set after the run"
+AFTERWARDS = "the tolerance was set after the run"
 JUDGED = ("published", "tolerance", "verdict", "source", "note")  # Columns that a published number adds to a row.
 MIX = "model.mix."  # Prefix of the names of a scalar mix's weights.
 OVERLAP = "overlap_"  # Prefix of metrics of the overlap between test and training data.
@@ -280,7 +280,7 @@ def with_tolerances(references: pd.DataFrame) -> pd.DataFrame:
 
 def _notes(row: Any) -> Sequence[str]:
     is_open = row.open and f"not stated in the source: {row.open}"
-    return row.note, "from memory" * row.memory, AFTERWARDS * row.afterwards, is_open
+    return row.note, "the published number is quoted from memory" * row.memory, AFTERWARDS * row.afterwards, is_open
 
 
 def _of(value: Any, split: str, place: int) -> Any:

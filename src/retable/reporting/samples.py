@@ -36,7 +36,7 @@ def samples_tables(results: Iterable[Result]) -> list[tuple[Table, pd.DataFrame]
                 system = replace(system_value(each.system), runs=(each.runs,))
                 rows.append(Row([begins, system, Value(each.strategy), Value(_beginning(each.text))], apart=i == 0))
     columns = [Column(title, numeric=False) for title in ("Prompt", "System", "Strategy", "Continuation")]
-    notes = [f"Continuations of a prompt, at most {WORDS} words. Only the first of several seeds or texts is shown."]
+    notes = [f"Continuations of a prompt, cut after {WORDS} words. Of several seeds or texts, only the first is shown."]
     return [(Table("samples", "Samples", columns, panels, notes), frame)]
 
 

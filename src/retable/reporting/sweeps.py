@@ -29,12 +29,12 @@ FACTS = ("trial", "state", "value", "step", "seconds", "cell", "metric", "direct
 COMPLETE, PRUNED = "complete", "pruned"
 HEIGHT = 220
 PRUNED_NOTE = (
-    "A pruned trial was stopped because its validation was worse than most trials' at that step; its value is from "
-    "that step."
+    "A pruned trial was stopped early, because its validation value was worse than that of most trials at the same "
+    "step. Its value is from that step."
 )
 EXPECTED_NOTE = (
-    "Expected best of k trials, drawn with replacement from all trials (Dodge et al. 2019, section 3); the band is the "
-    "standard deviation. Pruned trials count with their last value."
+    "Expected best value of k trials that are drawn with replacement from all trials (Dodge et al. 2019, section 3). "
+    "The band is the standard deviation. A pruned trial counts with its last value."
 )
 
 

@@ -38,14 +38,15 @@ NOT_RUN, ELSEWHERE, UNJUDGED = "not run", "in another study", "n/a"
 SAME_RECIPE = (PASS, GROUP, AGREES)  # verdicts that count as a reproduction
 MEANINGS = {
     PASS: "within the tolerance of the published number",
-    GROUP: "within the tolerance, in a group of close rows whose differences are reproduced",
-    AGREES: "within the tolerance, but close to another published row, or with a tolerance that was set after the run",
+    GROUP: "within the tolerance, but close to other published rows, whose differences are also reproduced",
+    AGREES: "within the tolerance, but close to another published row, or the tolerance was set after the run",
     PASS_OTHER: "within the tolerance, with a recipe that differs from the published one",
-    AGREES_OTHER: "within the tolerance, with a different recipe, but close to another published row",
+    AGREES_OTHER: "within the tolerance, with a recipe that differs from the published one, but close to another "
+    "published row, or the tolerance was set after the run",
     FAIL: "outside the tolerance",
     BETTER: "outside the tolerance, better than published",
     OPEN: "outside the tolerance, with too few seeds for a verdict",
-    UNDECIDABLE: "within the tolerance, which is wider than the 95 % interval of the test",
+    UNDECIDABLE: "within the tolerance, but the tolerance is wider than the 95 % interval of the test",
 }
 OUTSIDE = (FAIL, BETTER, OPEN)
 SEEDS = 3  # With fewer seeds than this, the verdict on a number outside its tolerance is OPEN, not FAIL.
@@ -134,8 +135,8 @@ def _row(record: Mapping[str, Any], ours: Mapping[tuple[str, ...], Mapping[str, 
         other = ours.get((base, *(record[name] for name in COLUMN[1:])), {"mean": nan, "n": 0, "value": nan})
         ahead, published = mean - other["mean"], record["value"] - other["value"]
         mean, n = other["value"] + ahead, min(n, int(other["n"])) or n
-        shown = "" if isnan(ahead) else f": {ahead:+.2f}, published {published:+.2f} ± {allowed:.2f}"
-        notes.append(f"judged by the difference to {base}{shown}")
+        shown = "" if isnan(ahead) else f": ours {ahead:+.2f}, published {published:+.2f} ± {allowed:.2f}"
+        notes.append(f"judged by the difference between this row and {base}{shown}")
     best: Best = "lowest" if record["metric"] in LIKELIHOODS else "highest"
     row = Row(
         record["value"],
