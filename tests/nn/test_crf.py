@@ -75,9 +75,9 @@ def test_the_gradient_of_the_partition_is_that_of_enumeration_in_fp64(crf):
     tags = torch.tensor([[2, 0, 1, 2], [2, 9, 9, 9], [0, 0, 1, 9], [2, 2, 9, 9]])
     own = torch.stack([each[tuple(row[:n].tolist())] for each, row, n in zip(scores, tags, LENGTHS, strict=True)])
     partitions = torch.stack([torch.stack([*each.values()]).logsumexp(0) for each in scores])
-    found = crf.log_partition(given, LENGTHS), crf.log_likelihood(given, tags.clamp(max=2), LENGTHS)
+    actual = crf.log_partition(given, LENGTHS), crf.log_likelihood(given, tags.clamp(max=2), LENGTHS)
     inputs = [given, *crf.parameters()]
-    for ours, exact in zip(found, (partitions, own - partitions), strict=True):
+    for ours, exact in zip(actual, (partitions, own - partitions), strict=True):
         expected = torch.autograd.grad(exact @ weights.double(), inputs, retain_graph=True)
         slopes = torch.autograd.grad(ours @ weights.double(), inputs)
         torch.testing.assert_close(slopes, expected, rtol=1e-12, atol=1e-12)

@@ -112,6 +112,6 @@ def write_configurations(folder: Path) -> None:
 def imported(package: Path) -> bool:
     """Whether some process has imported the package, since this was asked last."""
     mark = package.with_name("imported")
-    found = mark.exists()
+    was_imported = mark.exists()
     mark.unlink(missing_ok=True)
-    return found
+    return was_imported

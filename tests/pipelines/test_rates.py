@@ -31,11 +31,11 @@ COUNTED = {"kn5", "kn5_bpe"}  # without a rate
 def trained():
     """The rates of the default's systems, as `stage system` has them."""
     cells = read_study(Conf(CONF), STUDIES / DEFAULT / "study.yaml").cells.values()
-    found = {f"{cell.stage} {cell.settings['system']}": cell for cell in cells if "recipe" in cell.settings}
+    by_name = {f"{cell.stage} {cell.settings['system']}": cell for cell in cells if "recipe" in cell.settings}
     with composing():
         return {
             name: configuration(cell)["optimizer"]["lr"]
-            for name, cell in found.items()
+            for name, cell in by_name.items()
             if name.split()[1] not in COUNTED
         }
 

@@ -114,8 +114,8 @@ def test_what_is_wrong_with_the_examples_is_said(build, train, settings, message
 def test_a_text_that_no_model_can_read_at_once_is_named_by_its_row(build, tmp_path, sentences):
     rows = [f"1\t{'a ' * LONGEST}\tgood\n", f"2\t{'a ' * (LONGEST + 1)}\tgood\n"]
     assert len(build({"train": rows[0]}, sentences=sentences).examples("train")) == 1
-    said = f"^{tmp_path / 'train.tsv'}, line 3: the text has {LONGEST + 1} words; write {LONGEST} or fewer"
-    with pytest.raises(UsageError, match=said):
+    message = f"^{tmp_path / 'train.tsv'}, line 3: the text has {LONGEST + 1} words; write {LONGEST} or fewer"
+    with pytest.raises(UsageError, match=message):
         build({"train": "".join(rows)}, sentences=sentences).examples("train")
 
 
