@@ -91,30 +91,25 @@ def test_long_rows_and_great_scores_are_summed_without_overflow():
     assert crf.log_partition(given, torch.tensor([2])).item() == pytest.approx(250)
 
 
-def test_a_row_whose_sequences_are_all_forbidden_leaves_no_nan():
-    """In IOBES one word alone, of a type that is nowhere in training a chunk of one word."""
-    crf = CRF(2, allowed_transitions(["B-x", "E-x"], "IOBES"))
-    given = torch.randn(2, 3, 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    log_likelihood = crf.log_likelihood(given, torch.tensor([[0, 0, 0], [1, 1, 1]]), torch.tensor([1, 3]))
+@pytest.mark.parametrize(("names", "scheme", "tags", "lengths", "unreachable"), [
+    # one word in IOBES, of a type that is nowhere in training a chunk of one word: all its sequences are forbidden
+    (["B-x", "E-x"], "IOBES", [[0, 0, 0], [1, 1, 1]], [1, 3], []),
+    # I-y cannot be reached without a B-y, as where the training data has none
+    (["O", "B-x", "I-x", "I-y"], "IOB2", [[0, 1, 2, 0, 1]], [5], [3]),
+])  # fmt: skip
+def test_what_is_forbidden_leaves_no_nan(names, scheme, tags, lengths, unreachable):
+    crf, tags = CRF(len(names), allowed_transitions(names, scheme)), torch.tensor(tags)
+    given = torch.randn(*tags.shape, len(names), generator=torch.Generator().manual_seed(0)).requires_grad_()
+    log_likelihood = crf.log_likelihood(given, tags, torch.tensor(lengths))
     log_likelihood.sum().backward()
-    assert log_likelihood.isfinite().all()
-    assert all(grad.isfinite().all() for grad in (given.grad, *(p.grad for p in crf.parameters())))
+    assert all(x.isfinite().all() for x in (log_likelihood, given.grad, *(p.grad for p in crf.parameters())))
+    assert not given.grad[:, :, unreachable].any()
 
 
 def test_it_starts_as_an_independent_softmax():
     given, tags = emissions(), torch.randint(K, (B, T), generator=torch.Generator().manual_seed(2))
     of_words = given.log_softmax(2).gather(2, tags[:, :, None])[:, :, 0] * (torch.arange(T) < LENGTHS[:, None])
     torch.testing.assert_close(CRF(K).log_likelihood(given, tags, LENGTHS), of_words.sum(1))
-
-
-def test_a_tag_out_of_reach_leaves_no_nan():
-    """I-y cannot be reached without a B-y, as where the training data has none."""
-    tags = ["O", "B-x", "I-x", "I-y"]
-    crf = CRF(4, allowed_transitions(tags, "IOB2"))
-    given = torch.randn(1, 5, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    crf.log_likelihood(given, torch.tensor([[0, 1, 2, 0, 1]]), torch.tensor([5])).sum().backward()
-    assert all(grad.isfinite().all() for grad in (given.grad, *(p.grad for p in crf.parameters())))
-    assert not given.grad[:, :, 3].any()
 
 
 def test_a_gpus_bf16_emissions_are_summed_in_fp32():

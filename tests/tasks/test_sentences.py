@@ -137,16 +137,12 @@ def test_missing_files_and_values_are_named(build, tmp_path, monkeypatch):
     ({"scores": [0, 5]}, "classes or scores"),
     ({"labels": None}, "classes or scores"),
     ({"prompt": {"a": "x"}}, r"task.prompt has names for \['a'\]; write a name for each of \['text'\]"),
+    ({"contents": {"train": None}}, "write task.files.train=FILE"),
+    ({"contents": {"validation": None}}, "write task.files.validation=FILE"),
 ])  # fmt: skip
 def test_a_task_that_cannot_be_is_refused(build, settings, message):
     with pytest.raises(UsageError, match=message):
         build(**settings)
-
-
-@pytest.mark.parametrize("missing", ["train", "validation"])
-def test_a_task_needs_two_splits(build, missing):
-    with pytest.raises(UsageError, match=rf"write task.files.{missing}=FILE"):
-        build({missing: None})
 
 
 def test_the_sentences_of_tasks_are_a_corpus(build, tmp_path):
